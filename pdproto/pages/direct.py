@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.engine.page_target import PagePlaces, PageTarget
+from pdproto.kernels.layout import Order
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.pages.life_key import key_of_life
 from pdproto.pages.sink_pages import SinkPages
@@ -37,14 +38,15 @@ class InPlace(SinkPages, Generic[AnyTarget]):
     landing: ClassVar[type[SinkPages]] = SinkPages  # the same data path with staging memory only
 
     def __init__(
-        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
+        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
+        order: Order = Order.NHD,
     ) -> None:
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"
                 f" not be kept out; use TCP, or staging memory ({self.landing.__name__})"
             )
-        super().__init__(pools, engine)
+        super().__init__(pools, engine, order=order)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
         self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
         self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases
@@ -108,9 +110,10 @@ class DirectPages(InPlace[PageTarget]):
     """
 
     def __init__(
-        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
+        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
+        order: Order = Order.NHD,
     ) -> None:
-        super().__init__(pools, engine)
+        super().__init__(pools, engine, order=order)
         self._places: Final = {layout: PagePlaces(layout) for layout in self.layouts}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:

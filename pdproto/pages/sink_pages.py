@@ -18,7 +18,7 @@ import numpy as np
 
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk, unpack_verified
 from pdproto.engine.contract import Lease, SinkEngine, Ticket
-from pdproto.kernels.chunk import KVLayout, register
+from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
@@ -33,17 +33,20 @@ log = logging.getLogger("pdproto.pages")
 class SinkPages:
     """A decode node's data path.
 
-    pools: one array [page, ...] for each layer, K and V, which every source fills; or such pools by
-    source, in the order of that source's pools.
+    pools: one array for each layer, K and V, which every source fills; or such pools by source, in
+    the order of that source's pools. order: of the axes of a page, as in SourcePages.
     """
 
     def __init__(
-        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine
+        self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
+        order: Order = Order.NHD,
     ) -> None:
         self.engine: Final = engine
         by_source = pools if isinstance(pools, Mapping) else {}
-        self._layouts: Final = {source: register(of) for source, of in by_source.items()}
-        self._layout: Final = None if isinstance(pools, Mapping) else register(pools)
+        self._layouts: Final = {
+            source: register(of, order=order) for source, of in by_source.items()}
+        self._layout: Final = (
+            None if isinstance(pools, Mapping) else register(pools, order=order))
         self._layouts_told: Final[dict[str | None, PageLayout]] = {
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:

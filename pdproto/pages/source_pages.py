@@ -30,7 +30,7 @@ from pdproto.engine.contract import (
 from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.engine.source import Source
-from pdproto.kernels.chunk import KVLayout, register
+from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
@@ -77,12 +77,14 @@ class Staged:
 class SourcePages:
     """A prefill node's data path.
 
-    pools: one array [page, ...] for each layer, K and V; see kernels.
+    pools: one array for each layer, K and V. order: of the axes of a page, see kernels.
     """
 
-    def __init__(self, pools: Sequence[Any], engine: SourceEngine) -> None:
+    def __init__(
+        self, pools: Sequence[Any], engine: SourceEngine, *, order: Order = Order.NHD
+    ) -> None:
         self.engine: Final = engine
-        self.layout: Final = register(pools)
+        self.layout: Final = register(pools, order=order)
         self._layout_told: Final = layout_of(self.layout)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
         self._lock: Final = Lock()

@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.kernels.layout import Order
+from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime import wire
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.nodes import DecodeNode, PrefillNode
+from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from tests.node.data_paths import ENDED, idle, until
 
 
@@ -82,6 +86,55 @@ def test_pools_that_lie_alike_pass(nodes: tuple[PrefillNode, DecodeNode]) -> Non
     assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
     assert receiver.metadata == {"p0": b"a row"}
     receiver.close()
+
+
+def ordered(order: Order, heads: int, dim: int, seed: int | None) -> list[Any]:
+    """Pools with the axes of a page in this order; zeros without a seed."""
+    shape = (8, 16, heads, dim) if order is Order.NHD else (8, heads, 16, dim)
+    if seed is None:
+        return [np.zeros(shape, np.uint16) for _ in range(2)]
+    return list(np.random.default_rng(seed).integers(0, 1 << 16, (2, *shape), np.uint16))
+
+
+def handed_over(theirs: Order, ours: Order, there: list[Any], here: list[Any], *,
+                direct: bool = False) -> str:
+    """Why pages 3 and 4 have not come to pages 1 and 2; "" if they have."""
+    kind, begin = (DirectPages, DirectDecodeNode) if direct else (SinkPages, DecodeNode)
+    with ExitStack() as closing:
+        prefill = PrefillNode("p0", SourcePages(there, open_source("tcp"), order=theirs))
+        closing.callback(prefill.close)
+        decode = begin("d0", kind({"p0": here}, TcpSink(), order=ours))
+        closing.callback(decode.close)
+        sender = prefill.open(7)
+        receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
+        until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
+        if sender.poll() is KVPoll.WAITING_FOR_INPUT:
+            sender.send([3, 4])
+        until(lambda: receiver.poll() in ENDED)
+        return receiver.failure or ""
+
+
+@pytest.mark.parametrize("dim", [8, 512], ids=["packed", "as they lie"])
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("direct", [False, True])
+def test_pools_of_either_order_are_handed_over(order: Order, dim: int, direct: bool) -> None:
+    there, here = ordered(order, 2, dim, 1), ordered(order, 2, dim, None)
+    assert not handed_over(order, order, there, here, direct=direct)
+    for theirs, ours in zip(there, here, strict=True):
+        assert (ours[[1, 2]] == theirs[[3, 4]]).all()
+
+
+def test_pools_of_two_orders_are_refused_with_both() -> None:
+    told = handed_over(Order.NHD, Order.HND, ordered(Order.NHD, 2, 8, 1),
+                       ordered(Order.HND, 2, 8, None))
+    assert "p0 has 2 pools of 16 tokens x 2 heads x 16 bytes of uint16 a page" in told
+    assert "d0 2 pools of 2 heads x 16 tokens x 16 bytes of uint16 a page" in told
+
+
+def test_the_order_of_pools_with_one_head_does_not_matter() -> None:
+    there, here = ordered(Order.NHD, 1, 8, 1), ordered(Order.HND, 1, 8, None)
+    assert not handed_over(Order.NHD, Order.HND, there, here)
+    assert (here[0][[1, 2], 0] == there[0][[3, 4], :, 0]).all()
 
 
 @pytest.mark.parametrize("nodes", [(pools(), pools())], ids=[""], indirect=True)
