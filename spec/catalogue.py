@@ -115,13 +115,17 @@ CATALOGUE: Final = (
           lemmas="dp_rank_lemmas", ranking="dp_rank_ranking", expected={
         "default": Counts(686, 1_990, 18),
         "two-rooms": Counts(125_168, 674_736, 31),
-        "crash": Counts(756, 2_180, 18),
+        "crash": Counts(796, 2_388, 18),
         "alone": Counts(13_731, 82_896, 19),
         "deep": Counts(709_843, 4_226_958, 33),
     }),
     Entry("dp-rank-no-timers", "handoff.dp_rank:NO_TIMERS", expected={
         "default": Counts(174, 270, 17),
         "two-rooms": Counts(9_080, 28_644, 29),
+    }),
+    Entry("dp-rank-loss", "handoff.dp_rank_loss:LOSS", lemmas="dp_rank_loss_lemmas", expected={
+        "default": Counts(1_508, 5_084, 19),
+        "deep": Counts(489_688, 2_857_748, 33),
     }),
     Entry("binding", "handoff.binding:SYSTEM", lemmas="binding_lemmas", expected={
         "default": Counts(464_934, 5_822_167, 28),
