@@ -30,6 +30,7 @@ from pdproto.runtime.wire import (
     Batch,
     GroupFrame,
     Life,
+    PassReport,
     Request,
 )
 
@@ -76,7 +77,7 @@ class GroupCore(Core):
                                     stop=stop, waits=self._rank_waits, metrics=self.metrics,
                                     trace=trace)
         self.decider: Final = EntryPart([*ranks], slots, say=self._tell, waits=self._entry_waits,
-                                        metrics=self.metrics, trace=trace,
+                                        metrics=self.metrics, over=self.on_over, trace=trace,
                                         ) if me == entry else None
 
     def begin(self, transport: Transport) -> None:
@@ -86,6 +87,9 @@ class GroupCore(Core):
             if index != self.me:
                 # A rank that starts late must not count as silent, so its silence begins later.
                 self.connect(self.names[index], endpoint).heard = self._now + JOIN_S
+
+    def on_over(self, life: Life) -> None:
+        """React, at the entry, to a request that every rank has closed."""
 
     def submit(self, submitted: Submitted) -> None:
         """At the entry: begin to serve a request."""
@@ -108,17 +112,19 @@ class GroupCore(Core):
             try:
                 self._hear(index, frame, batch.incarnation)
             except RemoteProtocolError as error:
-                self.metrics.add("refused_frames")
-                log.warning("%s: dropped a message of %s: %s", self.name, peer.name, error)
+                self.refuse(peer.name, error)
         if index == self.entry:
             self.rank.raise_floor(batch.floor)
+
+    def refuse(self, sender: str, error: RemoteProtocolError) -> None:
+        """Count a message of this rank that was dropped."""
+        self.metrics.add("refused_frames")
+        log.warning("%s: dropped a message of %s: %s", self.name, sender, error)
 
     def _hear(self, index: int, frame: AnyFrame, incarnation: int) -> None:
         """React to a rank's frame. Raises RemoteProtocolError if the rank may not send it."""
         now = self._now
-        author = self.incarnation if isinstance(frame, AnyVote) else incarnation
-        if frame.life.incarnation != author:
-            raise RemoteProtocolError(f"{frame.life} belongs to another group")
+        self._refuse_others(frame, incarnation)
         if isinstance(frame, AnyVote):
             if self.decider is None:
                 raise RemoteProtocolError(f"{frame.message} must be sent to the entry")
@@ -131,6 +137,12 @@ class GroupCore(Core):
             self.rank.decide(frame, now)
         else:
             raise RemoteProtocolError(f"{frame.message} is not a message of a group")
+
+    def _refuse_others(self, frame: AnyFrame, incarnation: int) -> None:
+        """Raise RemoteProtocolError for a life of another group. The entry makes all lives."""
+        author = self.incarnation if isinstance(frame, AnyVote | PassReport) else incarnation
+        if frame.life.incarnation != author:
+            raise RemoteProtocolError(f"{frame.life} belongs to another group")
 
     def _greeted(self, batch: Batch) -> Peer:
         raise RemoteProtocolError(f"{batch.node} is not a rank of this group")

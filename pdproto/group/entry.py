@@ -59,13 +59,14 @@ class Submitted:
     """The handle of a submitted request.
 
     answer: None until the group has decided. on_answer: called once, in the loop, when there is an
-    answer; without it, `Group.answers` returns the request.
+    answer; without it, `Group.answers` returns the request. request_id: chooses requests for tests.
     """
 
     life: Life
     payload: bytes
     on_answer: Callable[["Submitted"], None] | None = None
     answer: Answer | None = None
+    request_id: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +102,11 @@ WRITERS: Final[Mapping[AnyMessage, Writer]] = {
 
 
 class EntryPart:
-    """See the rules above. say: sends a frame to a rank. slots: how many requests run at a time."""
+    """See the rules above.
+
+    say: sends a frame to a rank. slots: how many requests run at a time. over: called when a
+    request is forgotten (rule 3).
+    """
 
     def __init__(
         self,
@@ -111,12 +116,14 @@ class EntryPart:
         say: Callable[[int, GroupFrame], None],
         waits: Waits[Life],
         metrics: Metrics,
+        over: Callable[[Life], None],
         trace: SharedTrace | None = None,
     ) -> None:
         self.answers: Final[deque[Submitted]] = deque()
         self.floor = 0  # every life below this generation is over for all ranks
         self._ranks: Final = tuple(ranks)
         self._say: Final = say
+        self._over: Final = over
         self._waits: Final = waits
         self._metrics: Final = metrics
         self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
@@ -286,6 +293,7 @@ class EntryPart:
         self._waits.follow(opened.life, (), 0.0)
         del self._open[opened.life.generation]
         self.floor = next(iter(self._open), self._generation)
+        self._over(opened.life)
 
     def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
         """Run the timers that have an enabled row. A row stays enabled until the status changes or

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from pdproto.group.core import GroupCore
 from pdproto.group.entry import Answer, EntryPart, Submitted
@@ -63,7 +63,7 @@ class Group:
         trace: SharedTrace | None = None,
     ) -> None:
         link = replace(link or Link(), bind=ranks.get(me, ""))
-        core = self._kind(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
+        core = self._made(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
                           incarnation=new_incarnation(), waits=waits, trace=trace)
         self.name: Final = core.name
         self.me: Final = me
@@ -83,6 +83,9 @@ class Group:
         self._over: Final[set[Life]] = set()
         self._loop.start()
 
+    def _made(self, name: str, ranks: Mapping[int, str], **arguments: Any) -> GroupCore:
+        return self._kind(name, ranks, **arguments)
+
     @property
     def ended(self) -> str | None:
         """Why the group has ended; None while it serves."""
@@ -100,11 +103,12 @@ class Group:
 
     def submit(
         self, room: int, payload: bytes = b"",
-        on_answer: Callable[[Submitted], None] | None = None,
+        on_answer: Callable[[Submitted], None] | None = None, *, request_id: str = "",
     ) -> Submitted:
         """Start a request on all ranks.
 
-        payload: data for every rank, up to 1 MiB. on_answer: called once, in the loop, when the
+        payload: data for every rank, up to 1 MiB. request_id: see `Submitted`; the room if it is
+        empty. on_answer: called once, in the loop, when the
         request has its answer; it must return at once. Without it, `answers` returns the request,
         so that method must be called regularly.
 
@@ -122,7 +126,7 @@ class Group:
                 raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: try again "
                                          f"later")
             submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
-                                  on_answer)
+                                  on_answer, request_id=request_id or str(room))
             self._generation += 1
             self._core.ask(lambda: self._core.submit(submitted))
         return submitted

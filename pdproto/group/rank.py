@@ -11,6 +11,7 @@ Rule 4: a wait for a transfer ends only when the engine has stopped reading and 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from pdproto.node.metrics import Metrics
@@ -58,6 +59,16 @@ QUEUED: Final = (Stage.QUEUED, Stage.PREPARED, Stage.READY, Stage.FAILED)
 IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 
 
+class Pass(Enum):
+    """What a group that prefills before the bootstrap decides of a request's forward pass."""
+
+    RUN = "run"  # compute all chunks but the last
+    GO_ON = "go_on"  # compute the last chunk
+    FINALIZE = "finalize"  # every rank has its bootstrap: the pass runs to its end
+    GIVE_WAY = "give_way"  # drop the KV: the request runs again, or waits for its bootstrap
+    ADMIT = "admit"  # every rank has its bootstrap, and no pass: compute all chunks
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A request has reached this rank. payload: as given to `Group.submit`."""
@@ -70,16 +81,18 @@ class Arrival:
 class Decision:
     """The next action of this rank, the same on all ranks of the group.
 
-    slot: of an admitted request. transfers: False if this rank has failed after its ready vote;
-    then it computes the request's forward pass with the others, but transfers no bytes and reports
-    no result. arrived: False if the request failed before it reached this rank; then it never
-    arrives. reason: why a request fails or is dropped.
+    slot: of an admitted request. attempt: the number of a pass that begins, from 0 on. transfers:
+    False if this rank has failed after its ready vote; then it computes the request's forward pass
+    with the others, but transfers no bytes and reports no result. arrived: False if the request
+    failed before it reached this rank; then it never arrives. reason: why a request fails or is
+    dropped. The decisions of passes (`Pass`) have numbers of their own.
     """
 
     number: int
-    verdict: Verdict
+    verdict: Verdict | Pass
     life: Life
     slot: int | None = None
+    attempt: int | None = None
     transfers: bool = True
     arrived: bool = True
     reason: str = ""
@@ -122,7 +135,7 @@ class RankPart:
         self._early: Final[dict[int, AnyDecision]] = {}
         self._stopping: Final[dict[Life, None]] = {}
         self._stages: Final[dict[Stage, int]] = dict.fromkeys(Stage, 0)
-        self._floor = 0
+        self.floor = 0  # every life below this generation is forgotten
         self._ended = False
         self._describe()
 
@@ -191,17 +204,17 @@ class RankPart:
 
         Raises RemoteProtocolError if one of them is open here.
         """
-        if floor <= self._floor:
+        if floor <= self.floor:
             return
-        few = floor - self._floor < len(self._lives)
-        below = range(self._floor, floor) if few else [g for g in self._lives if g < floor]
+        few = floor - self.floor < len(self._lives)
+        below = range(self.floor, floor) if few else [g for g in self._lives if g < floor]
         for life in [self._lives[generation] for generation in below if generation in self._lives]:
             try:
                 self._machine.forget(roles.Life, life)
             except LocalProtocolError as error:
                 raise RemoteProtocolError(f"{life} is not over here: {error}") from error
             del self._known[life], self._lives[life.generation]
-        self._floor = floor
+        self.floor = floor
 
     # Calls of the scheduler
 
@@ -306,8 +319,12 @@ class RankPart:
                  if any(enabled(row.name, h=life) for row in rows)]
         self._waits.follow(life, names, now, further=further)
 
+    def misses(self, life: Life) -> bool:
+        """Whether the request has not come yet, and still may."""
+        return not self._ended and life.generation >= self.floor and life not in self._known
+
     def _forgotten(self, life: Life) -> bool:
-        if life.generation < self._floor:
+        if life.generation < self.floor:
             self._metrics.add("stale_frames")
             return True
         return False

@@ -11,13 +11,13 @@ A batch has all frames of a node to one peer in one turn of its loop.
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Final, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.spec.handoff import ends, group, routing
+from pdproto.spec.handoff import ends, group, group_attempts, routing
 from pdproto.spec.language.symbols import Message
 
 VERSION: Final = 2
@@ -287,9 +287,31 @@ class Drop(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, ta
     reason: Reason
 
 
+class PassReport(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
+                 tag="pass.report"):
+    """A message of a rank in spec/handoff/group_attempts.py. attempt: of the chunks it reports."""
+
+    life: Life
+    said: Literal["ready", "dead", "half", "whole"]
+    attempt: U63 = 0
+    reason: Reason = ""
+    message = property(lambda self: group_attempts.MESSAGES[self.said])
+
+
+class PassDecision(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
+                   tag="pass.decision"):
+    """A message of the entry in spec/handoff/group_attempts.py. attempt: that a rank begins."""
+
+    life: Life
+    said: Literal["run", "go_on", "finalize", "give_way", "admit", "fail"]
+    number: U63
+    attempt: U63 = 0
+    message = property(lambda self: group_attempts.MESSAGES[self.said])
+
+
 AnyVote: TypeAlias = Ready | Dead | Ended | Broke | Closed
 AnyDecision: TypeAlias = Admit | Fail | Release | Drop
-GroupFrame: TypeAlias = Request | AnyVote | AnyDecision
+GroupFrame: TypeAlias = Request | AnyVote | AnyDecision | PassReport | PassDecision
 RoutingFrame: TypeAlias = Disown | Meet | Met | Refuse
 AnyFrame: TypeAlias = (
     Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | RoutingFrame

@@ -23,7 +23,8 @@ hand-over of a request, and for lost messages, agreement.py applies as for any o
 Properties and system: optimistic_group.py.
 """
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pdproto.spec.handoff.attempts import Forward, Link, a, again, sampled
 from pdproto.spec.handoff.group import Decision, Health, h, n, o, peer, r
@@ -130,6 +131,11 @@ fail = Message("fail", r, n, h, sender=entry, receiver=rank)
 gone = Message("left", peer, r, sender=rank.at(peer), receiver=rank, reliable=True)
 lost = Message("lost", r, sender=rank, receiver=entry, reliable=True)
 
+MESSAGES: Final[Mapping[str, Message[*tuple[Any, ...]]]] = {
+    message.name: message
+    for message in (ready, dead, half, whole, run, go_on, finalize, give_way, admit, fail)
+}
+
 OPEN: Final = (Status.QUEUED, Status.FIRST, Status.LAST)
 IN_PASS: Final = (Status.FIRST, Status.LAST)
 ENDED: Final = (Status.HANDED, Status.REFUSED)
@@ -219,6 +225,9 @@ RANK: Final = Table(rank, state=health, rows=(
         when=[*TURN, stage(r, h).among(*ACTIVE), ~COMPUTING],
         do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)]),
     *_besides(fail(r, n, h), stage(r, h).among(*ACTIVE), COMPUTING),
+    Row("close", on=Call("released", h), at=Health.UP, when=stage(r, h) == Stage.SENDING,
+        do=[stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)],
+        why="the group has released the request here (agreement.py)"),
     *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(r, h) != computing,
              why="a device reports the end of a chunk that it was given")
       for chunk, computing in CHUNKS),

@@ -1,0 +1,57 @@
+"""Messages that are sent again until their request is over.
+
+The tables of passes (spec/handoff/group_attempts.py) assume that every message arrives in the end,
+and accept each message any number of times. A connection that breaks loses messages. So a rank
+keeps what it has said about a request, and says all of it again after a while.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pdproto.node.waits import Waits
+from pdproto.runtime.wire import GroupFrame, Life
+
+TIMER: Final = "no_confirmation"
+
+
+class Repeats:
+    """See above. say: sends a frame to a rank. seconds: by name of timer."""
+
+    def __init__(self, say: Callable[[int, GroupFrame], None],
+                 seconds: Mapping[str, float] | None) -> None:
+        self._say: Final = say
+        self._waits: Final[Waits[Life]] = Waits((TIMER,), {
+            name: value for name, value in (seconds or {}).items() if name == TIMER})
+        self._kept: Final[dict[Life, list[tuple[int, GroupFrame]]]] = {}
+
+    def keep(self, index: int, frame: GroupFrame, now: float) -> None:
+        """Repeat this frame to the rank from now on, until its request is forgotten."""
+        self._kept.setdefault(frame.life, []).append((index, frame))
+        self._waits.follow(frame.life, (TIMER,), now, further=True)
+
+    def serve(self, now: float) -> float | None:
+        """Send again what is due. Returns the time of the next repeat; None if there is none."""
+        for _, life in list(self._waits.due(now)):
+            for index, frame in self._kept[life]:
+                self._say(index, frame)
+            self._waits.follow(life, (TIMER,), now)
+        return self._waits.next()
+
+    def serve_all(self, now: float) -> None:
+        """Have everything sent again now, because messages may be lost."""
+        self._waits.fire_now(now)
+
+    def forget(self, life: Life) -> None:
+        """Repeat nothing more about this request."""
+        if self._kept.pop(life, None) is not None:
+            self._waits.follow(life, (), 0.0)
+
+    def forget_below(self, floor: int) -> None:
+        """Repeat nothing more about the lives below this generation."""
+        for life in [life for life in self._kept if life.generation < floor]:
+            self.forget(life)
+
+    def clear(self) -> None:
+        """Repeat nothing more."""
+        for life in [*self._kept]:
+            self.forget(life)
