@@ -79,9 +79,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify and report; returns the exit status."""
     topology = Topology(arguments.pp, arguments.tp, arguments.cp)
-    if arguments.optimistic is not None and len(topology.prefill) > 1:
-        raise UsageError("--optimistic needs a prefill server of one rank: leave out --pp, --tp "
-                         "and --cp")
     if is_wildcard(arguments.host) or address_of(arguments.host) is None:
         raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
                          f"can call, such as 127.0.0.1 or ::1")

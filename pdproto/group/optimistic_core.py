@@ -15,7 +15,7 @@ from pdproto.group.entry import Submitted
 from pdproto.group.pass_entry import PassEntry
 from pdproto.group.pass_rank import PassRank
 from pdproto.group.repeats import Repeats
-from pdproto.node.optimistic_record import Settings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.peer import Peer
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
@@ -47,7 +47,7 @@ class OptimisticCore(GroupCore):
     pass_tables: Mapping[str, Table] = TABLES
 
     def __init__(
-        self, name: str, ranks: Mapping[int, str], *, me: int, passes: Settings,
+        self, name: str, ranks: Mapping[int, str], *, me: int, passes: OptimisticSettings,
         waits: Mapping[str, float] | None, pass_trace: SharedTrace | None, **arguments: Any,
     ) -> None:
         # The entry waits for the bootstrap, in the table of passes. Here it only follows.

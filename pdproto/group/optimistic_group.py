@@ -1,6 +1,6 @@
 """A group of ranks that prefill requests before their bootstrap, all in the same way.
 
-    group = OptimisticGroup("prefill", endpoints, me=0, passes=Settings(
+    group = OptimisticGroup("prefill", endpoints, me=0, passes=OptimisticSettings(
         slots=64, running_slots=32, retries=3), stop=stop)
     group.submit(room, payload)                # at the entry
     for arrival in group.arrivals(): ...       # open the hand-over; the ranks run the request by
@@ -24,7 +24,7 @@ from pdproto.group.group import Group
 from pdproto.group.optimistic_core import OptimisticCore
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
-from pdproto.node.optimistic_record import Settings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import Life
 
@@ -48,7 +48,7 @@ class OptimisticGroup(Group):
         ranks: Mapping[int, str],
         *,
         me: int,
-        passes: Settings,
+        passes: OptimisticSettings,
         stop: Callable[[Life], bool],
         entry: int = 0,
         link: Link | None = None,

@@ -17,10 +17,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pdproto.group.entry import Submitted
 from pdproto.node.metrics import Metrics
-from pdproto.node.optimistic_record import Settings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.sample import retry_is_forced
-from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import REASON_MAX, Life, PassDecision, PassReport
 from pdproto.spec.handoff import attempts, group, roles
@@ -61,7 +61,7 @@ class PassEntry:
     def __init__(
         self,
         ranks: Collection[int],
-        settings: Settings,
+        settings: OptimisticSettings,
         *,
         say: Callable[[int, PassDecision], None],
         refuse: Callable[[Submitted, str], None],
@@ -210,14 +210,13 @@ class PassEntry:
 
     # Steps
 
-    def _follow(self, planned: Planned, step: Step) -> None:
+    def _follow(self, planned: Planned, step: SharedStep) -> None:
         entered: Status | None = None
         for symbol, key, value in step.changed:
             if symbol is tables.numbered:
                 self._number += 1
             elif symbol is tables.tried and key is not None:
                 planned.attempt = key[1]
-                self._metrics.add("prefill_passes")
             elif isinstance(value, Status):
                 entered = value
         for message, arguments in step.sent:

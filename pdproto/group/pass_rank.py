@@ -13,7 +13,7 @@ from typing import Final, Literal
 from pdproto.group.rank import EARLY_MAX, Decision, Pass
 from pdproto.node.metrics import Metrics
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Step
+from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import REASON_MAX, Life, PassDecision, PassReport
 from pdproto.spec.handoff import group, roles
@@ -148,7 +148,7 @@ class PassRank:
         for keeping in (self._lives, self._failed, self._early):
             keeping.clear()
 
-    def _follow(self, life: Life, step: Step) -> None:
+    def _follow(self, life: Life, step: SharedStep) -> None:
         """Send the messages of the step. Then send the KV, if the table allows it."""
         if step.changed:
             self._lives[life.generation] = life

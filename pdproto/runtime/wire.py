@@ -34,7 +34,6 @@ DIGEST_BYTES: Final = 8
 LAYOUT_TOLD_MAX: Final = 512
 COMPONENTS_MAX: Final = 64
 PAYLOAD_MAX: Final = 1 << 20
-
 ROOM_MAX: Final = (1 << 63) - 1
 
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
@@ -174,9 +173,8 @@ class Drained(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
 class Disown(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="disown"):
     """A prefill rank tells another rank, where decode looks for the room, that the room has failed.
 
-    life: its room is that of the request. The sender knows no life of decode, so it puts numbers of
-    its own into the rest. by, rank: the data-parallel ranks
-    of the sender and of the receiver. endpoint: the ZeroMQ endpoint of the sender.
+    life: its room is that of the request; the sender knows no life of decode and chooses the rest.
+    by, rank: the data-parallel ranks of sender and receiver. endpoint: of the sender.
     """
 
     message = routing.disown
@@ -318,9 +316,8 @@ AnyFrame: TypeAlias = (
     | GroupFrame
 )
 FRAMES: Final[Mapping[str, type[Frame]]] = {
-    kind.message.name: kind
-    for kind in (Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained)
-}
+    kind.message.name: kind for kind in (
+        Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained)}
 
 
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -329,11 +326,10 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     floor: every life of this node's incarnation below this generation is over for the node. It will
     send nothing more about these lives, so the peer may forget them. For a source this is the
     message `sink_over` of each of them (ends.py), and so is the end of the process. 0 from a node
-    that opens no lives.
-    gone: why the node ends, in the last batch that it sends; None in all others. Every life that
-    was begun with the process ends with it, so this is `gone` of each of them (ends.py).
-    unheard_ms: milliseconds since the node last heard from the peer, if that is too long: batches
-    of the peer do not arrive, although this one does. 0 in all others.
+    that opens no lives. gone: why the node ends, in the last batch that it sends; None in all
+    others. Every life that was begun with the process ends with it, so this is `gone` of each of
+    them (ends.py). unheard_ms: milliseconds since the node last heard from the peer, if that is too
+    long: batches of the peer do not arrive, although this one does. 0 in all others.
     """
 
     version: int
@@ -359,8 +355,8 @@ def encode(
     *, unheard_ms: int = 0,
 ) -> bytes:
     """The bytes of a batch. A batch without frames is a sign of life."""
-    return _encoder.encode(
-        Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms))
+    batch = Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms)
+    return _encoder.encode(batch)
 
 
 def encode_some(
@@ -381,9 +377,8 @@ def decode(data: bytes | memoryview) -> Batch:
     Raises RemoteProtocolError for bytes that are no batch. If the peer has another version, the
     error names both versions.
     """
-    if len(data) > BATCH_BYTES_MAX:
-        raise RemoteProtocolError(
-            f"a batch of {len(data):,} bytes; {BATCH_BYTES_MAX:,} is the limit")
+    if (size := len(data)) > BATCH_BYTES_MAX:
+        raise RemoteProtocolError(f"a batch of {size:,} bytes; {BATCH_BYTES_MAX:,} is the limit")
     try:
         batch = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

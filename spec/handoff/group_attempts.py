@@ -54,7 +54,7 @@ from pdproto.spec.language.symbols import Sent
 
 
 class Vote(State):
-    """A rank's report about its bootstrap."""
+    """A rank's report about its bootstrap. DEAD: it takes no part, or no longer."""
 
     NONE = auto()
     READY = auto()
@@ -182,6 +182,7 @@ def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tupl
 RUNNING: Final = stage(r, h) == Stage.RUNNING
 IN_QUEUE: Final = stage(r, h) == Stage.QUEUED
 EMPTY: Final = all_of(IN_QUEUE, forward(r, h) == Forward.NONE)
+CLOSE: Final = (stage(r, h).to(Stage.CLOSED), kv(r, h).to(False), vote(r, h).to(Vote.DEAD))
 CHUNKS: Final = (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))
 
 RANK: Final = Table(rank, state=health, rows=(
@@ -223,10 +224,10 @@ RANK: Final = Table(rank, state=health, rows=(
     *_besides(admit(r, n, h), IN_QUEUE),
     Row("drain", on=fail(r, n, h), at=Health.UP,
         when=[*TURN, stage(r, h).among(*ACTIVE), ~COMPUTING],
-        do=[applied(r, n).to(True), stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)]),
+        do=[applied(r, n).to(True), *CLOSE]),
     *_besides(fail(r, n, h), stage(r, h).among(*ACTIVE), COMPUTING),
     Row("close", on=Call("released", h), at=Health.UP, when=stage(r, h) == Stage.SENDING,
-        do=[stage(r, h).to(Stage.CLOSED), kv(r, h).to(False)],
+        do=CLOSE,
         why="the group has released the request here (agreement.py)"),
     *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(r, h) != computing,
              why="a device reports the end of a chunk that it was given")

@@ -61,8 +61,12 @@ class GroupedSenders:
         self.upcoming = rank.first
         self.concluded = 0
         me = rank.topology.prefill.index(rank.name)
-        self.group: Final = Group("prefill", dict(enumerate(rank.group)), me=me,
-                                  slots=rank.load.in_flight, stop=self._stop, trace=work.trace)
+        self.group = self._made(work, me)
+
+    def _made(self, work: Work, me: int) -> Group:
+        rank = work.rank
+        return Group("prefill", dict(enumerate(rank.group)), me=me, slots=rank.load.in_flight,
+                     stop=self._stop, trace=work.trace)
 
     def run(self) -> Iterator[None]:
         load = self.rank.load
@@ -135,14 +139,18 @@ class GroupedSenders:
         if decision.verdict is Verdict.ADMIT:
             held.said = Said.ADMITTED if decision.transfers else Said.NOTHING_MORE
             if decision.transfers:
-                self.rank.run_forward(held.request, held.pages, self.pools)
-                self.rank.send(held.request, held.sender, held.pages)
+                self._send(held)
             return
         if held.sender.poll() not in ENDED:
             held.sender.abort(decision.reason)
         del self.held[decision.life]
         self.closing.append(held)
         self.concluded += 1
+
+    def _send(self, held: GroupedRequest) -> None:
+        """Run the forward pass of an admitted request, and send its pages."""
+        self.rank.run_forward(held.request, held.pages, self.pools)
+        self.rank.send(held.request, held.sender, held.pages)
 
     def _forget(self, decision: Decision) -> None:
         room = decision.life.room

@@ -21,6 +21,7 @@ import numpy as np
 
 from pdproto.drill.handoff.directory import Directory, registrar, wait_for
 from pdproto.drill.handoff.group import GroupedSenders
+from pdproto.drill.handoff.group_optimistic import GroupedOptimisticSenders
 from pdproto.drill.handoff.load import Pages
 from pdproto.drill.handoff.optimistic import OptimisticSenders
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
@@ -36,7 +37,7 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.spec.handoff import agreement, optimistic
+from pdproto.spec.handoff import agreement, optimistic, optimistic_group
 from pdproto.spec.handoff import registry as registry_tables
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode, RunningNode
 
@@ -101,11 +102,15 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill rank's process."""
     load = rank.load
     pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
-    deciding = agreement.SYSTEM.name if load.retries is None else optimistic.SYSTEM.name
-    decides = load.retries is not None or len(rank.group) > 1
+    grouped = len(rank.group) > 1
+    deciding = agreement.SYSTEM.name if grouped else optimistic.SYSTEM.name
+    decides = load.retries is not None or grouped
+    passing = load.retries is not None and grouped
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as registering,
-          _traced_by(deciding, rank.trace if decides else None, rank.name) as decided):
+          _traced_by(deciding, rank.trace if decides else None, rank.name) as decided,
+          _traced_by(optimistic_group.SYSTEM.name, rank.trace if passing else None,
+                     rank.name) as passes):
         data_path = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
         node = PrefillNode(rank.name, data_path, link=Link(tcp_at(rank.host)), waits=rank.waits,
                            trace=trace)
@@ -120,7 +125,11 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         group: Group | None = None
         beside: dict[str, Metrics] = {}
         scheduler: Senders | GroupedSenders | OptimisticSenders
-        if load.retries is not None:
+        if load.retries is not None and len(rank.group) > 1:
+            scheduler = GroupedOptimisticSenders(work, passes)
+            group = scheduler.group
+            beside["group"] = group.metrics
+        elif load.retries is not None:
             scheduler = OptimisticSenders(work)
             beside["optimistic"] = scheduler.prefill.metrics
         elif len(rank.group) > 1:
