@@ -5,8 +5,8 @@ nodes run. Defects of the engine or of the network are not edits of these tables
 out.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Final
 
 from pdproto.runtime.role import SinkRole, SourceRole
@@ -28,13 +28,13 @@ _DIRECT: Final = transfer.DIRECT
 _OF_ENDED_PROCESSES: Final = ("B57-transfer", "R19-restart")
 
 
-def runnable() -> Iterator[Bug]:
+@cache
+def runnable() -> tuple[Bug, ...]:
     """The defects of the tables that nodes run, in the order of the catalogue."""
-    for bug in defects.BUGS:
-        base = base_of(bug.system)
-        if (base is not _DIRECT and bug.id not in _OF_ENDED_PROCESSES
-                and _distance(bug.system, base)):
-            yield bug
+    return tuple(
+        bug for bug in defects.BUGS
+        if (base := base_of(bug.system)) is not _DIRECT and bug.id not in _OF_ENDED_PROCESSES
+        and _distance(bug.system, base))
 
 
 def base_of(system: System) -> System:

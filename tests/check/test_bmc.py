@@ -190,7 +190,7 @@ SHORT: Final = (
     "failed-by-its-predecessor", "request-of-a-dead-life",
 )
 STEPS_SHORT: Final = 8
-LONG_SAMPLE: Final = 12
+LONG_SAMPLE: Final = 6
 
 
 @pytest.mark.parametrize("bug", [

@@ -15,9 +15,9 @@ from proofs.draining import without
 from tests.property.profiles import some
 from tests.tiers import sampled
 
-SAMPLE: Final = 4  # helpers of each ranking
-RANKINGS_SAMPLED: Final = 4
-ROWS_SAMPLED: Final = 8
+SAMPLE: Final = 2  # helpers of each ranking
+RANKINGS_SAMPLED: Final = 3
+ROWS_SAMPLED: Final = 4
 NAMES: Final = ("optimistic", "optimistic-loss", "optimistic-no-timeouts")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")

@@ -12,12 +12,11 @@ from pdproto.spec.language import Always
 LIMIT_S = 30.0
 
 
-LONGER = ("lock-server", "pdproto.spec.handoff.abort:SYSTEM")
-
-
-@pytest.mark.parametrize(
-    "name", ["two-phase-commit", *(pytest.param(n, marks=pytest.mark.slow) for n in LONGER)]
-)
+@pytest.mark.parametrize("name", [
+    "two-phase-commit",
+    pytest.param("lock-server", marks=pytest.mark.slow),
+    pytest.param("pdproto.spec.handoff.abort:SYSTEM", marks=pytest.mark.nightly),
+])
 def test_it_is_proved_unaided(name: str) -> None:
     """What is suggested is proved again, from the beginning and with faults."""
     system = load(name)
