@@ -11,9 +11,13 @@ from tests.servers.record import Cell, Record
 DEFECT: Final = "VLLM_SERVERS_DEFECT"  # in the environment of a server: see defective.py
 
 
+FOLDER_OF_MODEL: Final = "llama"  # at prefill, and elsewhere at decode
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a pair is started. Flags beside those of every server. extra: settings of the connector.
+    model: the folder of decode's model, which names it.
     """
 
     connector: str = OURS
@@ -21,6 +25,7 @@ class Layout:
     decode: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     policy: str = "fail"
+    model: str = FOLDER_OF_MODEL
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -41,6 +46,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "tp-2-1": Layout(prefill=("--tensor-parallel-size", "2")),
     "tp-1-2": Layout(decode=("--tensor-parallel-size", "2")),
     "decode-block-64": Layout(decode=("--block-size", "64")),
+    "decode-model": Layout(model="alpaca"),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
 }
 
@@ -80,7 +86,8 @@ CELLS: Final = (
          "its blocks back, within 10 s; prefill serves with the next decode",
          "loss-unnoticed", quick=True),
     Cell("params cut", "plain", "params_cut",
-         "a proxy that cuts what prefill has answered, or has another version: an error, at once",
+         "a proxy that cuts what prefill has answered, or has another version or a room that never "
+         "was: an error, at once",
          "params-unread"),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
@@ -97,6 +104,9 @@ CELLS: Final = (
     Cell("TP 2 -> 1", "tp-2-1", "equality_short", "two tensor-parallel ranks into one",
          "heads-swapped"),
     Cell("TP 1 -> 2", "tp-1-2", "equality_short", "one rank into two", "heads-swapped"),
+    Cell("model differs", "decode-model", "differs",
+         "decode with a model of the same shape and another name is refused with both names",
+         "misfit-unnoticed"),
     Cell("block size differs", "decode-block-64", "differs",
          "decode with blocks of 64 tokens is refused with both sizes", "misfit-unnoticed"),
     Cell("dtype differs", "decode-bfloat16", "differs",

@@ -173,7 +173,9 @@ def late_read(stage: Stage, layout: Layout) -> Finding:
 
 
 def params_cut(stage: Stage, layout: Layout) -> Finding:
-    """Decode is given less than prefill has answered, or another version; and then everything."""
+    """Decode is given less than prefill has answered, another version or another room; and then
+    everything.
+    """
     pair, (ask, *_) = stage.pair(layout), LATE
     params = at_prefill(pair.prefill, ask)
     told = params[KEY]
@@ -181,7 +183,9 @@ def params_cut(stage: Stage, layout: Layout) -> Finding:
            "missing required field `tokens`": {
                **params, KEY: {name: told[name] for name in ("version", "room")}},
            f"of version {VERSION + 1}, and {VERSION} is known": {
-               **params, KEY: {**told, "version": VERSION + 1}}}
+               **params, KEY: {**told, "version": VERSION + 1}},
+           "this prefill server has drawn no such room": {
+               **params, KEY: {**told, "room": str(int(told["room"]) ^ 1 << 40)}}}
     for words, given in cut.items():
         began = time.monotonic()
         assert at_decode(pair.decode, ask, given, HANGS_S) == [], "a request was served"

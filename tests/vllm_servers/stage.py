@@ -24,7 +24,7 @@ from examples.vllm_servers.serving import (
 )
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
-from tests.vllm_servers.cells import DEFECT, Layout
+from tests.vllm_servers.cells import DEFECT, FOLDER_OF_MODEL, Layout
 
 DEFECTIVE: Final = "tests.vllm_servers.defective"
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
@@ -137,8 +137,8 @@ class Stage:
         self.servers: Final = servers
         self.defect = defect
         self.few: Final = few
-        self.model: Final = tiny_model.make(folder / "llama")
-        self._reference: Final = Reference(servers, self.model, (), Completions)
+        self._folder: Final = folder
+        self._reference: Final = Reference(servers, self.model(FOLDER_OF_MODEL), (), Completions)
         self._pair: Pair | None = None
         self._number = 0
 
@@ -146,6 +146,10 @@ class Stage:
         """With answers to all of these. It may start a third server for them."""
         self._reference.ensure(wanted)
         return self._reference
+
+    def model(self, name: str) -> Path:
+        """The folder of a model: all have the same shape and weights."""
+        return tiny_model.make(self._folder / name)
 
     def pair(self, layout: Layout) -> Pair:
         """The running one if it is of this layout and whole, else another."""
@@ -169,7 +173,8 @@ class Stage:
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
             kv_connector_module_path=DEFECTIVE, kv_load_failure_policy=layout.policy)
         return self.servers.start(
-            f"{side}-{self._number}", self.model, layout.prefill if is_prefill else layout.decode,
+            f"{side}-{self._number}", self.model(FOLDER_OF_MODEL if is_prefill else layout.model),
+            layout.prefill if is_prefill else layout.decode,
             transfer=transfer, port=port, env={
                 DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"})
 
