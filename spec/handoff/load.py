@@ -76,7 +76,7 @@ LOAD: Final = Table(load, state=heard, rows=(
     Row("place", on=Call("place"), at=Heard.WAITING, to=Heard.LOADING, when=~stopped(h)),
     Row("spare", on=Call("spare"), at=Heard.WAITING, to=Heard.LEFT, when=~stopped(h),
         why="decode needs none of the blocks, and prefill may free its own"),
-    Row("decline", on=Call("decline"), at=Heard.WAITING, when=handoff(h) == Handoff.UNDER_WAY,
+    Row("decline", on=Call("decline"), at=Heard.WAITING, when=handoff(h) != Handoff.NONE,
         do=[stopped(h).to(True)],
         why="the two servers differ: prefill hears so now, and vLLM when the request has blocks"),
     Row("refuse", on=Call("refuse"), at=Heard.WAITING, to=Heard.LOADING, do=[stopped(h).to(True)],

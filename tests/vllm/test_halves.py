@@ -5,8 +5,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from pdproto.spec.handoff import load
+from pdproto.spec.handoff.load import Handoff
 from pdproto.vllm.blocks import Group
-from pdproto.vllm.loading import Loads
+from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, Loads
 from pdproto.vllm.offer import KEY
 from pdproto.vllm.rooms import Rooms
 from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers, until
@@ -220,6 +222,18 @@ def test_servers_that_differ_say_both_values(
     for word in words:
         assert word in caplog.text
     assert "decode did not take its KV cache" in caplog.text, "prefill hears of it too"
+
+
+def test_a_request_is_declined_whose_hand_over_has_failed_already() -> None:
+    """The node runs beside the worker, and may be first."""
+    told: list[Loading] = []
+    loading = Loading("r", told.append)
+    loading.take(OPEN)
+    loading.take(LOAD.device((load.handoff, (0,), Handoff.BROKEN)))
+    loading.take(DECLINE, "another model")
+    assert not told
+    loading.take(REFUSE, "another model")
+    assert told == [loading]
 
 
 def test_what_nobody_asks_to_keep_is_not_kept(closing: ExitStack) -> None:
