@@ -69,6 +69,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="seed of the load: the same seed gives the same requests (default: 0)")
     parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
                         help="most seconds for all hand-overs (default: 600)")
+    parser.add_argument("--bug", metavar="ID",
+                        help="run the tables with this historical defect, in all processes")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each rank; rows of other "
                              "systems than the hand-over go to a folder for each system")
@@ -98,11 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
+    if arguments.bug is not None:
+        _check_bug(arguments.bug)
     victim = topology.prefill[arguments.seed % len(topology.prefill)]
     doomed = {victim: load.requests // 3} if arguments.kill else {}
     with ended_in_order():
         cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                          waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host)
+                          waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host,
+                          bug=arguments.bug)
         seconds = _run_through(cluster, arguments)
     restarted = frozenset(topology.prefill if cluster.restarts else ())
     verdict = HandoffVerdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
@@ -113,6 +118,17 @@ def run(arguments: argparse.Namespace) -> int:
         with console() as out:
             verdict.show(out)
     return 1 if verdict.complaints else 0
+
+
+def _check_bug(name: str) -> None:
+    from pdproto.sim import planted  # noqa: PLC0415 - reads every system
+
+    try:
+        planted.named(name)
+    except KeyError:
+        known = dict.fromkeys(bug.id for bug in planted.runnable())
+        raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
+                         f"defect: choose one of {', '.join(known)}") from None
 
 
 def _run_through(cluster: HandoffCluster, arguments: argparse.Namespace) -> float:

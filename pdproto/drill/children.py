@@ -45,6 +45,15 @@ def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
         os._exit(1)  # there is nobody to give anything back to, and threads of its still run
 
 
+def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) -> None:
+    """The life of such a process, whose tables have a historical defect if one is named."""
+    if name is not None:
+        from pdproto.sim import planted  # noqa: PLC0415 - reads every system
+
+        planted.put_in(planted.named(name).system)
+    while_parent_lives(body, *arguments)
+
+
 @contextmanager
 def ended_in_order() -> Iterator[None]:
     """SIGTERM ends the verb as Ctrl-C does: what it has started and made goes with it."""

@@ -41,6 +41,10 @@ class Role:
             self._automata[sizes] = known
         return known
 
+    def forget(self) -> None:
+        """Make the automata anew when they are asked for: the table has other rows."""
+        self._automata.clear()
+
     def _prepare_sizes(self, *sizes: int) -> None:
         """Make the automaton for these sizes with all its rows, if it does not exist yet."""
         if sizes not in self._automata:

@@ -44,8 +44,13 @@ def base_of(system: System) -> System:
 
 def roles_of(system: System) -> Roles:
     """The roles of a system's tables."""
-    return Roles(SourceRole(_runnable(_table(system, source))),
-                 SinkRole(_runnable(_table(system, sink))))
+    return Roles(SourceRole(on_known_clocks(_table(system, source))),
+                 SinkRole(on_known_clocks(_table(system, sink))))
+
+
+def on_known_clocks(table: Table) -> Table:
+    """The table, with timers that nodes do not have replaced by `ANY_CLOCK`."""
+    return replace(table, rows=tuple(map(_on_a_known_clock, table.rows)))
 
 
 def _table(system: System, machine: Machine) -> Table:  # type: ignore[type-arg]  # of any sorts
@@ -59,11 +64,6 @@ def _distance(one: System, other: System) -> int:
         left, right = _table(one, machine).rows, _table(other, machine).rows
         count += sum(row not in right for row in left) + sum(row not in left for row in right)
     return count
-
-
-def _runnable(table: Table) -> Table:
-    """The table, with timers that nodes do not have replaced by `ANY_CLOCK`."""
-    return replace(table, rows=tuple(map(_on_a_known_clock, table.rows)))
 
 
 def _on_a_known_clock(row: Row) -> Row:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
+from tests.e2e.planted import command
 
 
 def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:
     """Run the command, which must end well, and return its numbers."""
     done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
+        [*command(), "handoff", "--quiet", "--json", "-", *options],
         capture_output=True, text=True, timeout=seconds, check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -25,6 +25,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.routing import disown, h, x, y
 from pdproto.spec.language import DropEffect, DropRow, edited
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.e2e.planted import plant
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
 from tests.node.routed import table_of
 
@@ -43,6 +44,7 @@ Pipe = Connection  # of a process and its parent
 
 
 def registry(pipe: "Pipe[Any, Any]") -> None:
+    plant()
     with RegistryServer() as server:
         pipe.send(server.address)
         pipe.recv()
@@ -50,6 +52,7 @@ def registry(pipe: "Pipe[Any, Any]") -> None:
 
 def prefill(pipe: "Pipe[Any, Any]", rank: int, address: str, defect: str) -> None:
     """Open each room that the parent names, and say how it ends and after how many seconds."""
+    plant()
     desk = PrefillRegistry(address, Rank(rank, 0, 0, 0))
     rooms = PrefillRooms(rank, RANKS, publishes=False, table=table_of(DEFECTS[defect], "sender"))
     node = PrefillNode(f"p{rank}", SourceDataPath(f"p{rank}", Fabric()), waits=WAITS,
@@ -69,6 +72,7 @@ def prefill(pipe: "Pipe[Any, Any]", rank: int, address: str, defect: str) -> Non
 
 
 def decode(pipe: "Pipe[Any, Any]", address: str) -> None:
+    plant()
     desk = DecodeRegistries()
     node = DecodeNode("d", SinkDataPath("d", Fabric()), waits=WAITS, desk=desk)
     pipe.send("ready")

@@ -46,7 +46,7 @@ class HandoffProcess:
 class HandoffCluster:
     """All ranks of both servers, on this machine."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all of it describes one drill
         self,
         topology: Topology,
         load: Load,
@@ -57,10 +57,12 @@ class HandoffCluster:
         trace: str | None,
         doomed: Mapping[str, int] = {},
         host: str = LOOPBACK,
+        bug: str | None = None,
     ) -> None:
         """doomed: ranks to be killed, and the room in whose midst. host: the address at which all
-        of them listen.
+        of them listen. bug: the historical defect that the tables of all of them have.
         """
+        self._bug: Final = bug
         self._context: Final = multiprocessing.get_context("spawn")
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, HandoffProcess]] = {}
@@ -73,8 +75,8 @@ class HandoffCluster:
         self._host: Final = host
         self._pipe, theirs = self._context.Pipe()
         self._registry: Final = self._context.Process(
-            target=children.while_parent_lives, daemon=True,
-            args=(registry, theirs, trace, self.host_of(REGISTRY)))
+            target=children.with_defect, daemon=True,
+            args=(bug, registry, theirs, trace, self.host_of(REGISTRY)))
         self.launch(REGISTRY, self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
@@ -156,8 +158,8 @@ class HandoffCluster:
     def _start(self, rank: RankTask) -> None:
         ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
-        process = self._context.Process(target=children.while_parent_lives, daemon=True,
-                                        args=(body, rank, theirs), name=rank.name)
+        process = self._context.Process(target=children.with_defect, daemon=True,
+                                        args=(self._bug, body, rank, theirs), name=rank.name)
         self.launch(rank.name, process)
         theirs.close()
         self.members[rank.name] = HandoffProcess(rank, process, ours)

@@ -1,0 +1,71 @@
+"""A defect in the tables that a process runs, for drills and tests.
+
+A process that hands over for a drill, or for a test, can be given the tables of a historical defect
+(spec/bugs), to see whether the drill or the test notices. A server never imports this module.
+
+Rule 1: an edited system differs from the system that it edits (`System.base`) in some rows. The
+        same rows of the running tables are replaced, dropped or added, in place. So every machine
+        that the process makes from then on has the defect.
+Rule 2: nothing is put back. The process is there for its defect alone.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
+from pdproto.sim.defects import on_known_clocks
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.handoff import attempts, dp_rank, group, registry, sink, source
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.system import System
+
+_HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, registry.REGISTRY,
+                   group.RANK, group.ENTRY, attempts.PREFILL)
+_ROUTING: Final = (dp_rank.SENDER, dp_rank.RECEIVER, dp_rank.REGISTRY)
+
+
+def runnable() -> Iterator[Bug]:
+    """The defects of tables that the processes of `pdproto handoff` run, as they are listed."""
+    return (bug for bug in BUGS if any(_differs(bug.system, table) for table in _HANDOFF))
+
+
+def named(name: str) -> Bug:
+    """The runnable defect of that id, or of that name of its system. Raises KeyError: none has it.
+    """
+    for bug in runnable():
+        if name in (bug.id, bug.system.name):
+            return bug
+    raise KeyError(name)
+
+
+def put_in(system: System) -> None:
+    """Have this process run the tables of an edited system.
+
+    Raises ValueError if no table that a process runs differs from those of the unedited system.
+    """
+    tables = [table for table in (*_HANDOFF, *_ROUTING) if _differs(system, table)]
+    if not tables:
+        raise ValueError(f"{system.name}: no process runs a table that it edits")
+    for table in tables:
+        object.__setattr__(table, "rows", on_known_clocks(_edited(system, table)).rows)
+    for role in (SOURCE_ROLE, SINK_ROLE):
+        role.forget()
+
+
+def _differs(system: System, table: Table) -> bool:
+    return system.base is not None and _rows(system, table) != _rows(system.base, table)
+
+
+def _edited(system: System, table: Table) -> Table:
+    """The running table with the changes that lead from the unedited system to this one."""
+    before = {row.name: row for row in _rows(system.base or system, table)}
+    after = {row.name: row for row in _rows(system, table)}
+    kept = [after.get(row.name, row) if after.get(row.name) != before.get(row.name) else row
+            for row in table.rows if row.name in after or row.name not in before]
+    added = [row for name, row in after.items() if name not in before]
+    return Table(table.machine, table.state, (*kept, *added))
+
+
+def _rows(system: System, table: Table) -> tuple[Row, ...]:
+    return next((one.rows for one in system.tables if one.machine is table.machine), ())

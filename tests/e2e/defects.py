@@ -1,0 +1,191 @@
+"""The defects that end-to-end tests must see: each is put into running nodes by its name.
+
+Most are edits of the tables (pdproto/sim/planted.py), of a historical defect or of one row. Those
+of code that no table describes change a function of this process.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from pdproto.engine.leases import Held, Leases
+from pdproto.node import core
+from pdproto.node import optimistic as module
+from pdproto.node.metrics import Metrics
+from pdproto.node.node import Node
+from pdproto.node.optimistic_record import Faults, OptimisticSettings
+from pdproto.node.prefill import Prefill
+from pdproto.node.routed_decode import RoutedDecode
+from pdproto.node.sender import Sender
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Life
+from pdproto.sim import planted
+from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.handoff import agreement, dp_rank, optimistic, transfer
+from pdproto.spec.handoff.ends import Receiving, Sending, h
+from pdproto.spec.handoff.group import done, r, ready
+from pdproto.spec.handoff.routing import Phase, posted, publish, wanted_named, x, y
+from pdproto.spec.handoff.sink import INTACT
+from pdproto.spec.language import (
+    AddEffect,
+    DropClause,
+    DropProperty,
+    DropRow,
+    ReplaceRow,
+    Retarget,
+    Row,
+    System,
+    edited,
+    forall,
+)
+
+Defect: TypeAlias = System | Callable[[], None]
+
+
+def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
+    """around: takes the old function, and its arguments."""
+    old = vars(kind)[name]
+
+    def changed(*given: Any, **named: Any) -> Any:
+        return around(old, *given, **named)
+
+    setattr(kind, name, changed)
+
+
+def _any_lease() -> None:
+    """The engine lets a write of a lease that is over into the memory that it had."""
+    kept: dict[int, Held] = {}
+
+    def redeem(old: Any, self: Leases, token: bytes, offset: int, length: int) -> Held | None:
+        held = old(self, token, offset, length)
+        number = self._mint.number(token)
+        if held is not None:
+            kept[number] = held
+        return held or kept.get(number)
+
+    def enter(_: Any, __: Leases, held: Held) -> bool:
+        held.busy += 1
+        return True
+
+    _wrap(Leases, "redeem", redeem)
+    _wrap(Leases, "enter", enter)
+    _wrap(Leases, "land", lambda *_: True)
+
+
+def light_release() -> None:
+    """The sink gives its memory back when it has sent the abort, and the engine's own tokens, which
+    hide this, are off.
+    """
+    planted.put_in(historical("B22"))
+    _any_lease()
+
+
+def look_up_untold() -> None:
+    """A look-up that fails is told to nobody."""
+    _wrap(RoutedDecode, "_unless_over", lambda *_: None)
+
+
+def worker_does_not_ask() -> None:
+    """The worker takes a chunk up without a look at the state of its hand-over."""
+    _wrap(Sender, "is_wanted", lambda *_: True)
+
+
+def malformed_kills() -> None:
+    """A frame that cannot be read is no error that the node expects."""
+    def read(old: Any, data: bytes) -> Any:
+        try:
+            return old(data)
+        except RemoteProtocolError as error:
+            raise KeyError(str(error)) from None
+
+    _wrap(core, "decode", read)
+
+
+def never_forgets() -> None:
+    """A life that is over stays in the node's books."""
+    _wrap(Node, "forget", lambda *_: None)
+
+
+def counted_twice() -> None:
+    """A rank of a group counts a failure twice."""
+    def add(old: Any, self: Metrics, name: str, *given: Any) -> None:
+        old(self, name, *given)
+        if name == "bootstrap_failed_reqs":
+            old(self, name, *given)
+
+    _wrap(Metrics, "add", add)
+
+
+def retries_uncounted() -> None:
+    """A pass that runs again is not counted."""
+    _wrap(Metrics, "add", lambda old, self, name, *given:
+          None if name == "prefill_retries" else old(self, name, *given))
+
+
+def every_setting() -> None:
+    """Settings that do not go together are taken."""
+    _wrap(OptimisticSettings, "__post_init__", lambda *_: None)
+
+
+def faults_fixed() -> None:
+    """The probability of a failure stays what it was at the start."""
+    _wrap(Faults, "set", lambda *_: None)
+
+
+def any_request() -> None:
+    """A retry is forced by chance, and not by the id of its request."""
+    _wrap(module, "retry_is_forced", lambda _, request, __: hash(request[::-1]) % 2 == 0)
+
+
+def any_incarnation() -> None:
+    """A life is told by its room alone."""
+    def endpoint_of(old: Any, self: Prefill, peer: Any, life: Life) -> Any:
+        return old(self, peer, Life(life.room, peer.incarnation, life.generation))
+
+    _wrap(Prefill, "endpoint_of", endpoint_of)
+
+
+def historical(name: str) -> System:
+    """The system of a defect in spec/bugs, by its name."""
+    return next(bug.system for bug in BUGS if bug.system.name == name)
+
+
+def _edit(name: str, base: System, *edits: Any) -> System:
+    return edited(base, name, *edits)
+
+
+_OURS: Final = (
+    # A late answer to the abort lifts a failed hand-over.
+    edited(transfer.SYSTEM, "failure-lifted",
+           Retarget("note_stopped", to=Receiving.BOOTSTRAPPING)),
+    edited(transfer.SYSTEM, "digest-ignored", DropClause("commit", INTACT)),
+    edited(transfer.SYSTEM, "success-aborted", Retarget("stop_late", to=Sending.FAILED)),
+    # Decode looks for a room by the rule, whichever rank its request names.
+    edited(dp_rank.SYSTEM, "name-ignored", ReplaceRow("take_named", Row(
+        "take_named", on=wanted_named(h, y), at=Phase.IDLE, to=Phase.PENDING))),
+    edited(dp_rank.SYSTEM, "rule-published", AddEffect("serve_by_rule", posted(x, h).to(True)),
+           AddEffect("serve_by_rule", publish(h, x))),
+    edited(dp_rank.SYSTEM, "room-kept", DropRow("tidy_up")),
+    edited(optimistic.SYSTEM, "never-early", DropRow("reserve_early"),
+           DropProperty("M5_2_a_bootstrapped_pass_does_not_reserve_early")),
+    # A request is admitted without the votes of all ranks; a release needs one rank's word.
+    edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h)))),
+    edited(agreement.SYSTEM, "one-release", DropClause("decide_release", forall(r, done(r, h)))),
+)
+_OF_CODE: Final = (
+    light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
+    counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
+)
+DEFECTS: Final[Mapping[str, Defect]] = {
+    **{bug.system.name: bug.system for bug in BUGS},
+    **{system.name: system for system in _OURS},
+    **{defect.__name__.replace("_", "-"): defect for defect in _OF_CODE},
+}
+
+
+def put_in(name: str) -> None:
+    """Raises KeyError for a name that no defect has, ValueError for tables that nobody runs."""
+    defect = DEFECTS[name]
+    if isinstance(defect, System):
+        planted.put_in(defect)
+    else:
+        defect()

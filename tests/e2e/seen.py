@@ -1,0 +1,221 @@
+"""Which end-to-end test sees which defect: for each row of the mission and each safety promise.
+
+    python -m tests.e2e.seen                 # run every test with its defect
+    python -m tests.e2e.seen M3.4 S10        # only these
+    python -m tests.e2e.seen --table > docs/tests-see-defects.md
+
+A test sees its defect when it fails with the defect in the running nodes; that it passes without,
+the ordinary run shows. seen_red.json records how it failed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.e2e.planted import VARIABLE
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RECORD: Final = Path(__file__).with_name("seen_red.json")
+WORKERS: Final = 4  # most tests wait for clocks
+SECONDS: Final = 240.0
+SHOWN: Final = 160  # characters of a failure
+
+
+class Pair(NamedTuple):
+    """A defect, by its name in defects.py, and the test that sees it. of: the rows and promises
+    that it breaks.
+    """
+
+    of: tuple[str, ...]
+    defect: str
+    test: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.defect} {self.test}"
+
+
+_M1 = "e2e/test_m1_bootstrap.py::"
+_ABORT, _RANKS = "e2e/test_m3_abort.py::", "e2e/test_m2_ranks.py::"
+_DESKS = "registry/test_desks.py::"
+_GROUPS, _OPTIMISTIC = "e2e/test_m4_groups.py::", "e2e/test_m5_optimistic.py::"
+_DIRECTORY = "e2e/test_handoff_directory.py::"
+
+PAIRS: Final = (
+    Pair(("M1.1", "S3"), "failure-lifted",
+         _M1 + "test_m1_1_m1_2_what_failed_stays_failed_when_the_rank_comes_up_after_all"),
+    Pair(("M1.2",), "look-up-untold",
+         _DESKS + "test_m1_2_a_look_up_fails_its_request_for_its_reason"),
+    Pair(("M1.3",), "half-cache-reused", _DIRECTORY + "test_m1_3_half_a_list_of_addresses_is_none"),
+    Pair(("M1.4",), "B28",
+         "transport/test_lost.py::test_m1_4_a_killed_source_is_noticed"),
+    Pair(("S12",), "stale-cache-kept",
+         _DIRECTORY + "test_a_rank_that_was_lost_is_found_where_its_next_run_is"),
+    Pair(("M2.1",), "name-ignored",
+         "registry/test_lives.py::test_m2_1_the_rank_is_named_or_alone_or_by_rule_or_asked_for"),
+    Pair(("M2.2", "S9"), "rank-guessed",
+         _RANKS + "test_m2_3_a_room_on_the_wrong_rank_fails_both_processes_within_a_second"),
+    Pair(("M2.3",), "conflict-unsaid",
+         _RANKS + "test_m2_3_a_room_on_the_wrong_rank_fails_both_processes_within_a_second"),
+    Pair(("M2.3",), "only-conflicts-published",
+         _DESKS + "test_m2_3_decode_asks_until_the_room_is_published"),
+    Pair(("M2.4",), "rule-published",
+         _DESKS + "test_m2_4_a_room_that_keeps_to_the_rule_costs_one_look_up_of_the_server"),
+    Pair(("M2.5",), "room-kept",
+         "registry/test_lives.py::test_m2_5_a_room_that_never_comes_ends_by_the_clock"),
+    Pair(("M3.1",), "B05", _ABORT + "test_m3_1_an_abort_tells_every_source_once"),
+    Pair(("M3.2",), "B23",
+         _ABORT + "test_m3_2_a_source_acknowledges_and_says_when_it_is_quiescent"),
+    Pair(("M3.2",), "R4", _ABORT + "test_m3_2_an_abort_before_the_sender_is_remembered_for_it"),
+    Pair(("M3.2",), "success-aborted", _ABORT + "test_m3_2_a_source_that_has_succeeded_stays_so"),
+    Pair(("M3.3",), "worker-does-not-ask",
+         "e2e/test_m3_skipped.py::test_the_remaining_destinations_are_skipped_too"),
+    Pair(("M3.4", "S1"), "light-release",
+         "e2e/test_handoff.py::test_m3_4_every_byte_is_right_while_a_fifth_is_aborted"),
+    Pair(("M3.5",), "malformed-kills",
+         _ABORT + "test_m3_5_malformed_frames_are_dropped_and_counted_and_the_peer_is_named"),
+    Pair(("M3.6",), "never-forgets", _ABORT + "test_m3_6_nothing_is_remembered_of_many_aborts"),
+    Pair(("M4.1", "S5", "S7"), "admit-unasked",
+         _GROUPS + "test_m4_1_all_ranks_admit_the_same_in_the_same_order"),
+    Pair(("M4.2",), "agreement-local-drain",
+         _GROUPS + "test_m4_2_a_failure_is_drained_on_every_rank_and_answered_once"),
+    Pair(("M4.3",), "counted-twice",
+         _GROUPS + "test_m4_3_failures_are_counted_once_by_each_rank_that_reports_them"),
+    Pair(("M4.4",), "agreement-B08", _GROUPS + "test_m4_4_what_failed_holds_nothing"),
+    Pair(("M4.5", "S14"), "one-release",
+         _GROUPS + "test_m4_5_a_release_follows_the_word_of_every_rank"),
+    Pair(("M5.1",), "never-early",
+         _OPTIMISTIC + "test_m5_1_requests_are_run_before_their_bootstrap"),
+    Pair(("M5.2",), "O5",
+         _OPTIMISTIC + "test_m5_2_a_pass_is_run_again_within_its_budget_and_every_byte_is_right"),
+    Pair(("M5.3", "S11"), "O1",
+         _OPTIMISTIC + "test_m5_3_nothing_is_sent_before_it_is_finalized_and_that_happens_once"),
+    Pair(("M5.4",), "B32-slot-leak",
+         _OPTIMISTIC + "test_m5_4_both_sides_are_short_of_room_and_everything_ends"),
+    Pair(("S6",), "O2-slot",
+         _OPTIMISTIC + "test_m5_4_both_sides_are_short_of_room_and_everything_ends"),
+    Pair(("M5.5",), "any-request",
+         _OPTIMISTIC + "test_m5_5_a_forced_retry_follows_the_sample_of_the_id"),
+    Pair(("M5.6",), "retries-uncounted", _OPTIMISTIC + "test_m5_6_retries_are_counted"),
+    Pair(("M5.7",), "every-setting",
+         "node/test_optimistic.py::test_m5_7_settings_that_do_not_go_together_are_refused"),
+    Pair(("M5.8",), "faults-fixed",
+         _OPTIMISTIC + "test_m5_8_faults_are_injected_by_rank_and_changed_while_running"),
+    Pair(("S2",), "digest-ignored",
+         "e2e/test_real_engines.py::test_success_that_did_not_land_fails_by_its_digest"),
+    Pair(("S4",), "any-incarnation",
+         "transport/test_faults.py::test_a_life_of_another_incarnation"),
+    Pair(("S8",), "B62", "e2e/test_many_chunks.py"),
+    Pair(("S10",), "B54",
+         "e2e/test_real_engines.py::test_failure_that_lands_later_spoils_nothing"),
+)
+# Rows and promises for which no pair is possible, and why.
+UNBREAKABLE: Final[Mapping[str, str]] = {
+    "S13": "one function lays a chunk out, and no table or message takes part in it: "
+           "`tests/kernels/test_plan.py` compares its parts",
+    "S15": "the order of a GPU's passes: no test machine has one, and no state of a table stands "
+           "for it",
+    "S17": "ids are whole keys of dictionaries: there is no rule that could be left out",
+    "S18": "the values of a poll are an enum of the tables, whose edges the explorer checks",
+}
+
+
+# Rows and promises whose test has not been seen red yet.
+UNSEEN: Final = frozenset({
+    "M3.3", "M4.1", "M4.2", "M4.3", "M4.4", "M4.5", "M5.1", "M5.2", "M5.3", "M5.4",
+    "M5.5", "M5.6", "S5", "S6", "S7", "S8", "S10", "S11", "S14", "S16",
+})
+
+
+def wanted() -> tuple[str, ...]:
+    """Every row from M1.1 to M5.8, and every safety promise."""
+    rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 8}
+    return (*(f"M{part}.{row}" for part, count in rows.items() for row in range(1, count + 1)),
+            *(f"S{number}" for number in range(1, 19)))
+
+
+def ran(pair: Pair) -> str | None:
+    """Run the test of a pair with its defect. Returns the first line of its failure, or
+    None if it has passed.
+
+    Raises RuntimeError if it has neither passed nor failed, or if the defect cannot be put in.
+    """
+    environment = {**os.environ, VARIABLE: pair.defect}
+    put = _run(environment, "tests.e2e.planted", pair.defect, "--version")
+    if put.returncode != 0:
+        raise RuntimeError(f"{pair.key}: {put.stderr[-2000:]}")
+    done = _run(environment, "pytest", "-q", "-x", "-rf", "-p", "tests.e2e.planted",
+                "-p", "no:cacheprovider", f"tests/{pair.test}")
+    if done.returncode == 0:
+        return None
+    said = [line for line in done.stdout.splitlines()
+            if line.startswith(("E  ", "FAILED", "ERROR"))]
+    if done.returncode != 1 or not said:
+        raise RuntimeError(f"{pair.key}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return said[0].removeprefix("E").strip()[:SHOWN]
+
+
+def _run(environment: dict[str, str], *module: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", *module], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def recorded() -> dict[str, str]:
+    """How each pair has been seen red, by its key."""
+    found: dict[str, str] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return found
+
+
+def record(pairs: Collection[Pair]) -> Iterator[str]:
+    """Run these tests with their defects, and note how each fails. Gives what is wrong."""
+    red = {key: how for key, how in recorded().items() if key in {pair.key for pair in PAIRS}}
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for pair, how in zip(pairs, pool.map(ran, pairs), strict=True):
+            red.pop(pair.key, None)
+            if how is None:
+                yield f"{pair.key}: does not see its defect"
+            else:
+                red[pair.key] = how
+            RECORD.write_text(json.dumps(red, indent=1, sort_keys=True) + "\n")
+
+
+def page() -> str:
+    """The table, in Markdown."""
+    red = recorded()
+    rows = []
+    for name in wanted():
+        rows += [f"| {name} | `{pair.defect}` | `{pair.test}` | "
+                 f"`{red.get(pair.key, 'not seen red yet').replace('|', '/').replace('`', '')}` |"
+                 for pair in PAIRS if name in pair.of]
+        if name in UNSEEN and not any(name in pair.of for pair in PAIRS):
+            rows.append(f"| {name} | | | not seen red yet |")
+        if name in UNBREAKABLE:
+            rows.append(f"| {name} | none | | {UNBREAKABLE[name]} |")
+    return "\n".join([
+        "# Which end-to-end test sees which defect", "",
+        "For every row M1.1 to M5.8 and every safety promise S1 to S18 "
+        "([the promises](properties.md)): a defect that is", "put into running nodes, and the test "
+        "that fails with it and passes without. `tests/e2e/defects.py` has the", "defects, most of "
+        "them edits of the tables. `python -m tests.e2e.seen` runs every test with its defect;",
+        "`python -m tests.e2e.seen --table` writes this page.", "",
+        "| row | defect | test in `tests/` | how it failed |", "|---|---|---|---|", *rows, ""])
+
+
+def main(words: list[str]) -> int:
+    if words == ["--table"]:
+        sys.stdout.write(page())
+        return 0
+    chosen = [pair for pair in PAIRS if not words or {pair.defect, *pair.of} & {*words}]
+    wrong = list(record(chosen))
+    sys.stdout.write("".join(f"{line}\n" for line in wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""Rows of the mission and safety promises, and the tests that have been seen red for them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.main import main
+from tests.e2e.defects import DEFECTS
+from tests.e2e.seen import PAIRS, ROOT, UNBREAKABLE, UNSEEN, Pair, page, ran, recorded, wanted
+
+
+def test_every_row_and_promise_has_a_test_or_a_reason() -> None:
+    broken = {name for pair in PAIRS for name in pair.of}
+    assert broken.isdisjoint(UNBREAKABLE)
+    assert broken | UNBREAKABLE.keys() | UNSEEN == {*wanted()}
+
+
+def test_the_record_is_of_these_pairs() -> None:
+    assert recorded().keys() <= {pair.key for pair in PAIRS}
+
+
+def test_no_row_loses_its_red_test() -> None:
+    """The rows whose test has not been seen red yet: the list may only become shorter."""
+    seen = {name for pair in PAIRS if pair.key in recorded() for name in pair.of}
+    assert {*wanted()} - UNBREAKABLE.keys() - seen == UNSEEN
+
+
+def test_every_defect_and_every_test_is_there() -> None:
+    assert {pair.defect for pair in PAIRS} <= DEFECTS.keys()
+    for pair in PAIRS:
+        path, _, name = pair.test.partition("::")
+        text = (ROOT / "tests" / path).read_text()
+        assert not name or re.search(rf"^def {name}\(", text, re.MULTILINE), pair.test
+
+
+def test_the_page_is_as_it_is_written() -> None:
+    written = Path(ROOT / "docs/tests-see-defects.md").read_text()
+    assert written == page(), "run python -m tests.e2e.seen --table > docs/tests-see-defects.md"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair.key in recorded()], ids=lambda pair: pair.key)
+def test_a_test_fails_with_its_defect(pair: Pair) -> None:
+    assert ran(pair) is not None
+
+
+@pytest.mark.slow
+def test_a_drill_refuses_a_defect_that_no_process_of_it_runs(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["handoff", "--bug", "B04"]) == 2
+    assert "--bug B04: the processes of this verb run no table with such a defect" in (
+        capsys.readouterr().err)
