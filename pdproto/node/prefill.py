@@ -2,8 +2,8 @@
 
 Rule 1: the table of the source decides (spec/handoff/source.py). This module makes its events, and
         carries out the effects of its steps.
-Rule 2: a sender belongs to a room. It is bound to the first life of that room that a sink
-        introduces and that has no sender yet. A life without a sender waits for one.
+Rule 2: a sender belongs to a room. The table of the rank binds it to a life that a sink introduces
+        (binding.py). A sender without a life waits for one, and a life for a sender.
 Rule 3: a life that has ended is remembered until all its sinks are done with it (memory.py).
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
+from pdproto.node.binding import Bindings
 from pdproto.node.data_path import SourceDataPath
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
@@ -82,6 +83,7 @@ class Prefill(Node):
         self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
+        self._bindings: Final = Bindings(self._bind)
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._memory: Final = Memory(self.lives, self.forget)
         self._writes: Final = SourceWrites(self, data_path, self._memory.settle)
@@ -121,10 +123,8 @@ class Prefill(Node):
         """
         self.metrics.add("handoffs_opened")
         sender.use = self._uses.next(sender.room)
-        early = self._early.take(sender.room)
-        if early is not None:
-            sender.adopt(early)
-        else:
+        self._bindings.open(sender)
+        if sender.endpoint.life is None:
             self._unbound.add(sender)
             self.register(sender)
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
@@ -163,7 +163,7 @@ class Prefill(Node):
         """See Node.on_frame."""
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
-        endpoint = self.endpoint_of(peer, frame.life)
+        endpoint = self.endpoint_of(peer, frame.life, introduced=not isinstance(frame, Abort))
         if endpoint is None:
             return
         named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
@@ -182,9 +182,12 @@ class Prefill(Node):
         if not isinstance(frame, Abort):
             self._compare(endpoint.owner, peer.name, frame.layout)
 
-    def endpoint_of(self, peer: Peer, life: Life) -> Endpoint | None:
+    def endpoint_of(
+        self, peer: Peer, life: Life, *, introduced: bool = True
+    ) -> Endpoint | None:
         """The endpoint of a life of which this sink speaks; None if it has said that nothing more
-        would come of it. Raises RemoteProtocolError for a life of another process.
+        would come of it. introduced: the sink introduces the life, and does not abort it.
+        Raises RemoteProtocolError for a life of another process.
         """
         if life.incarnation != peer.incarnation:
             raise RemoteProtocolError("the life belongs to another incarnation")
@@ -192,6 +195,10 @@ class Prefill(Node):
         if endpoint is None and self._memory.forgotten(peer.name, life):
             self.metrics.add("stale_frames")
             return None
+        if endpoint is None or life in self._bindings:
+            event = self._bindings.introduce if introduced else self._bindings.abort
+            event(life, peer.name)
+            endpoint = self.lives.get(life)
         return endpoint or self._meet(life)
 
     def _compare(self, sender: Sender, sink: str, layout: PageLayout | None) -> None:
@@ -201,20 +208,43 @@ class Prefill(Node):
             self.give_up(sender, sender.misfit)
 
     def _meet(self, life: Life) -> Endpoint:
-        """The endpoint of a new life: of a sender that waits for its room, or a new one."""
-        sender = self._unbound.take(life.room)
-        if sender is None:
-            if len(self._early) >= EARLY_MAX:
-                raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their sender already")
-            sender = Sender(self, life.room)
-            self._early.add(sender)
-            self.register(sender)
-            why = self._refuses(life.room)
-            if why is not None:
-                self.open(life.room).abort(why)  # so that decode need not wait for a timeout
-        sender.endpoint.life = life
-        self._memory.add(life, sender.endpoint)
-        return sender.endpoint
+        """The endpoint of a life that has no sender yet."""
+        if len(self._early) >= EARLY_MAX:
+            self._bindings.forget_life(life)
+            raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their sender already")
+        early = Sender(self, life.room)
+        self._early.add(early)
+        self.register(early)
+        early.endpoint.life = life
+        self._memory.add(life, early.endpoint)
+        why = self._refuses(life.room)
+        if why is not None:
+            self.open(life.room).abort(why)  # so that decode need not wait for a timeout
+        return early.endpoint
+
+    def _bind(self, life: Life, sender: Sender) -> None:
+        """The table has bound the life to this sender."""
+        early = self._early.of_life(life)
+        self._unbound.drop(sender)
+        if early is None:
+            sender.endpoint.life = life
+            self._memory.add(life, sender.endpoint)
+        elif sender.stage is Sending.UNKNOWN:  # it is being opened
+            self._early.drop(early)
+            sender.adopt(early)
+        else:
+            self._end_early(early, sender)
+
+    def _end_early(self, early: Sender, sender: Sender) -> None:
+        """Tell the sinks of an early life that its request has ended before."""
+        self._early.drop(early)
+        self.on_ended_early(early.endpoint, sender)
+        self.metrics.add("bootstrap_failed_reqs", -1)  # counted when the request ended
+        self.take(early.endpoint, early.endpoint.automaton.call("open_sender"))
+        self.give_up(early, sender.reason or "")
+
+    def on_ended_early(self, endpoint: Endpoint, sender: Sender) -> None:
+        """The request of this endpoint is that of a sender that has ended before."""
 
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
@@ -251,6 +281,7 @@ class Prefill(Node):
             self._memory.drop(life)
             self.unregister(sender)
             self._early.drop(sender)
+            self._bindings.forget_life(life)
         return early
 
     # In the loop: effects of steps
@@ -282,6 +313,7 @@ class Prefill(Node):
         sender: Sender = endpoint.owner
         self.metrics.add("skipped_chunks", sum(
             len(sender.chunks) - sender.lane(sink).posted for sink in range(len(endpoint.peers))))
+        self._bindings.leave(sender)
         if endpoint.life is None or before is Sending.UNKNOWN:
             until = self._now + self._timers.seconds["bootstrap_timeout"]
             self._alone.append((until, sender))
@@ -301,6 +333,9 @@ class Prefill(Node):
             _, sender = self._alone.popleft()
             self._unbound.drop(sender)
             self._early.drop(sender)
+            self._bindings.forget_sender(sender)
+            if sender.endpoint.life is not None:
+                self._bindings.forget_life(sender.endpoint.life)
             self.on_dropped(sender)
 
     def on_dropped(self, sender: Sender) -> None:

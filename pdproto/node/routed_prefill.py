@@ -130,12 +130,15 @@ class RoutedPrefill(Prefill):
         self._check(frame.rank)
         room = frame.life.room
         sender = self._early.take(room)
+        if sender is not None and sender.endpoint.life is not None:
+            self._bindings.forget_life(sender.endpoint.life)
         if sender is None:
             if len(self._placed) >= EARLY_MAX:
                 raise RemoteProtocolError(f"{EARLY_MAX:,} rooms are known here already")
             sender = Sender(self, room)
             self._unbound.add(sender)
             self.register(sender)
+            self._bindings.open(sender)
             self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
         placed = self._placed_at(sender.endpoint)
         placed.reason = f"{peer.name}: {frame.reason}"
@@ -160,6 +163,15 @@ class RoutedPrefill(Prefill):
         if placed is not None:
             placed.reason = endpoint.owner.reason
             self._follow(placed, self._rooms.end(placed.life))
+
+    def on_ended_early(self, endpoint: Endpoint, sender: Sender) -> None:
+        early = self._placed.get(endpoint)
+        if early is not None:
+            placed = self._placed_at(sender.endpoint)
+            placed.unanswered += early.unanswered
+            early.unanswered = []
+            self._drop(endpoint)
+            self._follow(placed, self._rooms.knock(placed.life))
 
     def forget(self, endpoint: Endpoint) -> None:
         super().forget(endpoint)

@@ -145,6 +145,11 @@ class ByRoom:
             self._senders.pop(room, None)
         return sender
 
+    def of_life(self, life: Life) -> Sender | None:
+        """The sender that waits with this life; None if there is none."""
+        waiting = self._senders.get(life.room, ())
+        return next((sender for sender in waiting if sender.endpoint.life == life), None)
+
     def __iter__(self) -> Iterator[Sender]:
         """All senders that wait now, room by room. For any thread, while the loop adds and removes.
         """

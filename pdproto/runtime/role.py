@@ -4,15 +4,22 @@ All hand-overs of one topology share an automaton, and so do all nodes of a proc
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from pdproto.runtime.automaton import Automaton
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.runtime.automaton import Automaton, Event
+from pdproto.spec.handoff import binding
+from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
+from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source, Use
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
-from pdproto.spec.handoff.window import WINDOW
+from pdproto.spec.handoff.window import WINDOW as CHUNKS
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
+
+WINDOW: Final = 2  # lives and requests of a room that an automaton counts
+# Each rank decides for itself (binding-guarded).
+RANK_ALONE: Final = next(
+    table for table in binding.GUARDED.tables if table.machine is RANK.machine)
 
 
 class Role:
@@ -67,7 +74,7 @@ class SourceRole(Role):
 
     def prepare(self) -> None:
         """The automata for one sink, and any number of chunks that sending.py counts at once."""
-        for chunks in range(1, WINDOW + 3):
+        for chunks in range(1, CHUNKS + 3):
             self._prepare_sizes(1, chunks)
 
 
@@ -91,5 +98,62 @@ class SinkRole(Role):
         self._prepare_sizes(1)
 
 
+class AfterEvent(NamedTuple):
+    """A room after an event. bound: lives with their requests. over_requests, over_lives: those
+    that `state` counts no more. All are places in the state before, the highest first.
+    """
+
+    state: int
+    bound: tuple[tuple[int, int], ...]
+    over_requests: tuple[int, ...]
+    over_lives: tuple[int, ...]
+
+
+class RankRole(Role):
+    """The part of a prefill rank in binding the lives of one room to its requests.
+
+    The rank leads every life. Its size is the number of sinks of a life.
+    """
+
+    def __init__(self, table: Table = RANK_ALONE) -> None:
+        super().__init__(table, {Source: 1, Life: WINDOW, Use: WINDOW}, (Sink,))
+        self._after: Final[dict[tuple[Event, int], AfterEvent]] = {}
+
+    def automaton_for(self, *, sinks: int) -> Automaton:
+        """The automaton for lives of so many sinks."""
+        return self.automaton(sinks)
+
+    def prepare(self) -> None:
+        """The automaton for one sink."""
+        self._prepare_sizes(1)
+
+    def after(self, automaton: Automaton, event: Event, state: int) -> AfterEvent:
+        """The step of an event, without the lives and requests that are over after it."""
+        known = self._after.get((event, state))
+        if known is None:
+            known = self._after[event, state] = self._step(automaton, event, state)
+        return known
+
+    def _step(self, automaton: Automaton, event: Event, before: int) -> AfterEvent:
+        step = automaton.take(event, before)
+        places = range(WINDOW - 1, -1, -1)
+        state = step.state
+        requests = tuple(u for u in places if automaton.holds(REQUEST_IS_OVER, state, u=u))
+        lives = tuple(h for h in places if automaton.holds(LIFE_IS_OVER, state, h=h))
+        for sort, over in ((Use, requests), (Life, lives)):
+            for place in over:
+                state = self.without(automaton, state, sort, place)
+        bound = tuple((indices[1], indices[2]) for symbol, indices, value in step.changed
+                      if symbol is binds and value is True)
+        return AfterEvent(state, bound, requests, lives)
+
+    @staticmethod
+    def without(automaton: Automaton, state: int, sort: type[Sort], place: int) -> int:
+        """The state without a life or a request. The later ones move up."""
+        places = tuple(None if i == place else i - (i > place) for i in range(WINDOW))
+        return automaton.translate(state, automaton, (sort, places))
+
+
 SOURCE_ROLE: Final = SourceRole()
+RANK_ROLE: Final = RankRole()
 SINK_ROLE: Final = SinkRole()

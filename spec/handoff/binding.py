@@ -9,6 +9,7 @@ from typing import Final
 
 from pdproto.spec.handoff.binding_tables import (
     ALONE,
+    END_WITH_LIFE,
     ENDED,
     LATEST,
     LOSSY,
@@ -32,6 +33,7 @@ from pdproto.spec.handoff.binding_tables import (
     opening,
     p,
     q,
+    rank,
     status,
     took,
     u,
@@ -40,6 +42,7 @@ from pdproto.spec.handoff.binding_tables import (
 )
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 from pdproto.spec.language import (
+    AddRow,
     Always,
     Configuration,
     DropRow,
@@ -75,6 +78,10 @@ COMMITTED_AS_ONE: Final = (
     Sometimes("S2_a_life_has_all_its_parts", status(d, h) == Status.SUCCESS),
 )
 
+NOT_FAILED_BY_PREDECESSOR: Final = OnRow(
+    "a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
+    all_of(ask(d, h, p), NONE_WAITS, LATEST),
+    why="an ended request answers only if it is the last, and only a life that asks again")
 SAFETY: Final = (
     Always("S2_no_life_is_two_requests",
            implies(binds(p, h, u) & binds(q, h, v), u.same(v)),
@@ -89,9 +96,7 @@ SAFETY: Final = (
     Always("a_life_is_met_with_a_sink",
            implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
            why="a rank knows a sink for every life, so it can answer without a question"),
-    OnRow("a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
-          all_of(ask(d, h, p), NONE_WAITS, LATEST),
-          why="an ended request answers only if it is the last, and only a life that asks again"),
+    NOT_FAILED_BY_PREDECESSOR,
     OnRow("an_ended_life_takes_no_request", "end_named",
           exists(q, all_of(leads(h, q), binds(q, h, u))),
           why="except the request that the leader has bound to it"),
@@ -221,8 +226,10 @@ NO_TIMERS: Final = edited(
 GUARDED: Final = edited(
     replace(SYSTEM, faults={**SYSTEM.faults, "alone": (ALONE,)}, configurations={}, like=SYSTEM),
     "binding-guarded",
+    AddRow(rank, END_WITH_LIFE),
     ReplaceProperties((
         *COMMITTED_AS_ONE,
+        NOT_FAILED_BY_PREDECESSOR,
         OnRow("S2_only_a_mixed_life_fails_as_mixed", "find_mixed",
               exists(q, all_of(~leads(h, q), binds(q, h, u))),
               why="a rank has bound the life to a request that its leader has not named"))),

@@ -36,6 +36,7 @@ from pdproto.spec.language import (
     Table,
     Timer,
     Tuples,
+    all_of,
     any_of,
     auto,
     each,
@@ -133,6 +134,10 @@ OLDEST: Final = forall(v, implies(v.before(u), opening(p, v) != Opening.WAITING)
 NONE_WAITS: Final = forall(v, opening(p, v) != Opening.WAITING)
 LATEST: Final = forall(v, implies(u.before(v), opening(p, v) == Opening.NEVER))
 STOP_ALL: Final = each(q, abort(d, h, q))
+# The rank asks about this request no more; about this life.
+REQUEST_IS_OVER: Final = any_of(opening(p, u) == Opening.BOUND,
+                                all_of(opening(p, u) == Opening.OVER, ~LATEST))
+LIFE_IS_OVER: Final = any_of(meeting(p, h).among(Meeting.BOUND, Meeting.SENT), ~FREE)
 
 RANK: Final = Table(rank, rows=(
     Row("open", on=Call("open_sender", u),
@@ -287,6 +292,15 @@ SINK: Final = Table(sink, state=status, rows=(
         send=[STOP_ALL, each(q, name(d, h, q, u), where=~leads(h, q))],
         why="the other ranks may not know which request has ended"),
 ))
+
+# A rank that decides for itself: rule 4 holds for lives, and not for requests.
+END_WITH_LIFE: Final = Row(
+    "end_with_life", choose=(h, u),
+    when=[leads(h, p), meeting(p, h) == Meeting.FAILED, FREE, opening(p, u) == Opening.WAITING,
+          OLDEST, forall(k, meeting(p, k) != Meeting.UNBOUND)],
+    do=[opening(p, u).to(Opening.BOUND), binds(p, h, u).to(True)],
+    why="the sink has ended the life, and the request is the other half, or a retry: it ends at "
+        "once, and is not kept until its clock runs out")
 
 LOSSY: Final = Table(world, rows=tuple(
     lose(message) for message in (introduce, ask, name, abort, bound, done, failed)

@@ -2,6 +2,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pytest
 
@@ -14,6 +15,7 @@ from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.wire import (
     SINKS_MAX,
     Done,
@@ -24,7 +26,10 @@ from pdproto.runtime.wire import (
     Publish,
     row_digest,
 )
+from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.source import SOURCE
+from pdproto.spec.language.machine import Table
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
 from tests.node.offline import Offline
 
@@ -37,9 +42,9 @@ LIFE = Life(7, 17, 0)
 class Source:
     """A prefill node p0 with its data path and its transport."""
 
-    def __init__(self, *, at_once: bool = True) -> None:
+    def __init__(self, *, at_once: bool = True, role: SourceRole = SOURCE_ROLE) -> None:
         self.path = SourceDataPath("p0", Fabric(), at_once=at_once)
-        self.node = Prefill("p0", self.path, link=LINK, incarnation=5, waits=WAITS)
+        self.node = Prefill("p0", self.path, link=LINK, incarnation=5, waits=WAITS, role=role)
         self.offline = Offline(self.node)
 
     def introduced(self, life: Life = LIFE, *, sinks: Sequence[str] = ("d0",)) -> None:
@@ -146,15 +151,38 @@ def test_a_write_that_ends_after_its_sink_was_declared_gone_counts_once() -> Non
 
 
 def test_a_failed_request_tells_its_sink_until_the_bootstrap_would_have_ended() -> None:
-    """A sink that comes in time hears why. One that comes later waits for a request of its own."""
+    """A sink that asks again in time hears why. One that comes later waits for its own request.
+    """
     for late in (False, True):
         source = Source()
         source.node.open(7).abort("the client left")
         source.offline.turn()
         source.offline.turn(after=WAITS["bootstrap_timeout"] + (1.0 if late else -1.0))
         source.introduced()
+        assert source.frames(Failed) == [], "it may belong to the next request of the room"
+        source.introduced()
         failed = [] if late else [Failed(LIFE, "the client left")]
-        assert source.frames(Failed) == failed
+        assert list(dict.fromkeys(source.frames(Failed))) == failed
+
+
+R5: Final = next(bug.system for bug in BUGS if bug.id == "R5")
+
+
+@pytest.mark.parametrize(("table", "answers"), [
+    (SOURCE, 2), (next(table for table in R5.tables if table.machine is SOURCE.machine), 0)])
+def test_r5_a_failure_whose_message_was_lost_answers_the_next_introduction(
+    table: Table, answers: int
+) -> None:
+    """And each publication; with the defect in the rows that the node runs, none is answered."""
+    source = Source(role=SourceRole(table))
+    source.node.open(7).abort("the client left")
+    source.offline.turn()
+    for _ in range(2):
+        source.introduced()
+    told = len(source.frames(Failed))
+    source.introduced()
+    source.published()
+    assert len(source.frames(Failed)) - told == answers
 
 
 def test_a_sender_takes_a_bounded_number_of_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,14 +69,14 @@ CASES = {
     "B51": _early(ENDS),
     "B52": _early(ENDS),
     "R4": _early(ENDS),
-    "R5": _early(ENDS),
     "R3": _pair(DRAINED, Kind.ABORT, Kind.LOSS),
     "R22": _pair(ENDS, Kind.LOSS),
     "B38": Case(ENDS, (Kind.CRASH,), 3),
     "B64": _pair(ENDS),
     "R12": Case(ENDS),
 }
-ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "abort-in-quarantine", "queue-timed",
+# R5 needs a lost answer, and its system has no clock that repeats: tests/node/test_single_turns.py.
+ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "R5", "abort-in-quarantine", "queue-timed",
              "queue-timed-by-decode"}
 BUGS = {bug.id: bug for bug in runnable()}
 

@@ -1,0 +1,237 @@
+"""The request of a room to which a life belongs, on a prefill rank that decides for itself.
+
+Rule 1: the table of the rank decides (`binding-guarded` in spec/handoff/binding.py); the rank leads
+        every life. Here openings, introductions and aborts become events of the table.
+Rule 2: the automaton of a room counts a life and a request until the table asks about them no more
+        (LIFE_IS_OVER, REQUEST_IS_OVER).
+Rule 3: it counts WINDOW lives and WINDOW requests. Further ones queue in their order, and an
+        aborted life gives its place up. The table binds the oldest request, and a life waits only
+        if no request does. So an event of one that queues changes nothing else.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from pdproto.node.sender import Sender
+from pdproto.runtime.automaton import Event
+from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.role import RANK_ROLE, WINDOW, RankRole
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import binding_tables as tables
+from pdproto.spec.handoff import roles
+from pdproto.spec.language.sorts import Sort
+
+T = TypeVar("T")
+
+
+class _Counted(Generic[T]):
+    """The elements of a sort: those that the automaton counts, in its order, and the queue."""
+
+    __slots__ = ("inside", "queue", "sort")
+
+    def __init__(self, sort: type[Sort]) -> None:
+        self.sort: Final = sort
+        self.inside: Final[list[T]] = []
+        self.queue: Final[deque[T]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self.inside or self.queue)
+
+
+class _Room:
+    """The lives and requests of a room that are not bound. bind: called with those that are."""
+
+    __slots__ = ("_aborted", "_automaton", "_bind", "_ended", "_role", "_sinks", "_state", "lives",
+                 "requests")
+
+    def __init__(self, role: RankRole, bind: Callable[[Life, Sender], None]) -> None:
+        self._role: Final = role
+        self._bind: Final = bind
+        self._automaton = role.automaton_for(sinks=1)
+        self._state = self._automaton.initial
+        self.requests: Final[_Counted[Sender]] = _Counted(roles.Use)
+        self.lives: Final[_Counted[Life]] = _Counted(roles.Life)
+        self._sinks: Final[dict[Life, list[str]]] = {}  # that have introduced a life
+        self._aborted: Final[dict[Life, str]] = {}  # by the first sink that has ended it
+        self._ended: Final[set[Sender]] = set()  # in the queue
+
+    def open(self, sender: Sender) -> None:
+        """The router has put a request of this room here."""
+        self.requests.queue.append(sender)
+        self._fill()
+
+    def knows(self, life: Life) -> bool:
+        """Whether the life has been introduced, and is not bound."""
+        return life in self._sinks
+
+    def leave(self, sender: Sender) -> None:
+        """The request has ended here."""
+        if sender in self.requests.inside:
+            place = self.requests.inside.index(sender)
+            self._take(self._automaton.call("abort_sender", (place,)))
+        elif sender in self.requests.queue:
+            self._ended.add(sender)
+
+    def introduce(self, life: Life, sink: str) -> None:
+        """A sink introduces a life, for the first time or again."""
+        again = sink in self._sinks.get(life, ())
+        if self._counts(life, sink):
+            self._hear(tables.ask if again else tables.introduce, life, sink)
+
+    def abort(self, life: Life, sink: str) -> None:
+        """A sink ends a life."""
+        self._aborted.setdefault(life, sink)
+        if self._counts(life, sink):
+            self._hear(tables.abort, life, sink)
+
+    def _counts(self, life: Life, sink: str) -> bool:
+        """Whether the automaton counts the life, and so takes an event about it now."""
+        sinks = self._sinks.setdefault(life, [])
+        if not sinks:
+            self.lives.queue.append(life)
+        inside = life in self.lives.inside
+        if sink not in sinks:
+            sinks.append(sink)
+        if not inside:
+            self._fill()
+        return inside
+
+    def forget_life(self, life: Life) -> None:
+        """No sink speaks of this life any more."""
+        if self._sinks.pop(life, None) is not None:
+            self._aborted.pop(life, None)
+            self._leave_out(self.lives, life)
+
+    def forget_sender(self, sender: Sender) -> None:
+        """No sink may come for this request any more."""
+        self._ended.discard(sender)
+        self._leave_out(self.requests, sender)
+
+    def _leave_out(self, counted: _Counted[T], one: T) -> None:
+        if one in counted.queue:
+            counted.queue.remove(one)
+        elif one in counted.inside:
+            place = counted.inside.index(one)
+            del counted.inside[place]
+            self._state = self._role.without(self._automaton, self._state, counted.sort, place)
+            self._fill()
+
+    def _hear(self, message: AnyMessage, life: Life, sink: str) -> None:
+        place = self._sinks[life].index(sink)
+        if place >= self._automaton.sizes[roles.Sink]:
+            wider = self._role.automaton_for(sinks=place + 1)
+            self._state = self._automaton.translate(self._state, wider)
+            self._automaton = wider
+        self._take(self._automaton.message(message, (place, self.lives.inside.index(life), 0)))
+
+    def _take(self, event: Event) -> None:
+        after = self._role.after(self._automaton, event, self._state)
+        self._state = after.state
+        bound = [(self.lives.inside[h], self.requests.inside[u]) for h, u in after.bound]
+        for place in after.over_requests:
+            del self.requests.inside[place]
+        for place in after.over_lives:
+            over = self.lives.inside.pop(place)
+            del self._sinks[over]
+            self._aborted.pop(over, None)
+        for life, sender in bound:
+            self._bind(life, sender)
+        if self.requests.queue or self.lives.queue:
+            self._fill()
+
+    def _fill(self) -> None:
+        """Count elements of the queues while there is place for them."""
+        requests, lives = self.requests, self.lives
+        while requests.queue and len(requests.inside) < WINDOW:
+            sender = requests.queue.popleft()
+            requests.inside.append(sender)
+            self._take(self._automaton.call("open_sender", (len(requests.inside) - 1,)))
+            if sender in self._ended:
+                self._ended.remove(sender)
+                self.leave(sender)
+        while lives.queue and self._has_place():
+            life = lives.queue.popleft()
+            lives.inside.append(life)
+            if life in self._aborted:
+                self._hear(tables.abort, life, self._aborted[life])
+                continue
+            for sink in list(self._sinks[life]):
+                if life in lives.inside:
+                    self._hear(tables.introduce, life, sink)
+
+    def _has_place(self) -> bool:
+        """Whether the automaton can count one more life; an aborted one may give its place up."""
+        inside = self.lives.inside
+        if len(inside) < WINDOW:
+            return True
+        aborted = next((life for life in inside if life in self._aborted), None)
+        if aborted is None:
+            return False
+        place = inside.index(aborted)
+        del inside[place], self._sinks[aborted], self._aborted[aborted]
+        self._state = self._role.without(self._automaton, self._state, roles.Life, place)
+        return True
+
+
+class Bindings:
+    """The rooms of a prefill rank. bind: called with a life and the sender that it is bound to."""
+
+    def __init__(
+        self, bind: Callable[[Life, Sender], None], role: RankRole = RANK_ROLE
+    ) -> None:
+        self._bind: Final = bind
+        self._role: Final = role
+        self._rooms: Final[dict[int, _Room]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    def __contains__(self, life: Life) -> bool:
+        """Whether the life has been introduced, and is not bound."""
+        room = self._rooms.get(life.room)
+        return room is not None and room.knows(life)
+
+    def open(self, sender: Sender) -> None:
+        """The router has put a request here."""
+        self._room(sender.room).open(sender)
+        self._tidy(sender.room)
+
+    def leave(self, sender: Sender) -> None:
+        """The request has ended here."""
+        self._in_room(sender.room, lambda room: room.leave(sender))
+
+    def introduce(self, life: Life, sink: str) -> None:
+        """A sink introduces a life that has no request, for the first time or again."""
+        self._room(life.room).introduce(life, sink)
+        self._tidy(life.room)
+
+    def abort(self, life: Life, sink: str) -> None:
+        """A sink ends a life that has no request."""
+        self._room(life.room).abort(life, sink)
+        self._tidy(life.room)
+
+    def forget_life(self, life: Life) -> None:
+        """No sink speaks of the life any more."""
+        self._in_room(life.room, lambda room: room.forget_life(life))
+
+    def forget_sender(self, sender: Sender) -> None:
+        """No sink may come for the request any more."""
+        self._in_room(sender.room, lambda room: room.forget_sender(sender))
+
+    def _room(self, room: int) -> _Room:
+        known = self._rooms.get(room)
+        if known is None:
+            known = self._rooms[room] = _Room(self._role, self._bind)
+        return known
+
+    def _in_room(self, number: int, action: Callable[[_Room], None]) -> None:
+        room = self._rooms.get(number)
+        if room is not None:
+            action(room)
+            self._tidy(number)
+
+    def _tidy(self, number: int) -> None:
+        room = self._rooms.get(number)
+        if room is not None and not room.requests and not room.lives:
+            del self._rooms[number]

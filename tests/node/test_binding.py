@@ -1,0 +1,165 @@
+"""The rows by which a prefill rank binds lives to requests, run by nodes: a room comes again."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdproto.node import prefill
+from pdproto.node.binding import Bindings
+from pdproto.node.sender import Sender
+from pdproto.runtime.automaton import Automaton, Event
+from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import binding, roles
+from pdproto.spec.handoff import binding_tables as tables
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.language import DropClause, DropRow, edited
+from pdproto.spec.language.machine import Table
+from tests.node.data_paths import Cluster, cluster, polls, published, until
+
+ROOM: Final = 7
+SINK: Final = "d0"
+MOST: Final = 4  # lives and requests of a run; more than the automaton of a node counts
+
+
+def table_of(*edits: DropClause | DropRow) -> Table:
+    """The rows that nodes run, with these edits."""
+    system = edited(binding.GUARDED, "defect", *edits)
+    return next(table for table in system.tables if table.machine is RANK_ALONE.machine)
+
+
+# The failure of a request answers the first life that comes, which may be of a retry.
+AT_ONCE: Final = table_of(DropClause("bind", tables.opening(tables.p, tables.u)
+                                     == tables.Opening.WAITING))
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with cluster(waits={"no_news": 0.1}) as found:
+        yield found
+
+
+def retry(nodes: Cluster) -> tuple[KVPoll, KVPoll]:
+    """The first request of the room comes to prefill alone, and its client leaves. It comes again,
+    to both servers; decode is the first.
+    """
+    (first,) = nodes.senders(ROOM)
+    first.abort("the client has left")
+    until(polls([first], KVPoll.FAILED))
+    (receiver,) = published(nodes.receivers(ROOM))
+    until(lambda: nodes.prefills[0]._core.lives or receiver.poll() is KVPoll.FAILED)
+    (sender,) = nodes.senders(ROOM)
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT or receiver.poll() is KVPoll.FAILED)
+    if receiver.poll() is not KVPoll.FAILED:
+        sender.send([1, 2, 3])
+        until(polls([sender, receiver], KVPoll.SUCCESS, KVPoll.FAILED))
+    receiver.close()
+    return sender.poll(), receiver.poll()
+
+
+def test_a_retry_is_not_failed_by_a_request_that_reached_prefill_alone(nodes: Cluster) -> None:
+    assert retry(nodes) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+
+
+def test_a_request_that_has_ended_answers_a_life_that_asks_again(nodes: Cluster) -> None:
+    """No later request of the room has come, so the life is the other half of this one."""
+    (first,) = nodes.senders(ROOM)
+    first.abort("the client has left")
+    until(polls([first], KVPoll.FAILED))
+    (receiver,) = published(nodes.receivers(ROOM))
+    until(polls([receiver], KVPoll.FAILED))
+    assert receiver.failure == "p0: the client has left"
+    receiver.close()
+    nodes.settled()
+
+
+def test_a_life_that_its_sink_has_ended_ends_the_request_at_once(nodes: Cluster) -> None:
+    (receiver,) = nodes.receivers(ROOM)
+    receiver.abort("the client has left")
+    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
+    (sender,) = nodes.senders(ROOM)
+    until(polls([sender], KVPoll.FAILED))
+    assert sender.failure == "d0: the client has left"
+
+
+class Whole:
+    """The same table, in an automaton that counts all lives and requests."""
+
+    def __init__(self) -> None:
+        sizes = {roles.Source: 1, roles.Life: MOST, roles.Use: MOST, roles.Sink: 1}
+        self.automaton = Automaton(RANK_ALONE, sizes)
+        self.state = self.automaton.initial
+        self.bound: list[tuple[int, int]] = []
+
+    def call(self, name: str, use: int) -> None:
+        self._take(self.automaton.call(name, (use,)))
+
+    def hear(self, message: AnyMessage, life: int) -> None:
+        self._take(self.automaton.message(message, (0, life, 0)))
+
+    def _take(self, event: Event) -> None:
+        step = self.automaton.take(event, self.state)
+        self.state = step.state
+        self.bound += [(indices[1], indices[2]) for symbol, indices, value in step.changed
+                       if symbol is tables.binds and value is True]
+
+
+class Plain:
+    """Stands for a sender."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+
+EVENTS: Final = st.lists(st.tuples(
+    st.sampled_from(["open", "leave", "introduce", "introduce", "abort"]),
+    st.integers(0, MOST - 1)), max_size=24)
+
+
+@given(EVENTS)
+def test_a_window_binds_as_an_automaton_that_counts_all(events: list[tuple[str, int]]) -> None:
+    """For any events of one room, as long as no aborted life has given its place up."""
+    bound: list[tuple[int, int]] = []
+    senders: list[Sender] = []
+    window = Bindings(lambda life, sender: bound.append((life.generation, senders.index(sender))))
+    whole = Whole()
+    introduced: set[int] = set()
+    left, aborted = set[int](), set[int]()
+    order: dict[int, int] = {}  # both count lives as they come
+    for name, drawn in events:
+        lives, uses = {life for life, _ in bound}, {use for _, use in bound}
+        number = drawn if name in ("open", "leave") else order.setdefault(drawn, len(order))
+        life = Life(ROOM, 1, number)
+        if name == "open" and len(senders) < MOST:
+            senders.append(Plain(ROOM))  # type: ignore[arg-type]
+            window.open(senders[-1])
+            whole.call("open_sender", len(senders) - 1)
+        elif name == "leave" and number < len(senders) and number not in uses | left:
+            left.add(number)
+            window.leave(senders[number])
+            whole.call("abort_sender", number)
+        elif name == "introduce" and number not in lives | aborted:
+            whole.hear(tables.ask if number in introduced else tables.introduce, number)
+            introduced.add(number)
+            window.introduce(life, SINK)
+        elif name == "abort" and number not in lives | aborted and len(aborted) < WINDOW:
+            aborted.add(number)
+            introduced.add(number)
+            whole.hear(tables.abort, number)
+            window.abort(life, SINK)
+        assert sorted(bound) == sorted(whole.bound)
+
+
+@pytest.mark.parametrize("table", [AT_ONCE])
+def test_with_the_defect_in_the_rows_the_retry_fails(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first test sees, with the defect put into the rows that the node runs."""
+    monkeypatch.setattr(prefill, "Bindings", partial(Bindings, role=RankRole(table)))
+    with cluster(waits={"no_news": 0.1}) as nodes:
+        assert KVPoll.FAILED in retry(nodes)
