@@ -16,6 +16,7 @@ from tests.vllm_servers.stage import Pair, Stage, at_decode, at_prefill
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 30  # requests
+BOTH: Final = " at decode: want the same at both ends"  # of a layout, with the value of each end
 MANY: Final = asks(300)
 LONG: Final = asks(60, new=48)
 STOPPED: Final = asks(1, seed=3)
@@ -206,7 +207,7 @@ def differs(stage: Stage, layout: Layout) -> Finding:
     pair.check_nothing_is_held()
     for server in pair.servers:
         words = server.log.read_text(errors="replace")
-        assert " at prefill and " in words, f"{server.name} does not say both values"
+        assert BOTH in words, f"{server.name} does not say both values"
     return Finding(len(answers), 0, "each fails")
 
 
