@@ -18,6 +18,7 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_numb
 from pdproto.drill.children import ended_in_order
 from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.pools import DEVICES, device_of
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require, require_page_fence
@@ -48,6 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direct", action="store_true",
                         help="write straight into decode's pages, with an engine that can fence "
                              "them (--engine tcp)")
+    parser.add_argument("--device", choices=DEVICES, default="cpu",
+                        help="where the pools are: in host memory (cpu), on the first GPU "
+                             "(cuda), or on a device that the processor plays and that does all "
+                             "work late: with the copies of a host (late), or with the kernels in "
+                             "Triton's interpreter, which takes 0.1 s for a page (interpreter); "
+                             "default: cpu")
     parser.add_argument("--in-flight", type=whole_number, default=32, metavar="N",
                         help="hand-overs open at the same time at a rank (default: 32)")
     parser.add_argument("--layers", type=whole_number, default=4, metavar="N",
@@ -96,8 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
         require(arguments.engine)
         if arguments.direct:
             require_page_fence(arguments.engine)
-    except EngineError as error:
-        raise UsageError(str(error)) from error
+        device_of(arguments.device, arguments.seed)
+    except (EngineError, ImportError, RuntimeError) as error:
+        raise UsageError(_why_not(arguments, error)) from error
+    if arguments.direct and arguments.device != "cpu":
+        raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     if arguments.bug is not None:
@@ -106,8 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
     doomed = {victim: load.requests // 3} if arguments.kill else {}
     with ended_in_order():
         cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                          waits=WAITS, trace=arguments.trace, doomed=doomed, host=arguments.host,
-                          bug=arguments.bug)
+                                 device=arguments.device, waits=WAITS, trace=arguments.trace,
+                                 doomed=doomed, host=arguments.host, bug=arguments.bug)
         seconds = _run_through(cluster, arguments)
     restarted = frozenset(topology.prefill if cluster.restarts else ())
     verdict = HandoffVerdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
@@ -129,6 +139,11 @@ def _check_bug(name: str) -> None:
         known = dict.fromkeys(bug.id for bug in planted.runnable())
         raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
                          f"defect: choose one of {', '.join(known)}") from None
+def _why_not(arguments: argparse.Namespace, error: Exception) -> str:
+    """Why the engine or the device cannot be used."""
+    if isinstance(error, EngineError):
+        return str(error)
+    return f"--device {arguments.device}: {error}; install pdproto[kernels], or leave it out"
 
 
 def _run_through(cluster: HandoffCluster, arguments: argparse.Namespace) -> float:

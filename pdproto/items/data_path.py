@@ -9,7 +9,7 @@ Rule 1: a sink accepts the bytes of a source only if its header fits and the dig
         buffers of the sink.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pdproto.engine.chunks import key_of, key_of_chunk, unpack_verified
+from pdproto.engine.chunks import key_of, key_of_chunk
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
 from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import (
@@ -34,8 +34,10 @@ from pdproto.items.shares import (
     share_of,
 )
 from pdproto.node.data_path import Idle, Posted
+from pdproto.pages.copies import Staged, Unpacked, end_of_pass
+from pdproto.pages.device import Device
 from pdproto.pages.sink_pages import SinkPages
-from pdproto.pages.source_pages import Job, SourcePages, Staged
+from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import COMPONENTS_MAX, Life, PageLayout
 
@@ -83,14 +85,15 @@ class SourceItems(SourcePages):
     """
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SourceEngine
+        self, components: Sequence[Component], place: Place, engine: SourceEngine, *,
+        device: Device | None = None,
     ) -> None:
-        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
+        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,
+                         device=device)
         self.numbering: Final = Numbering(components)
         self._told: Final = layout_told(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
-        self._places_of: Final = lru_cache(SHARES_KEPT)(self._places_in)
 
     def layout_for(self, _sink: str) -> PageLayout:
         """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
@@ -122,7 +125,7 @@ class SourceItems(SourcePages):
             component, indices = self.numbering.split(items)
             layout = share.parts[component].layout
             if layout is not None:
-                return self._stage(layout, self._places_of(layout), indices, key, head)
+                return self._copies.pack(layout, indices, key, head, end_of_pass(items))
         return Staged([head], len(head))
 
 
@@ -140,9 +143,11 @@ class SinkItems(SinkPages):
     """
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SinkEngine
+        self, components: Sequence[Component], place: Place, engine: SinkEngine, *,
+        device: Device | None = None,
     ) -> None:
-        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine)
+        super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,
+                         device=device)
         self.numbering: Final = Numbering(components)
         self._place: Final = place
         self._components: Final = components
@@ -156,7 +161,7 @@ class SinkItems(SinkPages):
         self._prefixes: Final[dict[Life, int]] = {}
         self._coverage: Final[dict[Life, Coverage]] = {}
         self._counting: Final = Lock()
-        self._copies: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
+        self._copying: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
 
     def layout_for(self, _source: str) -> PageLayout:
         """See SourceItems."""
@@ -204,14 +209,8 @@ class SinkItems(SinkPages):
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         """See SinkDataPath."""
         with self._counting:
-            self._copies.setdefault(life, set()).add(source)
+            self._copying.setdefault(life, set()).add(source)
         super().verify(life, source, chunks, pages)
-
-    def _verify(
-        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
-    ) -> None:
-        super()._verify(life, source, chunks, pages)
-        self._copied(life, source)
 
     def bytes_of(self, source: str, chunks: Sequence[int], pages: Sequence[int]) -> int:
         """See CountsBytes."""
@@ -224,17 +223,17 @@ class SinkItems(SinkPages):
 
     def _copied(self, life: Life, source: str) -> None:
         with self._counting:
-            left = self._copies.get(life, set())
+            left = self._copying.get(life, set())
             left.discard(source)
             if not left:
-                self._copies.pop(life, None)
+                self._copying.pop(life, None)
 
     def settle(self, life: Life) -> None:
         """See SinkDataPath. A serving engine may reuse the items of an ended request at once. So
         without a copy under way for this life, the report does not wait for copies of other lives.
         """
         with self._counting:
-            waits = life in self._copies
+            waits = life in self._copying
         if waits:
             super().settle(life)
         else:
@@ -242,35 +241,29 @@ class SinkItems(SinkPages):
 
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
-    ) -> bool:
-        """Copy every chunk into its items, in the worker. Returns whether all digests agree."""
-        try:
-            return self._take(self._coverage[life], life, source, chunks, pages)
-        finally:
-            self._copied(life, source)  # before the result is reported; see `settle`
+    ) -> Iterator[Unpacked]:
+        """In the worker: begin to copy each chunk into its items."""
+        return self._take(self._coverage[life], life, source, chunks, pages)
 
     def _take(
         self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
         pages: Sequence[int],
-    ) -> bool:
+    ) -> Iterator[Unpacked]:
         landed = np.frombuffer(self.engine.view(self._leases[life][source]), np.uint8)
         share, covered = self._share(header_in(landed, self._header_bytes))
         if len(self._known) >= SOURCES_KEPT:
             self._known.clear()  # prefill restarts under new names, and old names stay
         self._known[source] = share
         offset, first = len(share.header), 0
-        clean = True
         for count in filter(None, chunks):
             component, indices = self.numbering.split(pages[first:first + count])
             part = share.parts[component]
             length = part.bytes(count)
             if part.layout is not None:
-                outcome = unpack_verified(part.layout, landed[offset:offset + length], indices,
+                yield self._copies.unpack(part.layout, landed[offset:offset + length], indices,
                                           key_of_chunk(key_of_share(life, share), offset))
-                clean = clean and outcome.clean
             offset, first = offset + length, first + count
         self._cover(coverage, covered)
-        return clean
 
     def _cover(self, coverage: Coverage, brought: frozenset[tuple[int, int, int]]) -> None:
         """Count the pieces of a source. Raises ValueError if the last source leaves a gap."""

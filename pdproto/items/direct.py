@@ -17,7 +17,7 @@ The tables are those of spec/handoff/direct.py, also for hand-overs through stag
 only keep their items longer than necessary.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import lru_cache
@@ -36,6 +36,7 @@ from pdproto.items.data_path import (
     key_of_share,
 )
 from pdproto.items.shares import Place, Share
+from pdproto.pages.copies import Unpacked
 from pdproto.pages.direct import InPlace
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
@@ -180,24 +181,19 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
 
     def _is_reached(self, life: Life) -> bool:
         with self._counting:
-            return super()._is_reached(life) or life in self._copies
-
-    def _verify(
-        self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
-    ) -> None:
-        super()._verify(life, source, chunks, pages)
-        if life in self._leaving:
-            self._wake()  # its copy has ended after what has been reported of it
+            return super()._is_reached(life) or life in self._copying
 
     def _take(
         self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
         pages: Sequence[int],
-    ) -> bool:
+    ) -> Iterator[Unpacked]:
         target = self._targets.get((life, source))
         if target is None:
-            return super()._take(coverage, life, source, chunks, pages)
+            yield from super()._take(coverage, life, source, chunks, pages)
+            return
         if not self._is_kept_out(life, source):
-            return False
+            yield Unpacked(lambda: False)
+            return
         clean = target.intact(chunks)
         self._cover(coverage, self._share(target.share.header)[1])
-        return clean
+        yield Unpacked(lambda: clean)

@@ -80,6 +80,16 @@ class HasReach(Protocol):
         """Why a source at this address cannot write here. None if it can, or if that is unknown."""
 
 
+@runtime_checkable
+class MarksPages(Protocol):
+    """A source's data path whose pages are computed by work that a device does later."""
+
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """In the application's thread: pages that it hands over. They may be read when the work
+        that this thread has given the device until now has been done (property S15).
+        """
+
+
 class SourceDataPath(Protocol):
     """Prefill's side: packs pages and writes them into the memory that a sink has leased."""
 

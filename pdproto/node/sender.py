@@ -21,6 +21,9 @@ class SenderNode(Opener, Protocol):
     def role(self) -> SourceRole:
         """The tables of the source, ready to run."""
 
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """See MarksPages. For any thread."""
+
     def hand_over(
         self, sender: "Sender", pages: tuple[int, ...], last: bool, metadata: bytes
     ) -> None:
@@ -63,10 +66,11 @@ class Sender(Handle):
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.
 
-        last: no more pages follow. metadata: the request's metadata row, with the last pages (at
-        most 1 MiB). The pages belong to the hand-over until `released` is true. Raises
-        LocalProtocolError before `poll` returns WAITING_FOR_INPUT, after the last pages, and for
-        too many chunks or bytes of metadata.
+        Pages on a device are read behind the work that the calling thread has given its current
+        stream there until now. last: no more pages follow. metadata: the request's metadata row,
+        with the last pages (at most 1 MiB). The pages belong to the hand-over until `released` is
+        true. Raises LocalProtocolError before `poll` returns WAITING_FOR_INPUT, after the last
+        pages, and for too many chunks or bytes of metadata.
         """
         if self._last:
             raise LocalProtocolError(f"room {self.room}: the last pages have been sent")
@@ -79,7 +83,8 @@ class Sender(Handle):
             raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
         self._last = last
         self._handed += 1
-        self._node.ask(lambda: self._node.hand_over(self, tuple(pages), last, metadata))
+        marked = self._node.mark(pages)
+        self._node.ask(lambda: self._node.hand_over(self, marked, last, metadata))
 
     def lane(self, sink: int) -> Lane:
         """In the loop: the lane to the sink of this index."""

@@ -12,13 +12,16 @@ Rule 3: pages are free when the engine says that no write reaches them any more.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.engine.page_target import PagePlaces, PageTarget
 from pdproto.kernels.layout import Order
 from pdproto.node.data_path import Fenced, Idle, Verified
+from pdproto.pages.copies import Unpacked
+from pdproto.pages.device import Device
 from pdproto.pages.life_key import key_of_life
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.runtime.wire import Life
@@ -39,14 +42,14 @@ class InPlace(SinkPages, Generic[AnyTarget]):
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
-        order: Order = Order.NHD,
+        order: Order = Order.NHD, device: Device | None = None,
     ) -> None:
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"
                 f" not be kept out; use TCP, or staging memory ({self.landing.__name__})"
             )
-        super().__init__(pools, engine, order=order)
+        super().__init__(pools, engine, order=order, device=device)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
         self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
         self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases
@@ -76,7 +79,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
             self.engine.release(lease)
             del self._targets[life, source], leases[source]
         if leases:
-            self._worker.submit(self._release, leases)
+            self._worker.submit(self._after_copies, partial(self._release, leases))
         self._wake()
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
@@ -123,7 +126,8 @@ class DirectPages(InPlace[PageTarget]):
 
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], _pages: Sequence[int]
-    ) -> bool:
+    ) -> Iterator[Unpacked]:
         """In the worker: whether the pages hold what was packed for this life."""
         target = self._targets[life, source]
-        return self._is_kept_out(life, source) and target.intact(chunks, key_of_life(life))
+        clean = self._is_kept_out(life, source) and target.intact(chunks, key_of_life(life))
+        yield Unpacked(lambda: clean)

@@ -1,26 +1,34 @@
 """The data path of a decode node: an engine lands chunks in leased memory, and they are unpacked.
 
 A landed chunk is copied into the node's own pages, and the digests of the stored bytes are compared
-meanwhile. The copies run on a thread of their own, so that the node's loop never waits.
+meanwhile. The copies run on a thread of their own, or on the device of the pools, so that the
+node's loop never waits.
 
-Rule 1: one thread copies pages and gives memory back, in the order in which the node asked. So
-        memory is never given back while a copy reads it.
+Rule 1: one thread begins copies and gives memory back, in the order in which the node asked, and
+        each waits for the end of the copies before it. So neither memory nor pages are given back
+        while a copy uses them.
 Rule 2: the digest is keyed by the life, so the bytes of another life do not match.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, sleep
 from typing import Any, Final
 
 import numpy as np
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk, unpack_verified
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.engine.contract import Lease, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
+from pdproto.pages.copies import POLL_S, Unpacked
+from pdproto.pages.copies_for import copies_for
+from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.life_key import key_of_life
@@ -29,17 +37,37 @@ from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
 
+CLOSE_S: Final = 5.0  # how long a device may go on copying into pages of a node that is closed
+
+
+@dataclass(slots=True)
+class Copy:
+    """The chunks of one source that are being copied. is_whole: a copy of each has begun. reason:
+    why not.
+    """
+
+    life: Life
+    source: str
+    parts: list[Unpacked] = field(default_factory=list)
+    is_whole: bool = False
+    reason: str = ""
+
+    def blame(self, error: Exception) -> None:
+        """Note an error that ends the copy."""
+        self.reason = f"the bytes of {self.source} cannot be unpacked: {reason_of(error)}"
+        log.warning("%s: %s", self.life, self.reason)
+
 
 class SinkPages:
     """A decode node's data path.
 
     pools: one array for each layer, K and V, which every source fills; or such pools by source, in
-    the order of that source's pools. order: of the axes of a page, as in SourcePages.
+    the order of that source's pools. order, device: as in SourcePages.
     """
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
-        order: Order = Order.NHD,
+        order: Order = Order.NHD, device: Device | None = None,
     ) -> None:
         self.engine: Final = engine
         by_source = pools if isinstance(pools, Mapping) else {}
@@ -51,7 +79,10 @@ class SinkPages:
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
+        self._copies: Final = copies_for(self.layouts[0], device)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
+        self._in_order: Final[deque[Callable[[], bool]]] = deque()  # only the worker's
+        self._is_polling = self._is_closing = False
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
@@ -113,7 +144,7 @@ class SinkPages:
     def settle(self, life: Life) -> None:
         """See SinkDataPath."""
         self._settled.add(life)
-        self._worker.submit(self._settle, life)
+        self._worker.submit(self._after_copies, partial(self._settle, life))
 
     def fence(self, life: Life, source: str) -> None:
         """See SinkDataPath. A source may be lost before any memory was leased for it."""
@@ -127,7 +158,7 @@ class SinkPages:
     def release(self, life: Life) -> None:
         """See SinkDataPath."""
         leases = self._leases.pop(life)
-        self._worker.submit(self._release, leases)
+        self._worker.submit(self._after_copies, partial(self._release, leases))
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
         """See SinkDataPath."""
@@ -139,8 +170,12 @@ class SinkPages:
             yield self._reports.popleft()
 
     def close(self) -> None:
-        """Stop copying, and close the engine."""
+        """Stop copying, and close the engine. A device that copies is waited for."""
+        self._is_closing = True
         self._worker.shutdown(wait=True, cancel_futures=True)
+        end = monotonic() + CLOSE_S
+        while self._advance() and monotonic() < end:
+            sleep(POLL_S)
         self.engine.close()
 
     def _report(self, report: Verified | Fenced | Idle) -> None:
@@ -150,36 +185,74 @@ class SinkPages:
     def _verify(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> None:
-        clean, reason = False, ""
+        """In the worker: begin to unpack. The report follows when that is done."""
+        copy = Copy(life, source)
         try:
             if life not in self._settled:
-                clean = self._unpack(life, source, chunks, pages)
+                for unpacked in self._unpack(life, source, chunks, pages):
+                    copy.parts.append(unpacked)
+                copy.is_whole = True
         except Exception as error:  # nothing else looks at the worker's future
-            reason = f"the bytes of {source} cannot be unpacked: {reason_of(error)}"
-            log.warning("%s: %s", life, reason)
-        self._report(Verified(life, source, clean, reason))
+            copy.blame(error)
+        self._after_copies(partial(self._end_copy, copy))
 
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
-    ) -> bool:
-        """In the worker: unpack every chunk into its pages. Returns whether all digests agree."""
+    ) -> Iterator[Unpacked]:
+        """In the worker: begin to unpack each chunk into its pages."""
         layout, lease = self._of(source), self._leases[life][source]
         landed = np.frombuffer(self.engine.view(lease), np.uint8)
-        first, clean = 0, True
+        first = 0
         for count in filter(None, chunks):
             offset = chunk_offset(layout, first)
-            outcome = unpack_verified(layout, landed[offset:],
-                                      pages[first:first + count],
+            yield self._copies.unpack(layout, landed[offset:], pages[first:first + count],
                                       key_of_chunk(key_of_life(life), offset))
-            clean = clean and outcome.clean
             first += count
-        return clean
 
-    def _settle(self, life: Life) -> None:
+    def _end_copy(self, copy: "Copy") -> bool:
+        """In the worker: report a copy, if it is done. Returns whether it is."""
+        try:
+            if not all(part.ready() for part in copy.parts):
+                return False
+            found = [part.clean() for part in copy.parts]
+            clean = copy.is_whole and all(found)
+        except Exception as error:  # the device has failed
+            clean = False
+            copy.blame(error)
+        self._copied(copy.life, copy.source)
+        self._report(Verified(copy.life, copy.source, clean, copy.reason))
+        return True
+
+    def _copied(self, life: Life, source: str) -> None:
+        """In the worker: a copy has ended, and is reported next."""
+
+    def _settle(self, life: Life) -> bool:
         self._settled.discard(life)
         self._report(Idle(life))
+        return True
 
-    def _release(self, leases: Mapping[str, Lease]) -> None:
+    def _release(self, leases: Mapping[str, Lease]) -> bool:
         for lease in leases.values():
             self.engine.release(lease)
         self._wake()
+        return True
+
+    def _after_copies(self, act: Callable[[], bool]) -> None:
+        """In the worker: act when the copies before are done. act: returns whether it has acted."""
+        self._in_order.append(act)
+        self._advance()
+
+    def _advance(self) -> bool:
+        """Take what is in order. Returns whether the device is still at work."""
+        while self._in_order and self._in_order[0]():
+            self._in_order.popleft()
+        if self._in_order and not (self._is_polling or self._is_closing):
+            self._is_polling = True
+            self._worker.submit(self._poll)
+        return bool(self._in_order)
+
+    def _poll(self) -> None:
+        sleep(POLL_S)
+        self._is_polling = False
+        self._advance()
+

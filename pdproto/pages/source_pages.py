@@ -2,7 +2,7 @@
 
 The pages of a chunk are packed with their digests, and written into the memory that the sink has
 leased. With an engine that gathers, large pages are written from the pool without packing. Packing
-runs on a thread of its own, so that the node's loop never waits.
+runs on a thread of its own, or on the device of the pools, so that the node's loop never waits.
 
 The digest is keyed by the life, so the bytes of another life do not match (pages/sink_pages.py).
 """
@@ -11,28 +11,21 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from time import monotonic, sleep
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk, pack_pages
-from pdproto.engine.contract import (
-    Address,
-    Buffer,
-    EngineBusy,
-    EngineError,
-    Result,
-    SourceEngine,
-)
-from pdproto.engine.page_target import PagePlaces
-from pdproto.engine.page_views import chunk_views, places_in
+from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
+from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, SourceEngine
 from pdproto.engine.source import Source
-from pdproto.kernels.chunk import KVLayout, Order, register
+from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
+from pdproto.pages.copies import POLL_S, Staged, end_of_pass
+from pdproto.pages.copies_for import copies_for
+from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.life_key import key_of_life
@@ -42,11 +35,9 @@ from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
 
-Bytes: TypeAlias = NDArray[np.uint8]
-
 STAGED_BYTES_MAX: Final = 256 << 20  # of writes that were posted in one node and have not ended
 STAGED_WRITES_MAX: Final = 4_096  # chunks that were posted in one node and have not ended
-BUFFERS_KEPT: Final = 64  # free buffers of one size
+CLOSE_S: Final = 5.0  # how long a device may go on reading pages of a node that is closed
 
 OUTCOMES: Final = {
     Result.LANDED: WriteOutcome.LANDED, Result.REFUSED: WriteOutcome.REFUSED,
@@ -65,34 +56,29 @@ class Job:
     is_wanted: Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """The bytes of one write. buffer: the buffer of the data path that holds them, if one does."""
-
-    views: Sequence[Buffer]
-    bytes: int
-    buffer: Bytes | None = None
-
-
 class SourcePages:
     """A prefill node's data path.
 
-    pools: one array for each layer, K and V. order: of the axes of a page, see kernels.
+    pools: one array for each layer, K and V, in host memory or on one device. order: of the axes of
+    a page, see kernels. device: if not that of the pools.
     """
 
     def __init__(
-        self, pools: Sequence[Any], engine: SourceEngine, *, order: Order = Order.NHD
+        self, pools: Sequence[Any], engine: SourceEngine, *, order: Order = Order.NHD,
+        device: Device | None = None,
     ) -> None:
         self.engine: Final = engine
         self.layout: Final = register(pools, order=order)
         self._layout_told: Final = layout_of(self.layout)
         self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
         self._lock: Final = Lock()
+        self._packing: Final[deque[tuple[Job, Staged]]] = deque()  # only the worker's
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
-        self._buffers: Final[dict[int, list[Bytes]]] = {}
-        self._places: Final = self._places_in(self.layout)
+        self._is_polling = self._is_closing = False
+        gathers = isinstance(engine, Source) and engine.gathers
+        self._copies: Final = copies_for(self.layout, device, gathers=gathers)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
         self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None
@@ -117,6 +103,10 @@ class SourcePages:
         """See SourceDataPath."""
         return self._staged < STAGED_BYTES_MAX and self._writes < STAGED_WRITES_MAX
 
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """See MarksPages."""
+        return self._copies.mark(pages)
+
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         is_wanted: Callable[[], bool],
@@ -129,8 +119,9 @@ class SourcePages:
         except RemoteProtocolError as error:
             self._refuse(number, error)
         else:
-            self._begin(job, lambda: self._stage(
-                self.layout, self._places, pages, key_of_chunk(key_of_life(life), offset)))
+            key = key_of_chunk(key_of_life(life), offset)
+            self._begin(job, lambda: self._copies.pack(
+                self.layout, pages, key, after=end_of_pass(pages)))
         return Posted(length, behind)
 
     def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
@@ -143,15 +134,20 @@ class SourcePages:
                 # After an error a library may still read our buffer, though never the pages: so
                 # that buffer is not used again.
                 if outcome.result is not Result.ERROR:
-                    self._keep(staged)
+                    staged.keep()
             self._ended.append((number, OUTCOMES[outcome.result], outcome.reason))
         self._post_packed()
         while self._ended:
             yield self._ended.popleft()
 
     def close(self) -> None:
-        """Stop packing, and close the engine."""
+        """Stop packing, and close the engine. A device that packs is waited for."""
+        self._is_closing = True
         self._worker.shutdown(wait=True, cancel_futures=True)
+        end = monotonic() + CLOSE_S
+        with suppress(Exception):  # a device that has failed reads nothing
+            while not all(staged.done() for _, staged in self._packing) and monotonic() < end:
+                sleep(POLL_S)
         self.engine.close()
 
     def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
@@ -159,25 +155,6 @@ class SourcePages:
         self._staged += job.length
         self._writes += 1
         self._worker.submit(self._put, job, stage)
-
-    def _stage(
-        self, layout: KVLayout, places: PagePlaces | None, pages: Sequence[int], key: int,
-        head: bytes = b"",
-    ) -> Staged:
-        """The bytes of a head and a chunk of pages: packed into a buffer, or views of the pool."""
-        length = len(head) + chunk_bytes(layout, len(pages))
-        if places is not None and pages:
-            return Staged([head, *chunk_views(places, pages, key)], length)
-        buffer = self._buffer(length)
-        buffer[:len(head)] = np.frombuffer(head, np.uint8)
-        if pages:
-            pack_pages(layout, pages, key, buffer[len(head):])
-        return Staged([buffer], length, buffer)
-
-    def _places_in(self, layout: KVLayout) -> PagePlaces | None:
-        """The places of the pages, if the engine writes them from the pool; else None."""
-        gathers = isinstance(self.engine, Source) and self.engine.gathers
-        return places_in(layout) if gathers else None
 
     def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
         """In the worker: stage a chunk and post it; skip it if its hand-over has failed."""
@@ -189,12 +166,33 @@ class SourcePages:
         except Exception as error:  # nothing else looks at the worker's future
             self._end(job, WriteOutcome.REFUSED, error)
             return
-        with self._lock:
-            self._packed.append((job, staged))
+        self._packing.append((job, staged))
+        self._collect()
+
+    def _collect(self) -> None:
+        """In the worker: take the chunks that are packed, and post them."""
+        while self._packing:
+            job, staged = self._packing[0]
+            try:
+                if not staged.done():
+                    break
+                with self._lock:
+                    self._packed.append((job, staged))
+            except Exception as error:  # the device has failed
+                self._end(job, WriteOutcome.REFUSED, error)
+            self._packing.popleft()
         self._post_packed()
+        if self._packing and not (self._is_polling or self._is_closing):
+            self._is_polling = True
+            self._worker.submit(self._poll)
+
+    def _poll(self) -> None:
+        sleep(POLL_S)
+        self._is_polling = False
+        self._collect()
 
     def _post_packed(self) -> None:
-        """Give the engine as many staged chunks as it has room for. Skip those of failed
+        """Give the engine as many packed chunks as it has room for. Skip those of failed
         hand-overs.
         """
         with self._lock:
@@ -205,12 +203,12 @@ class SourcePages:
                         write = self.engine.post(job.address, job.offset, staged.views)
                         self._posted[write] = job.number, staged
                     else:
-                        self._keep(staged)
+                        staged.keep()
                         self._end(job, WriteOutcome.SKIPPED)
                 except EngineBusy:
                     return
                 except (EngineError, ValueError) as error:
-                    self._keep(staged)
+                    staged.keep()
                     self._end(job, WriteOutcome.REFUSED, error)
                 self._packed.popleft()
 
@@ -230,16 +228,3 @@ class SourcePages:
         log.warning("write %d cannot be posted: %s", number, reason)
         self._ended.append((number, WriteOutcome.REFUSED, reason))
         self._wake()
-
-    def _buffer(self, length: int) -> Bytes:
-        with self._lock:
-            free = self._buffers.get(length)
-            return free.pop() if free else np.empty(length, np.uint8)
-
-    def _keep(self, staged: Staged) -> None:
-        """Keep the buffer, if there is one, for the next chunk of its size."""
-        if staged.buffer is None:
-            return
-        free = self._buffers.setdefault(staged.bytes, [])
-        if len(free) < BUFFERS_KEPT:
-            free.append(staged.buffer)

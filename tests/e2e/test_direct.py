@@ -20,7 +20,7 @@ from pdproto.engine.page_target import PageTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpLine, TcpSource
-from pdproto.pages import source_pages as packing
+from pdproto.pages import host_copies as packing
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import TraceWriter

@@ -45,6 +45,31 @@ def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> No
             == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [
+    ("late", "--requests", "90", "--kill", "--engine", "tcp"),
+    ("interpreter", "--requests", "8", "--layers", "1", "--page-bytes", "256", "--pages", "2",
+     "--in-flight", "4"),
+], ids=["late", "interpreter"])
+def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
+    """The device does all work late: who reads or frees a page too early, spoils it."""
+    pytest.importorskip("torch")
+    numbers = handoff("--device", *options)
+    assert numbers["succeeded"] > 2
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("there is a CUDA device here")
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--device", "cuda"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("pdproto: --device cuda: cuda:0: torch ")
+
+
 def test_bad_options_are_one_clear_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--page-bytes", "12"],
@@ -67,15 +92,6 @@ def test_m1_4_a_server_of_several_ranks_is_started_anew() -> None:
     seen = "lost connection to prefill-1-0-0", "prefill-0-0-0: prefill.1 is gone"
     assert all(reason.startswith(seen) for reason in numbers["reasons"])
     assert 0 < sum(numbers["reasons"].values()) < 40
-
-
-def test_m5_7_optimistic_prefill_of_several_ranks_is_refused_at_the_start() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--optimistic", "1", "--tp", "2"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )
-    assert done.returncode == 2
-    assert "one rank" in done.stderr
 
 
 def test_a_kill_that_could_not_come_is_told() -> None:

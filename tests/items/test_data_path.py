@@ -56,13 +56,16 @@ class Pair:
         self.ours = components(range(LAYERS), None, self.item_bytes)
         self.sources = []
         for number, held in enumerate(self.theirs):
-            data_path = SourceItems(held, ALONE, TcpSource())
+            data_path = self.source(held)
             node = PrefillNode(f"stage{number}", data_path)
             closing.callback(node.close)
             self.sources.append((node, data_path))
         self.data_path = self.sink()
         self.node = self.decode()
         closing.callback(self.node.close)
+
+    def source(self, held: list[Component]) -> SourceItems:
+        return SourceItems(held, ALONE, TcpSource())
 
     def sink(self) -> SinkItems:
         return SinkItems(self.ours, ALONE, TcpSink())

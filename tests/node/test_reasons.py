@@ -87,7 +87,7 @@ def test_a_sink_that_is_gone_is_what_a_sender_says(engine: str) -> None:
         settled(prefill)
 
 
-@pytest.mark.parametrize("broken", ["source_pages.chunk_views", "sink_pages.unpack_verified"])
+@pytest.mark.parametrize("broken", ["chunk_views", "unpack_verified"])
 def test_a_kernel_that_raises_fails_the_hand_over(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_kernel_that_raises_fails_the_hand_over(
     def lost(*_: object) -> NoReturn:
         raise RuntimeError("CUDA error: device lost")
 
-    monkeypatch.setattr(f"pdproto.pages.{broken}", lost)
+    monkeypatch.setattr(f"pdproto.pages.host_copies.{broken}", lost)
     prefill, decode = source("tcp", pools(2)), sink("tcp", pools())
     with closing(prefill), closing(decode):
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})

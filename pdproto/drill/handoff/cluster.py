@@ -53,6 +53,7 @@ class HandoffCluster:
         *,
         engine: str,
         direct: bool = False,
+        device: str = "cpu",
         waits: Mapping[str, float],
         trace: str | None,
         doomed: Mapping[str, int] = {},
@@ -85,7 +86,7 @@ class HandoffCluster:
         for name in (*topology.prefill, *topology.decode):
             self._start(RankTask(name, topology, load, engine, where, incarnation, waits=waits,
                              trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
-                             host=self.host_of(name)))
+                             host=self.host_of(name), device=device))
 
     def host_of(self, _name: str) -> str:
         """The address at which a rank, or the registry, listens."""

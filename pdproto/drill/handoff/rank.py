@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
+from pdproto.drill.handoff.load import Load, LoadRequest, Topology
+from pdproto.drill.handoff.pools import Pools
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.node.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
@@ -25,7 +26,7 @@ class RankTask:
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
     more than one. direct: whether they write straight into the pages of decode. dies_in: the room
     in whose midst it is killed, or in that of the next one that it sends. host: the address of this
-    host at which the others reach it.
+    host at which the others reach it. device: where its pools are (pools.py).
     """
 
     name: str
@@ -39,10 +40,11 @@ class RankTask:
     trace: str | None = None
     group: tuple[str, ...] = ()
     direct: bool = False
+    device: str = "cpu"
     dies_in: int | None = None
     host: str = LOOPBACK
 
-    def run_forward(self, request: LoadRequest, pages: tuple[int, ...], pools: Pages) -> None:
+    def run_forward(self, request: LoadRequest, pages: tuple[int, ...], pools: Pools) -> None:
         """What a model would do: fill the pages of this rank's share."""
         share = self.topology.share(self.name, request.pages)
         for page, index in zip(pages, share, strict=True):
@@ -113,7 +115,7 @@ class Work:
 
     rank: RankTask
     node: PrefillNode
-    pools: Pages
+    pools: Pools
     pool: Pool
     report: Report
     trace: SharedTrace | None = None

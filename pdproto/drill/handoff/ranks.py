@@ -17,13 +17,11 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
 
-import numpy as np
-
 from pdproto.drill.handoff.directory import Directory, registrar, wait_for
 from pdproto.drill.handoff.group import GroupedSenders
 from pdproto.drill.handoff.group_optimistic import GroupedOptimisticSenders
-from pdproto.drill.handoff.load import Pages
 from pdproto.drill.handoff.optimistic import OptimisticSenders
+from pdproto.drill.handoff.pools import Pools, device_of, layers_of, pools_on
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.senders import Senders
@@ -31,6 +29,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
 from pdproto.node.link import Link, tcp_at
 from pdproto.node.metrics import Metrics
+from pdproto.pages.device import Device
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
@@ -101,7 +100,8 @@ def registry(pipe: "Connection[Any, Any]", trace: str | None, host: str) -> None
 def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a prefill rank's process."""
     load = rank.load
-    pools = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+    device = device_of(rank.device, load.seed)
+    pools = pools_on(device, (load.layers, load.pool_pages, load.page_bytes))
     grouped = len(rank.group) > 1
     deciding = agreement.SYSTEM.name if grouped else optimistic.SYSTEM.name
     decides = load.retries is not None or grouped
@@ -111,7 +111,8 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
           _traced_by(deciding, rank.trace if decides else None, rank.name) as decided,
           _traced_by(optimistic_group.SYSTEM.name, rank.trace if passing else None,
                      rank.name) as passes):
-        data_path = SourcePages(_layers(pools), open_source(rank.engine, rank.host))
+        data_path = SourcePages(layers_of(pools), open_source(rank.engine, rank.host),
+                                device=device)
         node = PrefillNode(rank.name, data_path, link=Link(tcp_at(rank.host)), waits=rank.waits,
                            trace=trace)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
@@ -152,11 +153,12 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     """The whole life of a decode rank's process."""
     load = rank.load
     sources = rank.topology.sources(rank.name)
-    pools = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
+    device = device_of(rank.device, load.seed)
+    pools = {source: pools_on(device, (load.layers, load.pool_pages, load.page_bytes))
              for source in sources}
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as looking_up):
-        node = _decode_node(rank, pools, trace)
+        node = _decode_node(rank, pools, device, trace)
         directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
@@ -175,22 +177,15 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         _end(node, pipe)
 
 
-def _decode_node(
-    rank: RankTask, pools: Mapping[str, Pages], trace: TraceWriter | None
-) -> DecodeNode:
-    layers = {name: _layers(of) for name, of in pools.items()}
+def _decode_node(rank: RankTask, pools: Mapping[str, Pools], device: Device | None,
+                 trace: TraceWriter | None) -> DecodeNode:
+    layers = {name: layers_of(of) for name, of in pools.items()}
     engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
     if rank.direct:
         return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
                                 incarnation=rank.incarnation, waits=rank.waits, trace=trace)
-    return DecodeNode(rank.name, SinkPages(layers, engine), link=link,
+    return DecodeNode(rank.name, SinkPages(layers, engine, device=device), link=link,
                       incarnation=rank.incarnation, waits=rank.waits, trace=trace)
-
-
-def _layers(pools: Pages) -> list[Pages]:
-    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
-    layers, pages, page_bytes = pools.shape
-    return list(pools.reshape(layers, pages, 1, 1, page_bytes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.drill.handoff.directory import Directory, Endpoints
-from pdproto.drill.handoff.load import LoadRequest, Pages
+from pdproto.drill.handoff.load import LoadRequest
+from pdproto.drill.handoff.pools import Pools
 from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, RankTask, Reached, Report
 from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.poll import KVPoll
@@ -41,7 +42,7 @@ class Receivers:
         self,
         rank: RankTask,
         node: DecodeNode,
-        pools: Mapping[str, Pages],
+        pools: Mapping[str, Pools],
         pool: Pool,
         *,
         directory: Directory,

@@ -1,0 +1,118 @@
+"""The copies between pages and the memory of an engine: done at once, or by a device later.
+
+    staged = copies.pack(layout, pages, key, head)      # its bytes may go out when staged.done()
+    found = copies.unpack(layout, landed, pages, key)   # its pages may be used when found.ready()
+
+One thread, the worker of a data path, makes these calls. Any thread may ask for the outcomes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine.contract import Buffer
+from pdproto.kernels.chunk import KVLayout
+from pdproto.pages.device import DeviceEvent
+
+Bytes: TypeAlias = NDArray[np.uint8]
+Memory = TypeVar("Memory")
+
+LAYOUTS_KEPT: Final = 256
+POLL_S: Final = 0.000_05  # between two questions to a device
+BUFFERS_KEPT: Final = 64  # free buffers of one size
+
+
+class Computed(tuple[int, ...]):
+    """Pages that may be read when an event has happened: the end of the pass that computes them."""
+
+    after: DeviceEvent
+
+    @classmethod
+    def by(cls, pages: Sequence[int], after: DeviceEvent) -> "Computed":
+        """Such pages."""
+        computed = cls(pages)
+        computed.after = after
+        return computed
+
+
+def end_of_pass(pages: Sequence[int]) -> DeviceEvent | None:
+    """The event after which these pages may be read; None if they may be read now."""
+    return pages.after if isinstance(pages, Computed) else None
+
+
+def nothing() -> None:
+    """Give back no buffer."""
+
+
+def at_once() -> bool:
+    """Whether a copy of a host is done: it is when the call returns."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The bytes of one write. done: whether they are complete; before that, they must not be sent,
+    and the pages are being read. Raises RuntimeError if the device has failed. keep: call it when
+    nothing reads the bytes any more.
+    """
+
+    views: Sequence[Buffer]
+    bytes: int
+    done: Callable[[], bool] = at_once
+    keep: Callable[[], None] = nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """Bytes that are copied into pages. ready: whether the copy is done; before that, the pages are
+    being written. Raises RuntimeError if the device has failed. clean: whether all digests agree;
+    call it once, when it is ready.
+    """
+
+    clean: Callable[[], bool]
+    ready: Callable[[], bool] = at_once
+
+
+class Copies(Protocol):
+    """See above."""
+
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """In the application's thread: pages that it hands over, as `Computed` on a device."""
+
+    def pack(
+        self, layout: KVLayout, pages: Sequence[int], key: int, head: bytes = b"",
+        after: DeviceEvent | None = None,
+    ) -> Staged:
+        """The bytes of a head and a chunk of pages, with their digests. after: the event after
+        which the pages may be read.
+        """
+
+    def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
+        """Copy a landed chunk into pages, and compare the digests of the stored bytes."""
+
+
+class Spares(dict[object, list[Memory]]):
+    """Free buffers, by what they fit. Any thread may take and keep them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock: Final = Lock()
+
+    def take(self, fits: object, make: Callable[[], Memory]) -> Memory:
+        """A free buffer, or a new one."""
+        with self._lock:
+            free = self.get(fits)
+            if free:
+                return free.pop()
+        return make()
+
+    def keep(self, fits: object, buffer: Memory) -> None:
+        """Take a buffer back."""
+        with self._lock:
+            free = self.setdefault(fits, [])
+            if len(free) < BUFFERS_KEPT:
+                free.append(buffer)

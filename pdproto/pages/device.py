@@ -1,0 +1,62 @@
+"""The port between the copies of pages and a device: streams, events and memory.
+
+A stream runs the work that it is given, in order. No call waits for the device. CudaDevice
+(cuda.py) is a GPU; HostDevice (host_device.py) runs the same work on a processor, late.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pdproto.kernels.arguments import Launch
+
+
+class DeviceEvent(Protocol):
+    """A point in the work of a device."""
+
+    def query(self) -> bool:
+        """Whether all work before it has been done. Raises RuntimeError if the device has failed.
+        """
+
+
+class DeviceStream(Protocol):
+    """Work in order. What a stream is given uses no memory that another stream still writes to,
+    except behind `wait`.
+    """
+
+    def wait(self, event: DeviceEvent) -> None:
+        """Do nothing more before the event has happened."""
+
+    def run(self, work: Callable[[Launch], object]) -> None:
+        """Do this work: kernels and fetches of reports, on the stream of the launch.
+
+        Raises BlockingIOError if the device is too far behind to take it.
+        """
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy a tensor of bytes to another one; one of them may be in host memory."""
+
+    def record(self) -> DeviceEvent:
+        """The point behind all work that the stream has been given."""
+
+
+class Device(Protocol):
+    """Where pools are."""
+
+    @property
+    def kernels(self) -> str | None:
+        """The device that layouts name, if it is not that of the pools' tensors: "interpreter"."""
+
+    def stream(self) -> DeviceStream:
+        """A stream of our own."""
+
+    def passed(self) -> DeviceEvent:
+        """The point behind the work that the caller's thread has given the device until now."""
+
+    def compute(self, work: Callable[[], object]) -> None:
+        """Do this work where the work of the caller's thread is done: `passed` comes behind it."""
+
+    def memory(self, length: int) -> Any:
+        """A tensor of so many bytes on the device, all 0."""
+
+    def host_memory(self, length: int) -> Any:
+        """A tensor of so many bytes in host memory that the device copies to by itself, all 0."""

@@ -1,0 +1,47 @@
+"""Copies between pools and buffers in host memory. Each is done when the call returns."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
+from pdproto.engine.page_target import PagePlaces
+from pdproto.engine.page_views import chunk_views, places_in
+from pdproto.kernels.chunk import KVLayout
+from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Spares, Staged, Unpacked
+from pdproto.pages.device import DeviceEvent
+
+
+class HostCopies:
+    """See Copies. gathers: the engine writes large pages from the pool, without a copy."""
+
+    def __init__(self, *, gathers: bool = False) -> None:
+        self._buffers: Final[Spares[Bytes]] = Spares()
+        self._places: Final[Callable[[KVLayout], PagePlaces | None]] = (
+            lru_cache(LAYOUTS_KEPT)(places_in) if gathers else lambda _: None)
+
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """See Copies: the pages are in memory when they are handed over."""
+        return tuple(pages)
+
+    def pack(
+        self, layout: KVLayout, pages: Sequence[int], key: int, head: bytes = b"",
+        after: DeviceEvent | None = None,  # noqa: ARG002 - see `mark`
+    ) -> Staged:
+        """See Copies."""
+        length = len(head) + chunk_bytes(layout, len(pages))
+        places = self._places(layout)
+        if places is not None and pages:
+            return Staged([head, *chunk_views(places, pages, key)], length)
+        buffer = self._buffers.take(length, lambda: np.empty(length, np.uint8))
+        buffer[:len(head)] = np.frombuffer(head, np.uint8)
+        if pages:
+            pack_pages(layout, pages, key, buffer[len(head):])
+        return Staged([buffer], length, keep=lambda: self._buffers.keep(length, buffer))
+
+    def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
+        """See Copies."""
+        clean = unpack_verified(layout, landed, pages, key).clean
+        return Unpacked(lambda: clean)

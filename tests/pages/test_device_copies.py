@@ -1,0 +1,188 @@
+"""Hand-overs whose pools are on a device that does its work late (pages/host_device.py)."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.kernels.chunk import plan_for, register
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.pages.sink_pages import SinkPages
+from pdproto.pages.source_pages import SourcePages
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.e2e.pairs import ENDED, until
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
+
+from pdproto.pages.device_copies import DeviceCopies  # noqa: E402 - needs torch
+from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
+
+PAGES: Final = 32
+SHAPE: Final = (PAGES, 2, 2, 48)  # padding follows the payload
+KERNELS: Final = pytest.mark.parametrize("kernels", [None, "interpreter"])
+
+
+@dataclass
+class Pair:
+    """Two nodes, each with pools on a device of its own."""
+
+    there: HostDevice
+    here: HostDevice
+    theirs: list[Any]
+    ours: list[Any]
+    prefill: PrefillNode
+    decode: DecodeNode
+
+    def begin(self, room: int, pages: list[int]) -> tuple[Sender, Receiver]:
+        """A hand-over of so many pages that waits for its pages to be sent."""
+        sender = self.prefill.open(room)
+        receiver = self.decode.open(room, {"p": self.prefill.endpoint})
+        receiver.publish(pages)
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+        return sender, receiver
+
+    def compute(self, room: int, pages: list[int]) -> list[NDArray[np.uint8]]:
+        """Have prefill's engine compute these pages, later. Returns what they will hold."""
+        chance = np.random.default_rng(room)
+        wanted = [chance.integers(0, 256, (len(pages), *SHAPE[1:]), np.uint8) for _ in self.theirs]
+
+        def fill() -> None:
+            for pool, bytes_ in zip(self.theirs, wanted, strict=True):
+                pool[pages] = torch.from_numpy(bytes_)
+
+        self.there.compute(fill)
+        return wanted
+
+
+@contextmanager
+def pair(kernels: str | None = None, engine: str = "shm", seed: int = 0) -> Iterator[Pair]:
+    there, here = HostDevice(seed, kernels), HostDevice(seed + 1, kernels)
+    theirs, ours = ([torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(2)] for _ in range(2))
+    prefill = PrefillNode("p", SourcePages(theirs, open_source(engine), device=there))
+    decode = DecodeNode("d", SinkPages(ours, open_sink(engine), device=here))
+    try:
+        yield Pair(there, here, theirs, ours, prefill, decode)
+    finally:
+        for device in (there, here):
+            device.stands_still = False
+        decode.close()
+        prefill.close()
+
+
+@KERNELS
+@pytest.mark.parametrize("engine", ["shm", "tcp"])
+def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine: str) -> None:
+    """Property S15: the pack waits for the pass, and the post waits for the pack."""
+    with pair(kernels, engine) as both:
+        for room in range(6):
+            count = 1 + room % 3
+            sources, sinks = list(range(count)), list(range(9, 9 + count))
+            sender, receiver = both.begin(room, sinks)
+            wanted = both.compute(room, sources)
+            sender.send(sources)
+            until(lambda of=receiver: of.poll() in ENDED)  # type: ignore[misc]
+            assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
+            for pool, bytes_ in zip(both.ours, wanted, strict=True):
+                assert np.array_equal(pool[sinks].numpy(), bytes_)
+            receiver.close()
+            until(lambda s=sender, r=receiver: s.released and r.released)  # type: ignore[misc]
+
+
+def test_many_at_once_and_in_several_chunks() -> None:
+    with pair(seed=5) as both:
+        open_: list[tuple[Receiver, list[int], list[NDArray[np.uint8]]]] = []
+        for room in range(8):
+            pages = list(range(4 * room, 4 * room + 4))
+            sender, receiver = both.begin(room, pages)
+            open_.append((receiver, pages, both.compute(room, pages)))
+            sender.send(pages[:1], last=False)
+            sender.send(pages[1:])
+        for receiver, pages, wanted in open_:
+            until(lambda of=receiver: of.poll() in ENDED)  # type: ignore[misc]
+            assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
+            for pool, bytes_ in zip(both.ours, wanted, strict=True):
+                assert np.array_equal(pool[pages].numpy(), bytes_)
+
+
+def test_pages_are_not_free_while_the_device_writes_them() -> None:
+    """Decode aborts while its device unpacks. Otherwise the next request's page is overwritten."""
+    with pair() as both:
+        sender, receiver = both.begin(1, [3])
+        both.here.stands_still = True
+        both.compute(1, [0])
+        sender.send([0])
+        until(lambda: sender.poll() is KVPoll.TRANSFERRING)
+        until(lambda: both.here.allocations)  # the copy has begun
+        receiver.abort()
+        time.sleep(0.2)
+        assert not receiver.released
+        both.here.stands_still = False
+        until(lambda: receiver.released)
+        before = [pool.clone() for pool in both.ours]
+        time.sleep(0.05)
+        assert all(torch.equal(*two) for two in zip(before, both.ours, strict=True))
+
+
+def test_pages_are_not_free_while_the_device_reads_them() -> None:
+    """Prefill aborts while its device packs."""
+    with pair() as both:
+        sender, _ = both.begin(1, [3])
+        both.there.stands_still = True
+        sender.send([0])
+        until(lambda: both.there.allocations)  # the pack has begun
+        sender.abort()
+        time.sleep(0.2)
+        assert sender.poll() is KVPoll.FAILED
+        assert not sender.released
+        both.there.stands_still = False
+        until(lambda: sender.released)
+
+
+@pytest.mark.parametrize("side", ["there", "here"])
+def test_a_device_that_fails_ends_its_hand_overs_with_its_reason(side: str) -> None:
+    with pair() as both:
+        sender, receiver = both.begin(1, [3])
+        getattr(both, side).fail("an illegal memory access was encountered")
+        sender.send([0])
+        until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
+        assert "illegal memory access" in (sender.failure or "") + (receiver.failure or "")
+        until(lambda: sender.released and receiver.released)
+
+
+def test_no_memory_is_made_after_the_first_hand_overs() -> None:
+    with pair() as both:
+        made = []
+        for room in range(12):
+            sender, receiver = both.begin(room, [3, 5])
+            sender.send([0, 1])
+            until(lambda of=receiver: of.poll() is KVPoll.SUCCESS)  # type: ignore[misc]
+            receiver.close()
+            until(lambda s=sender, r=receiver: s.released and r.released)  # type: ignore[misc]
+            made.append((both.there.allocations, both.here.allocations))
+        assert made[-1] == made[0]
+
+
+def test_the_padding_of_a_chunk_is_empty() -> None:
+    """A buffer is used again: what another chunk left there must not reach a sink."""
+    layout = register([torch.full(SHAPE, 255, dtype=torch.uint8)])
+    copies = DeviceCopies(HostDevice(1))
+    staged = copies.pack(layout, [0, 1, 2], key=1)
+    until(staged.done)
+    staged.keep()
+    again = copies.pack(layout, [0], key=1)
+    until(again.done)
+    plan = plan_for(layout, 1).only
+    padding = np.asarray(again.views[0])[plan.payload_bytes:plan.digest_offset]
+    assert padding.size == 64
+    assert not padding.any()
