@@ -4,7 +4,9 @@
 
 Both pairs are alive; the one that is not measured is stopped (SIGSTOP), so that it takes no
 processor time. Requests go to both servers at once, as a router sends them, and stream: the time to
-the first token is what a client sees. Then prefill is killed with 150 requests in flight.
+the first token is what a client sees. Beside them stands the bound: the same servers with SGLang's
+stand-in that moves nothing, prefill and decode one after the other. No backend serves more requests
+in one and the same minute. Then prefill is killed with 150 requests in flight.
 """
 
 import argparse
@@ -21,11 +23,12 @@ from pathlib import Path
 from typing import Final
 
 from examples.sglang_servers.serving import Servers
-from tests.servers.load import Answer, Ask, asks, send
+from tests.servers.load import Answer, Ask, Unmoved, Way, asks, send
 from tests.servers.stage import Layout, Pair, Stage
 
 FOLDER: Final = Path("out/servers")
 BACKENDS: Final = ("pdproto", "mooncake")
+BOUND: Final = "nothing"  # is moved
 IN_FLIGHT: Final = (1, 32, 200)
 REQUESTS: Final = 200
 KILLED: Final = 150  # requests in flight when prefill is killed
@@ -48,9 +51,9 @@ class Measured:
     failed: int
 
 
-def measure(pair: Pair, wanted: Sequence[Ask], in_flight: int) -> Measured:
+def measure(way: Way, wanted: Sequence[Ask], in_flight: int) -> Measured:
     began = time.monotonic()
-    answers = send(pair.both, wanted, in_flight=in_flight, seconds=120.0, stream=True)
+    answers = send(way, wanted, in_flight=in_flight, seconds=120.0, stream=True)
     seconds = time.monotonic() - began
     full = [answer for answer in answers if answer.is_full]
     first = sorted(answer.first or answer.seconds for answer in full) or [float("nan")]
@@ -89,15 +92,17 @@ def stopped(pairs: Iterable[Pair]) -> Iterator[None]:
 
 def rounds(pairs: dict[str, Pair], count: int) -> dict[str, dict[int, list[Measured]]]:
     found: dict[str, dict[int, list[Measured]]] = {
-        backend: {load: [] for load in IN_FLIGHT} for backend in pairs}
+        backend: {load: [] for load in IN_FLIGHT} for backend in (*pairs, BOUND)}
     for number in range(count):
-        order = list(pairs) if number % 2 == 0 else list(reversed(pairs))
+        order = [*pairs, BOUND] if number % 2 == 0 else [BOUND, *reversed(pairs)]
         for load in IN_FLIGHT:
             wanted = asks(REQUESTS, seed=100 + number % PROMPTS + 10 * load, shortest=200,
                           longest=400, new=4)
             for backend in order:
-                with stopped(pair for name, pair in pairs.items() if name != backend):
-                    measured = measure(pairs[backend], wanted, load)
+                pair = pairs.get(backend, pairs[BACKENDS[0]])
+                way = Unmoved(pair.prefill.url, pair.decode.url) if backend == BOUND else pair.both
+                with stopped(other for other in pairs.values() if other is not pair):
+                    measured = measure(way, wanted, load)
                 found[backend][load].append(measured)
                 _say(f"round {number + 1}  {load:3} in flight  {backend:8}  "
                      f"{measured.rate:6.1f} requests/s  TTFT p50 {measured.p50 * 1e3:6.0f} ms  "
@@ -117,6 +122,9 @@ def summary(found: dict[str, dict[int, list[Measured]]], last: dict[str, float])
         _say(f"{load:3} in flight: {ours.rate:.1f} / {theirs.rate:.1f} requests/s = {rate:.2f} "
              f"(want {RATE[load]}), TTFT p99 {ours.p99 * 1e3:.0f} / {theirs.p99 * 1e3:.0f} ms = "
              f"{ttft:.2f} (want {TTFT})  {'met' if holds else 'NOT MET'}")
+        bound = _median(found[BOUND][load])
+        _say(f"    the bound: {bound.rate:.1f} requests/s = {bound.rate / theirs.rate:.2f}, "
+             f"TTFT p99 {bound.p99 * 1e3:.0f} ms = {bound.p99 / theirs.p99:.2f}")
     holds = last["pdproto"] <= LAST_FAILURE_S
     _say(f"kill -9 of prefill with {KILLED} in flight: the last has failed after "
          f"{last['pdproto']:.1f} / {last['mooncake']:.1f} s (want {LAST_FAILURE_S:.0f})  "

@@ -18,6 +18,7 @@ import aiohttp
 VOCABULARY: Final = range(2, 258)  # one token a byte value
 SHARED: Final = 96  # tokens of the prefix that every fourth prompt has in common with the others
 ROOM_BITS: Final = 62
+NO_BACKEND: Final = "2.2.2.2"  # SGLang's FAKE_BOOTSTRAP_HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,24 @@ class Both:
             answer.prefill_error = there.error
         finally:
             side.cancel()
+
+
+@dataclass(frozen=True)
+class Unmoved:
+    """Prefill, and decode when prefill has ended, each with SGLang's stand-in for a backend, which
+    moves nothing: as if a hand-over took no time. Tokens are wrong.
+    """
+
+    prefill: str
+    decode: str
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        body = body | {"bootstrap_host": NO_BACKEND, "bootstrap_room": 0}
+        start = time.monotonic()
+        await _read(session, f"{self.prefill}/generate", body, Answer(), start)
+        await _read(session, f"{self.decode}/generate", body, answer, start)
 
 
 async def _read(session: aiohttp.ClientSession, url: str, body: dict[str, Any], answer: Answer,
