@@ -5,8 +5,8 @@
 Both pairs are alive; the one that is not measured is stopped (SIGSTOP), so that it takes no
 processor time. Requests go to both servers at once, as a router sends them, and stream: the time to
 the first token is what a client sees. Beside them stands the bound: the same servers with SGLang's
-stand-in that moves nothing, prefill and decode one after the other. No backend serves more requests
-in one and the same minute. Then prefill is killed with 150 requests in flight.
+stand-in that moves nothing, asked one after the other; what a backend that takes no time would
+reach. Then prefill is killed with 150 requests in flight.
 """
 
 import argparse
