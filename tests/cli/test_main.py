@@ -59,6 +59,7 @@ Output = pytest.CaptureFixture[str]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A user's own folder with one spec in it, which is forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # else it gets a __pycache__
     (tmp_path / "page.py").write_text(PAGE, encoding="utf-8")
     modules = set(sys.modules)
     yield tmp_path

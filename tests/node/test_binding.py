@@ -40,6 +40,14 @@ AT_ONCE: Final = table_of(DropClause("bind", tables.opening(tables.p, tables.u)
 
 @pytest.fixture
 def nodes() -> Iterator[Cluster]:
+    """A life asks again only when nothing else moves."""
+    with cluster(waits={"no_news": 600.0}) as found:
+        yield found
+
+
+@pytest.fixture
+def asking() -> Iterator[Cluster]:
+    """A life asks again at once."""
     with cluster(waits={"no_news": 0.1}) as found:
         yield found
 
@@ -66,16 +74,16 @@ def test_a_retry_is_not_failed_by_a_request_that_reached_prefill_alone(nodes: Cl
     assert retry(nodes) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
 
 
-def test_a_request_that_has_ended_answers_a_life_that_asks_again(nodes: Cluster) -> None:
+def test_a_request_that_has_ended_answers_a_life_that_asks_again(asking: Cluster) -> None:
     """No later request of the room has come, so the life is the other half of this one."""
-    (first,) = nodes.senders(ROOM)
+    (first,) = asking.senders(ROOM)
     first.abort("the client has left")
     until(polls([first], KVPoll.FAILED))
-    (receiver,) = published(nodes.receivers(ROOM))
+    (receiver,) = published(asking.receivers(ROOM))
     until(polls([receiver], KVPoll.FAILED))
     assert receiver.failure == "p0: the client has left"
     receiver.close()
-    nodes.settled()
+    asking.settled()
 
 
 def test_a_life_that_its_sink_has_ended_ends_the_request_at_once(nodes: Cluster) -> None:

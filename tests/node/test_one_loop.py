@@ -25,7 +25,7 @@ PARTS = {"on_turn", "on_batch", "on_device", "on_room", "on_timer", "on_end", "f
          "note_changes", "note_heard", "forgive_silence", "_take_batch", "farewells", "due"}
 
 # Not of a node: a rank's part in a group has waits of its own, which the group's turn serves.
-OTHER = {("group", "rank.py"), ("group", "entry.py")}
+OTHER = {("group", name) for name in ("rank.py", "entry.py", "pass_entry.py", "repeats.py")}
 
 
 def modules(*folders: str) -> list[Path]:
@@ -34,10 +34,14 @@ def modules(*folders: str) -> list[Path]:
 
 
 def called(path: Path) -> Iterator[str]:
-    """The names of the methods and functions that a module calls."""
+    """The names of the methods and functions that a module calls, but not those of a base class:
+    a method that adds to one of the same name orders nothing.
+    """
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             function = node.func
+            if isinstance(function, ast.Attribute) and ast.unparse(function.value) == "super()":
+                continue
             yield function.attr if isinstance(function, ast.Attribute) else getattr(
                 function, "id", "")
 
