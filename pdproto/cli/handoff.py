@@ -139,6 +139,8 @@ def _check_bug(name: str) -> None:
         known = dict.fromkeys(bug.id for bug in planted.runnable())
         raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
                          f"defect: choose one of {', '.join(known)}") from None
+
+
 def _why_not(arguments: argparse.Namespace, error: Exception) -> str:
     """Why the engine or the device cannot be used."""
     if isinstance(error, EngineError):

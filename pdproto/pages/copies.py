@@ -22,7 +22,6 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Memory = TypeVar("Memory")
 
 LAYOUTS_KEPT: Final = 256
-POLL_S: Final = 0.000_05  # between two questions to a device
 BUFFERS_KEPT: Final = 64  # free buffers of one size
 
 

@@ -13,10 +13,8 @@ Rule 2: the digest is keyed by the life, so the bytes of another life do not mat
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from time import monotonic, sleep
 from typing import Any, Final
 
 import numpy as np
@@ -26,8 +24,9 @@ from pdproto.engine.contract import Lease, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import POLL_S, Unpacked
+from pdproto.pages.copies import Unpacked
 from pdproto.pages.copies_for import copies_for
+from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
@@ -36,8 +35,6 @@ from pdproto.pages.reasons import reason_of
 from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
-
-CLOSE_S: Final = 5.0  # how long a device may go on copying into pages of a node that is closed
 
 
 @dataclass(slots=True)
@@ -80,9 +77,7 @@ class SinkPages:
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
         self._copies: Final = copies_for(self.layouts[0], device)
-        self._worker: Final = ThreadPoolExecutor(1, "pdproto-unpack")
-        self._in_order: Final[deque[Callable[[], bool]]] = deque()  # only the worker's
-        self._is_polling = self._is_closing = False
+        self._worker: Final = CopyWorker("pdproto-unpack")
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
@@ -144,7 +139,7 @@ class SinkPages:
     def settle(self, life: Life) -> None:
         """See SinkDataPath."""
         self._settled.add(life)
-        self._worker.submit(self._after_copies, partial(self._settle, life))
+        self._worker.submit(self._worker.in_order, partial(self._settle, life))
 
     def fence(self, life: Life, source: str) -> None:
         """See SinkDataPath. A source may be lost before any memory was leased for it."""
@@ -158,7 +153,7 @@ class SinkPages:
     def release(self, life: Life) -> None:
         """See SinkDataPath."""
         leases = self._leases.pop(life)
-        self._worker.submit(self._after_copies, partial(self._release, leases))
+        self._worker.submit(self._worker.in_order, partial(self._release, leases))
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
         """See SinkDataPath."""
@@ -171,11 +166,7 @@ class SinkPages:
 
     def close(self) -> None:
         """Stop copying, and close the engine. A device that copies is waited for."""
-        self._is_closing = True
-        self._worker.shutdown(wait=True, cancel_futures=True)
-        end = monotonic() + CLOSE_S
-        while self._advance() and monotonic() < end:
-            sleep(POLL_S)
+        self._worker.close()
         self.engine.close()
 
     def _report(self, report: Verified | Fenced | Idle) -> None:
@@ -194,7 +185,7 @@ class SinkPages:
                 copy.is_whole = True
         except Exception as error:  # nothing else looks at the worker's future
             copy.blame(error)
-        self._after_copies(partial(self._end_copy, copy))
+        self._worker.in_order(partial(self._end_copy, copy))
 
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
@@ -236,23 +227,3 @@ class SinkPages:
             self.engine.release(lease)
         self._wake()
         return True
-
-    def _after_copies(self, act: Callable[[], bool]) -> None:
-        """In the worker: act when the copies before are done. act: returns whether it has acted."""
-        self._in_order.append(act)
-        self._advance()
-
-    def _advance(self) -> bool:
-        """Take what is in order. Returns whether the device is still at work."""
-        while self._in_order and self._in_order[0]():
-            self._in_order.popleft()
-        if self._in_order and not (self._is_polling or self._is_closing):
-            self._is_polling = True
-            self._worker.submit(self._poll)
-        return bool(self._in_order)
-
-    def _poll(self) -> None:
-        sleep(POLL_S)
-        self._is_polling = False
-        self._advance()
-

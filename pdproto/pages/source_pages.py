@@ -10,11 +10,9 @@ The digest is keyed by the life, so the bytes of another life do not match (page
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
-from time import monotonic, sleep
 from typing import Any, Final
 
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
@@ -23,8 +21,9 @@ from pdproto.engine.source import Source
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import POLL_S, Staged, end_of_pass
+from pdproto.pages.copies import Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
+from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
@@ -37,7 +36,6 @@ log = logging.getLogger("pdproto.pages")
 
 STAGED_BYTES_MAX: Final = 256 << 20  # of writes that were posted in one node and have not ended
 STAGED_WRITES_MAX: Final = 4_096  # chunks that were posted in one node and have not ended
-CLOSE_S: Final = 5.0  # how long a device may go on reading pages of a node that is closed
 
 OUTCOMES: Final = {
     Result.LANDED: WriteOutcome.LANDED, Result.REFUSED: WriteOutcome.REFUSED,
@@ -70,13 +68,11 @@ class SourcePages:
         self.engine: Final = engine
         self.layout: Final = register(pools, order=order)
         self._layout_told: Final = layout_of(self.layout)
-        self._worker: Final = ThreadPoolExecutor(1, "pdproto-pack")
+        self._worker: Final = CopyWorker("pdproto-pack")
         self._lock: Final = Lock()
-        self._packing: Final[deque[tuple[Job, Staged]]] = deque()  # only the worker's
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
-        self._is_polling = self._is_closing = False
         gathers = isinstance(engine, Source) and engine.gathers
         self._copies: Final = copies_for(self.layout, device, gathers=gathers)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
@@ -142,12 +138,7 @@ class SourcePages:
 
     def close(self) -> None:
         """Stop packing, and close the engine. A device that packs is waited for."""
-        self._is_closing = True
-        self._worker.shutdown(wait=True, cancel_futures=True)
-        end = monotonic() + CLOSE_S
-        with suppress(Exception):  # a device that has failed reads nothing
-            while not all(staged.done() for _, staged in self._packing) and monotonic() < end:
-                sleep(POLL_S)
+        self._worker.close()
         self.engine.close()
 
     def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
@@ -166,30 +157,21 @@ class SourcePages:
         except Exception as error:  # nothing else looks at the worker's future
             self._end(job, WriteOutcome.REFUSED, error)
             return
-        self._packing.append((job, staged))
-        self._collect()
+        self._worker.in_order(partial(self._end_pack, job, staged))
 
-    def _collect(self) -> None:
-        """In the worker: take the chunks that are packed, and post them."""
-        while self._packing:
-            job, staged = self._packing[0]
-            try:
-                if not staged.done():
-                    break
-                with self._lock:
-                    self._packed.append((job, staged))
-            except Exception as error:  # the device has failed
-                self._end(job, WriteOutcome.REFUSED, error)
-            self._packing.popleft()
-        self._post_packed()
-        if self._packing and not (self._is_polling or self._is_closing):
-            self._is_polling = True
-            self._worker.submit(self._poll)
-
-    def _poll(self) -> None:
-        sleep(POLL_S)
-        self._is_polling = False
-        self._collect()
+    def _end_pack(self, job: Job, staged: Staged) -> bool:
+        """In the worker: post a chunk, if it is packed. Returns whether it is."""
+        try:
+            if not staged.done():
+                return False
+        except Exception as error:  # the device has failed
+            self._end(job, WriteOutcome.REFUSED, error)
+            return True
+        with self._lock:
+            self._packed.append((job, staged))
+        if not self._worker.is_closing:
+            self._post_packed()
+        return True
 
     def _post_packed(self) -> None:
         """Give the engine as many packed chunks as it has room for. Skip those of failed

@@ -34,6 +34,12 @@ def chance(seed: int = 0) -> Random:
     return Random(seed)  # noqa: S311 - nothing secret
 
 
+def until_all_hold(group: OptimisticRanks) -> None:
+    """Deliver messages until every rank has a request."""
+    while not all(rank.held for rank in group.ranks):
+        group.deliver(0)
+
+
 def verdicts(group: OptimisticRanks, room: int, rank: int = 0) -> list[Pass | Verdict]:
     return [d.verdict for d in group.ranks[rank].applied if d.life.room == room]
 
@@ -61,8 +67,7 @@ def test_m5_1_a_pass_begins_before_the_bootstrap_and_is_finalized_between_its_ch
 def test_m5_1_the_bootstrap_is_looked_at_between_the_chunks() -> None:
     group = OptimisticRanks(2, OptimisticSettings(slots=2, running_slots=2, retries=1))
     request = group.submit(7)
-    while not all(rank.held for rank in group.ranks):
-        group.deliver(0)
+    until_all_hold(group)
     for index in range(2):
         group.report(index, request.life, "bootstrapped")
     while group.network:
@@ -139,8 +144,7 @@ def test_m5_3_a_rank_that_fails_after_the_pass_was_finalized_computes_with_the_o
 ) -> None:
     group = OptimisticRanks(2, OptimisticSettings(slots=2, running_slots=2, retries=1))
     request = group.submit(7)
-    while not all(rank.held for rank in group.ranks):
-        group.deliver(0)
+    until_all_hold(group)
     for index in range(2):
         group.report(index, request.life, "bootstrapped")
     while Pass.FINALIZE not in verdicts(group, 7, 0):
@@ -157,8 +161,7 @@ def test_m5_3_a_rank_that_fails_after_the_pass_was_finalized_computes_with_the_o
 def test_an_abort_ends_a_pass_at_once_or_when_it_is_whole(tmp_path: Path, finalized: bool) -> None:
     group = OptimisticRanks(2, OptimisticSettings(slots=2, running_slots=2, retries=1))
     request = group.submit(7)
-    while not all(rank.held for rank in group.ranks):
-        group.deliver(0)
+    until_all_hold(group)
     for index in range(2 * finalized):
         group.report(index, request.life, "bootstrapped")
     while group.network:
