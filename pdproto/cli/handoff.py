@@ -8,10 +8,7 @@ all of this holds, 1 not.
 
 import argparse
 import json
-from functools import partial
 from pathlib import Path
-from time import monotonic
-from typing import Final
 
 from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
@@ -19,13 +16,11 @@ from pdproto.drill.children import ended_in_order
 from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.pools import DEVICES, device_of
+from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
-
-# Shorter than the defaults of a server: in this drill a slow answer is an error.
-WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain": 2.0}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -87,11 +82,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify and report; returns the exit status."""
-    topology = Topology(arguments.pp, arguments.tp, arguments.cp)
-    if is_wildcard(arguments.host) or address_of(arguments.host) is None:
-        raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
-                         f"can call, such as 127.0.0.1 or ::1")
-    load = Load(
+    _refuse(arguments)
+    if arguments.trace is not None:
+        Path(arguments.trace).mkdir(parents=True, exist_ok=True)
+    topology, load = Topology(arguments.pp, arguments.tp, arguments.cp), _load(arguments)
+    victim = topology.prefill[arguments.seed % len(topology.prefill)]
+    doomed = {victim: load.requests // 3} if arguments.kill else {}
+    with ended_in_order():
+        cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
+                                 device=arguments.device, waits=WAITS, trace=arguments.trace,
+                                 doomed=doomed, host=arguments.host, bug=arguments.bug)
+        verdict = _verdict(cluster, arguments)
+    if arguments.json:
+        write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
+    if arguments.json != STANDARD_OUTPUT:
+        with console() as out:
+            verdict.show(out)
+    return 1 if verdict.complaints else 0
+
+
+def _load(arguments: argparse.Namespace) -> Load:
+    return Load(
         seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
         pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
@@ -99,6 +110,13 @@ def run(arguments: argparse.Namespace) -> int:
         force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for an address, an engine, a device or a defect that cannot be used."""
+    if is_wildcard(arguments.host) or address_of(arguments.host) is None:
+        raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
+                         f"can call, such as 127.0.0.1 or ::1")
     try:
         require(arguments.engine)
         if arguments.direct:
@@ -108,26 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(_why_not(arguments, error)) from error
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
-    if arguments.trace is not None:
-        Path(arguments.trace).mkdir(parents=True, exist_ok=True)
     if arguments.bug is not None:
         _check_bug(arguments.bug)
-    victim = topology.prefill[arguments.seed % len(topology.prefill)]
-    doomed = {victim: load.requests // 3} if arguments.kill else {}
-    with ended_in_order():
-        cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
-                                 device=arguments.device, waits=WAITS, trace=arguments.trace,
-                                 doomed=doomed, host=arguments.host, bug=arguments.bug)
-        seconds = _run_through(cluster, arguments)
-    restarted = frozenset(topology.prefill if cluster.restarts else ())
-    verdict = HandoffVerdict(topology, load, cluster.members, seconds=seconds, restarted=restarted,
-                      survivors=cluster.survivors)
-    if arguments.json:
-        write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
-    if arguments.json != STANDARD_OUTPUT:
-        with console() as out:
-            verdict.show(out)
-    return 1 if verdict.complaints else 0
 
 
 def _check_bug(name: str) -> None:
@@ -148,27 +148,16 @@ def _why_not(arguments: argparse.Namespace, error: Exception) -> str:
     return f"--device {arguments.device}: {error}; install pdproto[kernels], or leave it out"
 
 
-def _run_through(cluster: HandoffCluster, arguments: argparse.Namespace) -> float:
-    """Hand everything over, and end all processes. Returns the seconds for the hand-overs."""
-    try:
-        cluster.begin()
-        began = monotonic()
-        with Reporter(quiet=arguments.quiet) as reporter:
-            cluster.run(arguments.timeout, partial(_show, reporter, arguments.requests, began))
-        seconds = monotonic() - began
-        for victim, room in cluster.doomed.items():
-            if not cluster.restarts:
-                raise UsageError(f"--kill: {victim} sent none of the requests after the first "
-                                 f"{room}, and was not killed: lower --abort-rate")
-        return seconds
-    except (RankDiedError, TimeoutError) as error:
-        raise UsageError(str(error)) from error
-    finally:
-        cluster.close()
-
-
-def _show(reporter: Reporter, requests: int, began: float, done: int) -> None:
-    reporter.line(f"{done:,} of {requests:,} hand-overs", monotonic() - began)
+def _verdict(cluster: HandoffCluster, arguments: argparse.Namespace) -> HandoffVerdict:
+    """Run the drill. Raises UsageError where it cannot end."""
+    with Reporter(quiet=arguments.quiet) as reporter:
+        try:
+            return run_drill(cluster, arguments.timeout, lambda done, seconds: reporter.line(
+                f"{done:,} of {arguments.requests:,} hand-overs", seconds))
+        except NothingKilledError as error:
+            raise UsageError(f"--kill: {error}: lower --abort-rate") from error
+        except (RankDiedError, TimeoutError) as error:
+            raise UsageError(str(error)) from error
 
 
 def _rate(text: str) -> float:

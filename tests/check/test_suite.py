@@ -42,7 +42,7 @@ HOLDING = task("two-phase-commit")
 
 
 def suite_of(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    monkeypatch.setattr("pdproto.cli.check.HANDOFF", names)
+    monkeypatch.setattr("pdproto.cli.check_all.HANDOFF", names)
 
 
 def test_every_named_size_is_run_and_deep_ones_apart() -> None:

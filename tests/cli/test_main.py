@@ -18,8 +18,10 @@ from pdproto.check.checking import World
 from pdproto.check.explore import Progress
 from pdproto.check.report.progress import Reporter
 from pdproto.cli import check as check_verb
+from pdproto.cli.limits import free_bytes
 from pdproto.cli.main import VERBS, entry_point, main, parser_for
 from pdproto.cli.options import write
+from pdproto.cli.reports import REPORTS
 from pdproto.cli.systems import BUILT_IN
 from tests.check.report.page_reader import PageReader, read_xml
 
@@ -316,7 +318,7 @@ class TestRefusals:
 class TestReports:
     def test_every_file_is_what_it_says(self, capsys: Output) -> None:
         Path("folder").mkdir()
-        files = {kind: f"folder/report.{kind}" for kind in check_verb.REPORTS}
+        files = {kind: f"folder/report.{kind}" for kind in REPORTS}
         options = [part for kind, file in files.items() for part in (f"--{kind}", file)]
         assert main(["check", "lock-server-broken", "--quiet", *options]) == 1
         assert "mutual_exclusion violated" in capsys.readouterr().out  # files go beside
@@ -330,7 +332,7 @@ class TestReports:
         assert text["mermaid"].startswith("sequenceDiagram\n")
         assert sorted(os.listdir("folder")) == sorted(f"report.{kind}" for kind in files)
 
-    @pytest.mark.parametrize("kind", check_verb.REPORTS)
+    @pytest.mark.parametrize("kind", REPORTS)
     def test_standard_output_is_the_report_alone(self, capsys: Output, kind: str) -> None:
         assert main(["check", "lock-server-broken", f"--{kind}", "-", "--quiet", "--no-cache"]) == 1
         printed = capsys.readouterr().out
@@ -423,11 +425,11 @@ class TestMemory:
     """How much is taken where nothing is said: a share of what is free."""
 
     def test_caches_of_files_count_as_free(self) -> None:
-        assert 0 < check_verb._free_bytes() <= os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
+        assert 0 < free_bytes() <= os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
 
     def test_where_the_system_does_not_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Path, "read_text", lambda *_, **__: "MemTotal: 8 kB\n")
-        assert 0 < check_verb._free_bytes() <= os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
+        assert 0 < free_bytes() <= os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
 
 
 class Interrupting(Reporter):

@@ -12,14 +12,14 @@ from unittest.mock import patch
 
 import pytest
 
-from pdproto.cli import soak
 from pdproto.cli.main import main
-from pdproto.cli.soak import load_of, run_soak
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
+from pdproto.drill.soak import rounds
 from pdproto.drill.soak.cluster import Books, SoakCluster, SoakProcess
 from pdproto.drill.soak.rank import Ended, Pipe, SoakRank, Weather, decode, prefill
 from pdproto.drill.soak.report import SoakResult, page
+from pdproto.drill.soak.rounds import load_of, run_soak
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
 
@@ -79,7 +79,7 @@ class Faulty(SoakCluster):
 def test_a_defect_is_told_of(
     defect: Callable[[SoakRank, Pipe], None], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soak, "REST_S", 20.0)
+    monkeypatch.setattr(rounds, "REST_S", 20.0)
     kind = type("Faulty", (Faulty,), {"defect": defect})
     cluster = kind(prefill=1, decode=1, load=load_of(0, 4, 1), engine="shm", in_flight=4)
     result = run_soak(cluster, 3.0, 0, quiet=True)

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from pdproto.cli.handoff import WAITS
 from pdproto.drill.handoff.cluster import HandoffCluster
 from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.run import WAITS
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from tests.engine.engines import MISSING
 from tests.hosts.namespaces import Host, hosts

@@ -9,12 +9,14 @@ changed table is never called proved.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Method, rows
+from pdproto.check.result import CheckResult, Verdict
 from pdproto.check.user_cache import PROOFS, user_cache
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.spec.language.formula import Formula, normal
@@ -53,6 +55,16 @@ def recall(folder: Path, system: System) -> Mapping[str, str]:
     except (OSError, ValueError):
         return {}
     return known
+
+
+def with_assurance(folder: Path, system: System, result: CheckResult) -> CheckResult:
+    """The result, where each property that holds also says whether it is recorded as proved."""
+    proved = recall(folder, system)
+    return replace(result, findings=tuple(
+        replace(finding, assurance=f"{finding.assurance}; {proved[finding.name]}")
+        if finding.name in proved and finding.verdict is Verdict.HOLDS else finding
+        for finding in result.findings
+    ))
 
 
 def in_words(

@@ -72,7 +72,8 @@ class HandoffCluster:
         ] = []  # of a server that was taken down, all but one
         self.restarts = 0
         self.doomed: Final = doomed
-        self._topology: Final = topology
+        self.topology: Final = topology
+        self.load: Final = load
         self._host: Final = host
         self._pipe, theirs = self._context.Pipe()
         self._registry: Final = self._context.Process(
@@ -200,8 +201,8 @@ class HandoffCluster:
 
         They are not told: they notice, and end by themselves.
         """
-        prefill = [self.members[other] for other in self._topology.prefill]
-        decode = [self.members[other] for other in self._topology.decode]
+        prefill = [self.members[other] for other in self.topology.prefill]
+        decode = [self.members[other] for other in self.topology.decode]
         killed.process.join()
         killed.pipe.close()
         for member in decode:

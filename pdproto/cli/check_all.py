@@ -1,0 +1,52 @@
+"""`pdproto check` without SYSTEM: the whole hand-over, at each named size."""
+
+import argparse
+from time import monotonic
+
+from pdproto.check import suite
+from pdproto.check.checking import CheckSettings
+from pdproto.check.report import suite as suite_report
+from pdproto.check.report.progress import Reporter
+from pdproto.check.result import EXIT_STATUS
+from pdproto.cli.limits import limits
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.cli.recall import cache
+from pdproto.cli.reports import REPORTS, targets
+from pdproto.cli.systems import BUILT_IN
+from pdproto.spec.catalogue import HANDOFF
+from pdproto.spec.language.system import DEFAULT
+
+
+def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
+    """Check every system of the hand-over; returns the exit status."""
+    _refuse_options_of_one_system(arguments)
+    began = monotonic()
+    settings = CheckSettings(
+        limits=limits(arguments, searches=arguments.workers),
+        keep_going=bool(arguments.keep_going),
+    )
+    wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
+    found = suite.run(wanted, settings, arguments.workers, reporter.show, cache(arguments))
+    seconds = monotonic() - began
+    files = targets(arguments)
+    if STANDARD_OUTPUT not in files.values():
+        with console() as drawn:
+            suite_report.draw(found, seconds, drawn)
+    for kind, target in files.items():
+        write(suite_report.written(kind, found, seconds), target)
+    return EXIT_STATUS[found.verdict]
+
+
+def _refuse_options_of_one_system(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for an option that needs SYSTEM."""
+    one = {name: getattr(arguments, name) for name in ("size", "faults", "properties", "fairness")}
+    one["property"] = one.pop("properties")
+    one["configuration"] = arguments.configuration != DEFAULT
+    one |= {name: getattr(arguments, name) is not None for name in ("symmetry", "dead_bits")}
+    one |= {kind: getattr(arguments, kind) is not None
+            for kind in REPORTS if kind not in suite_report.FORMATS}
+    for name, given in one.items():
+        if given:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} needs the name of a system, as in "
+                             f"`pdproto check transfer --{option} ...`")
