@@ -24,6 +24,7 @@ LAYERS: Final = {
     "ground": "spec.language",
     "check": "ground, spec.language",
     "runtime": "ground, spec.handoff, spec.language",
+    "drivers": "runtime",
     "engine": "kernels, runtime",
     "node": "engine, ground, runtime, spec.handoff, spec.language",
     "pages": "engine, kernels, node, runtime",
@@ -42,7 +43,7 @@ LAYERS: Final = {
     "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.handoff, spec.language, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
-    "examples": "check, engine, runtime, sglang, spec.language, spec.peers",
+    "examples": "check, drivers, engine, runtime, sglang, spec.language, spec.peers",
 }
 
 

@@ -12,8 +12,8 @@ sort becomes a look-up among the stored cells. These forms can be looked up:
     exists(p, p.before(n) & ~applied(p))   the floor of applied lies below n
 
 Any other form raises SpecError with the row's name. If only the machine's own arguments bind an
-index, the expression may ask whether it is empty, but does not loop over it: the loop would grow
-with the number of open lives.
+index, the expression may ask whether it is empty. It loops over it only if the machine `scans`: the
+loop grows with the number of stored cells.
 """
 
 import enum
@@ -104,15 +104,17 @@ class Expressions:
     """Writes formulas (in negation normal form) as expressions, and collects the objects they name.
 
     own: the machine's own variables, if their elements are fixed. bounded: the sorts over which
-    loops may run. needs: name in the source -> the object that the store binds to it. everywhere:
-    the symbols to which some row gives one value for all elements of an unbounded sort; a cell of
-    theirs that is not stored may have a value other than the initial one. floors: the relations
-    that are read through a floor, with the place of their ordered sort. row: for error messages.
+    loops may run. scans: whether they may run over all stored cells of a symbol. needs: name in the
+    source -> the object that the store binds to it. everywhere: the symbols to which some row gives
+    one value for all elements of an unbounded sort; a cell of theirs that is not stored may have a
+    value other than the initial one. floors: the relations that are read through a floor, with the
+    place of their ordered sort. row: for error messages.
     """
 
     table: Table
     bounded: Collection[type[Sort]]
     own: tuple[Sort, ...]
+    scans: bool = False
     needs: dict[str, Need] = field(default_factory=dict)
     everywhere: set[Symbol] = field(default_factory=set)
     floors: dict[Symbol, int] = field(default_factory=dict)
@@ -278,8 +280,9 @@ class Expressions:
         return Generator(symbol, arguments, values, places[0]) if len(places) == 1 else None
 
     def narrow(self, found: Generator) -> bool:
-        """Whether an argument other than the machine's own narrows the cells down."""
-        return any(v not in self.own for i, v in enumerate(found.arguments) if i != found.place)
+        """Whether an argument other than the machine's own narrows the cells down, or need not."""
+        others = (v for i, v in enumerate(found.arguments) if i != found.place)
+        return self.scans or any(v not in self.own for v in others)
 
     def bucket(self, found: Generator) -> tuple[str, str, str]:
         """The index, the key of its bucket, and the names into which a cell is unpacked."""

@@ -18,7 +18,7 @@ Rule 4: the caller never uses an id twice. A forgotten cell has its initial valu
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from pdproto.runtime.cells import Cells, Floor, Key
 from pdproto.runtime.compile import Writer
@@ -41,8 +41,9 @@ from pdproto.runtime.rows import (
     messages,
     retractable_relations,
 )
+from pdproto.runtime.witness import Witness
 from pdproto.spec.language.formula import Value
-from pdproto.spec.language.machine import Call, Completion, Row, RowKind, Table
+from pdproto.spec.language.machine import Call, Completion, RowKind, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
@@ -68,19 +69,6 @@ class SharedStep(NamedTuple):
     changed: tuple[tuple[Symbol, Key | None, Value], ...] = ()
 
 
-class Witness(Protocol):
-    """Observes every step of a machine; trace_shared.py writes a trace in this way."""
-
-    def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
-        """Called when a row fires. names: of the parameters, in their order."""
-
-    def heard(self, message: Symbol, arguments: Key) -> None:
-        """Called when a message arrives that triggers no row, but that rows read."""
-
-    def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
-        """Called when another machine has written a variable that this one shares."""
-
-
 class Shared:
     """One instance of a table's machine, whose relations range over unbounded sorts; or all of its
     instances at once.
@@ -88,7 +76,8 @@ class Shared:
     own: the elements of the machine's own variables. None stands for all instances: then these
     variables are parameters like others (in `choose`, if the trigger does not name them). bounded:
     the elements of the sorts over which quantifiers may loop. rigid: the rigid relations, as
-    predicates of elements. witness: observes every step.
+    predicates of elements. witness: observes every step. scans: guards may loop over all stored
+    cells of a relation, so that rule 3 does not hold.
 
     Elements of an unbounded ordered sort are 0, 1, 2, ... if the table reads "all earlier ones",
     and otherwise any values that compare. Elements of other sorts are any hashable values.
@@ -104,6 +93,8 @@ class Shared:
         bounded: Mapping[type[Sort], Collection[Hashable]] | None = None,
         rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
         witness: Witness | None = None,
+        *,
+        scans: bool = False,
     ) -> None:
         machine = table.machine
         if machine.world or (own is not None and len(own) != len(machine.own)):
@@ -115,7 +106,7 @@ class Shared:
         self._witness: Final = witness
         self._bounded: Final = {sort: tuple(all_) for sort, all_ in (bounded or {}).items()}
         self._members: Final = {sort: frozenset(all_) for sort, all_ in self._bounded.items()}
-        writer = Writer(table, self._bounded, () if own is None else machine.own)
+        writer = Writer(table, self._bounded, () if own is None else machine.own, scans)
         self.source: Final = writer.source()
         self._cells: Final = {
             need.symbol: Cells(need.symbol, fixed_places(table, need.symbol, self.own))
@@ -223,6 +214,12 @@ class Shared:
         Returns None if the row's guard does not hold. Raises LocalProtocolError for a row or a
         parameter that the table lacks.
         """
+        found = self.found(row_name, **parameters)
+        return None if found is None else self._fire(self._rows[row_name], found)
+
+    def found(self, row_name: str, **parameters: Any) -> Key | None:
+        """The parameters at which `fire` would take the row, in their order; None if it would not.
+        """
         row = self._rows.get(row_name)
         if row is None or isinstance(row.row.on, Sent | Call | Completion):
             raise LocalProtocolError(
@@ -231,8 +228,7 @@ class Shared:
         unknown = parameters.keys() - set(row.names)
         if unknown:
             raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
-        found = row.found((), parameters)
-        return None if found is None else self._fire(row, found)
+        return row.found((), parameters)
 
     def enabled(self, row_name: str, **parameters: Any) -> bool:
         """Whether the row's guard holds at these parameters. The trigger is not part of it."""
@@ -281,6 +277,10 @@ class Shared:
     def value(self, symbol: Symbol, *arguments: Hashable) -> Value:
         """The value of a cell. Raises LocalProtocolError for a symbol that the table never uses."""
         return self._cells_of(symbol).read(arguments)
+
+    def stored(self, symbol: Symbol) -> dict[Key, Value]:
+        """The cells that are not initial, with their values. Raises as `value` does."""
+        return dict(self._cells_of(symbol).values)
 
     def set(self, symbol: Symbol, arguments: Sequence[Hashable], value: Value) -> None:
         """Store a value that another machine of this process has written.

@@ -67,17 +67,17 @@ class End:
             self._trace.put(self._machine, self._number, [told])
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
-        """See store.Witness. A rejected event writes nothing."""
+        """See witness.Witness. A rejected event writes nothing."""
         if row.kind != "reject":  # a refused event changes nothing
             self.tell({"row": row.name, "on": None if row.on is None else str(row.on),
                        "with": dict(zip(names, map(plain, parameters), strict=True))})
 
     def heard(self, message: Symbol, arguments: Key) -> None:
-        """See store.Witness."""
+        """See witness.Witness."""
         self.tell({"heard": message.name, "of": [*map(plain, arguments)]})
 
     def written(self, symbol: Symbol, arguments: Key, value: Value) -> None:
-        """See store.Witness."""
+        """See witness.Witness."""
         self.tell({"device": [[symbol.name, [*map(plain, arguments)], value_name(value)]]})
 
 
@@ -88,10 +88,11 @@ def shared(
     rigid: Mapping[Rigid[*tuple[Any, ...]], Predicate] | None = None,
     *,
     trace: SharedTrace | None,
+    scans: bool = False,
 ) -> Shared:
     """A machine run from its table (see `Shared`) that writes every step into the trace, if any."""
     witness = None if trace is None else trace.begin(table, own, bounded)
-    return Shared(table, own, bounded, rigid, witness)
+    return Shared(table, own, bounded, rigid, witness, scans=scans)
 
 
 def plain(element: Hashable) -> Any:

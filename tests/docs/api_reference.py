@@ -34,6 +34,10 @@ API: Final[Mapping[str, tuple[str, ...]]] = {
         "pdproto.check.variant_page.variant_document",
     ),
     "Run a protocol of your own": (
+        "pdproto.runtime.process.Process",
+        "pdproto.drivers.zeromq.ZeroMQ",
+        "pdproto.drivers.aio.Asyncio",
+        "pdproto.drivers.addresses.on_loopback",
         "pdproto.runtime.trace_shared.shared",
         "pdproto.runtime.trace_shared.SharedTrace",
         "pdproto.runtime.trace_shared.End",

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from examples import lease_lock
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.result import Verdict
 from pdproto.cli.main import main
+from pdproto.spec.language import System
+from tests.docs import by_hand
 from tests.docs.documents import ROOT
 
 LEASE = f"{ROOT / 'examples' / 'lease.py'}:SYSTEM"
@@ -26,6 +31,30 @@ def test_the_lease_without_its_guard_has_two(
     (tmp_path / "lease_without_a_guard.py").write_text(broken, encoding="utf-8")
     assert main(["check", f"{tmp_path / 'lease_without_a_guard.py'}:SYSTEM", "--quiet"]) == 1
     assert "one_holder violated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("system", "following"), [(lease_lock.SYSTEM, by_hand.lease_lock)])
+def test_counts_are_those_of_a_search_by_hand(system: System, following: by_hand.Next) -> None:
+    result = check(system, system.configurations["default"], CheckSettings())
+    assert result.verdict is Verdict.HOLDS
+    assert result.states == by_hand.states(following)
+
+
+@pytest.mark.parametrize(("broken", "violated"), [(lease_lock.BROKEN, "no_write_comes_late")])
+def test_the_broken_sibling_violates_one_property(broken: System, violated: str) -> None:
+    result = check(broken, broken.configurations["default"], CheckSettings(keep_going=True))
+    assert [f.name for f in result.findings if f.verdict is Verdict.VIOLATED] == [violated]
+
+
+@pytest.mark.parametrize("name", ["lease_lock"])
+def test_an_example_is_proved_for_every_size_and_lint_has_nothing_to_remark(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = f"{ROOT / 'examples' / name}.py:SYSTEM"
+    assert main(["prove", target, "--quiet", "--no-cache"]) == 0
+    assert " 0 failed, 0 unknown" in capsys.readouterr().out
+    assert main(["lint", target]) == 0
+    assert "nothing to remark" in capsys.readouterr().out
 
 
 def test_two_nodes_hand_over_every_byte() -> None:

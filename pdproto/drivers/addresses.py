@@ -1,0 +1,56 @@
+"""Where the instances of a system listen: `host:port` of each, by its name."""
+
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from ipaddress import ip_address
+from socket import AF_INET, SOCK_STREAM, socket
+from typing import Final, TypeAlias
+
+from pdproto.runtime.process import Name, Process
+
+Addresses: TypeAlias = Mapping[Name, str]
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def on_loopback(names: Collection[Name]) -> dict[Name, str]:
+    """An address for each instance on this host, at ports that are free now.
+
+    Another process may take such a port before yours does: fixed ports are better in production.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket(AF_INET, SOCK_STREAM)) for _ in names]
+        for each in sockets:
+            each.bind((LOOPBACK, 0))
+        return {name: f"{LOOPBACK}:{each.getsockname()[1]}"
+                for name, each in zip(names, sockets, strict=True)}
+
+
+def place(address: str) -> tuple[str, int]:
+    """The host and the port of `host:port`; an IPv6 host is in brackets. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal():
+        raise ValueError(f"{address!r} is no address: want host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def listening_place(process: Process, addresses: Addresses, *, trusted_network: bool) -> str:
+    """The process's own address.
+
+    Raises ValueError for an address that other hosts can reach, unless the network is trusted:
+    frames are neither encrypted nor authenticated.
+    """
+    if process.name not in addresses:
+        raise ValueError(f"the addresses lack {process.name!r}")
+    host, _ = place(addresses[process.name])
+    if not (trusted_network or _is_loopback(host)):
+        raise ValueError(f"{host} can be reached by other hosts, and frames are neither encrypted "
+                         f"nor authenticated: pass trusted_network=True if that is right")
+    return addresses[process.name]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
