@@ -32,9 +32,9 @@ LAYERS: Final = {
     "group": "node, runtime, spec.handoff, spec.language, transport",
     "registry": "engine, node, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
-    "sglang": "engine, items, node, registry, runtime, spec.handoff, spec.language, spec.peers, "
-              "transport",
-    "vllm": "engine, items, node, runtime, spec.handoff, transport",
+    "sglang": "engine, items, node, pages, registry, runtime, spec.handoff, spec.language, "
+              "spec.peers, transport",
+    "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
     "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
     "drill": "check, engine, group, node, pages, registry, runtime, sim, spec.handoff, testing, "

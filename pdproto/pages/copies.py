@@ -38,6 +38,11 @@ class Computed(tuple[int, ...]):
         return computed
 
 
+def computed_with(pages: Sequence[int], others: Sequence[int]) -> Sequence[int]:
+    """These pages, which the same pass has computed as the others."""
+    return Computed.by(pages, others.after) if isinstance(others, Computed) else pages
+
+
 def end_of_pass(pages: Sequence[int]) -> DeviceEvent | None:
     """The event after which these pages may be read; None if they may be read now."""
     return pages.after if isinstance(pages, Computed) else None

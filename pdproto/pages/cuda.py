@@ -7,6 +7,7 @@ import torch
 
 from pdproto.kernels.arguments import Launch
 from pdproto.pages.device import DeviceEvent
+from pdproto.pages.tensors import cuda_tensor
 
 
 class CudaDevice:
@@ -17,8 +18,8 @@ class CudaDevice:
     kernels: Final = None
 
     def __init__(self, name: str) -> None:
-        self._device: Final = torch.device(name)
-        if (self._device.index or 0) >= torch.cuda.device_count():
+        self._device: Final = torch.device(name if ":" in name else f"{name}:0")
+        if self._device.index >= torch.cuda.device_count():
             raise RuntimeError(f"{name}: torch {torch.__version__} finds "
                                f"{torch.cuda.device_count()} GPUs here")
 
@@ -34,9 +35,15 @@ class CudaDevice:
         """See Device."""
         return _recorded(torch.cuda.current_stream(self._device))
 
-    def memory(self, length: int) -> Any:
+    def at(self, address: int, length: int) -> Any:
         """See Device."""
-        return torch.zeros(length, dtype=torch.uint8, device=self._device)
+        return cuda_tensor(address, length, self._device)
+
+    def memory(self, length: int) -> Any:
+        """See Device. It waits for the zeros, because other streams do not."""
+        made = torch.zeros(length, dtype=torch.uint8, device=self._device)
+        torch.cuda.current_stream(self._device).synchronize()
+        return made
 
     def host_memory(self, length: int) -> Any:
         """See Device."""

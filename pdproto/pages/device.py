@@ -55,6 +55,12 @@ class Device(Protocol):
     def compute(self, work: Callable[[], object]) -> None:
         """Do this work where the work of the caller's thread is done: `passed` comes behind it."""
 
+    def at(self, address: int, length: int) -> Any:
+        """A tensor over so many bytes of the device, uint8 [byte]. The caller keeps them alive.
+
+        Raises ValueError for memory that is not the device's.
+        """
+
     def memory(self, length: int) -> Any:
         """A tensor of so many bytes on the device, all 0."""
 

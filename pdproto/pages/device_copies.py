@@ -8,7 +8,6 @@ Rule 3: nothing here waits for the device, and all buffers are used again. The w
         path waits a moment if the device is too far behind to take more work.
 """
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -30,17 +29,10 @@ from pdproto.kernels.chunk import (
 )
 from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Computed, Spares, Staged, Unpacked
 from pdproto.pages.device import Device, DeviceEvent
+from pdproto.pages.tensors import host_tensor
 
 BEHIND_S: Final = 30.0  # a device that takes no work for so long counts as failed
 PAUSE_S: Final = 0.000_1
-
-
-def _tensor_of(landed: Bytes) -> Any:
-    """A tensor that reads this memory, which may be read-only: torch itself refuses to alias that.
-    """
-    place = (ctypes.c_uint8 * landed.size).from_address(landed.ctypes.data)
-    place.owner = landed  # type: ignore[attr-defined]  # it lives as long as the tensor
-    return torch.frombuffer(place, dtype=torch.uint8)
 
 
 class Buffers(NamedTuple):
@@ -100,7 +92,7 @@ class DeviceCopies:
         memory = self._chunks.take(size, lambda: self._device.memory(size))
         chunk = memory[:plan.bytes]
         report = self._reports.take(layout, lambda: new_report(placed))
-        self._stream.copy(chunk, _tensor_of(landed[:plan.bytes]))
+        self._stream.copy(chunk, host_tensor(landed.ctypes.data, plan.bytes, landed))
 
         def check(launch: Launch) -> None:
             unpack_chunk(placed, pages, chunk, expected=digests_in(plan, chunk), key=key,

@@ -49,7 +49,12 @@ class InPlace(SinkPages, Generic[AnyTarget]):
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"
                 f" not be kept out; use TCP, or staging memory ({self.landing.__name__})"
             )
-        super().__init__(pools, engine, order=order, device=device)
+        if device is not None:
+            raise EngineError(
+                "direct writes: an engine cannot keep a writer out of the memory of a device; use "
+                f"staging memory ({self.landing.__name__}, or the setting direct=0)"
+            )
+        super().__init__(pools, engine, order=order)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
         self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
         self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases

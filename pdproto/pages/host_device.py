@@ -15,6 +15,7 @@ import torch
 
 from pdproto.kernels.arguments import Launch
 from pdproto.pages.device import DeviceEvent
+from pdproto.pages.tensors import host_tensor
 
 LAG: Final = 3  # questions for a step, on average
 
@@ -32,6 +33,7 @@ class HostDevice:
         self.failure: str | None = None
         self.stands_still = False  # it does no step
         self.allocations = 0
+        self.elsewhere: dict[int, str] = {}  # addresses of another device, by its name
         self.passes: Final = self.stream()
 
     def stream(self) -> "HostStream":
@@ -45,6 +47,12 @@ class HostDevice:
     def passed(self) -> DeviceEvent:
         """See Device."""
         return self.passes.record()
+
+    def at(self, address: int, length: int) -> Any:
+        """See Device."""
+        if address in self.elsewhere:
+            raise ValueError(f"address {address:#x} is memory of {self.elsewhere[address]}")
+        return host_tensor(address, length)
 
     def memory(self, length: int) -> Any:
         """See Device."""

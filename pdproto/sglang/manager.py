@@ -31,6 +31,8 @@ from pdproto.items.shares import Place, share_for
 from pdproto.node.link import place_of
 from pdproto.node.rooms import PrefillRooms
 from pdproto.node.routed_prefill import DataParallelRank
+from pdproto.pages.device import Device
+from pdproto.pages.devices import device_named
 from pdproto.registry.client import Registrar
 from pdproto.registry.desks import PrefillRegistry
 from pdproto.registry.wire import Registration
@@ -78,14 +80,15 @@ class PdprotoKVManager(BaseKVManager):
         self.disaggregation_mode = disaggregation_mode
         self.parallel = parallel = get_parallel()
         is_prefill = disaggregation_mode == DisaggregationMode.PREFILL
-        _refuse(args, server_args, parallel, is_prefill=is_prefill)
+        _refuse(args, parallel, is_prefill=is_prefill)
         ignored = settings.without_effect(_environment, _flag)
         if ignored is not None:
             log.warning("%s", ignored)
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
         model = self._model()
-        kv = kv_component(args, model)
-        components = [kv, *state_components(args, model, kv)]
+        self.device: Final = _device(server_args, args)
+        kv = kv_component(args, model, self.device)
+        components = [kv, *state_components(args, model, kv, self.device)]
         self.item_bytes: Final = [component.item_bytes for component in components]
         self.rows: Final = MetadataRows(args)
         self._kv_dtype: Final = _kv_dtype(args)
@@ -101,7 +104,7 @@ class PdprotoKVManager(BaseKVManager):
         engine = self.settings.engine
         if is_prefill:
             self._begin_prefill(SourceItems(components, self.place,
-                                            open_source(engine, self._host)))
+                                            open_source(engine, self._host), device=self.device))
         else:
             self._begin_decode(components, open_sink(engine, self._host))
         self._operator_port: Final = open_operator_port(self.node, self.settings, self._index)
@@ -156,14 +159,17 @@ class PdprotoKVManager(BaseKVManager):
             log.info("%s has no effect on decode: the registry says where rooms are published",
                      settings.FORCE_QUERY)
             envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(False)
-        is_direct = _is_direct(components, self.place, engine, self.settings)
+        is_direct = self.device is None and _is_direct(
+            components, self.place, engine, self.settings)
         parallel, incarnation = self.parallel, new_incarnation()
         if parallel.attn_tp_size > 1:
             incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
             incarnation += parallel.attn_dp_rank
         self._group = f"decode-{incarnation}"
-        kind, begin = (DirectItems, DirectDecodeNode) if is_direct else (SinkItems, DecodeNode)
-        self.sink_data_path = data_path = kind(components, self.place, engine)
+        begin = DirectDecodeNode if is_direct else DecodeNode
+        self.sink_data_path = data_path = (
+            DirectItems(components, self.place, engine) if is_direct
+            else SinkItems(components, self.place, engine, device=self.device))
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
         self.node = begin(self.name_of(self.place.rank), data_path, link=self._link,
                           incarnation=incarnation, waits=self._waits)
@@ -246,6 +252,20 @@ class PdprotoKVManager(BaseKVManager):
             self.statuses.close()
 
 
+def _device(server_args: Any, args: Any) -> Device | None:
+    """The device of the KV cache; None for host memory.
+
+    Raises ValueError, which names the flag, if the backend cannot use it.
+    """
+    kind = str(server_args.device)
+    name = kind if kind == "cpu" else f"{kind}:{args.gpu_id}"
+    try:
+        return device_named(name)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"the pdproto backend does not start with --device {kind}: {error}"
+                         ) from None
+
+
 def _is_direct(
     components: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
 ) -> bool:
@@ -286,7 +306,7 @@ def _kv_dtype(args: Any) -> str:
     return f"auto ({process_model_config().dtype})" if told == "auto" else told
 
 
-def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> None:
+def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
     told = settings.refusal(_environment, _flag)
     if told is not None:
         raise ValueError(told)
@@ -294,7 +314,6 @@ def _refuse(args: Any, server_args: Any, parallel: Any, *, is_prefill: bool) -> 
                       or parallel.enable_cp_tp_group_sharing
                       or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
     refused = {
-        "a KV cache on a GPU": server_args.device != "cpu",
         "a KV cache that context-parallel ranks share": splits_context,
         f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
             not is_prefill and parallel.attn_cp_size > 1,

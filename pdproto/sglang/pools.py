@@ -4,15 +4,19 @@ A component is the KV cache, or one of the states beside it (SGLang's state_type
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from pdproto.items.components import DRAFT_LAYER, KV, Bytes, Component, Heads
+from pdproto.pages.device import Device
 
 UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices name parts of an item
+
+
+At: TypeAlias = Callable[[int, int], Any]  # the bytes from an address on, of a length
 
 
 def _memory(pointer: int, length: int) -> Bytes:
@@ -20,11 +24,22 @@ def _memory(pointer: int, length: int) -> Bytes:
     return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(pointer))
 
 
-def _items(pointer: int, length: int, item: int, what: str) -> Bytes:
-    """Those bytes as [item, byte]."""
+def _items(of: tuple[int, int, int], what: str, at: At = _memory) -> Bytes:
+    """The bytes at a pointer, of a length, as [item, byte]. of: pointer, length, bytes of an item.
+    """
+    pointer, length, item = of
     if item < 1 or length % item:
         raise ValueError(f"{what}: {length} bytes are not a whole number of items of {item} bytes")
-    return _memory(pointer, length).reshape(-1, item)
+    try:
+        found: Bytes = at(pointer, length).reshape(-1, item)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}: the pdproto backend wants all pools of a rank on one "
+                         f"device") from None
+    return found
+
+
+def _at(device: Device | None) -> At:
+    return _memory if device is None else device.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +64,14 @@ class Model:
         return first if end == first + count else None
 
 
-def kv_component(args: Any, model: Model) -> Component:
+def kv_component(args: Any, model: Model, device: Device | None = None) -> Component:
     """The KV cache in SGLang's order: all K, then all V (or one buffer a layer for MLA), and then
     the buffers of the draft model of speculative decoding, if there is one.
+
+    device: where the buffers are; None for host memory. Raises ValueError for a buffer elsewhere.
     """
     buffers = zip(args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens, strict=True)
-    found = tuple(_items(*of, f"kv_data_ptrs[{i}]") for i, of in enumerate(buffers))
+    found = tuple(_items(of, f"kv_data_ptrs[{i}]", _at(device)) for i, of in enumerate(buffers))
     is_latent = model.heads is None
     unsplit = "the KV of a draft model" if args.num_draft_entries and not is_latent else ""
     return Component(KV, found, tuple(args.kv_layer_ids) or _counted(args, model, len(found)),
@@ -79,18 +96,24 @@ def _heads(args: Any, model: Model) -> Heads | None:
     return None if model.heads is None else Heads(model.heads, args.page_size)
 
 
-def state_components(args: Any, model: Model, kv: Component) -> list[Component]:
-    """The states, in SGLang's order. Raises ValueError for one that the backend cannot take."""
-    return [_state(args, place, model, kv) for place in range(len(args.state_types))]
+def state_components(
+    args: Any, model: Model, kv: Component, device: Device | None = None
+) -> list[Component]:
+    """The states, in SGLang's order; see `kv_component`. Raises ValueError for one that the backend
+    cannot take.
+    """
+    return [_state(args, place, model, kv, device) for place in range(len(args.state_types))]
 
 
-def _state(args: Any, place: int, model: Model, kv: Component) -> Component:
+def _state(
+    args: Any, place: int, model: Model, kv: Component, device: Device | None
+) -> Component:
     name = str(getattr(args.state_types[place], "value", args.state_types[place]))
     if name in UNEXPRESSED:
         raise ValueError(f"the pdproto backend does not transfer state buffers of type {name} yet")
     buffers = zip(args.state_data_ptrs[place], args.state_data_lens[place],
                   args.state_item_lens[place], strict=True)
-    found = tuple(_items(*of, f"{name} state_data_ptrs[{place}][{i}]")
+    found = tuple(_items(of, f"{name} state_data_ptrs[{place}][{i}]", _at(device))
                   for i, of in enumerate(buffers))
     layers = tuple(args.state_layer_ids[place])
     if name == "dsa" and len(found) == len(kv.layers):
@@ -107,7 +130,7 @@ class MetadataRows:
     def __init__(self, args: Any) -> None:
         buffers = zip(args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens, strict=True)
         self._buffers: Final[Sequence[Bytes]] = [
-            _items(*of, f"aux_data_ptrs[{i}]") for i, of in enumerate(buffers)
+            _items(of, f"aux_data_ptrs[{i}]") for i, of in enumerate(buffers)
         ]
         self.row_bytes: Final = sum(buffer.shape[1] for buffer in self._buffers)
 

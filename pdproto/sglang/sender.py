@@ -16,6 +16,7 @@ from sglang.srt.disaggregation.common.conn import KVTransferError
 from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.sender import Sender
+from pdproto.pages.copies import Computed
 from pdproto.spec.handoff.poll import KVPoll
 
 if TYPE_CHECKING:
@@ -46,7 +47,14 @@ class Absent:
 
 
 class PdprotoKVSender(BaseKVSender):
-    """SGLang's sender of one request. Every call returns at once."""
+    """SGLang's sender of one request. Every call returns at once.
+
+    SGLang calls `send` when the pass that computes the pages has ended, or is in the current
+    stream. There is one exception: it may send a prefix that an earlier request computes in another
+    stream now. Then it leaves the event behind that pass in this attribute, for the next `send`.
+    """
+
+    _early_send_wait_event: Any = None
 
     def __init__(
         self,
@@ -91,6 +99,7 @@ class PdprotoKVSender(BaseKVSender):
         num_kv_tokens: int | None = None,  # noqa: ARG002 - pages say it
     ) -> None:
         """Send the next pages. The states and the metadata row go with the last of them."""
+        passed, self._early_send_wait_event = self._early_send_wait_event, None
         is_first = self._began is None
         self._began = self._began or monotonic()
         self._sent += len(kv_indices)
@@ -105,7 +114,8 @@ class PdprotoKVSender(BaseKVSender):
             self._bytes += len(items) * sizes[numbering.component(items[0])] if items else 0
             last = is_last and place == len(chunks)
             row = self.kv_mgr.rows.read(self._slot) if last else b""
-            self.sender.send(items, last=last, metadata=row)
+            computed = items if passed is None else Computed.by(items, passed)
+            self.sender.send(computed, last=last, metadata=row)
 
     def poll(self) -> KVPoll:
         """The status of the hand-over (rule 1)."""

@@ -16,6 +16,7 @@ from pdproto.items.data_path import SourceItems, placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.handle import ENDED
 from pdproto.node.sender import Sender
+from pdproto.pages.copies import computed_with
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
@@ -61,10 +62,13 @@ class OfferingScheduler:
 
 @dataclass(slots=True)
 class Sending:
-    """A request whose blocks are kept. is_sent: the blocks have been given to the node."""
+    """A request whose blocks are kept. computed: says when the pass that computes them has ended
+    (see MarksPages). is_sent: the blocks have been given to the node.
+    """
 
     request: str
     blocks: Blocks
+    computed: Sequence[int]
     is_sent: bool = False
 
 
@@ -85,7 +89,8 @@ class OfferingWorker:
     def take(self, orders: Orders) -> None:
         """Carry out the orders of the scheduler."""
         for order in orders.send:
-            sending = Sending(order.request, order.blocks)
+            # Here, because vLLM's stream is the current one of this thread.
+            sending = Sending(order.request, order.blocks, self._data_path.mark(()))
             self.node.open(order.room, watcher=partial(self._look, sending))
             self._rooms.told(order.room)
 
@@ -117,4 +122,4 @@ class OfferingWorker:
         chunks = [piece for place, ids in enumerate(chosen) if ids for piece in pieces(
             self._data_path.numbering.numbers(place, ids), self._item_bytes[place])] or [[]]
         for number, items in enumerate(chunks, 1):
-            sender.send(items, last=number == len(chunks))
+            sender.send(computed_with(items, sending.computed), last=number == len(chunks))

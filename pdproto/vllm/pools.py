@@ -1,8 +1,9 @@
 """vLLM's KV caches as components (items/components.py): one for each group of layers.
 
-A block of a layer is an item. On a CPU, vLLM keeps a layer as [block, head, token, K and V], or as
-[block, token, vector] if all heads share one vector (MLA). In both, a block is contiguous, and so
-is each head in it.
+A block of a layer is an item. vLLM names the axes of a layer [block, head, token, K and V], or
+[block, token, vector] if all heads share one vector (MLA), in whatever order they lie in memory
+(VLLM_KV_CACHE_LAYOUT). In the layouts below, the bytes of a block are contiguous: heads are its
+outer axis (HNC, as on a CPU), or tokens (NHC).
 """
 
 import ctypes
@@ -11,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from pdproto.items.components import KV, Bytes, Component, Heads
+from pdproto.pages.device import Device
+from pdproto.pages.devices import device_named
 
-HEAD_MAJOR: Final = 1  # heads are the outer axis of a block, and tokens the inner one
+HEAD_MAJOR: Final = 1  # rows of a head in a block whose outer axis is the heads
 WITH_HEADS: Final = 4  # dimensions of a layer
+LAYOUTS: Final = "LBHNC, LBNHC, BLHNC or BLNHC"
 
 
 def components(
@@ -32,18 +37,35 @@ def components(
             for place, names in enumerate(groups)]
 
 
+def device_of(caches: Mapping[str, Any]) -> Device | None:
+    """The device of all layers; None for host memory.
+
+    Raises ValueError for layers on several devices, and for a device that cannot be used.
+    """
+    found = {str(tensor.device): layer for layer, tensor in caches.items()}
+    if len(found) > 1:
+        told = " and ".join(f"{layer} is on {name}" for name, layer in sorted(found.items())[:2])
+        raise ValueError(f"{told}: the connector wants the KV cache of a worker on one device")
+    try:
+        return device_named(next(iter(found), "cpu"))
+    except RuntimeError as error:
+        raise ValueError(f"a KV cache on {', '.join(found)}: {error}") from None
+
+
 def _component(name: str, caches: Mapping[str, Any], heads: int) -> Component:
     by_memory: dict[int, str] = {}  # layers may share the cache of another
     for layer, tensor in caches.items():
         by_memory.setdefault(tensor.data_ptr(), layer)
     layers = sorted(by_memory.values(), key=layer_number)
     numbers = tuple(map(layer_number, layers))
-    with_heads = {caches[layer].dim() == WITH_HEADS for layer in layers}
-    if len(with_heads) > 1:
-        raise ValueError(f"{name}: some layers have heads and some have none: the connector hands "
-                         f"over layers of one kind in a group")
+    rows = {_rows_of_head(layer, caches[layer]) for layer in layers}
+    if len(rows) > 1:
+        raise ValueError(f"{name}: its layers lie in several ways, with and without heads or with "
+                         f"heads and with tokens outermost: the connector hands over layers of one "
+                         f"kind in a group")
+    split = rows.pop() if rows else None
     return Component(name, tuple(_items(layer, caches[layer]) for layer in layers), numbers,
-                     Heads(heads, HEAD_MAJOR) if with_heads == {True} else None)
+                     None if split is None else Heads(heads, split))
 
 
 def layer_number(name: str) -> int:
@@ -55,14 +77,36 @@ def layer_number(name: str) -> int:
     return int(found[0])
 
 
+def _rows_of_head(layer: str, tensor: Any) -> int | None:
+    """How many rows of a head a block has, one behind another head's; None without heads.
+
+    Raises ValueError for a layer whose blocks are not contiguous.
+    """
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    if len(shape) == WITH_HEADS:
+        _, heads, tokens, content = shape
+        if strides[1:] == (tokens * content, content, 1):
+            return HEAD_MAJOR
+        if strides[1:] == (content, heads * content, 1):
+            return int(tokens)
+    elif len(shape) == WITH_HEADS - 1 and strides[1:] == (shape[2], 1):
+        return None
+    raise ValueError(f"{layer}: a KV cache of shape {shape} and strides {strides}: want each block "
+                     f"in one piece: set VLLM_KV_CACHE_LAYOUT to {LAYOUTS}")
+
+
 def _items(layer: str, tensor: Any) -> Bytes:
-    """A layer as [block, byte], in vLLM's own memory."""
+    """A layer as [block, byte], in vLLM's own memory: an array, or a tensor on a device."""
+    blocks, width = tensor.shape[0], tensor.element_size()
+    length = tensor[0].numel() * width
+    if blocks > 1 and tensor.stride(0) * width < length:
+        raise ValueError(f"{layer}: its blocks of {length} bytes overlap, "
+                         f"{tensor.stride(0) * width} bytes apart")
     if tensor.device.type != "cpu":
-        raise ValueError(f"{layer}: its KV cache is on {tensor.device.type}: the connector hands "
-                         f"over KV caches in host memory only, yet")
-    if tensor.dim() not in (3, WITH_HEADS) or not tensor.is_contiguous():
-        raise ValueError(f"{layer}: a KV cache of shape {tuple(tensor.shape)} and strides "
-                         f"{tensor.stride()}: want blocks one behind the other")
-    blocks, length = tensor.shape[0], tensor.numel() * tensor.element_size()
-    memory = (ctypes.c_uint8 * length).from_address(tensor.data_ptr())
-    return np.ctypeslib.as_array(memory).reshape(blocks, length // blocks)
+        flat = tensor.as_strided((blocks, length // width), (tensor.stride(0), 1))
+        found: Bytes = flat.view(torch.uint8)
+        return found
+    span = (blocks - 1) * tensor.stride(0) * width + length
+    memory = np.ctypeslib.as_array((ctypes.c_uint8 * span).from_address(tensor.data_ptr()))
+    return np.lib.stride_tricks.as_strided(
+        memory, (blocks, length), (tensor.stride(0) * width, 1))

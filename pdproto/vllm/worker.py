@@ -12,6 +12,7 @@ from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
+from pdproto.pages.device import Device
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import OperatorPort, open_operator_port
@@ -19,7 +20,7 @@ from pdproto.transport.settings import Settings
 from pdproto.vllm.loading import LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingWorker
 from pdproto.vllm.orders import Orders
-from pdproto.vllm.pools import components
+from pdproto.vllm.pools import components, device_of
 from pdproto.vllm.ranks import Rank
 from pdproto.vllm.rooms import ToldRooms
 
@@ -44,6 +45,7 @@ class Worker:
         transfer = self._config.kv_transfer_config
         heads = self._config.model_config.get_total_num_kv_heads()
         found = components(caches, self._groups, heads)
+        device = device_of(caches)
         for component in found:
             if component.buffers and component.items != self._blocks:
                 raise ValueError(f"{component.name}: {component.items} blocks in memory, and vLLM "
@@ -56,9 +58,9 @@ class Worker:
         rank = Rank(Place(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
                     pipeline.world_size, f"decode-{incarnation}")
         if transfer.is_kv_producer:
-            self._offer(found, rank)
+            self._offer(found, rank, device)
         if transfer.is_kv_consumer:
-            self._load(found, rank, incarnation)
+            self._load(found, rank, incarnation, device)
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
         for place, node in enumerate(nodes):
             index = len(nodes) * get_world_group().rank + place
@@ -66,21 +68,25 @@ class Worker:
             if port is not None:
                 self._ports.append(port)
 
-    def _offer(self, found: Sequence[Component], rank: Rank) -> None:
+    def _offer(self, found: Sequence[Component], rank: Rank, device: Device | None) -> None:
         told, settings = ToldRooms(), self._settings
-        data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host))
+        data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host),
+                                device=device)
         name = f"prefill-{rank.name().removeprefix('decode-')}"
         node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
                            refuses=told.refusal)
         self._offering = OfferingWorker(
             node, told, data_path, [component.item_bytes for component in found])
 
-    def _load(self, found: Sequence[Component], rank: Rank, incarnation: int) -> None:
+    def _load(
+        self, found: Sequence[Component], rank: Rank, incarnation: int, device: Device | None
+    ) -> None:
         settings = self._settings
         engine = open_sink(settings.engine, settings.host)
-        direct = _is_direct(found, rank.place, engine, settings)
-        kind, begin = (DirectItems, DirectDecodeNode) if direct else (SinkItems, DecodeNode)
-        data_path = kind(found, rank.place, engine)
+        direct = device is None and _is_direct(found, rank.place, engine, settings)
+        begin = DirectDecodeNode if direct else DecodeNode
+        data_path = (DirectItems(found, rank.place, engine) if direct
+                     else SinkItems(found, rank.place, engine, device=device))
         node = begin(rank.name(), data_path, link=settings.link(), incarnation=incarnation,
                      waits=settings.waits)
         self._loading = LoadingWorker(node, data_path, rank)

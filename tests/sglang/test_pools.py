@@ -12,6 +12,10 @@ import pytest
 from pdproto.items.components import DRAFT_LAYER, Numbering
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 
+torch = pytest.importorskip("torch")
+
+from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
+
 PLAIN = Model(heads=2, stage=(0, 3))
 LATENT = Model(heads=None, stage=(0, 6))
 
@@ -47,6 +51,32 @@ def test_pools_are_the_very_memory() -> None:
     assert not kv[0][[0, 1, 2, 4, 5]].any()
     kv[1][5] = 1.0
     assert component.buffers[1][5].any()
+
+
+def test_buffers_on_a_device_are_tensors_over_its_memory() -> None:
+    kv: list[Any] = [np.zeros((6, 2, 8), np.float32), np.zeros((6, 4), np.float64)]
+    args = arguments(kv, [], {"swa": [np.zeros((3, 4), np.uint8)]})
+    device = HostDevice()
+    component = kv_component(args, PLAIN, device)
+    (state,) = state_components(args, PLAIN, component, device)
+    for buffer in (*component.buffers, *state.buffers):
+        assert isinstance(buffer, torch.Tensor)
+    component.buffers[1][5] = 255
+    assert np.isnan(kv[1][5]).all()
+    assert not kv[1][:5].any()
+
+
+def test_a_buffer_on_another_device_is_named() -> None:
+    """As with sparse attention, whose KV SGLang keeps in host memory."""
+    kv: list[Any] = [np.zeros((6, 8), np.uint8) for _ in range(2)]
+    args = arguments(kv, [], {"swa": kv})
+    device = HostDevice()
+    device.elsewhere[kv[1].ctypes.data] = "cuda:1"
+    why = r"data_ptrs.*\[1\]: address 0x.* is memory of cuda:1: .* wants all pools of a rank on "
+    with pytest.raises(ValueError, match="kv_" + why):
+        kv_component(args, PLAIN, device)
+    with pytest.raises(ValueError, match="swa state_" + why):
+        state_components(args, PLAIN, kv_component(args, PLAIN), device)
 
 
 def test_items_of_all_components_are_numbered_through() -> None:

@@ -28,13 +28,12 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     parallel: dict[str, Any] = {
         "attn_cp_size": 1, "attn_dcp_size": 1, "pp_size": 1, "enable_kv_cache_sharding": False,
         "enable_dsa_cache_layer_split": False, "enable_cp_tp_group_sharing": False,
-    } | {name: value for name, value in asked.items() if name not in ("device", "hybrid")}
+    } | {name: value for name, value in asked.items() if name != "hybrid"}
     disagg = Disagg(disaggregation_decode_allocation_policy=policy)
     monkeypatch.setattr(manager, "get_disagg", lambda: disagg)
     args = SimpleNamespace(is_hybrid_mla_backend=asked.get("hybrid", False))
     try:
-        manager._refuse(args, SimpleNamespace(device=asked.get("device", "cpu")),
-                        SimpleNamespace(**parallel), is_prefill=prefill)
+        manager._refuse(args, SimpleNamespace(**parallel), is_prefill=prefill)
     except ValueError as error:
         return str(error)
     return ""
@@ -45,7 +44,6 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     (False, {}, ""),
     (True, {"pp_size": 2, "attn_cp_size": 2}, ""),
     (False, {"pp_size": 2}, ""),
-    (True, {"device": "cuda"}, "KV cache on a GPU"),
     (True, {"enable_kv_cache_sharding": True}, "context-parallel ranks share"),
     (True, {"enable_dsa_cache_layer_split": True}, "context-parallel ranks share"),
     (True, {"attn_cp_size": 2, "hybrid": True}, "context-parallel ranks share"),
@@ -58,6 +56,16 @@ def test_a_refusal_names_what_asks_for_it(
     told = refusal(monkeypatch, prefill=prefill, **{"policy": "early"} | asked)
     wanted = rf"the pdproto backend does not transfer .*{why}.* yet" if why else ""
     assert re.fullmatch(wanted, told), told
+
+
+@pytest.mark.parametrize(("device", "why"), [
+    ("cuda", r"--device cuda: cuda:64: torch .* finds \d+ GPUs here"),
+    ("xpu", "--device xpu: a KV cache on xpu:64: want it on one of cpu, cuda"),
+])
+def test_a_device_that_cannot_be_used_is_named_with_its_flag(device: str, why: str) -> None:
+    with pytest.raises(ValueError, match=f"the pdproto backend does not start with {why}"):
+        manager._device(SimpleNamespace(device=device), SimpleNamespace(gpu_id=64))
+    assert manager._device(SimpleNamespace(device="cpu"), SimpleNamespace(gpu_id=64)) is None
 
 
 def test_a_setting_that_keeps_the_backend_from_starting_is_named(

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdproto.engine.chunks import pack_pages
 from pdproto.items.components import Component, Numbering
-from pdproto.items.shares import Place
+from pdproto.items.shares import Place, share_for
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
-from pdproto.vllm.pools import components, layer_number
+from pdproto.vllm.pools import components, device_of, layer_number
 from pdproto.vllm.ranks import Rank, feed
 from pdproto.vllm.rooms import OTHER_RUN, OVER, Rooms, ToldRooms
 from pdproto.vllm.versions import KNOWN, check
@@ -119,6 +120,53 @@ def test_a_block_is_an_item_of_the_same_memory() -> None:
     assert int(touched.sum()) == 80, "the second head of the block, and nothing else"
 
 
+def laid_out(layout: str) -> torch.Tensor:
+    """The second of three layers, as vLLM makes it: [block, head, token, content] of 6 blocks, 2
+    heads and 4 tokens. layout: the axes as they lie in memory, the outermost first.
+    """
+    axes = {"L": 3, "B": 6, "H": 2, "N": 4, "C": 10}
+    made = torch.zeros([axes[axis] for axis in layout], dtype=torch.float32)
+    return made.permute([layout.index(axis) for axis in "LBHNC"])[1]
+
+
+@pytest.mark.parametrize(("layout", "rows"), [
+    ("LBHNC", 1), ("BLHNC", 1), ("LBNHC", 4), ("BLNHC", 4)])
+def test_a_block_is_found_in_every_layout_whose_blocks_are_in_one_piece(
+    layout: str, rows: int
+) -> None:
+    """The layouts of vLLM's kernels for GPUs: tokens outermost, and layers between blocks."""
+    layer = laid_out(layout)
+    (component,) = components({NAME.format(0): layer}, [[NAME.format(0)]], heads=2)
+    assert (component.items, component.item_bytes) == (6, 2 * 4 * 10 * 4)
+    assert component.heads is not None
+    assert (component.heads.total, component.heads.tokens) == (2, rows)
+    component.buffers[0][3] = 63
+    touched = layer.contiguous().view(torch.uint8) == 63
+    assert touched[3].all()
+    assert int(touched.sum()) == 2 * 4 * 10 * 4
+
+
+def test_tensor_parallelism_splits_heads_whose_tokens_are_outermost() -> None:
+    layer = laid_out("BLNHC")
+    (ours,) = components({NAME.format(0): layer}, [[NAME.format(0)]], heads=2)
+    layer[:, 1] = 1.0
+    part = share_for([ours], Place(1, 0), Place(2, 1)).parts[0]
+    assert part.layout is not None
+    chunk = pack_pages(part.layout, [3, 5], key=1)
+    sent = chunk[:part.bytes(2)][:2 * 4 * 10 * 4].view(np.float32)
+    assert (sent == 1.0).all()
+
+
+def test_layers_on_two_devices_are_refused_with_both() -> None:
+    caches = {NAME.format(0): torch.zeros(6, 4, 10),
+              NAME.format(1): torch.zeros(6, 4, 10, device="meta")}
+    with pytest.raises(ValueError, match=r"layers\.0.* is on cpu and .*layers\.1.* is on meta: "):
+        device_of(caches)
+    del caches[NAME.format(0)]
+    with pytest.raises(ValueError, match="a KV cache on meta: want it on one of cpu, cuda"):
+        device_of(caches)
+
+
 def test_latent_attention_has_no_heads() -> None:
     caches = {NAME.format(0): torch.zeros(6, 4, 10)}
     (component,) = components(caches, [list(caches)], heads=8)
@@ -141,9 +189,10 @@ def test_groups_are_components_in_their_order() -> None:
 
 
 @pytest.mark.parametrize(("tensor", "words"), [
-    (torch.zeros(6, 2, 4, 10).transpose(1, 2), "want blocks one behind the other"),
-    (torch.zeros(6, 10), "want blocks one behind the other"),
-    (torch.zeros(6, 2, 4, 10, device="meta"), "is on meta"),
+    (laid_out("LHBNC"), "set VLLM_KV_CACHE_LAYOUT to LBHNC, LBNHC, BLHNC or BLNHC"),
+    (laid_out("BHLNC"), "set VLLM_KV_CACHE_LAYOUT to"),
+    (torch.zeros(6, 10), "want each block in one piece"),
+    (torch.zeros(1, 2, 4, 10).expand(6, -1, -1, -1), "its blocks of 320 bytes overlap, 0 bytes "),
 ])  # fmt: skip
 def test_a_cache_of_another_form_is_refused(tensor: torch.Tensor, words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -1,0 +1,108 @@
+"""vLLM's own scheduler with the connector over KV caches on a device that does its work late.
+
+A processor plays the device (pages/host_device.py): the worker asks for the device of vLLM's
+tensors, and gets this one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.skips import VLLM
+
+pytest.importorskip("vllm", reason=VLLM)
+
+from pdproto.pages import devices
+from pdproto.pages.copies import Computed
+from pdproto.pages.host_device import HostDevice
+from pdproto.vllm.offering import OfferingWorker
+from tests.vllm.engine import Engine, Servers, alone, model_folder, window
+from tests.vllm.test_scheduler import check, prompt
+
+NEW = 6
+Pair = Callable[..., Servers]
+
+
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    alone(monkeypatch)
+    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
+    seeds = count()
+    monkeypatch.setitem(devices.KINDS, "cpu", lambda _: HostDevice(next(seeds)))
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def pair(closing: ExitStack, tmp_path: Path) -> Pair:
+    folder = model_folder(tmp_path)
+
+    def make(**named: object) -> Servers:
+        return Servers(Engine(closing, folder, "kv_producer", **named),  # type: ignore[arg-type]
+                       Engine(closing, folder, "kv_consumer", **named))  # type: ignore[arg-type]
+    return make
+
+
+@pytest.mark.parametrize("specs", [(), (window(40),)])
+@pytest.mark.parametrize("engine", ["tcp", "shm"])
+def test_requests_are_served_from_device_to_device(
+    pair: Pair, engine: str, specs: tuple[object, ...]
+) -> None:
+    servers = pair(specs=specs, extra={"engine": engine})
+    for number, tokens in enumerate((31, 64, 100)):
+        asked = prompt(tokens, tokens)
+        servers.serve(f"r{number}", asked, NEW)
+        servers.until(lambda of=f"r{number}": of in servers.decode.ends)  # type: ignore[misc]
+        check(servers, f"r{number}", asked)
+    servers.until_idle()
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_a_request_that_is_aborted_while_it_is_loaded_spoils_no_other(
+    pair: Pair, steps: int
+) -> None:
+    servers = pair()
+    servers.serve("gone", prompt(1), NEW)
+    for _ in range(steps):
+        servers.step()
+    servers.decode.abort("gone")
+    asked = prompt(2)
+    servers.serve("r", asked, NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    check(servers, "r", asked)
+    servers.until_idle()
+
+
+def test_blocks_are_marked_in_the_thread_and_the_stream_of_vllm(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's loop sends them later; it has no pass in its own stream (property S15)."""
+    passes: list[object] = []
+    passed = HostDevice.passed
+
+    def noted(device: HostDevice) -> object:
+        passes.append(found := passed(device))
+        return found
+
+    monkeypatch.setattr(HostDevice, "passed", noted)
+    servers = pair()
+    sent: list[Any] = []
+    worker = servers.prefill.connector.worker._offering
+    assert isinstance(worker, OfferingWorker)
+    send = worker._send
+
+    def noting(sending: Any, sender: Any) -> None:
+        sent.append(sending)
+        send(sending, sender)
+
+    monkeypatch.setattr(worker, "_send", noting)
+    servers.serve("r", prompt(3), NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    (sending,) = sent
+    assert len(passes) == 1, "of the order, and none of the loop's"
+    assert isinstance(sending.computed, Computed)
+    assert sending.computed.after is passes[0]
