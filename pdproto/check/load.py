@@ -2,19 +2,27 @@
 
 import importlib
 import importlib.util
+import re
 import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
+from enum import EnumType
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from pdproto.spec import language
 from pdproto.spec.language.edit import Postponed, postponed_errors
 from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.symbols import Function, Relation, Symbol
 from pdproto.spec.language.system import System
+
+SYMBOLS: Final = {"Function": Function, "Relation": Relation}
+HIDDEN: Final = ("self", "place", "like")  # parameters that no spec gives
 
 NO_NAMES: Final[Mapping[str, str]] = {}
 
@@ -145,11 +153,52 @@ def _reason(name: str, error: BaseException) -> str:
     """The error of the spec in one line, with the innermost line of the user's own code."""
     if isinstance(error, SyntaxError):
         return f"{_relative(error.filename or name)}:{error.lineno}: {error.msg}"
+    told = _of_the_language(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
     where = f"{_relative(own[-1].filename)}:{own[-1].lineno}" if own else name
+    if own and told:
+        return f"{where}: {told}"
     said = " ".join(str(error).split())
     return f"{where}: importing {name} raised {type(error).__name__}{said and f': {said}'}"
+
+
+def _of_the_language(error: BaseException) -> str:
+    """The mistake in a use of the language, without its classes; "" for any other error."""
+    match error:
+        case TypeError():
+            return _wrong_call(str(error))
+        case AttributeError(obj=Symbol() as symbol):
+            return f"{symbol} has no .{error.name}: {symbol.advice}"
+        case AttributeError(obj=EnumType() as values):
+            known = ", ".join(values.__members__)
+            near = suggestion(str(error.name), values.__members__)
+            return f"{values.__name__} has no member {error.name}{near}; it has: {known}"
+        case ImportError(name=language.__name__):
+            word = re.findall(r"cannot import name '(\w+)'", str(error))[0]
+            return f"the language has no word {word}{suggestion(word, language.__all__)}"
+    return ""
+
+
+def _wrong_call(said: str) -> str:
+    """A wrong call of a word of the language: the message of Python without our classes."""
+    found = re.match(r"(?P<word>\w+)(\.\w+)?\(\) (?P<problem>.*)", said)
+    word = found["word"] if found else ""
+    if found is None or (word not in language.__all__ and word not in SYMBOLS):
+        return ""
+    method = found[2].removeprefix(".") if found[2] else ""
+    name = word if method in ("", "__init__", "__call__") else f"{word.lower()}.{method}"
+    takes = signature(getattr(language, word) if method in ("", "__init__") else
+                      getattr(SYMBOLS.get(word) or getattr(language, word), method))
+    names = [p.name for p in takes.parameters.values() if p.name not in HIDDEN]
+    unexpected = re.search(r"unexpected keyword argument '(\w+)'", found["problem"])
+    if unexpected:
+        near = suggestion(unexpected[1], names)
+        return f"{name} takes no {unexpected[1]}={near}; it takes: {', '.join(names)}"
+    missing = re.findall(r"'(\w+)'", found["problem"])
+    if "missing" in found["problem"]:
+        return f"{name} lacks {' and '.join(missing)}; it takes: {', '.join(names)}"
+    return f"{name} takes: {', '.join(names)}"
 
 
 def _relative(path: str) -> str:

@@ -9,9 +9,10 @@ is an error, so an edit never silently does nothing.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast, get_args
 
 from .formula import Formula
+from .kinds import require, shown
 from .machine import Machine, Row, Table
 from .place import Place, SpecError, here
 from .properties import OnRow, Property
@@ -185,6 +186,12 @@ def _edited(
     about: str,
     configurations: Mapping[str, Configuration] | None,
 ) -> System:
+    given: object = system
+    require(isinstance(given, System), f"edited({shown(given)}): want the system first, as in "
+                                       "edited(SYSTEM, 'broken', DropRow('lend'))")
+    for edit in edits:
+        require(isinstance(edit, get_args(Edit)), f"edited({system.name!r}) was given "
+                f"{shown(edit)}: want edits, such as DropRow('lend'), one after the other")
     draft = _Draft(system.name, system.tables, system.faults, system.properties)
     for edit in edits:
         draft = _apply(draft, edit)

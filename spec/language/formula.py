@@ -7,8 +7,9 @@ never from here: `rm(p) == RM.WORKING`, `heard(p)`, `prepared(p)`.
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, cast
 
+from .kinds import shown
 from .place import SpecError, here
 
 if TYPE_CHECKING:
@@ -24,10 +25,16 @@ class Formula:
     __slots__ = ()
 
     def __and__(self, other: "Formula") -> "Formula":
-        return And((self, other))
+        return And((self, _joined(self, "&", other)))
 
     def __or__(self, other: "Formula") -> "Formula":
-        return Or((self, other))
+        return Or((self, _joined(self, "|", other)))
+
+    def __rand__(self, other: object) -> NoReturn:
+        raise SpecError(here(), f"{shown(other)} & {self!r}: {_PRECEDENCE.format('&')}")
+
+    def __ror__(self, other: object) -> NoReturn:
+        raise SpecError(here(), f"{shown(other)} | {self!r}: {_PRECEDENCE.format('|')}")
 
     def __invert__(self) -> "Formula":
         return Not(self)
@@ -127,10 +134,25 @@ class Exists(Formula):
         return f"exists({self.variable!r}, {self.body!r})"
 
 
+_PRECEDENCE: Final = "Python reads {} before ==, so put each comparison in parentheses"
+
+
+def _joined(left: Formula, sign: str, right: object) -> Formula:
+    """The right side of `&` or `|`, which must be a formula."""
+    if isinstance(right, Formula):
+        return right
+    advice = "" if isinstance(right, bool) else f"; {_PRECEDENCE.format(sign)}"
+    problem = f"{left!r} {sign} {shown(right)}: the right side is no formula{advice}"
+    raise SpecError(here(), problem)
+
+
 class NoFormula:
     """A value that is not a formula, with advice on what to write instead."""
 
     __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise SpecError(here(), f"{self!r} has no truth value here: {self.advice}")
 
     @property
     def advice(self) -> str:
@@ -147,22 +169,38 @@ class NoFormula:
         raise SpecError(here(), f"{self!r} | ...: {self.advice}")
 
 
+class Bindable(NoFormula):
+    """A variable: a quantifier can bind it."""
+
+    __slots__ = ()
+
+
 TRUE: Final = And(())
 FALSE: Final = Or(())
 
 
 def forall(variables: "Sort | tuple[Sort, ...]", body: Formula) -> Formula:
     """The body holds for every element of the variables' sorts."""
-    for variable in reversed(variables if isinstance(variables, tuple) else (variables,)):
+    for variable in _bound("forall", variables):
         body = Forall(variable, body)
     return body
 
 
 def exists(variables: "Sort | tuple[Sort, ...]", body: Formula) -> Formula:
     """The body holds for at least one choice of elements."""
-    for variable in reversed(variables if isinstance(variables, tuple) else (variables,)):
+    for variable in _bound("exists", variables):
         body = Exists(variable, body)
     return body
+
+
+def _bound(quantifier: str, variables: object) -> Iterator["Sort"]:
+    """The variables that a quantifier binds, innermost first."""
+    for variable in reversed(variables if isinstance(variables, tuple) else (variables,)):
+        if not isinstance(variable, Bindable):
+            advice = f", such as {variable.__name__}('x')" if isinstance(variable, type) else ""
+            raise SpecError(here(), f"{quantifier} binds {shown(variable)}: "
+                                    f"want a variable{advice}, or a tuple of variables")
+        yield cast("Sort", variable)
 
 
 def implies(premise: Formula, conclusion: Formula) -> Formula:

@@ -14,12 +14,40 @@ A row reads: in state `at`, on the trigger `on`, if `when` holds, go `to`, `do` 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    TypeVarTuple,
+    get_args,
+    overload,
+)
 
 from .formula import TRUE, And, Formula
+from .kinds import require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import Sort
 from .symbols import Each, Function, Message, Relation, Sent, Symbol, Update
+from .triggers import Call, Completion, Timer, Trigger
+
+__all__ = [
+    "Call",
+    "Completion",
+    "Ignore",
+    "Instance",
+    "Machine",
+    "Reject",
+    "Row",
+    "RowKind",
+    "Table",
+    "Timer",
+    "Trigger",
+    "each",
+    "lose",
+]
 
 E = TypeVar("E", bound=enum.Enum)
 A = TypeVar("A", bound=Sort)
@@ -48,6 +76,7 @@ class Machine(Generic[*Ps]):
 
     def __init__(self, name: str, *own: *Ps, world: bool = False) -> None:
         self.place: Final = here()
+        require_name("machine", name, self.place)
         variables: tuple[Any, ...] = own
         if not all(isinstance(variable, Sort) for variable in variables):
             raise SpecError(self.place, f"machine {name!r}: want variables, such as Rank('r')")
@@ -69,7 +98,7 @@ class Machine(Generic[*Ps]):
         named: tuple[Any, ...] = variables
         if tuple(type(variable) for variable in named) != self.sorts:
             own = ", ".join(sort.__name__ for sort in self.sorts)
-            raise SpecError(here(), f"{self.name}.at({own}) was given {named!r}")
+            raise SpecError(here(), f"{self.name}.at({own}) was given {shown(named)}")
         return Instance(self, named)
 
     def declare(self, symbol: Symbol) -> None:
@@ -102,6 +131,10 @@ class Machine(Generic[*Ps]):
         edges: Mapping[E, Collection[E]] | None = None,
     ) -> Function[E, *tuple[Any, ...]]:
         """A variable `name(self..., sorts...)` with values in an enum, initially its first."""
+        given: object = values
+        require(isinstance(given, type) and issubclass(given, enum.Enum),
+                f"function {name!r}: its values are {shown(given)}: want an enum, such as "
+                "class Phase(State); for a truth value use relation()")
         symbol: Function[E, *tuple[Any, ...]] = Function(
             self, name, self.sorts + sorts, tuple(values), edges
         )
@@ -130,61 +163,10 @@ class Machine(Generic[*Ps]):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The application calls it. Parameters are its arguments."""
-
-    name: str
-    parameters: tuple[Sort, ...] = ()
-
-    def __init__(self, name: str, *parameters: Sort) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "parameters", parameters)
-
-    def __str__(self) -> str:
-        return f"call {_applied(self.name, self.parameters)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A clock runs out. It may fire whenever its guard holds: a time-out enables, and proves
-    nothing.
-
-    detector: it reports that a peer is gone. Other timers are safety nets: liveness is also checked
-    without them, because no step should wait for a timer that a message could have spared.
-    """
-
-    name: str
-    detector: bool = False
-
-    def __str__(self) -> str:
-        return f"timer {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """The device reports that an operation has ended. Parameters are its arguments."""
-
-    name: str
-    parameters: tuple[Sort, ...] = ()
-
-    def __init__(self, name: str, *parameters: Sort) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "parameters", parameters)
-
-    def __str__(self) -> str:
-        return f"completion {_applied(self.name, self.parameters)}"
-
-
-def _applied(name: str, parameters: tuple[Sort, ...]) -> str:
-    return f"{name}({', '.join(map(repr, parameters))})" if parameters else name
-
-
-Trigger: TypeAlias = Sent | Call | Timer | Completion | None
 RowKind: TypeAlias = Literal["row", "ignore", "reject"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Row:
     """One line of a table.
 
@@ -210,6 +192,11 @@ class Row:
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        require_name("row", self.name, self.place)
+        require(self.kind in get_args(RowKind), f"row {self.name!r}: kind={self.kind!r}: want one "
+                f"of {', '.join(map(repr, get_args(RowKind)))}", self.place)
+        require(self.fair is None or isinstance(self.fair, bool),
+                f"row {self.name!r}: fair={shown(self.fair)}: want True or False", self.place)
         # One update, message or variable needs no list, as one condition does not.
         for name, single in (("do", Update), ("send", Sent | Each), ("choose", Sort)):
             value = getattr(self, name)
@@ -233,6 +220,9 @@ class Row:
 
     def __str__(self) -> str:
         return self.name
+
+    def __repr__(self) -> str:
+        return f"Row({self.name!r})"
 
 
 def Ignore(  # noqa: N802 - reads as a kind of row
@@ -284,11 +274,17 @@ def _without_effect(
 
 def each(variable: Sort, sent: Sent, *, where: Formula = TRUE) -> Each:
     """Send the message to every element of the variable's sort for which `where` holds."""
+    given: tuple[object, object] = variable, sent
+    require(isinstance(given[0], Sort) and isinstance(given[1], Sent),
+            f"each({shown(variable)}, {shown(sent)}): want a variable and then a message that uses "
+            "it, as in each(v, ask(v))")
     return Each(variable, sent, where)
 
 
 def lose(message: Message[*tuple[Any, ...]]) -> Row:
     """The fault row that takes one instance of the message off the network (for a world table)."""
+    require(isinstance(message, Message), f"lose({shown(message)}): want a message without its "
+                                          "arguments, as in lose(ask)")
     instance = message(*message.formals)
     return Row(
         f"lose_{message.name}",
@@ -300,7 +296,7 @@ def lose(message: Message[*tuple[Any, ...]]) -> Row:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table:
     """A machine's rows. state: the function that `at` and `to` refer to."""
 
@@ -310,14 +306,28 @@ class Table:
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         rows: object = self.rows
         if isinstance(rows, Row):
             raise SpecError(self.place, f"rows= is one Row: write rows=(Row({rows.name!r}, ...),), "
                                         f"with a comma before the last parenthesis")
         for row in rows if isinstance(rows, tuple | list) else (rows,):
             if not isinstance(row, Row):
-                raise SpecError(self.place, f"rows= has {row!r}: want a tuple of Row")
+                raise SpecError(self.place, f"rows= has {shown(row)}: want a tuple of Row")
         object.__setattr__(self, "rows", tuple(self.rows))
+
+    def __repr__(self) -> str:
+        return f"Table({self.machine})"
+
+    def _check_kinds(self) -> None:
+        require(isinstance(self.machine, Machine),
+                f"Table({shown(self.machine)}): want the machine first, as in Table(worker, ...)",
+                self.place)
+        state: object = self.state
+        arguments = state.symbol if hasattr(state, "symbol") else "phase"
+        require(state is None or isinstance(state, Function),
+                f"state= is {shown(state)}: want a function of {self.machine} without its "
+                f"arguments, as in state={arguments}", self.place)
 
     def row(self, name: str) -> Row:
         """The row of that name. Raises SpecError if there is none."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from .formula import TRUE, Formula
+from .kinds import require, require_name, shown
 from .place import Place, here
 
 
@@ -34,6 +35,9 @@ class Always:
     why: str = ""
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        require_name("property", self.name, self.place)
+
 
 @dataclass(frozen=True, slots=True)
 class Sometimes:
@@ -43,6 +47,9 @@ class Sometimes:
     claim: Formula
     why: str = ""
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_name("property", self.name, self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,11 @@ class OnRow:
     why: str = ""
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        require_name("property", self.name, self.place)
+        require(isinstance(self.row, str), f"property {self.name!r}: want the name of a row, "
+                                           f"as text, and not {shown(self.row)}", self.place)
+
 
 @dataclass(frozen=True, slots=True)
 class LeadsTo:
@@ -70,6 +82,17 @@ class LeadsTo:
     why: str = ""
     under: tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_name("property", self.name, self.place)
+        under: object = self.under
+        if isinstance(under, Fairness):  # one assumption needs no tuple
+            object.__setattr__(self, "under", (under,))
+            return
+        right = isinstance(under, tuple) and under and all(
+            isinstance(each, Fairness) for each in under)
+        require(bool(right), f"property {self.name!r}: under= is {shown(under)}: want a tuple of "
+                             f"Fairness ({', '.join(Fairness.__members__)})", self.place)
 
 
 def Drains(  # noqa: N802 - reads as a kind of property

@@ -13,11 +13,12 @@ concrete identity. There are no numbers: where order matters, a sort is declared
 
 from typing import Any, ClassVar, Final, Self
 
-from .formula import Before, Formula, NoFormula, Not, Same
+from .formula import Before, Bindable, Formula, Not, Same
+from .kinds import require, shown
 from .place import SpecError, here
 
 
-class Sort(NoFormula):
+class Sort(Bindable):
     """A variable of the sort that its class is.
 
     Class arguments: `ordered=True` gives the elements a fixed total order (`before`), which also
@@ -37,7 +38,8 @@ class Sort(NoFormula):
     def __init__(self, name: str) -> None:
         if type(self) is Sort:
             raise SpecError(here(), "a variable needs a sort: declare `class Thing(Sort)` first")
-        if not name.isidentifier():
+        given: object = name
+        if not isinstance(given, str) or not given.isidentifier():
             raise SpecError(here(), f"variable {name!r}: want an identifier such as 'p'")
         self.name: Final = name
 
@@ -48,17 +50,23 @@ class Sort(NoFormula):
 
     def same(self, other: Self) -> Formula:
         """Both variables stand for one element."""
-        return Same(self, other)
+        return Same(self, self._comparable("same", other))
 
     def differs(self, other: Self) -> Formula:
         """The variables stand for two elements."""
-        return Not(Same(self, other))
+        return Not(Same(self, self._comparable("differs", other)))
 
     def before(self, other: Self) -> Formula:
         """This element comes earlier in the order of an ordered sort."""
         if not self.ordered:
             raise SpecError(here(), f"{type(self).__name__} has no order: declare it ordered=True")
-        return Before(self, other)
+        return Before(self, self._comparable("before", other))
+
+    def _comparable(self, word: str, other: Self) -> Self:
+        own = type(self)
+        require(type(other) is own, f"{self!r}.{word}({shown(other)}): {self!r} is of the sort "
+                                    f"{own.__name__}: want another variable of it")
+        return other
 
     @property
     def advice(self) -> str:

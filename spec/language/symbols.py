@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from .formula import Atom, Formula, NoFormula, Not, Or, Value
+from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import ANY, Sort
 
@@ -48,6 +49,7 @@ class Symbol(NoFormula):
 
     def __init__(self, name: str, sorts: tuple[type[Sort], ...], values: tuple[Value, ...]) -> None:
         self.place: Final[Place] = here()
+        require_name("symbol", name, self.place)
         if not name.isidentifier():
             raise SpecError(self.place, f"name {name!r}: want an identifier such as 'heard'")
         if not values:
@@ -71,7 +73,7 @@ class Symbol(NoFormula):
         )
         if not right:
             got = ", ".join(
-                f"{a}: {type(a).__name__}" if isinstance(a, Sort) else repr(a) for a in arguments
+                f"{a}: {type(a).__name__}" if isinstance(a, Sort) else shown(a) for a in arguments
             )
             raise SpecError(here(), f"{self.signature} was given ({got})")
         return arguments
@@ -108,13 +110,23 @@ class Variable(Symbol):
     ) -> None:
         super().__init__(name, sorts, values)
         self.owner: Final = owner
-        self.edges: Final = None if edges is None else {v: tuple(to) for v, to in edges.items()}
+        self.edges: Final = None if edges is None else self._moves(edges)
         self.engine: Machine[*tuple[Any, ...]] | None = None
         self.engine_writes: tuple[Value, ...] = ()
         ends = [*(self.edges or {}), *(v for to in (self.edges or {}).values() for v in to)]
         for end in ends:
             if end not in values:
-                raise SpecError(self.place, f"{name}: edges name {end!r}, which is no value of it")
+                raise SpecError(self.place, f"{name}: edges name {shown(end)}, which is no value "
+                                            "of it")
+
+    def _moves(self, edges: Mapping[Any, Collection[Any]]) -> dict[Any, tuple[Any, ...]]:
+        first, *rest = (*map(shown, self.values), shown(self.values[0]))
+        given: object = edges
+        right = isinstance(given, Mapping) and all(
+            isinstance(ends, list | tuple | set | frozenset) for ends in given.values())
+        require(right, f"{self.name}: edges= maps each value to a tuple of the values after it: "
+                       f"write edges={{{first}: ({rest[0]},), ...}}", self.place)
+        return {value: tuple(ends) for value, ends in edges.items()}
 
     def shared_with(self, engine: "Machine[*tuple[Any, ...]]", writes: Sequence[Value]) -> None:
         """Make this a device variable: `engine` may write these values, and the owner may not."""
@@ -172,8 +184,14 @@ class Cell(NoFormula, Generic[E]):
 
     def _checked(self, value: E) -> E:
         if value not in self.symbol.values:
-            raise SpecError(here(), f"{value!r} is no value of {self.symbol.signature}")
+            raise SpecError(here(), no_value(value, self.symbol.signature, self.symbol.values))
         return value
+
+    def _unordered(self, _: object) -> bool:
+        raise SpecError(here(), f"values of {self!r} have no order: name them, "
+                                f"as in {self!r}.among(...)")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unordered
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,7 +206,7 @@ class Fact(Atom):
 
 def _check_truth(value: object) -> None:
     if not isinstance(value, bool):
-        raise SpecError(here(), f"{value!r}: a relation takes True or False")
+        raise SpecError(here(), f"{shown(value)}: a relation takes True or False")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +220,7 @@ class Update:
 
     def __repr__(self) -> str:
         applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
-        return f"{applied} := {self.value}"
+        return f"{applied} := {shown(self.value)}"
 
 
 class Message(Symbol, Generic[*Ss]):
@@ -233,8 +251,14 @@ class Message(Symbol, Generic[*Ss]):
         if len(set(variables)) != len(variables):
             raise SpecError(self.place, f"{name}: an argument occurs twice")
         self.formals: Final[tuple[Sort, ...]] = variables
+        for word, machine in (("sender", sender), ("receiver", receiver)):
+            require(hasattr(machine, "instance"), f"{name}: {word}= is {shown(machine)}: want a "
+                                                  "machine, or machine.at(q)", self.place)
         self.sender: Final = sender.instance
         self.receiver: Final = receiver.instance
+        listed = isinstance(carries, list | tuple)
+        require(listed and all(isinstance(each, Variable) for each in carries),
+                f"{name}: carries= is {shown(carries)}: want a list of relations", self.place)
         self.carries: Final = tuple(carries)
         self.reliable: Final = reliable
         for variable in self.sender.variables:
@@ -299,6 +323,11 @@ class Rigid(Symbol, Generic[*Ss]):
     ) -> None:
         variables: tuple[Any, ...] = sorts
         super().__init__(name, tuple(type(v) for v in variables), (False, True))
+        require(isinstance(visible_to, list | tuple) and all(hasattr(m, "own") for m in visible_to),
+                f"{name}: visible_to= is {shown(visible_to)}: want a list of machines", self.place)
+        require(given is None or callable(given),
+                f"{name}: given= is {shown(given)}: want a function of the sizes, such as "
+                "lambda sizes: {(0, 1)}", self.place)
         self.visible_to: Final = tuple(visible_to)
         self.given: Final = given
 

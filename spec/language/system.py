@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from .formula import Formula, atoms, bound_variables, free_variables
+from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
 from .properties import Always, LeadsTo, OnRow, Property, Sometimes
@@ -14,6 +15,8 @@ from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
 
 DEFAULT: Final = "default"  # the configuration of a command without `--configuration`
+
+_SIZES: Final = "Configuration({Worker: 2})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,18 @@ class Configuration:
     given: Mapping[Rigid[*tuple[Any, ...]], Callable[[Sizes], Tuples]] = field(default_factory=dict)
     symmetry: bool = False
     dead_bits: bool = False
+
+    def __post_init__(self) -> None:
+        given: object = self.sizes
+        sizes = given.items() if isinstance(given, Mapping) else [(given, 1)]
+        for sort, size in sizes:
+            require(isinstance(sort, type) and issubclass(sort, Sort),
+                    f"{shown(sort)} is no sort: write {_SIZES}")
+            require(isinstance(size, int) and size >= 0,
+                    f"the size of {shown(sort)} is {shown(size)}: want a whole number")
+        faults: object = self.faults
+        require(isinstance(faults, list | tuple),
+                f"faults= is {shown(faults)}: write faults=({shown(faults)},)")
 
 
 @dataclass(frozen=True)
@@ -53,10 +68,30 @@ class System:
     base: "System | None" = field(default=None, init=False, compare=False)
 
     def __post_init__(self, like: "System | None") -> None:
+        self._check_kinds()
         if like is not None:
             vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
         check_system(self, like)
+
+    def _check_kinds(self) -> None:
+        for word in ("name", "about"):
+            text = getattr(self, word)
+            require(isinstance(text, str), f"{word}= is {shown(text)}: want text, as in "
+                    "System('page', 'One page.', tables=(...))", self.place)
+        require_mapping(self.faults, "faults", "{'loss': (Table(...),)}", self.place)
+        require_mapping(self.axioms, "axioms", "{'connected': forall(...)}", self.place)
+        example = f"{{'default': {_SIZES}}}"
+        require_mapping(self.configurations, "configurations", example, self.place)
+        for name, layer in self.faults.items():
+            tables: object = layer
+            right = isinstance(tables, list | tuple) and all(isinstance(t, Table) for t in tables)
+            require(right, f"fault layer {name!r} is {shown(layer)}: want a tuple of tables, as in "
+                           "(Table(world, rows=(...)),)", self.place)
+        for name, chosen in self.configurations.items():
+            given: object = chosen
+            require(isinstance(given, Configuration),
+                    f"configuration {name!r} is {shown(chosen)}: write {_SIZES}", self.place)
 
     def _variables_like(self, other: "System") -> tuple[Symbol, ...]:
         kept = {*other.variables, *symbols_of_edit(self, other)}

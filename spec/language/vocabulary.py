@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from .formula import Formula, NoFormula, strangers
+from .kinds import shown
 from .machine import Call, Completion, Row, Table, Timer
 from .place import Place, SpecError
 from .properties import PROPERTY_KINDS, Always, LeadsTo, OnRow, Sometimes
@@ -51,7 +52,9 @@ def check_parts(system: "System") -> None:
             raise SpecError(system.place, told)
         for part in _items(parts):
             if not isinstance(part, kind):
-                raise SpecError(system.place, f"{name}= has {part!r}")
+                wanted = "Table" if kind is Table else "Always, Sometimes, OnRow and LeadsTo"
+                problem = f"{name}= has {shown(part)}: want a tuple of {wanted}"
+                raise SpecError(system.place, problem)
 
 
 def _no_states(table: Table, row: Row) -> Iterator[str]:
@@ -62,22 +65,20 @@ def _no_states(table: Table, row: Row) -> Iterator[str]:
     for name, given in (("at", row.at), ("to", row.to)):
         several: object = given
         if isinstance(several, list):
-            shown = ", ".join(_shown(value) for value in several)
+            inner = ", ".join(map(shown, several))
             comma = "," if len(several) == 1 else ""
-            yield f"{name}=[{shown}] is a list: write {name}=({shown}{comma})"
+            yield f"{name}=[{inner}] is a list: write {name}=({inner}{comma})"
             continue
         for value in several if isinstance(several, tuple) else (several,):
-            if value is None or isinstance(value, Enum):
+            if isinstance(value, Enum) or (value is None and name == "to"):
+                continue
+            if value is None:
+                yield "at=None: leave at= out, or write at=(), for any state"
                 continue
             meant = members.get(str(value).lower()) or next(iter(members.values()), None)
-            advice = "" if meant is None else f": write {name}={_shown(meant)}"
+            advice = "" if meant is None else f": write {name}={shown(meant)}"
             of = "" if table.state is None else f" of {table.state.signature}"
-            yield f"{name}={value!r} is no value{of}{advice}"
-
-
-def _shown(value: object) -> str:
-    """As it is written: `Phase.IDLE`."""
-    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+            yield f"{name}={shown(value)} is no value{of}{advice}"
 
 
 def _strange(row: Row) -> Iterator[str]:
@@ -85,7 +86,7 @@ def _strange(row: Row) -> Iterator[str]:
     trigger: object = row.on
     if not isinstance(trigger, Sent | Call | Timer | Completion | None):
         yield (
-            f"on={trigger!r} is no trigger: "
+            f"on={shown(trigger)} is no trigger: "
             f"want a message with its arguments, Call, Timer or Completion"
         )
     when: object = row.when
@@ -94,14 +95,13 @@ def _strange(row: Row) -> Iterator[str]:
         yield from (_no_formula(stranger) for stranger in strangers(condition))
     for variable in _items(row.choose):
         if not isinstance(variable, Sort):
-            shown = variable.__name__ if isinstance(variable, type) else repr(variable)
-            yield f"choose has {shown}: want variables, such as (p,)"
+            yield f"choose has {shown(variable)}: want variables, such as (p,)"
     for update in _items(row.do):
         if not isinstance(update, Update):
-            yield f"do has {update!r}: want updates, such as heard(p).to(True)"
+            yield f"do has {shown(update)}: want updates, such as heard(p).to(True)"
     for effect in _items(row.send):
         if not isinstance(effect, Sent | Each):
-            yield f"send has {effect!r}: want messages with their arguments, or each(...)"
+            yield f"send has {shown(effect)}: want messages with their arguments, or each(...)"
         elif isinstance(effect, Each):
             yield from (_no_formula(stranger) for stranger in strangers(effect.where))
     if row.kind != "row" and (row.to is not None or row.do or row.send):
@@ -116,7 +116,11 @@ def _items(value: object) -> Iterable[object]:
 def _no_formula(stranger: object) -> str:
     if isinstance(stranger, NoFormula):
         return f"{stranger!r} is no formula: {stranger.advice}"
-    return f"{stranger!r} is no formula: use ==, != and among, and join with &, |, ~"
+    if isinstance(stranger, bool):
+        return (f"{stranger} is no formula, because Python has computed it at once: compare a "
+                "function with ==, variables with same() and differs(), and write heard(p) or "
+                "~heard(p) for a relation")
+    return f"{shown(stranger)} is no formula: use ==, != and among, and join with &, |, ~"
 
 
 def _claims(system: "System") -> Iterator[tuple[object, Place, str]]:

@@ -7,22 +7,19 @@ The checker's lint checks all that needs sizes or search (totality, overlap, rea
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from .conflicts import check_conflicts
 from .deliveries import check_own_messages
 from .formula import (
-    And,
     Atom,
-    Before,
     Formula,
-    Not,
-    Same,
     atoms,
     bound_variables,
     free_variables,
     normal,
 )
+from .kinds import no_value
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
@@ -168,7 +165,7 @@ def check_row(table: Table, row: Row) -> None:
             raise SpecError(row.place, problem)
     for effect in row.send:
         _check_send(effect, table.machine, row)
-    _check_conflicts(table, row, guard)
+    check_conflicts(table, row, guard)
     if row.kind != "row" and not row.why:
         raise SpecError(row.place, f"{row.kind}s need their reason: why=")
 
@@ -183,7 +180,8 @@ def _check_states(table: Table, row: Row) -> None:
         raise SpecError(table.place, f"state={table.state} must be one value for each instance")
     for value in named:
         if table.state is not None and value not in table.state.values:
-            raise SpecError(row.place, f"{value!r} is no value of {table.state.signature}")
+            raise SpecError(
+                row.place, no_value(value, table.state.signature, table.state.values))
 
 
 def _check_trigger(machine: Machine[*tuple[Any, ...]], row: Row) -> None:
@@ -195,7 +193,7 @@ def _check_trigger(machine: Machine[*tuple[Any, ...]], row: Row) -> None:
         raise SpecError(row.place, f"{message} goes to {message.receiver.machine}, not here")
     if not _names_self(row.on, message.receiver.variables, machine):
         raise SpecError(
-            row.place, f"{row.on.symbol.signature} must name {machine.own} as its receiver"
+            row.place, f"{row.on.symbol.signature} must name its receiver: {_self(machine)}"
         )
 
 
@@ -284,10 +282,7 @@ def _unreadable(
             return _unreadable_message(atom, symbol, positive, machine)
         case Variable() if machine in (symbol.owner, symbol.engine):
             if atom.arguments[: len(machine.own)] != machine.own:
-                return (
-                    f"it reads {symbol}{atom.arguments!r}, a sibling instance's: "
-                    f"self is {machine.own!r}"
-                )
+                return f"it reads {_cell(atom)}, which is a sibling's: {_self(machine)}"
             return None
         case Variable() if isinstance(row.on, Sent) and symbol in row.on.message.carries:
             sender = row.on.addressed(row.on.message.sender)
@@ -311,10 +306,18 @@ def _unreadable_message(
     if message.receiver.machine is not machine:
         return f"it reads {message}, which is neither from nor to {machine.name}"
     if not _names_self(sent, message.receiver.variables, machine):
-        return f"it reads {message}{atom.arguments!r}, which is addressed to a sibling instance"
+        return f"it reads {_cell(atom)}, which is addressed to a sibling: {_self(machine)}"
     if not positive:
         return f"it reads the absence of {message}: a receiver cannot know what was not sent"
     return None
+
+
+def _cell(of: Atom | Update) -> str:
+    return f"{of.symbol}({', '.join(map(repr, of.arguments))})"
+
+
+def _self(machine: Machine[*tuple[Any, ...]]) -> str:
+    return f"this instance is {', '.join(map(repr, machine.own))}"
 
 
 def _unwritable(update: Update, machine: Machine[*tuple[Any, ...]]) -> str | None:
@@ -327,14 +330,12 @@ def _unwritable(update: Update, machine: Machine[*tuple[Any, ...]]) -> str | Non
     if machine not in (symbol.owner, symbol.engine):
         return f"it writes {symbol}, which is owned by {symbol.owner.name}"
     if update.arguments[: len(machine.own)] != machine.own:
-        return (
-            f"it writes {symbol}{update.arguments!r}, a sibling instance's: self is {machine.own!r}"
-        )
+        return f"it writes {_cell(update)}, which is a sibling's: {_self(machine)}"
     if symbol.engine is not None:
         by_engine = update.value in symbol.engine_writes
         if by_engine != (machine is symbol.engine):
             writer = symbol.engine.name if by_engine else symbol.owner.name
-            return f"it writes {symbol} := {update.value}, which only {writer} may write"
+            return f"it writes {update!r}, which only {writer} may write"
     return None
 
 
@@ -357,42 +358,3 @@ def _check_send(
             problem = _unreadable(atom, positive, machine, row)
             if problem:
                 raise SpecError(row.place, problem)
-
-
-def _check_conflicts(table: Table, row: Row, guard: Formula) -> None:
-    """Two updates that can hit one cell with different values must be kept apart by the guard."""
-    apart = set(_kept_apart(guard))
-    for one, two in combinations(table.updates(row), 2):
-        if one.symbol is not two.symbol or one.value == two.value:
-            continue
-        pairs = zip(one.arguments, two.arguments, strict=True)
-        if not any(frozenset(pair) in apart for pair in pairs if ANY not in pair):
-            raise SpecError(
-                row.place,
-                f"two updates can hit one cell of {one.symbol}: "
-                f"{one.arguments!r} := {one.value} and {two.arguments!r} := {two.value}; "
-                f"{_how_to_part(one, two)}",
-            )
-
-
-def _how_to_part(one: Update, two: Update) -> str:
-    """Advice that keeps two updates apart; none helps where one is for all cells of the other."""
-    pairs = [(a, b) for a, b in zip(one.arguments, two.arguments, strict=True)
-             if ANY not in (a, b) and a != b]
-    if pairs:
-        a, b = pairs[0]
-        ordered = f", {a!r}.before({b!r})" if a.ordered else ""
-        return f"write {a!r}.differs({b!r}){ordered} in `when`, or split the row"
-    if ANY in (*one.arguments, *two.arguments):
-        return "ANY is every element, also the other's: split it into two rows, one after the other"
-    return "they are the same cell: leave one of them out"
-
-
-def _kept_apart(guard: Formula) -> Iterator[frozenset[Sort]]:
-    """The pairs of variables that the guard requires to be two elements."""
-    match guard:
-        case And(parts):
-            for part in parts:
-                yield from _kept_apart(part)
-        case Not(Same(left, right)) | Before(left, right):
-            yield frozenset((left, right))

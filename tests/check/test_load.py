@@ -217,6 +217,6 @@ def test_a_module_whose_own_import_is_missing_is_not_called_missing() -> None:
 def test_an_error_inside_the_language_is_shown_where_the_user_wrote() -> None:
     save("spec.py", "from pdproto.spec.language import System\nSYSTEM: System = System()\n")
     assert refusal("spec.py:SYSTEM").startswith(
-        "spec.py:2: importing spec.py raised TypeError: System.__init__() missing"
+        "spec.py:2: System lacks name and about and tables; it takes: name, about, tables,"
     )
     assert isinstance(load("lock-server"), System)

@@ -72,6 +72,11 @@ def malformed(problem: str) -> Callable[[Build], Build]:
     return registered
 
 
+COMPUTED: Final = (
+    "is no formula, because Python has computed it at once: compare a function with ==, variables "
+    "with same() and differs(), and write heard(p) or ~heard(p) for a relation"
+)
+
 # Declarations.
 
 
@@ -146,12 +151,12 @@ def number_as_an_argument(a: Any) -> object:
     return a.has(w, 0)  # <- here
 
 
-@malformed("<Mood.CALM: 'calm'> is no value of phase(Worker)")
+@malformed("Mood.CALM is no value of phase(Worker): it has Phase.IDLE, Phase.BUSY, Phase.DONE")
 def comparison_with_another_enum(a: Any) -> object:
     return a.phase(w) == Mood.CALM  # <- here
 
 
-@malformed("<Mood.CALM: 'calm'> is no value of phase(Worker)")
+@malformed("Mood.CALM is no value of phase(Worker): it has Phase.IDLE, Phase.BUSY, Phase.DONE")
 def update_to_another_enum(a: Any) -> object:
     return a.phase(w).to(Mood.CALM)  # <- here
 
@@ -166,12 +171,12 @@ def update_of_a_message_to_nothing(a: Any) -> object:
     return a.stop().to(None)  # <- here
 
 
-@malformed("pace: edges name <Mood.CALM: 'calm'>, which is no value of it")
+@malformed("pace: edges name Mood.CALM, which is no value of it")
 def edges_from_another_enum(a: Any) -> object:
     return a.worker.function("pace", Phase, edges={Mood.CALM: ()})  # <- here
 
 
-@malformed("pace: edges name <Mood.CALM: 'calm'>, which is no value of it")
+@malformed("pace: edges name Mood.CALM, which is no value of it")
 def edges_to_another_enum(a: Any) -> object:
     return a.worker.function("pace", Phase, edges={Phase.IDLE: (Mood.CALM,)})  # <- here
 
@@ -328,7 +333,8 @@ def state_with_more_arguments(a: Any) -> object:
     return System("tiny", "A tiny system.", tables)
 
 
-@malformed("row 'work' of worker: <Mood.CALM: 'calm'> is no value of phase(Worker)")
+@malformed("row 'work' of worker: Mood.CALM is no value of phase(Worker): "
+           "it has Phase.IDLE, Phase.BUSY, Phase.DONE")
 def state_out_of_another_enum(a: Any) -> object:
     return a.system(worker=[Row("work", at=Phase.IDLE, to=Mood.CALM)])  # <- here
 
@@ -338,7 +344,7 @@ def trigger_that_goes_elsewhere(a: Any) -> object:
     return a.system(boss=[Row("obey", on=a.order(w, i))])  # <- here
 
 
-@malformed("row 'obey' of worker: order(Worker, Item) must name (w,) as its receiver")
+@malformed("row 'obey' of worker: order(Worker, Item) must name its receiver: this instance is w")
 def trigger_addressed_to_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("obey", on=a.order(v, i))])  # <- here
 
@@ -436,7 +442,7 @@ def guard_about_another_machine(a: Any) -> object:
     return a.system(worker=[Row("peek", when=a.knows(w))])  # <- here
 
 
-@malformed("row 'peek' of worker: it reads phase(v,), a sibling instance's: self is (w,)")
+@malformed("row 'peek' of worker: it reads phase(v), which is a sibling's: this instance is w")
 def guard_about_a_sibling(a: Any) -> object:
     return a.system(worker=[
         Row("peek", when=forall(v, a.phase(v) == Phase.IDLE)),  # <- here
@@ -470,7 +476,8 @@ def guard_about_a_message_of_others(a: Any) -> object:
     return a.system(worker=[Row("peek", when=tell())])  # <- here
 
 
-@malformed("row 'peek' of worker: it reads order(v, i), which is addressed to a sibling instance")
+@malformed("row 'peek' of worker: it reads order(v, i), which is addressed to a sibling: "
+           "this instance is w")
 def guard_about_a_message_to_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("peek", choose=(v, i), when=a.order(v, i))])  # <- here
 
@@ -503,19 +510,19 @@ def update_of_another_machine(a: Any) -> object:
     return a.system(worker=[Row("tell", do=[a.knows(w).to(True)])])  # <- here
 
 
-@malformed("row 'help' of worker: it writes phase(v,), a sibling instance's: self is (w,)")
+@malformed("row 'help' of worker: it writes phase(v), which is a sibling's: this instance is w")
 def update_of_a_sibling(a: Any) -> object:
     return a.system(worker=[
         Row("help", choose=(v,), do=[a.phase(v).to(Phase.DONE)]),  # <- here
     ])
 
 
-@malformed("row 'help' of worker: it writes phase(ANY,), a sibling instance's: self is (w,)")
+@malformed("row 'help' of worker: it writes phase(ANY), which is a sibling's: this instance is w")
 def update_of_all_siblings(a: Any) -> object:
     return a.system(worker=[Row("help", do=[a.phase(ANY).to(Phase.DONE)])])  # <- here
 
 
-@malformed("row 'land' of worker: it writes write := done, which only device may write")
+@malformed("row 'land' of worker: it writes write(w, i) := Phase.DONE, which only device may write")
 def owner_that_writes_for_its_device(a: Any) -> object:
     a.write.shared_with(a.device, [Phase.DONE])
     return a.system(worker=[
@@ -523,7 +530,7 @@ def owner_that_writes_for_its_device(a: Any) -> object:
     ])
 
 
-@malformed("row 'post' of device: it writes write := busy, which only worker may write")
+@malformed("row 'post' of device: it writes write(w, i) := Phase.BUSY, which only worker may write")
 def device_that_writes_for_its_owner(a: Any) -> object:
     a.write.shared_with(a.device, [Phase.DONE])
     device = Table(a.device, rows=(
@@ -563,7 +570,8 @@ def each_where_something_hidden(a: Any) -> object:
 
 
 @malformed("row 'swap' of worker: two updates can hit one cell of has: "
-           "(w, i) := True and (w, j) := False; write i.differs(j) in `when`, or split the row")
+           "has(w, i) := True and has(w, j) := False; "
+           "write i.differs(j) in `when`, or split the row")
 def updates_that_can_meet(a: Any) -> object:
     return a.system(worker=[
         Row("swap", choose=(i, j), do=[a.has(w, i).to(True), a.has(w, j).to(False)]),  # <- here
@@ -571,7 +579,7 @@ def updates_that_can_meet(a: Any) -> object:
 
 
 @malformed("row 'reset' of worker: two updates can hit one cell of has: "
-           "(w, ANY) := False and (w, i) := True; "
+           "has(w, ANY) := False and has(w, i) := True; "
            "ANY is every element, also the other's: split it into two rows, one after the other")
 def bulk_update_that_meets_a_single_one(a: Any) -> object:
     return a.system(worker=[
@@ -580,7 +588,8 @@ def bulk_update_that_meets_a_single_one(a: Any) -> object:
 
 
 @malformed("row 'work' of worker: two updates can hit one cell of phase: "
-           "(w,) := busy and (w,) := done; they are the same cell: leave one of them out")
+           "phase(w) := Phase.BUSY and phase(w) := Phase.DONE; "
+           "they are the same cell: leave one of them out")
 def update_that_meets_the_next_state(a: Any) -> object:
     return a.system(worker=[
         Row("work", to=Phase.BUSY, do=[a.phase(w).to(Phase.DONE)]),  # <- here
@@ -606,7 +615,7 @@ def trigger_without_its_arguments(a: Any) -> object:
     return a.system(worker=[Row("obey", on=a.stop)])  # <- here
 
 
-@malformed("row 'work' of worker: False is no formula: use ==, != and among, and join with &, |, ~")
+@malformed(f"row 'work' of worker: False {COMPUTED}")
 def guard_written_with_is(a: Any) -> object:
     return a.system(worker=[Row("work", when=wrong(a.phase(w) is Phase.IDLE))])  # <- here
 
@@ -648,7 +657,7 @@ def ignore_that_changes_something(a: Any) -> object:
     ])
 
 
-@malformed("property 'calm': True is no formula: use ==, != and among, and join with &, |, ~")
+@malformed(f"property 'calm': True {COMPUTED}")
 def property_that_is_a_truth(a: Any) -> object:
     return a.system(properties=[Always("calm", forall(w, wrong(True)))])  # <- here
 
@@ -658,7 +667,7 @@ def goal_that_is_nothing(a: Any) -> object:
     return a.system(properties=[LeadsTo("soon", TRUE, wrong(None))])  # <- here
 
 
-@malformed("final: True is no formula: use ==, != and among, and join with &, |, ~")
+@malformed(f"final: True {COMPUTED}")
 def final_that_is_a_truth(a: Any) -> object:
     tables = (Table(a.worker), Table(a.boss))
     return System("tiny", "A tiny system.", tables, final=wrong(True))  # <- here

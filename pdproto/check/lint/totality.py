@@ -88,7 +88,7 @@ def _not_offered(
     trigger: Call | Timer,
 ) -> Iterator[Remark]:
     """One note for each trigger: the states in which no row on it can fire."""
-    if state is None:
+    if state is None or not all(subject.ground.sizes[sort] for sort in machine.sorts):
         return
     rows = [
         number

@@ -1,0 +1,37 @@
+"""The words of which the mistakes are made."""
+
+from pdproto.spec.language import Call, Machine, Message, Row, Sort, State, Table, auto
+
+
+class Worker(Sort):
+    """A process that writes."""
+
+
+class Other(Sort):
+    """Another sort."""
+
+
+class Phase(State):
+    IDLE = auto()
+    WAITING = auto()
+    WRITING = auto()
+
+
+w, v, o = Worker("w"), Worker("v"), Other("o")
+worker, pool = Machine("worker", w), Machine("pool")
+phase = worker.function("phase", Phase)
+lent = pool.relation("lent", Worker)
+ask = Message("ask", w, sender=worker, receiver=pool)
+give = Message("give", w, sender=pool, receiver=worker)
+writing = phase(w) == Phase.WRITING
+begin = Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.WAITING, send=[ask(w)])
+TABLES = (Table(worker, state=phase, rows=(begin,)), Table(pool))
+LOSS = Table(Machine("net", world=True))
+
+
+def of_worker(*rows: Row) -> tuple[Table, Table]:
+    return Table(worker, state=phase, rows=rows), Table(pool)
+
+
+def of_pool(*rows: Row) -> tuple[Table, Table]:
+    return Table(worker, state=phase), Table(pool, rows=rows)
