@@ -128,7 +128,7 @@ class LocalRows:
         """The part of the guard about the machine alone, the same for all other parameters."""
         own = dict.fromkeys(self._table.machine.own, 0)
         parts = tuple(part for part in self._condition(row).parts
-                      if own.keys() >= set(free_variables(part)) and not list(bound_variables(part)))
+                      if own.keys() >= {*free_variables(part)} and not [*bound_variables(part)])
         return self._ground.guard(And(parts), own, row) or NOWHERE
 
     def _instance(
