@@ -20,7 +20,8 @@ from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require, require_page_fence
-from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard
+from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
+from pdproto.transport.keys import Keys, new_secret, of_secret
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default=LOOPBACK, metavar="ADDRESS",
                         help="the address of this host at which all processes listen, IPv4 or "
                              "IPv6 (default: 127.0.0.1)")
+    parser.add_argument("--keys", action="store_true",
+                        help="let only processes speak that have the new keys of this run, as they "
+                             "always do on another address than loopback")
     parser.add_argument("--direct", action="store_true",
                         help="write straight into decode's pages, with an engine that can fence "
                              "them (--engine tcp)")
@@ -91,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
     with ended_in_order():
         cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
                                  device=arguments.device, waits=WAITS, trace=arguments.trace,
-                                 doomed=doomed, host=arguments.host, bug=arguments.bug)
+                                 doomed=doomed, host=arguments.host, bug=arguments.bug,
+                                 keys=_keys(arguments))
         verdict = _verdict(cluster, arguments)
     if arguments.json:
         write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
@@ -128,6 +133,11 @@ def _refuse(arguments: argparse.Namespace) -> None:
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.bug is not None:
         _check_bug(arguments.bug)
+
+
+def _keys(arguments: argparse.Namespace) -> Keys | None:
+    """Beyond this host always new ones: every process of the drill is a child of this one."""
+    return of_secret(new_secret()) if arguments.keys or not is_loopback(arguments.host) else None
 
 
 def _check_bug(name: str) -> None:

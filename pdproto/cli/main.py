@@ -25,6 +25,7 @@ VERBS: Final = {
     "trace": "replay traces of real runs against the tables",
     "top": "show the present state of nodes: queues, leases, rates, and stuck hand-overs",
     "settings": "print the settings of a node, and the source of each",
+    "keys": "write the secret of a cluster, by which its processes recognize each other",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",
     "lint": "find unanswered events, ambiguous and unused rows in the tables of a system",

@@ -4,6 +4,7 @@ It runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the add
 """
 
 import argparse
+import os
 import signal
 import threading
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.rooms import Limits
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import dp_rank, registry
+from pdproto.transport.keys import Keys
+from pdproto.transport.settings import Settings, SettingsError, load
 
 PORT = 8998  # SGLang's bootstrap port
 
@@ -33,6 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep-rooms", type=float, default=usual.room_s, metavar="SECONDS",
                         help="remove a room after so many seconds if no rank retires it "
                              f"(default: {usual.room_s:g})")
+    parser.add_argument("--keys", metavar="FILE",
+                        help="the keys of the cluster, as `pdproto keys` writes them: only who has "
+                             "them may speak (default: PDPROTO_KEYS)")
+    parser.add_argument("--insecure", action="store_true",
+                        help="listen beyond this host without keys: everybody who can reach the "
+                             "port is trusted")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each of the two systems")
 
@@ -43,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--port {arguments.port}: want 0 to 65535")
     if arguments.silent <= 0 or arguments.keep_rooms <= 0:
         raise UsageError("--silent and --keep-rooms: want more than 0 seconds")
+    settings, keys = _trust(arguments)
     ending = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ending.set())
@@ -52,10 +62,23 @@ def run(arguments: argparse.Namespace) -> int:
             name: SharedTrace("registry", opened.enter_context(_file(arguments.trace, name)))
             for name in (registry.SYSTEM.name, dp_rank.SYSTEM.name)}
         server = opened.enter_context(
-            RegistryServer(arguments.host, arguments.port, limits, traces))
-        print(f"registry at http://{server.address}", flush=True)  # noqa: T201 - the result
+            RegistryServer(arguments.host, arguments.port, limits, traces, keys=keys,
+                           insecure=settings.insecure))
+        scheme = "http" if keys is None else "https"
+        print(f"registry at {scheme}://{server.address}", flush=True)  # noqa: T201 - the result
         ending.wait()
     return 0
+
+
+def _trust(arguments: argparse.Namespace) -> tuple[Settings, Keys | None]:
+    """The settings and the keys of the registry. Raises UsageError for bad ones."""
+    sets = [] if arguments.keys is None else [f"keys={arguments.keys}"]
+    sets += ["insecure=1"] if arguments.insecure else []
+    try:
+        settings = load(os.environ, sets)
+        return settings, settings.load_keys()
+    except SettingsError as error:
+        raise UsageError(str(error)) from None
 
 
 def _file(folder: str, name: str) -> FileIO:

@@ -94,7 +94,8 @@ class Calls:
             self.lose(peer, f"another process has its name now, at {endpoint}")
         ours = self._transport.address_for(endpoint)
         before = peer
-        peer = Peer(name, endpoint, self._transport.connect(endpoint), [], 0.0, now, ours, now)
+        connection = self._transport.connect(name, endpoint)
+        peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = peer
@@ -163,7 +164,7 @@ class Calls:
         self.redials += 1
         log.warning("node %s: %s: opening a new connection", self._name, peer.trouble(now),
                     extra={"rank": self._name, "peer": peer.name})
-        connection = self._transport.connect(peer.endpoint)
+        connection = self._transport.connect(peer.name, peer.endpoint)
         peer.connection.close()
         peer.connection, peer.called = connection, now
         self.dirty[peer.name] = peer

@@ -1,24 +1,62 @@
 """How a node communicates: where it listens, how often it sends, and which keys it accepts."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.engine.hosts import joined, split
+from pdproto.engine.hosts import is_loopback, joined, split
 
 SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
 TCP: Final = "tcp://"
+OF_MEMBER: Final = "/"  # in the name of a node, after the name of the member that it belongs to
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Keys of the CURVE handshake (zmq.curve_keypair).
 
-    public, secret: the node's own pair. server: the public key of the peers that the node calls.
+    public, secret: the node's own pair. server: the public key of all peers, if they have the same.
+    member: whose keys these are. members: the public key of each member, by name. The nodes of a
+    member have its name, or begin with it and a slash: prefill-a, prefill-a/0.
     """
 
     public: bytes
-    secret: bytes
-    server: bytes
+    secret: bytes = field(repr=False)
+    server: bytes = b""
+    member: str = ""
+    members: Mapping[str, bytes] = field(default_factory=dict)
+
+    def key_of(self, node: str) -> bytes | None:
+        """The public key that the node of this name must have. None: the name is nobody's."""
+        return self.server or self.members.get(member_of(node))
+
+    @property
+    def known(self) -> frozenset[bytes]:
+        """The public keys of all peers."""
+        return frozenset([self.server] if self.server else self.members.values())
+
+    def named(self, node: str) -> str:
+        """The name that a node of this process gets, where any name would do."""
+        return f"{self.member}{OF_MEMBER}{node}" if self.member else node
+
+
+def member_of(node: str) -> str:
+    """The member that a node of this name belongs to."""
+    return node.partition(OF_MEMBER)[0]
+
+
+def require_private(title: str, host: str, *, keyed: bool, insecure: bool) -> None:
+    """Raise PermissionError, in one line, if strangers could call a process that has no keys.
+
+    title: of the process. host: where it listens. keyed: it has keys. insecure: its operator says
+    that every process of that network is trusted.
+    """
+    if is_loopback(host) or keyed or insecure:
+        return
+    raise PermissionError(
+        f"{title} would listen on {host} without keys, for anybody: write a secret with `pdproto "
+        f"keys FILE` and set PDPROTO_KEYS=FILE on every host; or set PDPROTO_INSECURE=1 if you "
+        f"trust every process that can reach this address")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +82,7 @@ class Link:
     grace_s: float = 0.5
     curve: Curve | None = None
     advertise: str | None = None
+    insecure: bool = False
 
     @property
     def unheard_s(self) -> float:

@@ -58,8 +58,8 @@ class Transport(Protocol):
         Raises RemoteProtocolError if one of the two cannot call the other; it says what to change.
         """
 
-    def connect(self, endpoint: str) -> Connection:
-        """Open a connection to the peer at `endpoint`. Raises RemoteProtocolError if it fails."""
+    def connect(self, name: str, endpoint: str) -> Connection:
+        """Open a connection to the peer of this name. Raises RemoteProtocolError if it fails."""
 
 
 class ConnectionChange(NamedTuple):

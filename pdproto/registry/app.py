@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback
+from pdproto.node.link import require_private
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import (
@@ -39,6 +40,7 @@ from pdproto.registry.wire import (
 )
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HttpServer
+from pdproto.transport.keys import Keys
 
 TICK_S: Final = 1.0
 BODY_S: Final = 10.0  # for the body of a request
@@ -210,17 +212,22 @@ class RegistryServer(HttpServer):
             print(server.host, server.port)
 
     host: an address or a name; 0.0.0.0 takes calls at every IPv4 address of this host, and :: at
-    the IPv6 ones as well. Port 0 takes a free one. traces: see `Registry`. `start` raises OSError
-    with the address if it cannot be had.
+    the IPv6 ones as well. Port 0 takes a free one. traces: see `Registry`. keys: only clients with
+    keys of the same cluster are served then, by mutual TLS. insecure: listen beyond this host
+    without keys. Raises PermissionError if neither allows that host. `start` raises OSError with
+    the address if it cannot be had.
     """
 
     def __init__(
         self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
-        traces: Mapping[str, SharedTrace] | None = None,
+        traces: Mapping[str, SharedTrace] | None = None, *, keys: Keys | None = None,
+        insecure: bool = False,
     ) -> None:
+        require_private("the registry", host, keyed=keys is not None, insecure=insecure)
         registry = Registry(limits, traces)
         limits = registry.limits
         self.app: Final = RegistryApp(registry)
         super().__init__("registry", self.app.app, host, port,
+                         tls=None if keys is None else keys.server_tls(),
                          tick=lambda: registry.tick(monotonic()),
                          pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))

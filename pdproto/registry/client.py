@@ -6,6 +6,7 @@ serves hand-overs. Only one thread at a time may use a client.
 
 import http.client
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
@@ -37,6 +38,7 @@ from pdproto.spec.handoff import bootstrap
 from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.registry")
 
@@ -83,18 +85,25 @@ class Directory(Struct, frozen=True):
 class RegistryClient:
     """A client of the registry at "host:port".
 
-    address: of the registry; ValueError if it is malformed. timeout_s: for each answer. Every call
+    address: of the registry; ValueError if it is malformed. timeout_s: for each answer. keys: of
+    this process; both ends then prove by TLS that they are of one cluster. Every call
     raises UnreachableError if the registry does not answer in time, RefusedError with the
     registry's reason, and RemoteProtocolError for a malformed answer.
     """
 
-    def __init__(self, address: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str, timeout_s: float = TIMEOUT_S, *, keys: Keys | None = None
+    ) -> None:
         try:
             self._host, port = split(address)
         except ValueError as error:
             raise ValueError(f"registry address {error}") from None
         self.address: Final = address
-        self._connection: Final = http.client.HTTPConnection(self._host, port, timeout=timeout_s)
+        self._keys: Final = keys
+        self._connection: Final = (
+            http.client.HTTPConnection(self._host, port, timeout=timeout_s) if keys is None else
+            http.client.HTTPSConnection(self._host, port, timeout=timeout_s,
+                                        context=keys.client_tls()))
 
     def close(self) -> None:
         """Close the connection."""
@@ -209,14 +218,22 @@ class RegistryClient:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             if fresh or isinstance(error, TimeoutError):
-                raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+                raise self._unreachable(error) from None
         # An old connection may have been closed meanwhile, so try a new one. Every request of this
         # client may arrive twice without harm.
         try:
             return self._exchange(method, path, body)
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            raise UnreachableError(f"registry at {self.address}: {error!r}") from None
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        hint = ""
+        if isinstance(error, ssl.SSLError):
+            hint = ": this process and the registry have not the same keys (PDPROTO_KEYS)"
+        elif self._keys is None and isinstance(error, http.client.RemoteDisconnected):
+            hint = ": if the registry has keys, set PDPROTO_KEYS here as well"
+        return UnreachableError(f"registry at {self.address}: {error!r}{hint}")
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> _Answer:
         headers = {"Content-Type": "application/json"} if body else {}
@@ -243,8 +260,8 @@ class Registrar:
     sign_of_life_s, retry_s: seconds between signs of life, and between attempts to register.
     recorded: set while the registry has this run. refused: why the registry refuses this run, such
     as another version or configuration, or another run in its place; None if it does not.
-    on_refused: called with each new reason. trace: records every row that fires. Raises ValueError
-    for a registration without an incarnation.
+    on_refused: called with each new reason. trace: records every row that fires. keys: see
+    RegistryClient. Raises ValueError for a registration without an incarnation.
     """
 
     def __init__(
@@ -256,13 +273,14 @@ class Registrar:
         retry_s: float = WAITS["not_recorded"].seconds,
         on_refused: Callable[[str], None] | None = None,
         trace: SharedTrace | None = None,
+        keys: Keys | None = None,
     ) -> None:
         if registration.incarnation is None:
             raise ValueError("registration: want an incarnation; signs of life need one")
         self.registration = registration
         self.recorded: Final = threading.Event()
         self.refused: str | None = None
-        self._client: Final = RegistryClient(address)
+        self._client: Final = RegistryClient(address, keys=keys)
         self._sign_of_life_s: Final = sign_of_life_s
         self._retry_s: Final = retry_s
         self._on_refused: Final = on_refused

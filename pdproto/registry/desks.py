@@ -16,6 +16,7 @@ from pdproto.node.rooms import PrefillServer
 from pdproto.registry.client import Directory, NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import Rank, RefusedError, pieces
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.registry")
 
@@ -69,12 +70,12 @@ class Desk:
 class PrefillRegistry(Desk):
     """The desk of a prefill rank: it publishes rooms, and finds ranks of other places.
 
-    registry: its address. rank: the place of this one. SGLang's decode asks without a generation,
-    so none is sent.
+    registry: its address. rank: the place of this one. keys: see RegistryClient. SGLang's decode
+    asks without a generation, so none is sent.
     """
 
-    def __init__(self, registry: str, rank: Rank) -> None:
-        self._client: Final = RegistryClient(registry)
+    def __init__(self, registry: str, rank: Rank, keys: Keys | None = None) -> None:
+        self._client: Final = RegistryClient(registry, keys=keys)
         self._rank: Final = rank
         self._speaks: Final = rank[1:] == (0, 0, 0)  # of those that run a room, this one
         super().__init__("pdproto-rooms")
@@ -122,10 +123,14 @@ class PrefillRegistry(Desk):
 class DecodeRegistries(Desk):
     """The desk of a decode rank: it looks prefill servers up, and asks where rooms run.
 
-    feeds: whether a prefill rank sends to this decode rank; by default all do.
+    feeds: whether a prefill rank sends to this decode rank; by default all do. keys: see
+    RegistryClient.
     """
 
-    def __init__(self, feeds: Callable[[Rank], bool] = lambda _: True) -> None:
+    def __init__(
+        self, feeds: Callable[[Rank], bool] = lambda _: True, keys: Keys | None = None
+    ) -> None:
+        self._keys: Final = keys
         self._feeds: Final = feeds
         self._clients: Final[dict[str, RegistryClient]] = {}
         self._directories: Final[dict[str, Directory]] = {}
@@ -206,7 +211,7 @@ class DecodeRegistries(Desk):
 
     def _client(self, server: str) -> RegistryClient:
         if server not in self._clients:
-            self._clients[server] = RegistryClient(server)
+            self._clients[server] = RegistryClient(server, keys=self._keys)
         return self._clients[server]
 
     def _end(self) -> None:

@@ -21,6 +21,7 @@ from pdproto.registry.wire import Lookup, Rank, RankAddress, RefusedError
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.registry")
 
@@ -35,7 +36,7 @@ class Finder:
     address: of the registry, "host:port". sink: the name of the decode rank. ranks: the ranks that
     it needs. problem: why the last look-up has failed, or "". retry_s: seconds between two
     look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
-    patience_s: see PATIENCE_S. trace: records every row that fires.
+    patience_s: see PATIENCE_S. trace: records every row that fires. keys: see RegistryClient.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Finder:
         given_up_s: float = WAITS["registry_unreachable"].seconds,
         patience_s: float = PATIENCE_S,
         trace: SharedTrace | None = None,
+        keys: Keys | None = None,
     ) -> None:
         if not ranks:
             raise ValueError(f"{sink}: no ranks to look up: want one or more")
@@ -58,7 +60,7 @@ class Finder:
         self._given_up_s: Final = given_up_s
         self._patience_s: Final = patience_s
         self._trace: Final = trace
-        self._client: Final = RegistryClient(address)
+        self._client: Final = RegistryClient(address, keys=keys)
         self._lock: Final = threading.Lock()
         self._part = SinkPart(sink, ranks, trace)
         self._epoch = 0

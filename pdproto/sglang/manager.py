@@ -100,6 +100,7 @@ class PdprotoKVManager(BaseKVManager):
         log.info("%s", self.settings.told())
         self._host: Final = self.settings.host
         self._link: Final = self.settings.link()
+        self._keys: Final = self.settings.load_keys()
         self._waits: Final = self.settings.waits
         engine = self.settings.engine
         if is_prefill:
@@ -148,7 +149,7 @@ class PdprotoKVManager(BaseKVManager):
         ranks = registration.topology.dp_size
         if ranks == 1:
             return None
-        self.desk = PrefillRegistry(self._registry, registration.rank)
+        self.desk = PrefillRegistry(self._registry, registration.rank, self._keys)
         rooms = PrefillRooms(registration.rank.dp, ranks, publishes=registration.publishes,
                              switch=f"{settings.FORCE_QUERY}=1")
         return DataParallelRank(rooms, self.desk)
@@ -174,7 +175,8 @@ class PdprotoKVManager(BaseKVManager):
         self.node = begin(self.name_of(self.place.rank), data_path, link=self._link,
                           incarnation=incarnation, waits=self._waits)
         self.prefills = Prefills(
-            self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers)
+            self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers,
+            self._keys)
         self.prefill_info_table = self.prefills.table
 
     def name_of(self, rank: int) -> str:
@@ -224,7 +226,7 @@ class PdprotoKVManager(BaseKVManager):
             self._registry,
             msgspec.structs.replace(registration, rank_ip=host, rank_port=port,
                                     incarnation=self.node.incarnation),
-            on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
+            keys=self._keys, on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
         self._registrar.start()
 
     def try_ensure_parallel_info(self, bootstrap_addr: str) -> bool:

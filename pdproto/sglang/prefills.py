@@ -17,6 +17,7 @@ from pdproto.node.receiver import Addressed
 from pdproto.registry.client import Directory, RegistryClient
 from pdproto.registry.desks import PROBLEMS
 from pdproto.registry.wire import Rank
+from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.sglang")
 
@@ -42,12 +43,12 @@ class Prefills:
 
     args: SGLang's KVArgs of this rank. kv_dtype: of its KV cache. place: in its tensor parallelism.
     stages: the number of stages of decode's pipeline. lost: returns the names of peers that are
-    gone.
+    gone. keys: see RegistryClient.
     """
 
     def __init__(
         self, args: Any, kv_dtype: str, place: Place, stages: int,
-        lost: Callable[[], Iterable[str]],
+        lost: Callable[[], Iterable[str]], keys: Keys | None = None,
     ) -> None:
         self.table: Final[dict[str, PrefillServerInfo]] = {}
         self._args: Final = args
@@ -55,6 +56,7 @@ class Prefills:
         self._place: Final = place
         self._stages: Final = stages
         self._lost: Final = lost
+        self._keys: Final = keys
         self._directories: Final[dict[str, Directory]] = {}
         self._feeds: Final[dict[tuple[str, int], Feed]] = {}
 
@@ -95,7 +97,7 @@ class Prefills:
         return found
 
     def _look_up(self, address: str) -> Directory:
-        client = RegistryClient(address)
+        client = RegistryClient(address, keys=self._keys)
         try:
             self._directories[address] = found = client.look_up_all()
         finally:

@@ -1,10 +1,13 @@
 """The bootstrap server that SGLang's prefill server starts: pdproto's registry."""
 
+import os
+
 from sglang.srt.disaggregation.base.conn import BaseKVBootstrapServer
 from sglang.srt.environ import envs
 
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.rooms import Limits
+from pdproto.transport.settings import load
 
 
 class PdprotoKVBootstrapServer(BaseKVBootstrapServer):
@@ -12,7 +15,9 @@ class PdprotoKVBootstrapServer(BaseKVBootstrapServer):
 
     def __init__(self, host: str, port: int) -> None:
         interval_s = envs.SGLANG_DISAGGREGATION_BOOTSTRAP_ENTRY_CLEANUP_INTERVAL.get()
-        self.server = RegistryServer(host=host, port=port, limits=Limits(room_s=2.0 * interval_s))
+        settings = load(os.environ)
+        self.server = RegistryServer(host=host, port=port, limits=Limits(room_s=2.0 * interval_s),
+                                     keys=settings.load_keys(), insecure=settings.insecure)
         self.server.start()
 
     def close(self) -> None:

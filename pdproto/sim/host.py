@@ -112,7 +112,7 @@ class Host:
         """See Transport. The address of a simulated process is its name."""
         return self.name
 
-    def connect(self, endpoint: str) -> Line:
+    def connect(self, _name: str, endpoint: str) -> Line:
         """See Transport."""
         return self.network.connect(self, endpoint)
 

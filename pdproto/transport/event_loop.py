@@ -25,7 +25,7 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.transport.monitor import Monitor
-from pdproto.transport.sockets import Dealer, address_for, listening
+from pdproto.transport.sockets import Dealer, Gate, address_for, listening
 from pdproto.transport.watchdog import Watchdog
 
 log = logging.getLogger("pdproto.transport")
@@ -45,11 +45,21 @@ class EventLoop:
     def __init__(self, core: Core, link: Link) -> None:
         self.pace: Final = Watchdog(core.name)
         self.turn_errors = 0
+        self.impostors = 0  # messages under the name of another member
         self._core: Final = core
         self._link: Final = link
+        curve = self._curve = link.curve
+        if curve is not None and curve.members and curve.key_of(core.name) != curve.public:
+            raise PermissionError(f"node {core.name}: its keys are those of {curve.member}: name "
+                                  f"it {curve.named('NAME')}")
         self._context: Final = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
-        self._router: Final = listening(self._context, core.name, link)
+        self._gate: Final = None if curve is None else Gate(self._context, curve)
+        try:
+            self._router: Final = listening(self._context, core.name, link)
+        except OSError:
+            self._end_context()
+            raise
         self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self.endpoint: Final = link.advertise or self.bound
         self._monitor: Final = Monitor()
@@ -72,6 +82,10 @@ class EventLoop:
         self.pace.measure(metrics)
         metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
                         lambda: self.turn_errors)
+        metrics.counter("refused_handshakes", "Handshakes with a key that is not of the cluster",
+                        lambda: 0 if self._gate is None else self._gate.refused)
+        metrics.counter("impostors", "Messages under the name of another member of the cluster",
+                        lambda: self.impostors)
 
     def stalled(self) -> str | None:
         """Why the loop takes no turns: it is closed, or it hangs. None while it runs. For any
@@ -100,8 +114,13 @@ class EventLoop:
                 peer.connection.part()
         self._monitor.close()
         self._router.close(linger=0)
-        self._context.term()
+        self._end_context()
         os.close(self._wake_fd)
+
+    def _end_context(self) -> None:
+        if self._gate is not None:
+            self._gate.stop()
+        self._context.term()
 
     # For the node: see Transport
 
@@ -128,9 +147,9 @@ class EventLoop:
         """See Transport."""
         return address_for(self._core.name, self._link, self.bound, endpoint)
 
-    def connect(self, endpoint: str) -> Dealer:
+    def connect(self, name: str, endpoint: str) -> Dealer:
         """See Transport."""
-        return Dealer(self._context, self._core.name, endpoint, self._link, self._monitor)
+        return Dealer(self._context, self._core.name, name, endpoint, self._link, self._monitor)
 
     # The loop
 
@@ -180,15 +199,39 @@ class EventLoop:
             yield self._inbox.get_nowait()
 
     def _batches(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The messages that have arrived, each with the name of its sender."""
-        router, self._unread = self._router, True
+        """The messages that have arrived, each with the name of its sender. With keys, a message
+        under the name of another member is dropped.
+        """
+        router, curve, self._unread = self._router, self._curve, True
         while self._unread:
+            user = b""
             try:
-                frames = [router.recv(zmq.NOBLOCK), router.recv(zmq.NOBLOCK)]
+                name = router.recv(zmq.NOBLOCK).decode("utf-8", "replace")
+                if curve is None:
+                    parts = [router.recv(zmq.NOBLOCK)]
+                else:
+                    part = router.recv(zmq.NOBLOCK, copy=False)
+                    parts, user = [part.bytes], _user_of(part)
             except zmq.Again:
                 self._unread = False
                 return
             while router.getsockopt(zmq.RCVMORE):  # this takes as long as receiving a part
-                frames.append(router.recv(zmq.NOBLOCK))
+                parts.append(router.recv(zmq.NOBLOCK))
             self._unread = bool(int(router.getsockopt(zmq.EVENTS)) & READABLE)
-            yield frames[0].decode("utf-8", "replace"), frames[1:]
+            if curve is not None and curve.key_of(name) != user:
+                self._note_impostor(name)
+                continue
+            yield name, parts
+
+    def _note_impostor(self, name: str) -> None:
+        self.impostors += 1
+        if self.impostors & (self.impostors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            log.warning("node %s: dropped a message under the name of %r, with another member's key"
+                        " (%d times)", self._core.name, name, self.impostors)
+
+
+def _user_of(part: zmq.Frame) -> bytes:
+    """The public key of the sender, as the gate has noted it; empty if it has not."""
+    with suppress(zmq.ZMQError):
+        return str(part.get("User-Id")).encode()
+    return b""

@@ -25,6 +25,7 @@ log = logging.getLogger("pdproto.http")
 
 CLOSING_S: Final = 1.0  # for requests that are served when the server stops
 CONNECTIONS_MAX: Final = 1_024  # open at once
+HANDSHAKE_S: Final = 5.0  # for the TLS handshake of a client, which holds a file meanwhile
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
 
@@ -126,13 +127,15 @@ class HttpServer:
     async def _listening(self, runner: web.AppRunner) -> asyncio.Server:
         """Listen. asyncio's own servers at :: accept no IPv4 connections."""
         loop, admitted = asyncio.get_running_loop(), self._admitting(runner)
+        handshake_s = None if self._tls is None else HANDSHAKE_S
         # asyncio accepts so many at once before it asks for a protocol, and each has a file then.
         backlog = max(1, self._most // 4)
         if is_wildcard(self.host) and ":" in self.host:
             return await loop.create_server(admitted, sock=listening(self.host, self.port),
-                                            ssl=self._tls, backlog=backlog)
+                                            ssl=self._tls, ssl_handshake_timeout=handshake_s,
+                                            backlog=backlog)
         return await loop.create_server(admitted, self.host, self.port, ssl=self._tls,
-                                        backlog=backlog)
+                                        ssl_handshake_timeout=handshake_s, backlog=backlog)
 
     def _admitting(self, runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
         """The factory for the protocols of new connections, which keeps rule 1."""

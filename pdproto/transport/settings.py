@@ -20,15 +20,18 @@ from typing import Any, Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
-from pdproto.engine.hosts import LOOPBACK, address_of, is_wildcard, split
-from pdproto.node.link import SIGNS_MISSED, Link, tcp_at
+from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
+from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.keys import Keys, KeysError, of_secret, read
 
 PREFIX: Final = "PDPROTO_"
 FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
 # Variables with the same prefix that are not settings of a node: they trace SGLang's own managers.
 OTHERS: Final = frozenset({FILE, "PDPROTO_PEER_TRACE", "PDPROTO_PEER_BACKEND"})
 WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+HIDDEN: Final = "(hidden)"  # shown in place of a secret
+NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
@@ -66,6 +69,9 @@ class Settings:
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
     log: str = _about("text", "how the log is written", "text", "json")
+    keys: str = _about("", "the file with the keys of this process, as `pdproto keys` writes it")
+    secret: str = _about("", "the secret of the cluster itself, in place of a file")
+    insecure: bool = _about(False, "listen beyond this host without keys: everybody is trusted")
     waits: Mapping[str, float] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,9 +80,21 @@ class Settings:
             raise SettingsError(problem)
 
     def link(self) -> Link:
-        """The link of a node with these settings."""
+        """The link of a node with these settings. Raises SettingsError for bad keys."""
+        keys = self.load_keys()
         return Link(tcp_at(self.host or LOOPBACK), sign_of_life_s=self.sign_of_life_s,
-                    silent_s=self.silent_s, grace_s=self.grace_s, advertise=self.advertise or None)
+                    silent_s=self.silent_s, grace_s=self.grace_s,
+                    advertise=self.advertise or None,
+                    curve=None if keys is None else keys.curve, insecure=self.insecure)
+
+    def load_keys(self) -> Keys | None:
+        """The keys of this process; None if it has none. Raises SettingsError for bad keys."""
+        try:
+            if self.secret:
+                return of_secret(self.secret, self.given.get("secret", "secret"))
+            return read(self.keys) if self.keys else None
+        except KeysError as error:
+            raise SettingsError(str(error)) from None
 
     def wait(self, name: str) -> float:
         """The length of a wait in seconds, set or by default."""
@@ -87,6 +105,7 @@ class Settings:
         for name, told in NAMES.items():
             wait = name.removeprefix(WAIT)
             value = self.wait(wait) if name.startswith(WAIT) else getattr(self, name)
+            value = HIDDEN if name == "secret" and value else value
             yield name, written(value), self.given.get(name, "default"), told.told
 
     def told(self) -> str:
@@ -117,6 +136,13 @@ class Settings:
         if self.host and (is_wildcard(self.host) or address_of(self.host) is None):
             yield self._says("host", self.host, "want an address of this host that peers can call, "
                                                 "such as 10.0.0.5 or fd00::5")
+        if self.keys and self.secret:
+            yield self._says("keys", self.keys, "secret is set as well: want one of the two")
+        try:
+            require_private("a node", self.host or LOOPBACK, insecure=self.insecure,
+                            keyed=bool(self.keys or self.secret))
+        except PermissionError as error:
+            yield self._says("host", self.host, str(error))
         if self.direct and "direct" in self.given:
             try:
                 require_page_fence(self.engine)
@@ -163,7 +189,8 @@ def load(
     settings file; default: the one that the environment names, if any. defaults: values by name
     that replace our defaults, for a node in a server. tables: settings that the server's own
     configuration has for pdproto, in the form of the file, by the name of the server's setting;
-    they override the environment.
+    they override the environment. Without keys, a node is for its own host: the address of the
+    server is not used then, unless `insecure` is set.
 
     Raises SettingsError.
     """
@@ -174,6 +201,9 @@ def load(
     for name, value, source in (*_of_file(path), *_of_environment(environment), *told,
                                 *_of_line(sets)):
         values[name], given[name] = value, source
+    is_trusted = values.get("keys") or values.get("secret") or values.get("insecure")
+    if given.get("host") == SERVER and not is_loopback(values["host"]) and not is_trusted:
+        values["host"], given["host"] = LOOPBACK, NO_KEYS
     waits = {name.removeprefix(WAIT): values.pop(name)
              for name in list(values) if name.startswith(WAIT)}
     return Settings(**values, waits=waits, given=given)

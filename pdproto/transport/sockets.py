@@ -1,36 +1,69 @@
 """The ZeroMQ sockets of a node: one ROUTER that peers call, and a DEALER for each peer it calls."""
 
+import logging
 from contextlib import suppress
 from socket import AF_INET6
 from typing import Final
 
 import zmq
+from zmq.auth.thread import ThreadAuthenticator
 
 from pdproto.engine.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
-from pdproto.node.link import Link, host_of, place_of, tcp_at
+from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import BATCH_BYTES_MAX
 from pdproto.transport.monitor import Monitor
 
+log = logging.getLogger("pdproto.keys")
+
 CONNECT_AGAIN_MS: Final = 50  # the first pause between attempts; it doubles each time
 CONNECT_AGAIN_MAX_MS: Final = 1_000  # the longest pause
 CONNECT_MS: Final = 1_500  # the limit for one attempt; the kernel's own limit is two minutes
+DOMAIN: Final = b"pdproto"  # the gate's name for our sockets
 FAREWELL_MS: Final = 200  # how long a closed socket may still send the last batches
+
+
+class Gate(ThreadAuthenticator):
+    """Lets only peers in that have a key of the cluster (ZAP, RFC 27), in a thread of its own."""
+
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", curve: Curve) -> None:
+        """Open the gate of this context. No socket may listen before it is open."""
+        super().__init__(context, log=log)
+        self._known: Final = curve.known
+        self.refused = 0  # handshakes with a key that nobody has given
+        self.configure_curve_callback(DOMAIN.decode(), self)
+        self.start()
+
+    def callback(self, _domain: str, key: bytes) -> bool:
+        """Whether this public key is known. Called for each handshake."""
+        is_known = key in self._known
+        self.refused += not is_known
+        return is_known
 
 
 class Dealer:
     """A connection to one peer (node/ports.py). Its identity tells the peer this node's name."""
 
-    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", name: str, endpoint: str,
-                 link: Link, monitor: Monitor) -> None:
-        """Connect. Raises RemoteProtocolError if the socket cannot be opened or connected."""
+    def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", name: str, peer: str,
+                 endpoint: str, link: Link, monitor: Monitor) -> None:
+        """Connect to the peer of that name. Raises RemoteProtocolError if the socket cannot be
+        opened or connected, and if no key of the peer is known.
+        """
         self._monitor: Final = monitor
+        server = None if link.curve is None else link.curve.key_of(peer)
+        if link.curve is not None and server is None:
+            raise RemoteProtocolError(f"no key of {peer!r} is known: give its member keys with "
+                                      f"`pdproto keys FOLDER --member NAME`")
         try:
             self._socket: Final = context.socket(zmq.DEALER)
         except zmq.ZMQError as error:
             raise RemoteProtocolError(f"no socket for {endpoint!r}: {error}") from error
         try:
             self._set(name, endpoint, link)
+            if link.curve is not None and server is not None:
+                self._socket.curve_secretkey = link.curve.secret
+                self._socket.curve_publickey = link.curve.public
+                self._socket.curve_serverkey = server
             monitor.add(self, self._socket)
             self._socket.connect(endpoint)
         except zmq.ZMQError as error:
@@ -49,10 +82,6 @@ class Dealer:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, CONNECT_AGAIN_MAX_MS)
         socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         socket.setsockopt(zmq.HANDSHAKE_IVL, round(link.silent_s * 1e3))
-        if link.curve is not None:
-            socket.curve_secretkey = link.curve.secret
-            socket.curve_publickey = link.curve.public
-            socket.curve_serverkey = link.curve.server
 
     def send(self, data: bytes) -> bool:
         """See Connection."""
@@ -75,9 +104,13 @@ class Dealer:
 
 def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
               ) -> "zmq.Socket[bytes]":
-    """The socket on which a node listens. Raises OSError if it cannot listen there; the context is
-    then closed.
+    """The socket on which a node listens. Raises OSError if it cannot listen there, or must not
+    without keys.
     """
+    if link.bind.startswith(TCP):
+        # Where ZeroMQ takes more than an address, such as the name of an interface, so does this.
+        host = link.bind.removeprefix(TCP).rpartition(":")[0].strip("[]")
+        require_private(f"node {name}", host, keyed=link.curve is not None, insecure=link.insecure)
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.IPV6, "[" in link.bind)
     socket.setsockopt(zmq.RCVHWM, link.high_water)
@@ -87,11 +120,12 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
         socket.curve_server = True
         socket.curve_secretkey = link.curve.secret
         socket.curve_publickey = link.curve.public
+        socket.zap_domain = DOMAIN
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # nobody is let in if the gate is not there
     try:
         socket.bind(link.bind)
     except zmq.ZMQError as error:
         socket.close()
-        context.term()
         raise OSError(f"node {name} cannot listen on {link.bind}: {error}") from error
     return socket
 

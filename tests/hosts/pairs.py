@@ -14,9 +14,11 @@ from pdproto.node.receiver import Receiver
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.hosts.namespaces import Host
 
+KEYS: Final[Keys] = of_secret(new_secret())  # of both hosts
 PATIENCE_S: Final = 30.0
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
@@ -39,10 +41,10 @@ class Pair:
         here, there = prefill.address(version), decode.address(version)
         self.prefill = prefill.call(lambda: PrefillNode(
             "p0", SourcePages(self.theirs, open_source(engine, here)),
-            link=prefill_link or Link(tcp_at(here)), waits=waits))
+            link=prefill_link or Link(tcp_at(here), curve=KEYS.curve), waits=waits))
         self.decode = decode.call(lambda: DecodeNode(
             "d0", SinkPages({"p0": self.ours}, open_sink(engine, sink_host or there)),
-            link=decode_link or Link(tcp_at(there)), waits=waits))
+            link=decode_link or Link(tcp_at(there), curve=KEYS.curve), waits=waits))
         self.where = prefill.call(lambda: self.prefill._loop.address_for(tcp_at(there, 1)))
 
     def hand_over(self, room: int) -> Receiver:

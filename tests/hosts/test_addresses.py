@@ -16,7 +16,7 @@ from pdproto.registry.wire import RefusedError, Registration
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from tests.hosts.namespaces import Host, hosts
-from tests.hosts.pairs import Pair, joined
+from tests.hosts.pairs import KEYS, Pair, joined
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ ONE_RANK: Final[dict[str, Any]] = {"attn_tp_size": 1, "attn_tp_rank": 0, "rank_p
 def asked(host: Host, registry: str, question: Callable[[RegistryClient], T]) -> T:
     """What the registry answers to a client on that host."""
     def ask() -> T:
-        with closing(RegistryClient(registry)) as client:
+        with closing(RegistryClient(registry, keys=KEYS)) as client:
             return question(client)
     return host.call(ask)
 
@@ -42,7 +42,7 @@ def pair() -> Iterator[tuple[Host, Host]]:
 def test_a_wildcard_tells_each_peer_the_address_of_the_route_to_it(
     pair: tuple[Host, Host], bind: str, version: int
 ) -> None:
-    link = Link(bind)
+    link = Link(bind, curve=KEYS.curve)
     with joined(Pair(*pair, version, prefill_link=link, decode_link=link)) as ends:
         receiver = ends.hand_over(1)
         assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
@@ -53,7 +53,7 @@ def test_a_wildcard_tells_each_peer_the_address_of_the_route_to_it(
 def test_a_wildcard_without_ipv6_is_not_told_to_a_peer_that_has_only_that(
     pair: tuple[Host, Host],
 ) -> None:
-    with joined(Pair(*pair, 6, decode_link=Link("tcp://*:0"))) as ends:
+    with joined(Pair(*pair, 6, decode_link=Link("tcp://*:0", curve=KEYS.curve))) as ends:
         receiver = ends.hand_over(1)
         assert receiver.poll() is KVPoll.FAILED
         assert r"Link('tcp://[::]:0')" in str(receiver.failure)
@@ -62,7 +62,7 @@ def test_a_wildcard_without_ipv6_is_not_told_to_a_peer_that_has_only_that(
 def test_a_node_on_the_loopback_interface_says_what_to_do_about_a_peer_elsewhere(
     pair: tuple[Host, Host],
 ) -> None:
-    with joined(Pair(*pair, 4, decode_link=Link())) as ends:
+    with joined(Pair(*pair, 4, decode_link=Link(curve=KEYS.curve))) as ends:
         receiver = ends.hand_over(1)
         assert receiver.metrics.seconds < 1
         assert (f"node d0 listens on 127.0.0.1, which {pair[0].v4} cannot call: start it with "
@@ -132,7 +132,7 @@ def test_a_registry_at_every_address_answers_both_families(
     pair: tuple[Host, Host], version: int
 ) -> None:
     one, other = pair
-    server = RegistryServer("::")
+    server = RegistryServer("::", keys=KEYS)
     one.call(server.start)
     try:
         address = tcp_at(one.address(version), server.port).removeprefix("tcp://")
@@ -149,7 +149,7 @@ def test_the_registry_takes_no_address_that_nobody_else_can_call(
     pair: tuple[Host, Host], rank_ip: str
 ) -> None:
     one, other = pair
-    server = RegistryServer(one.v4)
+    server = RegistryServer(one.v4, keys=KEYS)
     one.call(server.start)
     try:
         registration = Registration(**ONE_RANK, rank_ip=rank_ip)
@@ -161,7 +161,7 @@ def test_the_registry_takes_no_address_that_nobody_else_can_call(
 
 def test_decode_does_not_call_what_only_the_registrys_host_can(pair: tuple[Host, Host]) -> None:
     one, other = pair
-    server = RegistryServer("0.0.0.0")  # noqa: S104 - of a namespace
+    server = RegistryServer("0.0.0.0", keys=KEYS)  # noqa: S104 - of a namespace
     one.call(server.start)
     try:
         registration = Registration(**ONE_RANK, rank_ip="127.0.0.1")

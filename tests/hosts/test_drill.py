@@ -14,6 +14,7 @@ from pdproto.drill.handoff.run import WAITS
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from tests.engine.engines import MISSING
 from tests.hosts.namespaces import Host, hosts
+from tests.hosts.pairs import KEYS
 from tests.hosts.wire import Wire
 
 REQUESTS: Final = 40
@@ -26,7 +27,8 @@ class TwoHosts(HandoffCluster):
     def __init__(self, pair: tuple[Host, Host], version: int, engine: str, load: Load,
                  topology: Topology, *, direct: bool = False) -> None:
         self._pair, self._version = pair, version
-        super().__init__(topology, load, engine=engine, direct=direct, waits=WAITS, trace=None)
+        super().__init__(topology, load, engine=engine, direct=direct, waits=WAITS, trace=None,
+                         keys=KEYS)
 
     def host_of(self, name: str) -> str:
         return self._on(name).address(self._version)

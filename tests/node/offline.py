@@ -57,7 +57,7 @@ class Offline:
     def address_for(self, _endpoint: str) -> str:
         return OWN
 
-    def connect(self, endpoint: str) -> Line:
+    def connect(self, _name: str, endpoint: str) -> Line:
         self.lines.append(Line(endpoint))
         return self.lines[-1]
 

@@ -73,7 +73,7 @@ class Process:
     def address_for(self, _endpoint: str) -> str:
         return self.name
 
-    def connect(self, endpoint: str) -> Line:
+    def connect(self, _name: str, endpoint: str) -> Line:
         return Line(self.cluster, self.name, endpoint)
 
     def turn(self, *batches: tuple[str, Sequence[bytes]]) -> None:

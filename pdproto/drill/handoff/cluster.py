@@ -18,6 +18,7 @@ from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
 from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.keys import Keys
 
 REGISTRY: Final = "registry"
 START_S: Final = 60.0
@@ -59,9 +60,11 @@ class HandoffCluster:
         doomed: Mapping[str, int] = {},
         host: str = LOOPBACK,
         bug: str | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """doomed: ranks to be killed, and the room in whose midst. host: the address at which all
         of them listen. bug: the historical defect that the tables of all of them have.
+        keys: of all of them; needed beyond this host.
         """
         self._bug: Final = bug
         self._context: Final = multiprocessing.get_context("spawn")
@@ -75,10 +78,11 @@ class HandoffCluster:
         self.topology: Final = topology
         self.load: Final = load
         self._host: Final = host
+        self._keys: Final = keys
         self._pipe, theirs = self._context.Pipe()
         self._registry: Final = self._context.Process(
             target=children.with_defect, daemon=True,
-            args=(bug, registry, theirs, trace, self.host_of(REGISTRY)))
+            args=(bug, registry, theirs, trace, self.host_of(REGISTRY), keys))
         self.launch(REGISTRY, self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
@@ -87,7 +91,7 @@ class HandoffCluster:
         for name in (*topology.prefill, *topology.decode):
             self._start(RankTask(name, topology, load, engine, where, incarnation, waits=waits,
                              trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
-                             host=self.host_of(name), device=device))
+                             host=self.host_of(name), device=device, keys=keys))
 
     def host_of(self, _name: str) -> str:
         """The address at which a rank, or the registry, listens."""

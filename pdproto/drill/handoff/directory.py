@@ -17,6 +17,7 @@ from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.keys import Keys
 
 Endpoints: TypeAlias = Mapping[str, str]  # where each rank listens, by name
 
@@ -26,7 +27,8 @@ ANSWERS_KEPT: Final = 16  # so that a loss that is noticed late is said of the a
 
 
 def registrar(
-    registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None
+    registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None,
+    keys: Keys | None = None,
 ) -> Registrar:
     """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
     rank = _rank(name)
@@ -41,6 +43,7 @@ def registrar(
         sign_of_life_s=SIGN_OF_LIFE_S,
         retry_s=RETRY_S,
         trace=trace,
+        keys=keys,
     )
 
 
@@ -59,12 +62,13 @@ class Directory:
         sink: str = "decode",
         patience_s: float = WAITS["no_sign_of_life"].seconds + SIGN_OF_LIFE_S,
         trace: SharedTrace | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self._ranks: Final = {name: _rank(name) for name in needed}
         self._answers: Final[deque[tuple[Endpoints, Mapping[Rank, RankAddress]]]] = deque(
             maxlen=ANSWERS_KEPT)
         self._finder: Final = Finder(registry, sink, self._ranks.values(), retry_s=RETRY_S,
-                                     patience_s=patience_s, trace=trace)
+                                     patience_s=patience_s, trace=trace, keys=keys)
         self._finder.start()
 
     @property

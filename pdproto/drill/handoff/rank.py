@@ -12,8 +12,10 @@ import numpy as np
 from pdproto.drill.handoff.load import Load, LoadRequest, Topology
 from pdproto.drill.handoff.pools import Pools
 from pdproto.engine.hosts import LOOPBACK
+from pdproto.node.link import Link, tcp_at
 from pdproto.node.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
+from pdproto.transport.keys import Keys
 from pdproto.transport.nodes import PrefillNode
 
 POLL_S: Final = 0.0005  # between two looks of a scheduler
@@ -26,7 +28,8 @@ class RankTask:
     first: the room to begin with. group: where the prefill ranks listen to each other, if there is
     more than one. direct: whether they write straight into the pages of decode. dies_in: the room
     in whose midst it is killed, or in that of the next one that it sends. host: the address of this
-    host at which the others reach it. device: where its pools are (pools.py).
+    host at which the others reach it. device: where its pools are (pools.py). keys: of all
+    processes of the drill.
     """
 
     name: str
@@ -43,6 +46,12 @@ class RankTask:
     device: str = "cpu"
     dies_in: int | None = None
     host: str = LOOPBACK
+    keys: Keys | None = None
+
+    @property
+    def link(self) -> Link:
+        """How the node of this rank communicates."""
+        return Link(tcp_at(self.host), curve=None if self.keys is None else self.keys.curve)
 
     def run_forward(self, request: LoadRequest, pages: tuple[int, ...], pools: Pools) -> None:
         """What a model would do: fill the pages of this rank's share."""

@@ -27,7 +27,6 @@ from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.senders import Senders
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
-from pdproto.node.link import Link, tcp_at
 from pdproto.node.metrics import Metrics
 from pdproto.pages.device import Device
 from pdproto.pages.direct import DirectPages
@@ -38,6 +37,7 @@ from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import agreement, optimistic, optimistic_group
 from pdproto.spec.handoff import registry as registry_tables
+from pdproto.transport.keys import Keys
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode, RunningNode
 
 REPORT_S: Final = 0.2
@@ -88,11 +88,14 @@ class Progress:
             self._pipe.send(done)
 
 
-def registry(pipe: "Connection[Any, Any]", trace: str | None, host: str) -> None:
+def registry(
+    pipe: "Connection[Any, Any]", trace: str | None, host: str, keys: Keys | None
+) -> None:
     """The whole life of the registry's process, at that address."""
     name = registry_tables.SYSTEM.name
     with (_traced_by(name, trace, "registry") as traced,
-          RegistryServer(host, traces={} if traced is None else {name: traced}) as server):
+          RegistryServer(host, traces={} if traced is None else {name: traced},
+                         keys=keys) as server):
         pipe.send(server.address)
         pipe.recv()
 
@@ -113,9 +116,10 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
                      rank.name) as passes):
         data_path = SourcePages(layers_of(pools), open_source(rank.engine, rank.host),
                                 device=device)
-        node = PrefillNode(rank.name, data_path, link=Link(tcp_at(rank.host)), waits=rank.waits,
+        node = PrefillNode(rank.name, data_path, link=rank.link, waits=rank.waits,
                            trace=trace)
-        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering)
+        entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering,
+                          rank.keys)
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
@@ -159,7 +163,8 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as looking_up):
         node = _decode_node(rank, pools, device, trace)
-        directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up)
+        directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up,
+                              keys=rank.keys)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         gc.freeze()  # what is there now stays, and need not be looked through again and again
@@ -180,7 +185,7 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
 def _decode_node(rank: RankTask, pools: Mapping[str, Pools], device: Device | None,
                  trace: TraceWriter | None) -> DecodeNode:
     layers = {name: layers_of(of) for name, of in pools.items()}
-    engine, link = open_sink(rank.engine, rank.host), Link(tcp_at(rank.host))
+    engine, link = open_sink(rank.engine, rank.host), rank.link
     if rank.direct:
         return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
                                 incarnation=rank.incarnation, waits=rank.waits, trace=trace)

@@ -1,0 +1,149 @@
+"""Keys: the processes of a cluster recognize each other by them.
+
+Form 1, a shared secret: one file for the whole cluster. Every process derives the same pair of
+CURVE keys and the same certificate from it. So a process that has the secret may speak, and may
+say that it is any rank.
+
+Both ends of a connection prove that they have the key before the first message is read: by CURVE
+between nodes, by mutual TLS at the registry.
+"""
+
+import logging
+import os
+import re
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from ssl import CERT_REQUIRED, PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
+from typing import Final
+
+import zmq
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from zmq.utils import z85
+
+from pdproto.node.link import Curve
+
+log = logging.getLogger("pdproto.transport")
+
+SECRET_BYTES: Final = 32
+WRITTEN: Final = re.compile(rf"[0-9a-f]{{{2 * SECRET_BYTES}}}")
+FOR_OTHERS: Final = 0o077  # permissions of a file that only its owner needs
+CLUSTER: Final = "pdproto cluster"  # the name in the certificate of a shared secret
+# A clock that jumps must not end a cluster: a new secret replaces a certificate.
+BEGINS: Final = datetime(2000, 1, 1)
+ENDS: Final = datetime(9999, 12, 31, 23, 59, 59)
+
+
+class KeysError(ValueError):
+    """Keys cannot be read. The message is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one process.
+
+    curve: for the control connections of its nodes. certificate: its own, with its private key, for
+    TLS; in PEM. trusted: the certificate that those of the peers must descend from, in PEM.
+    """
+
+    curve: Curve = field(repr=False)
+    certificate: bytes = field(repr=False)
+    trusted: bytes = field(repr=False)
+
+    def server_tls(self) -> SSLContext:
+        """For a server: each client must have a certificate of this cluster."""
+        context = self._tls(SSLContext(PROTOCOL_TLS_SERVER))
+        context.verify_mode = CERT_REQUIRED
+        return context
+
+    def client_tls(self) -> SSLContext:
+        """For a client: the server must have a certificate of this cluster, at any address."""
+        context = SSLContext(PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False  # the certificate names the cluster, and no host
+        return self._tls(context)
+
+    def _tls(self, context: SSLContext) -> SSLContext:
+        context.minimum_version = TLSVersion.TLSv1_3
+        context.load_verify_locations(cadata=self.trusted.decode())
+        # ssl reads a private key only from a file: this one has no name, and no disk.
+        file = os.memfd_create("pdproto-keys")
+        try:
+            os.write(file, self.certificate)
+            context.load_cert_chain(f"/proc/self/fd/{file}")
+        finally:
+            os.close(file)
+        return context
+
+
+def new_secret() -> str:
+    """A new secret of a cluster, as its file has it: 64 hexadecimal digits."""
+    return secrets.token_hex(SECRET_BYTES)
+
+
+def of_secret(text: str, source: str = "secret") -> Keys:
+    """The keys of every process that has this secret.
+
+    source: named in the error. Raises KeysError for a text that is no secret.
+    """
+    if WRITTEN.fullmatch(text.strip()) is None:
+        raise KeysError(f"{source}: want {2 * SECRET_BYTES} hexadecimal digits, as "
+                        f"`pdproto keys FILE` writes them")
+    secret = bytes.fromhex(text.strip())
+    private = z85.encode(_derived(secret, b"curve"))
+    public = zmq.curve_public(private)
+    certificate = _self_signed(Ed25519PrivateKey.from_private_bytes(_derived(secret, b"tls")))
+    return Keys(Curve(public, private, public), *certificate)
+
+
+def read(path: str) -> Keys:
+    """The keys in a file that `pdproto keys` has written. Raises KeysError."""
+    try:
+        text = Path(path).read_text(encoding="ascii")
+        if Path(path).stat().st_mode & FOR_OTHERS:
+            log.warning("%s: other users of this host may read it: chmod 600 %s", path, path)
+    except OSError as error:
+        raise KeysError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        text = ""
+    return of_secret(text, path)
+
+
+def write_secret(path: str) -> None:
+    """Write a new secret to a new file that only its owner can read. Raises OSError, also if the
+    file is there already.
+    """
+    with open(path, "x", encoding="ascii", opener=_for_owner) as file:
+        file.write(new_secret() + "\n")
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _derived(secret: bytes, use: bytes) -> bytes:
+    return HKDF(SHA256(), SECRET_BYTES, salt=None, info=b"pdproto 1 " + use).derive(secret)
+
+
+def _self_signed(key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
+    """The certificate of this key with the key, and the certificate alone. The same key gives the
+    same bytes, because an Ed25519 signature takes no random numbers.
+    """
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CLUSTER)])
+    public = key.public_key()
+    signed = x509.SubjectKeyIdentifier.from_public_key(public)
+    certificate = (
+        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(public)
+        .serial_number(1).not_valid_before(BEGINS).not_valid_after(ENDS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(signed, critical=False)
+        .sign(key, None)
+        .public_bytes(Encoding.PEM)
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate + private, certificate
