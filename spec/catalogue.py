@@ -145,6 +145,18 @@ CATALOGUE: Final = (
     Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
         "default": Counts(14_479, 117_791, 18),
     }),
+    Entry("binding-named", "handoff.binding_named:SYSTEM", lemmas="binding_named_lemmas", expected={
+        "default": Counts(422_058, 5_365_153, 26),
+        "deep": Counts(23_853, 242_654, 16),
+    }),
+    Entry("binding-named-loss", "handoff.binding_named:LOSS",
+          lemmas="binding_named_lemmas", expected={
+        "default": Counts(7_933, 69_647, 15),
+    }),
+    Entry("binding-named-no-timers", "handoff.binding_named:NO_TIMERS",
+          lemmas="binding_named_lemmas", expected={
+        "default": Counts(107_158, 831_773, 24),
+    }),
     Entry("transfer", "handoff.transfer:SYSTEM",
           lemmas="transfer_lemmas", ranking="transfer_ranking", expected={
         "default": Counts(170_527, 1_808_584, 32),

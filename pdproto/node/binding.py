@@ -1,7 +1,9 @@
-"""The request of a room to which a life belongs, on a prefill rank that decides for itself.
+"""The request of a room to which a life belongs, on a prefill rank.
 
-Rule 1: the table of the rank decides (`binding-guarded` in spec/handoff/binding.py); the rank leads
-        every life. Here openings, introductions and aborts become events of the table.
+Rule 1: the table of the rank decides: `binding-named` for lives and requests that the caller has
+        named (spec/handoff/binding_named.py), and `binding-guarded` for the others, where the rank
+        leads every life. Here openings, introductions and aborts become events of the table.
+        Requests of one name, and those of a room without a name, are a group of their own.
 Rule 2: the automaton of a room counts a life and a request until the table asks about them no more
         (LIFE_IS_OVER, REQUEST_IS_OVER).
 Rule 3: it counts WINDOW lives and WINDOW requests. Further ones queue in their order, and an
@@ -10,19 +12,22 @@ Rule 3: it counts WINDOW lives and WINDOW requests. Further ones queue in their 
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from pdproto.node.sender import Sender
+from pdproto.node.waits import Waits
 from pdproto.runtime.automaton import Event
 from pdproto.runtime.local_rows import AnyMessage
-from pdproto.runtime.role import RANK_ROLE, WINDOW, RankRole
-from pdproto.runtime.wire import Life
+from pdproto.runtime.role import NAMED_ROLE, RANK_ROLE, WINDOW, RankRole
+from pdproto.runtime.wire import Abort, Frame, Introduce, Life
 from pdproto.spec.handoff import binding_tables as tables
 from pdproto.spec.handoff import roles
 from pdproto.spec.language.sorts import Sort
 
 T = TypeVar("T")
+OTHER_LIFE: Final = "no_other_life"  # the timer of these tables that runs here
+Group: TypeAlias = tuple[int, int | None]  # the room, and the name of the request
 
 
 class _Counted(Generic[T]):
@@ -42,8 +47,8 @@ class _Counted(Generic[T]):
 class _Room:
     """The lives and requests of a room that are not bound. bind: called with those that are."""
 
-    __slots__ = ("_aborted", "_automaton", "_bind", "_ended", "_role", "_sinks", "_state", "lives",
-                 "requests")
+    __slots__ = ("_aborted", "_automaton", "_bind", "_ended", "_heard", "_role", "_sinks", "_state",
+                 "lives", "requests")
 
     def __init__(self, role: RankRole, bind: Callable[[Life, Sender], None]) -> None:
         self._role: Final = role
@@ -53,6 +58,7 @@ class _Room:
         self.requests: Final[_Counted[Sender]] = _Counted(roles.Use)
         self.lives: Final[_Counted[Life]] = _Counted(roles.Life)
         self._sinks: Final[dict[Life, list[str]]] = {}  # that have introduced a life
+        self._heard: Final[dict[Life, set[tuple[str, type[Frame]]]]] = {}
         self._aborted: Final[dict[Life, str]] = {}  # by the first sink that has ended it
         self._ended: Final[set[Sender]] = set()  # in the queue
 
@@ -73,9 +79,13 @@ class _Room:
         elif sender in self.requests.queue:
             self._ended.add(sender)
 
-    def introduce(self, life: Life, sink: str) -> None:
-        """A sink introduces a life, for the first time or again."""
-        again = sink in self._sinks.get(life, ())
+    def introduce(self, life: Life, sink: str, by: type[Frame]) -> None:
+        """A sink introduces a life by a frame of this kind: an introduction, or an address. Only a
+        second frame of the same kind says that it waits.
+        """
+        heard = self._heard.setdefault(life, set())
+        again = (sink, by) in heard
+        heard.add((sink, by))
         if self._counts(life, sink):
             self._hear(tables.ask if again else tables.introduce, life, sink)
 
@@ -99,8 +109,8 @@ class _Room:
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of this life any more."""
-        if self._sinks.pop(life, None) is not None:
-            self._aborted.pop(life, None)
+        if life in self._sinks:
+            self._drop(life)
             self._leave_out(self.lives, life)
 
     def forget_sender(self, sender: Sender) -> None:
@@ -124,6 +134,23 @@ class _Room:
             self._state = self._automaton.translate(self._state, wider)
             self._automaton = wider
         self._take(self._automaton.message(message, (place, self.lives.inside.index(life), 0)))
+        if life.use is not None and life in self.lives.inside:  # the same frame has the name
+            of = self.lives.inside.index(life)
+            self._take(self._automaton.message(tables.name, (place, of, 0, 0)))
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether a request waits for another life than those that have ended."""
+        return OTHER_LIFE in self._automaton.armed(self._state)
+
+    def end_wait(self) -> None:
+        """No other life has come in time."""
+        self._take(self._automaton.timer(OTHER_LIFE))
+
+    def _drop(self, life: Life) -> None:
+        del self._sinks[life]
+        self._heard.pop(life, None)
+        self._aborted.pop(life, None)
 
     def _take(self, event: Event) -> None:
         after = self._role.after(self._automaton, event, self._state)
@@ -132,9 +159,7 @@ class _Room:
         for place in after.over_requests:
             del self.requests.inside[place]
         for place in after.over_lives:
-            over = self.lives.inside.pop(place)
-            del self._sinks[over]
-            self._aborted.pop(over, None)
+            self._drop(self.lives.inside.pop(place))
         for life, sender in bound:
             self._bind(life, sender)
         if self.requests.queue or self.lives.queue:
@@ -169,69 +194,93 @@ class _Room:
         if aborted is None:
             return False
         place = inside.index(aborted)
-        del inside[place], self._sinks[aborted], self._aborted[aborted]
+        del inside[place]
+        self._drop(aborted)
         self._state = self._role.without(self._automaton, self._state, roles.Life, place)
         return True
 
 
 class Bindings:
-    """The rooms of a prefill rank. bind: called with a life and the sender that it is bound to."""
+    """The rooms of a prefill rank. bind: called with a life and the sender that it is bound to.
+
+    clock: the time of this turn. seconds: by name of timer, in place of the defaults.
+    """
 
     def __init__(
-        self, bind: Callable[[Life, Sender], None], role: RankRole = RANK_ROLE
+        self, bind: Callable[[Life, Sender], None], clock: Callable[[], float] = lambda: 0.0,
+        seconds: Mapping[str, float] | None = None, role: RankRole = RANK_ROLE,
     ) -> None:
         self._bind: Final = bind
         self._role: Final = role
-        self._rooms: Final[dict[int, _Room]] = {}
+        self._rooms: Final[dict[Group, _Room]] = {}
+        self._waits: Final[Waits[Group]] = Waits((OTHER_LIFE,), seconds)
+        self._clock: Final = clock
+
+    def end_waits(self) -> float | None:
+        """End the waits that are over. Returns when the next one ends."""
+        for _, group in list(self._waits.due(self._clock())):
+            self._in_room(group, _Room.end_wait)
+        return self._waits.next()
 
     def __len__(self) -> int:
         return len(self._rooms)
 
     def __contains__(self, life: Life) -> bool:
         """Whether the life has been introduced, and is not bound."""
-        room = self._rooms.get(life.room)
+        room = self._rooms.get(_of_life(life))
         return room is not None and room.knows(life)
 
     def open(self, sender: Sender) -> None:
         """The router has put a request here."""
-        self._room(sender.room).open(sender)
-        self._tidy(sender.room)
+        self._room(_of_sender(sender)).open(sender)
+        self._tidy(_of_sender(sender))
 
     def leave(self, sender: Sender) -> None:
         """The request has ended here."""
-        self._in_room(sender.room, lambda room: room.leave(sender))
+        self._in_room(_of_sender(sender), lambda room: room.leave(sender))
 
-    def introduce(self, life: Life, sink: str) -> None:
-        """A sink introduces a life that has no request, for the first time or again."""
-        self._room(life.room).introduce(life, sink)
-        self._tidy(life.room)
-
-    def abort(self, life: Life, sink: str) -> None:
-        """A sink ends a life that has no request."""
-        self._room(life.room).abort(life, sink)
-        self._tidy(life.room)
+    def hear(self, life: Life, sink: str, by: type[Frame] = Introduce) -> None:
+        """A sink sends a frame of this kind about a life that has no request."""
+        room = self._room(_of_life(life))
+        if by is Abort:
+            room.abort(life, sink)
+        else:
+            room.introduce(life, sink, by)
+        self._tidy(_of_life(life))
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of the life any more."""
-        self._in_room(life.room, lambda room: room.forget_life(life))
+        self._in_room(_of_life(life), lambda room: room.forget_life(life))
 
     def forget_sender(self, sender: Sender) -> None:
         """No sink may come for the request any more."""
-        self._in_room(sender.room, lambda room: room.forget_sender(sender))
+        self._in_room(_of_sender(sender), lambda room: room.forget_sender(sender))
 
-    def _room(self, room: int) -> _Room:
-        known = self._rooms.get(room)
+    def _room(self, group: Group) -> _Room:
+        known = self._rooms.get(group)
         if known is None:
-            known = self._rooms[room] = _Room(self._role, self._bind)
+            role = self._role if group[1] is None else NAMED_ROLE
+            known = self._rooms[group] = _Room(role, self._bind)
         return known
 
-    def _in_room(self, number: int, action: Callable[[_Room], None]) -> None:
-        room = self._rooms.get(number)
+    def _in_room(self, group: Group, action: Callable[[_Room], None]) -> None:
+        room = self._rooms.get(group)
         if room is not None:
             action(room)
-            self._tidy(number)
+            self._tidy(group)
 
-    def _tidy(self, number: int) -> None:
-        room = self._rooms.get(number)
-        if room is not None and not room.requests and not room.lives:
-            del self._rooms[number]
+    def _tidy(self, group: Group) -> None:
+        room = self._rooms.get(group)
+        if room is None:
+            return
+        self._waits.follow(group, (OTHER_LIFE,) if room.is_armed else (), self._clock())
+        if not room.requests and not room.lives:
+            del self._rooms[group]
+
+
+def _of_life(life: Life) -> Group:
+    return life.room, life.use
+
+
+def _of_sender(sender: Sender) -> Group:
+    return sender.room, sender.given_use

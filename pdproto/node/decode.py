@@ -98,14 +98,14 @@ class Decode(Node):
         on_released: Callable[[], None] | None = None,
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-        slot: int | None = None, addressed: Addressed | None = None,
+        slot: int | None = None, addressed: Addressed | None = None, use: int | None = None,
     ) -> Receiver:
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
         """
         if not sources:
             raise ValueError(f"room {room}: a hand-over needs a source")
-        receiver = self.new(room, tuple(sources), tuple(sinks) or (self.name,), generation)
+        receiver = self.new(room, tuple(sources), tuple(sinks) or (self.name,), generation, use)
         receiver.watch(on_released, watcher)
         receiver.addressed = addressed
         if pages is not None:
@@ -115,11 +115,13 @@ class Decode(Node):
         return receiver
 
     def new(
-        self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...], generation: int | None
+        self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...],
+        generation: int | None, use: int | None,
     ) -> Receiver:
         """A receiver for the next life, or for the one of this number."""
         number = self._generations.next(generation)
-        return Receiver(self, Life(room_number(room), self.incarnation, number), sources, sinks)
+        life = Life(room_number(room), self.incarnation, number, use)
+        return Receiver(self, life, sources, sinks)
 
     def problem(self) -> str | None:
         """See Core.problem. A decode node also needs staging memory."""

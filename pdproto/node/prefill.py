@@ -39,6 +39,7 @@ from pdproto.runtime.wire import (
     Drained,
     Expecting,
     Failed,
+    Frame,
     Introduce,
     Life,
     PageLayout,
@@ -83,7 +84,7 @@ class Prefill(Node):
         self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
-        self._bindings: Final = Bindings(self._bind)
+        self._bindings: Final = Bindings(self._bind, lambda: self._now, waits)
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._memory: Final = Memory(self.lives, self.forget)
         self._writes: Final = SourceWrites(self, data_path, self._memory.settle)
@@ -104,9 +105,10 @@ class Prefill(Node):
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None, named: int | None = None,
+        use: int | None = None,
     ) -> Sender:
         """Open a sender for a room; see PrefillNode.open. For any thread."""
-        sender = Sender(self, room_number(room))
+        sender = Sender(self, room_number(room), use)
         sender.watch(on_released, watcher)
         self.ask(lambda: self._put(sender, named))
         return sender
@@ -122,7 +124,8 @@ class Prefill(Node):
         request means nothing on the only one.
         """
         self.metrics.add("handoffs_opened")
-        sender.use = self._uses.next(sender.room)
+        if sender.given_use is None:
+            sender.use = self._uses.next(sender.room)
         self._bindings.open(sender)
         if sender.endpoint.life is None:
             self._unbound.add(sender)
@@ -168,7 +171,7 @@ class Prefill(Node):
         """See Node.on_frame."""
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
-        endpoint = self.endpoint_of(peer, frame.life, introduced=not isinstance(frame, Abort))
+        endpoint = self.endpoint_of(peer, frame.life, type(frame))
         if endpoint is None:
             return
         named = (peer.name,) if isinstance(frame, Abort) else frame.sinks
@@ -188,10 +191,10 @@ class Prefill(Node):
             self._compare(endpoint.owner, peer.name, frame.layout)
 
     def endpoint_of(
-        self, peer: Peer, life: Life, *, introduced: bool = True
+        self, peer: Peer, life: Life, by: type[Frame] = Introduce
     ) -> Endpoint | None:
         """The endpoint of a life of which this sink speaks; None if it has said that nothing more
-        would come of it. introduced: the sink introduces the life, and does not abort it.
+        would come of it. by: the kind of its frame.
         Raises RemoteProtocolError for a life of another process.
         """
         if life.incarnation != peer.incarnation:
@@ -201,8 +204,7 @@ class Prefill(Node):
             self.metrics.add("stale_frames")
             return None
         if endpoint is None or life in self._bindings:
-            event = self._bindings.introduce if introduced else self._bindings.abort
-            event(life, peer.name)
+            self._bindings.hear(life, peer.name, by)
             endpoint = self.lives.get(life)
         return endpoint or self._meet(life)
 
@@ -217,14 +219,15 @@ class Prefill(Node):
         if len(self._early) >= EARLY_MAX:
             self._bindings.forget_life(life)
             raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their sender already")
-        early = Sender(self, life.room)
+        early = Sender(self, life.room, life.use)
         self._early.add(early)
         self.register(early)
         early.endpoint.life = life
         self._memory.add(life, early.endpoint)
         why = self._refuses(life.room)
         if why is not None:
-            self.open(life.room).abort(why)  # so that decode need not wait for a timeout
+            # So that decode need not wait for a timeout.
+            self.open(life.room, use=life.use).abort(why)
         return early.endpoint
 
     def _bind(self, life: Life, sender: Sender) -> None:
@@ -237,6 +240,10 @@ class Prefill(Node):
         elif sender.stage is Sending.UNKNOWN:  # it is being opened
             self._early.drop(early)
             sender.adopt(early)
+        elif early.stage is Sending.FAILED:
+            self._early.drop(early)
+            self.metrics.add("bootstrap_failed_reqs", -1)  # counted when the life ended
+            self.give_up(sender, early.reason or "")
         else:
             self._end_early(early, sender)
 
@@ -250,6 +257,11 @@ class Prefill(Node):
 
     def on_ended_early(self, endpoint: Endpoint, sender: Sender) -> None:
         """The request of this endpoint is that of a sender that has ended before."""
+
+    def on_turn(self, now: float) -> float | None:
+        """See Core.on_turn."""
+        dues = (self._bindings.end_waits(), super().on_turn(now))
+        return min((due for due in dues if due is not None), default=None)
 
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""

@@ -105,12 +105,12 @@ class RoutedDecode(Decode):
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Receiver], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None, use: int | None = None,
     ) -> Receiver:
         """See DecodeNode.seek. One thread at a time."""
         if self._desk is None:
             raise LocalProtocolError(f"node {self.name} has no desk: it cannot ask a registry")
-        receiver = self.new(room, (), (self.name,), None)
+        receiver = self.new(room, (), (self.name,), None, use)
         receiver.watch(on_released, watcher)
         receiver.each_once(pages, server)
         self._generations.use(receiver.life.generation)

@@ -33,19 +33,20 @@ class SenderNode(Opener, Protocol):
 class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "metadata", "misfit",
-                 "room", "use")
+    __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "given_use", "metadata",
+                 "misfit", "room", "use")
 
     _node: SenderNode
     endpoint: SendingEndpoint
 
-    def __init__(self, node: SenderNode, room: int) -> None:
+    def __init__(self, node: SenderNode, room: int, given_use: int | None = None) -> None:
         super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
         self._handed = 0  # chunks, counted by the application's thread
         self._last = False
         self._lanes: Final[dict[int, Lane]] = {}
         self.room: Final = room
-        self.use = 0  # of the room (uses.py)
+        self.given_use: Final = given_use  # the use that the caller gives
+        self.use = given_use or 0  # of the room (uses.py)
         self.addresses: dict[int, bytes] = {}
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""

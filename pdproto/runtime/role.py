@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.spec.handoff import binding
+from pdproto.spec.handoff import binding, binding_named
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
 from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source, Use
 from pdproto.spec.handoff.sink import SINK
@@ -17,9 +17,10 @@ from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
 
 WINDOW: Final = 2  # lives and requests of a room that an automaton counts
-# Each rank decides for itself (binding-guarded).
-RANK_ALONE: Final = next(
-    table for table in binding.GUARDED.tables if table.machine is RANK.machine)
+# Each rank decides for itself (binding-guarded); and where the caller has named the request.
+RANK_ALONE, RANK_NAMED = (
+    next(table for table in system.tables if table.machine is RANK.machine)
+    for system in (binding.GUARDED, binding_named.SYSTEM))
 
 
 class Role:
@@ -112,7 +113,7 @@ class AfterEvent(NamedTuple):
 class RankRole(Role):
     """The part of a prefill rank in binding the lives of one room to its requests.
 
-    The rank leads every life. Its size is the number of sinks of a life.
+    The rank leads every life that names no request. Its size is the number of sinks of a life.
     """
 
     def __init__(self, table: Table = RANK_ALONE) -> None:
@@ -156,4 +157,5 @@ class RankRole(Role):
 
 SOURCE_ROLE: Final = SourceRole()
 RANK_ROLE: Final = RankRole()
+NAMED_ROLE: Final = RankRole(RANK_NAMED)
 SINK_ROLE: Final = SinkRole()

@@ -47,13 +47,14 @@ Buffers = Annotated[int, Meta(ge=0, lt=1 << 31)]
 class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a hand-over: a life of a room at one incarnation of the sink's group.
 
-    generation: counts the lives of that incarnation, over all rooms. One decision sets it for all
-    sinks of the group.
+    generation: counts the lives of that incarnation, over all rooms; the same at all its sinks.
+    use: the caller's number of the request in its room; None if it gives none.
     """
 
     room: U63
     incarnation: U63
     generation: U63
+    use: U63 | None = None
 
     def __str__(self) -> str:
         return f"room {self.room} ({self.incarnation:x}.{self.generation})"
@@ -125,8 +126,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
     """A source has written all its chunks.
 
     chunks: the number of pages in each chunk, in order. metadata: the request's metadata row.
-    digest: of the row and the life, see `row_digest`. use: the number of the request in its room,
-    see node/uses.py.
+    digest: of the row and the life, see `row_digest`. use: of the room, see node/uses.py.
     """
 
     message = ends.done

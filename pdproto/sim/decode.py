@@ -81,7 +81,7 @@ class DecodeServer:
 
     def arrive(self, request: PlannedRequest) -> None:
         """Take a client's request."""
-        receiver = self.node.open(request.room, self._addresses(request))
+        receiver = self.node.open(request.room, self._addresses(request), use=0)
         job = self.jobs[request.room] = Job(request, receiver)
         receiver.on_released = partial(self._released, job)
         receiver.watchers = (partial(self._stepped, job),)

@@ -56,7 +56,7 @@ class OptimisticServer(RankedServer):
 
     def arrive(self, request: PlannedRequest) -> None:
         """See RankedServer."""
-        senders = [rank.node.open(request.room, self._wake) for rank in self.ranks]
+        senders = [rank.node.open(request.room, self._wake, use=0) for rank in self.ranks]
         for sender in senders:
             sender.watchers = (self._wake,)
         running = self.prefill.create_sender(

@@ -53,7 +53,7 @@ class PrefillServer(RankedServer):
         """See RankedServer."""
         job = self.jobs[request.room] = Job(request, held=len(self.ranks))
         for rank in self.ranks:
-            sender = rank.node.open(request.room, partial(self._released, job))
+            sender = rank.node.open(request.room, partial(self._released, job), use=0)
             sender.watchers = (partial(self._stepped, job, sender),)
             job.senders.append(sender)
 

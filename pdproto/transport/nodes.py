@@ -138,16 +138,19 @@ class PrefillNode(RunningNode):
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None, named: int | None = None,
+        use: int | None = None,
     ) -> Sender:
         """Open a sender for a room.
 
         room: from 0 to 2**63 - 1. on_released, watcher: see `Handle.watch`. named: the
         data-parallel rank that the request asks for. If decode looks for the room on another rank
-        than this one, the sender fails at once, and so does its receiver. Raises
-        LocalProtocolError when the node is closed, TypeError or ValueError for a room that is no
-        such number.
+        than this one, the sender fails at once, and so does its receiver. use: the number of the
+        request among those of its room, if the room comes again: the same on both servers and all
+        their ranks, and each number once. Without it a retry fails with its predecessor, if its two
+        halves come more than a second apart (decision 046). Raises LocalProtocolError when the node
+        is closed, TypeError or ValueError for a room that is no such number.
         """
-        return self._core.open(room, on_released, watcher, named)
+        return self._core.open(room, on_released, watcher, named, use)
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
@@ -201,6 +204,7 @@ class DecodeNode(RunningNode):
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None,
         addressed: Addressed | None = None,
+        use: int | None = None,
     ) -> Receiver:
         """Open a receiver for a room.
 
@@ -209,31 +213,32 @@ class DecodeNode(RunningNode):
         generation: the number of the life, if the ranks of a group must agree on it; each number
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
         `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
-        of the sources, where the prefill server has several.
+        of the sources, where the prefill server has several. use: see PrefillNode.open.
 
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
         with self._opening:  # so that lives begin in the order of their numbers
             return self._core.open(room, sources, sinks=sinks, generation=generation,
                                    on_released=on_released, watcher=watcher, pages=pages,
-                                   slot=slot, addressed=addressed)
+                                   slot=slot, addressed=addressed, use=use)
 
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
-        watcher: Callable[[Receiver], None] | None = None,
+        watcher: Callable[[Receiver], None] | None = None, use: int | None = None,
     ) -> Receiver:
         """Open a receiver for a room of the prefill server whose registry is at this address.
 
         The data-parallel rank that runs the room is, in this order: `named`, by the request; the
         only one; room modulo ranks, if the server keeps to that rule; the registry's answer. The
         receiver fails, with the reason, if the look-up fails, if prefill has failed the room, and
-        after the wait `unresolved`. pages, slot: as `Receiver.publish` takes them.
+        after the wait `unresolved`. pages, slot: as `Receiver.publish` takes them. use: see
+        PrefillNode.open.
         Raises LocalProtocolError when the node is closed, or has no desk.
         """
         with self._opening:
             return self._core.seek(room, server, pages=pages, slot=slot, named=named,
-                                   on_released=on_released, watcher=watcher)
+                                   on_released=on_released, watcher=watcher, use=use)
 
 
 class DirectDecodeNode(DecodeNode):

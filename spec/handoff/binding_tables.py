@@ -295,12 +295,12 @@ SINK: Final = Table(sink, state=status, rows=(
 
 # A rank that decides for itself: rule 4 holds for lives, and not for requests.
 END_WITH_LIFE: Final = Row(
-    "end_with_life", choose=(h, u),
+    "end_with_life", on=Timer("no_other_life"), choose=(h, u),
     when=[leads(h, p), meeting(p, h) == Meeting.FAILED, FREE, opening(p, u) == Opening.WAITING,
           OLDEST, forall(k, meeting(p, k) != Meeting.UNBOUND)],
     do=[opening(p, u).to(Opening.BOUND), binds(p, h, u).to(True)],
-    why="the sink has ended the life, and the request is the other half, or a retry: it ends at "
-        "once, and is not kept until its clock runs out")
+    why="the sink has ended the life, and brings no other: the request is not a retry, so it does "
+        "not wait for decode any longer")
 
 LOSSY: Final = Table(world, rows=tuple(
     lose(message) for message in (introduce, ask, name, abort, bound, done, failed)

@@ -27,6 +27,7 @@ WAITS: Final[Mapping[str, Wait]] = {
     "queue_timeout": Wait(float("inf"), "the hand-over fails, because decode has no memory for it"),
     "transfer_timeout": Wait(120.0, "the hand-over fails, and this side tells the other to stop"),
     "no_news": Wait(1.0, "the sink introduces itself again", again=True),
+    "no_other_life": Wait(1.0, "the request ends with the life that decode has ended before it"),
     "no_bytes": Wait(2.0, "the sink publishes its address again", again=True),
     "no_answer": Wait(0.5, "the sink repeats the abort", again=True),
     "no_drain": Wait(5.0, "the sink has the silent source fenced"),

@@ -138,8 +138,8 @@ def any_request() -> None:
 
 def any_incarnation() -> None:
     """A life is told by its room alone."""
-    def endpoint_of(old: Any, self: Prefill, peer: Any, life: Life) -> Any:
-        return old(self, peer, Life(life.room, peer.incarnation, life.generation))
+    def endpoint_of(old: Any, self: Prefill, peer: Any, life: Life, *by: Any) -> Any:
+        return old(self, peer, Life(life.room, peer.incarnation, life.generation, life.use), *by)
 
     _wrap(Prefill, "endpoint_of", endpoint_of)
 

@@ -286,13 +286,15 @@ class Cluster:
         return next(path for node in self.decodes
                     if isinstance(path := node._core.data_path, SinkDataPath))
 
-    def senders(self, room: int) -> list[Sender]:
-        return [node.open(room) for node in self.prefills]
+    def senders(self, room: int, use: int | None = None) -> list[Sender]:
+        return [node.open(room, use=use) for node in self.prefills]
 
-    def receivers(self, room: int, *, generation: int | None = None) -> list[Receiver]:
+    def receivers(
+        self, room: int, *, generation: int | None = None, use: int | None = None
+    ) -> list[Receiver]:
         sources = {node.name: node.endpoint for node in self.prefills}
         sinks = [node.name for node in self.decodes]
-        return [node.open(room, sources, sinks=sinks, generation=generation)
+        return [node.open(room, sources, sinks=sinks, generation=generation, use=use)
                 for node in self.decodes]
 
     def settled(self) -> None:

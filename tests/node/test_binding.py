@@ -1,8 +1,12 @@
-"""The rows by which a prefill rank binds lives to requests, run by nodes: a room comes again."""
+"""The rows by which a prefill rank binds lives to requests, run by nodes: a room comes again.
 
-from collections.abc import Iterator
+Where no clock is given, none runs: what a test sees then has come by messages alone.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -10,15 +14,17 @@ from hypothesis import strategies as st
 
 from pdproto.node import prefill
 from pdproto.node.binding import Bindings
+from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import AnyMessage
 from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole
-from pdproto.runtime.wire import Life
+from pdproto.runtime.wire import Abort, Life
 from pdproto.spec.handoff import binding, roles
 from pdproto.spec.handoff import binding_tables as tables
+from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.spec.language import DropClause, DropRow, edited
+from pdproto.spec.language import DropClause, ReplaceRow, edited
 from pdproto.spec.language.machine import Table
 from tests.node.data_paths import Cluster, cluster, polls, published, until
 
@@ -27,53 +33,100 @@ SINK: Final = "d0"
 MOST: Final = 4  # lives and requests of a run; more than the automaton of a node counts
 
 
-def table_of(*edits: DropClause | DropRow) -> Table:
+def table_of(*edits: DropClause | ReplaceRow) -> Table:
     """The rows that nodes run, with these edits."""
     system = edited(binding.GUARDED, "defect", *edits)
     return next(table for table in system.tables if table.machine is RANK_ALONE.machine)
 
 
-# The failure of a request answers the first life that comes, which may be of a retry.
-AT_ONCE: Final = table_of(DropClause("bind", tables.opening(tables.p, tables.u)
-                                     == tables.Opening.WAITING))
+UNNAMED: Final = (None, None)  # the uses that the caller gives for a request and its retry
+BOTH: Final = pytest.mark.parametrize("uses", [UNNAMED, (0, 1)], ids=["unnamed", "named"])
+Uses: TypeAlias = tuple[int | None, int | None]
+NO_CLOCK: Final = {"no_news": 600.0, "no_bytes": 600.0, "no_other_life": 600.0}
 
 
 @pytest.fixture
 def nodes() -> Iterator[Cluster]:
-    """A life asks again only when nothing else moves."""
-    with cluster(waits={"no_news": 600.0}) as found:
+    """Nothing is repeated, and nobody waits for another life in vain."""
+    with cluster(waits=NO_CLOCK) as found:
         yield found
 
 
 @pytest.fixture
 def asking() -> Iterator[Cluster]:
-    """A life asks again at once."""
-    with cluster(waits={"no_news": 0.1}) as found:
+    """A life asks again at once, and a request waits for another life for as long."""
+    with cluster(waits=dict.fromkeys(NO_CLOCK, 0.1)) as found:
         yield found
 
 
-def retry(nodes: Cluster) -> tuple[KVPoll, KVPoll]:
-    """The first request of the room comes to prefill alone, and its client leaves. It comes again,
-    to both servers; decode is the first, and has memory when prefill has the request, too. The
-    address of that memory would count as asking again.
-    """
-    (first,) = nodes.senders(ROOM)
-    first.abort("the client has left")
-    until(polls([first], KVPoll.FAILED))
-    (receiver,) = nodes.receivers(ROOM)
-    until(lambda: nodes.prefills[0]._core.lives or receiver.poll() is KVPoll.FAILED)
-    (sender,) = nodes.senders(ROOM)
-    published([receiver])
-    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT or receiver.poll() is KVPoll.FAILED)
-    if receiver.poll() is not KVPoll.FAILED:
+def concluded(sender: Sender, receiver: Receiver) -> tuple[KVPoll, KVPoll]:
+    """How a hand-over ends, of which both halves are open and decode has published."""
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT or KVPoll.FAILED in (
+        sender.poll(), receiver.poll()))
+    if sender.poll() is KVPoll.WAITING_FOR_INPUT:
         sender.send([1, 2, 3])
         until(polls([sender, receiver], KVPoll.SUCCESS, KVPoll.FAILED))
     receiver.close()
     return sender.poll(), receiver.poll()
 
 
-def test_a_retry_is_not_failed_by_a_request_that_reached_prefill_alone(nodes: Cluster) -> None:
-    assert retry(nodes) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+def of_prefill_alone(nodes: Cluster, uses: Uses = UNNAMED) -> tuple[KVPoll, KVPoll]:
+    """The first request of the room comes to prefill alone, and its client leaves. It comes again,
+    to both servers; decode is the first, and publishes before prefill has the retry.
+    """
+    (first,) = nodes.senders(ROOM, uses[0])
+    first.abort("the client has left")
+    until(polls([first], KVPoll.FAILED))
+    (receiver,) = published(nodes.receivers(ROOM, use=uses[1]))
+    until(lambda: any(end.owner.addresses for end in nodes.prefills[0]._core.lives.values())
+          or receiver.poll() is KVPoll.FAILED)
+    (sender,) = nodes.senders(ROOM, uses[1])
+    return concluded(sender, receiver)
+
+
+def of_decode_alone(nodes: Cluster, uses: Uses = UNNAMED) -> tuple[KVPoll, KVPoll]:
+    """The first request of the room comes to decode alone, and its client leaves. It comes again,
+    to both servers, and prefill is the first.
+    """
+    (first,) = nodes.receivers(ROOM, use=uses[0])
+    first.abort("the client has left")
+    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
+    (sender,) = nodes.senders(ROOM, uses[1])
+    until(lambda: sender.stage is not Sending.UNKNOWN)
+    (receiver,) = published(nodes.receivers(ROOM, use=uses[1]))
+    return concluded(sender, receiver)
+
+
+@BOTH
+def test_a_retry_is_not_failed_by_a_request_that_reached_prefill_alone(
+    nodes: Cluster, uses: Uses
+) -> None:
+    assert of_prefill_alone(nodes, uses) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+
+
+@BOTH
+def test_a_retry_is_not_failed_by_a_life_that_reached_decode_alone(
+    nodes: Cluster, uses: Uses
+) -> None:
+    assert of_decode_alone(nodes, uses) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+
+
+def test_a_named_request_that_has_ended_ends_its_life_by_a_message(nodes: Cluster) -> None:
+    (sender,) = nodes.senders(ROOM, 3)
+    sender.abort("the client has left")
+    until(polls([sender], KVPoll.FAILED))
+    (receiver,) = published(nodes.receivers(ROOM, use=3))
+    until(polls([receiver], KVPoll.FAILED))
+    assert receiver.failure == "p0: the client has left"
+
+
+def test_a_named_life_that_has_ended_ends_its_request_by_a_message(nodes: Cluster) -> None:
+    (receiver,) = nodes.receivers(ROOM, use=3)
+    receiver.abort("the client has left")
+    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
+    (sender,) = nodes.senders(ROOM, 3)
+    until(polls([sender], KVPoll.FAILED))
+    assert sender.failure == "d0: the client has left"
 
 
 def test_a_request_that_has_ended_answers_a_life_that_asks_again(asking: Cluster) -> None:
@@ -88,13 +141,17 @@ def test_a_request_that_has_ended_answers_a_life_that_asks_again(asking: Cluster
     asking.settled()
 
 
-def test_a_life_that_its_sink_has_ended_ends_the_request_at_once(nodes: Cluster) -> None:
-    (receiver,) = nodes.receivers(ROOM)
+def test_a_life_that_its_sink_has_ended_ends_a_request_that_no_other_life_comes_for(
+    asking: Cluster
+) -> None:
+    (receiver,) = asking.receivers(ROOM)
     receiver.abort("the client has left")
-    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
-    (sender,) = nodes.senders(ROOM)
+    until(lambda: [early.poll() for early in asking.prefills[0]._core._early] == [KVPoll.FAILED])
+    (sender,) = asking.senders(ROOM)
     until(polls([sender], KVPoll.FAILED))
     assert sender.failure == "d0: the client has left"
+    assert asking.prefills[0].metrics.read()["bootstrap_failed_reqs"] == 1
+    asking.settled()
 
 
 class Whole:
@@ -124,6 +181,7 @@ class Plain:
 
     def __init__(self, room: int) -> None:
         self.room = room
+        self.given_use = None
 
 
 EVENTS: Final = st.lists(st.tuples(
@@ -156,20 +214,31 @@ def test_a_window_binds_as_an_automaton_that_counts_all(events: list[tuple[str, 
         elif name == "introduce" and number not in lives | aborted:
             whole.hear(tables.ask if number in introduced else tables.introduce, number)
             introduced.add(number)
-            window.introduce(life, SINK)
+            window.hear(life, SINK)
         elif name == "abort" and number not in lives | aborted and len(aborted) < WINDOW:
             aborted.add(number)
             introduced.add(number)
             whole.hear(tables.abort, number)
-            window.abort(life, SINK)
+            window.hear(life, SINK, Abort)
         assert sorted(bound) == sorted(whole.bound)
 
 
-@pytest.mark.parametrize("table", [AT_ONCE])
+# What the first tests see, with these defects in the rows that the node runs.
+DEFECTS: Final = (
+    # The failure of a request answers the first life that comes, which may be of a retry.
+    (UNNAMED, of_prefill_alone, table_of(DropClause(
+        "bind", tables.opening(tables.p, tables.u) == tables.Opening.WAITING))),
+    # A life that has ended ends the next request of the room, which may be a retry.
+    (UNNAMED, of_decode_alone, table_of(ReplaceRow(
+        "end_with_life", replace(tables.END_WITH_LIFE, on=None)))),
+)
+
+
+@pytest.mark.parametrize(("uses", "retry", "table"), DEFECTS)
 def test_with_the_defect_in_the_rows_the_retry_fails(
-    table: Table, monkeypatch: pytest.MonkeyPatch
+    uses: Uses, retry: Callable[[Cluster, Uses], tuple[KVPoll, KVPoll]], table: Table,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the first test sees, with the defect put into the rows that the node runs."""
     monkeypatch.setattr(prefill, "Bindings", partial(Bindings, role=RankRole(table)))
-    with cluster(waits={"no_news": 0.1}) as nodes:
-        assert KVPoll.FAILED in retry(nodes)
+    with cluster(waits=NO_CLOCK) as nodes:
+        assert KVPoll.FAILED in retry(nodes, uses)
