@@ -19,6 +19,7 @@ from pdproto.runtime.trace import TraceWriter
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.e2e.planted import DEFECT
+from tests.node.data_paths import line_of
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 PATIENCE_S: Final = 30.0 if DEFECT is None else 5.0
@@ -32,7 +33,7 @@ ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 def until(holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline, "it never came"
+        assert time.monotonic() < deadline, f"never: {line_of(2)}"
         time.sleep(0.001)
 
 

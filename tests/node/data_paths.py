@@ -4,7 +4,9 @@ A `Fabric` is the staging memory of all sinks of a test. It notes what must neve
 that lands in memory that is not leased to its life, a chunk out of order, memory given back twice.
 """
 
+import linecache
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -218,14 +220,20 @@ class SinkDataPath:
         pass
 
 
-def until(
-    holds: Callable[[], object], what: Callable[[], str] = lambda: "it never came"
-) -> None:
-    """Wait until it holds. Fails when it does not for a long time. what: says then why."""
+def until(holds: Callable[[], object], what: Callable[[], str] | None = None) -> None:
+    """Wait until it holds. Fails when it does not for a long time. what: says then why; otherwise
+    the line of the test that waits is the reason.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline, what()
+        assert time.monotonic() < deadline, what() if what is not None else f"never: {line_of(2)}"
         time.sleep(0.001)
+
+
+def line_of(depth: int) -> str:
+    """The line of source that runs in the caller of this depth."""
+    frame = sys._getframe(depth)
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
 
 def idle(node: RunningNode) -> bool:
