@@ -79,7 +79,7 @@ class Narrator:
         loop: the index of the first step that repeats for ever; None if none does. blocked: explain
         why no row fires in the last state.
         """
-        steps = tuple(self._step(move) for move in moves)
+        steps = tuple(self.step(move) for move in moves)
         last = moves[-1].after if moves else 0
         seen = {step.lane for step in steps} | {
             lane
@@ -87,7 +87,7 @@ class Narrator:
             for arrow in (*step.sent, *step.lost, *((step.received,) if step.received else ()))
             for lane in (arrow.sender, *arrow.receivers)
         }
-        lanes = tuple(lane for lane in self._lanes() if lane.name in seen) or tuple(self._lanes())
+        lanes = tuple(lane for lane in self.lanes() if lane.name in seen) or tuple(self.lanes())
         return Trace(
             lanes,
             self._start({lane.name for lane in lanes}),
@@ -97,7 +97,8 @@ class Narrator:
             self._holds(moves[0].before if moves else 0),
         )
 
-    def _lanes(self) -> Iterable[Lane]:
+    def lanes(self) -> Iterable[Lane]:
+        """Every process of the system, in the order of its machines."""
         for machine in self.ground.system.machines:
             for indices in product(*(range(self.ground.sizes[sort]) for sort in machine.sorts)):
                 yield Lane(lane_name(machine, indices), machine.name)
@@ -116,7 +117,8 @@ class Narrator:
                     start.append(Change(lane, cell_name(table.state, indices), "", value))
         return tuple(start)
 
-    def _step(self, move: Transition) -> TraceStep:
+    def step(self, move: Transition) -> TraceStep:
+        """One step with its messages, its changes, and the properties that hold after it."""
         row = move.row
         received = None
         if isinstance(row.row.on, Sent):

@@ -39,7 +39,7 @@ KEYS: Final = (
 
 def render(result: CheckResult) -> str:
     """Return the whole page."""
-    script = _resource("page.js")
+    script = resource("steps.js") + resource("page.js")
     title = f"{visible(result.system)}: {result.verdict.value}"
     head = element(
         "head",
@@ -48,7 +48,7 @@ def render(result: CheckResult) -> str:
         Markup('<meta name="color-scheme" content="light dark">'),
         Markup(f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">'),
         element("title", title),
-        element("style", Markup(_resource("page.css"))),
+        element("style", Markup(resource("page.css"))),
     )
     body = element(
         "body",
@@ -68,7 +68,8 @@ def render(result: CheckResult) -> str:
 
 
 @cache
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """Return the text of a file of this folder."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 

@@ -1,13 +1,25 @@
 "use strict";
 
-/* What is selected is the address: "#f2s5" is step 5 of finding 2, and "#f2" its start. */
+/* What is selected is the address: "#f2s5" is step 5 of finding 2, "#f2s0" its start, and "#f2"
+   the step that a reader came for. */
 
 function selectionOf(hash, findings) {
   const match = /^#f(\d+)(?:s(\d+))?$/.exec(hash);
   const index = match ? Number(match[1]) - 1 : firstShown(findings);
-  if (!(index in findings)) return { finding: firstShown(findings), step: 0 };
-  const step = match && match[2] ? Number(match[2]) : 0;
-  return { finding: index, step: Math.min(step, stepCount(findings[index])) };
+  if (!(index in findings)) return opened(firstShown(findings), findings);
+  if (!match || !match[2]) return opened(index, findings);
+  return { finding: index, step: Math.min(Number(match[2]), stepCount(findings[index])) };
+}
+
+/* A finding opens at the step that breaks it, or at the first step of what repeats for ever, or
+   at the end: there is the witness, or the state in which the run is stuck. */
+function opened(index, findings) {
+  const finding = findings[index];
+  const last = stepCount(finding);
+  if (!last) return { finding: index, step: 0 };
+  const broken = finding.trace.findIndex((step) => step.holds[finding.name] === false);
+  if (broken >= 0) return { finding: index, step: broken + 1 };
+  return { finding: index, step: finding.loop === null ? last : Math.min(finding.loop + 1, last) };
 }
 
 function addressOf(selection) {
@@ -28,7 +40,7 @@ function stepCount(finding) {
 function moved(selection, key, findings) {
   const last = stepCount(findings[selection.finding]);
   const at = (step) => ({ finding: selection.finding, step: Math.max(0, Math.min(step, last)) });
-  const to = (finding) => (finding in findings ? { finding, step: 0 } : null);
+  const to = (finding) => (finding in findings ? opened(finding, findings) : null);
   switch (key) {
     case "ArrowDown": case "ArrowRight": case "j": return at(selection.step + 1);
     case "ArrowUp": case "ArrowLeft": case "k": return at(selection.step - 1);
@@ -40,88 +52,7 @@ function moved(selection, key, findings) {
   }
 }
 
-/* Return, for each lane in order of appearance, its variables and their values after `count`
-   steps; a variable that the last of these steps changed also has the value it had before. */
-function stateAfter(finding, count) {
-  const lanes = new Map(finding.lanes.map((lane) => [lane.name, new Map()]));
-  const set = (change, before) => {
-    if (!lanes.has(change.lane)) lanes.set(change.lane, new Map());
-    lanes.get(change.lane).set(change.variable, { value: change.after, before });
-  };
-  finding.start.forEach((change) => set(change, null));
-  finding.trace.slice(0, count).forEach((step, index) => {
-    step.changes.forEach((change) => set(change, index === count - 1 ? change.before : null));
-  });
-  return lanes;
-}
-
-function holdsAfter(finding, count) {
-  return count === 0 ? finding.start_holds : finding.trace[count - 1].holds;
-}
-
-/* Paths may be broken after a slash or an underscore. */
-function broken(text) {
-  return text.split(/(?<=[/_])/);
-}
-
-function rowOf(step) {
-  return step.parameters ? `${step.row}(${step.parameters})` : step.row;
-}
-
-/* Below here everything touches the document, and text goes in by textContent alone. */
-
-function make(name, className, ...children) {
-  const node = document.createElement(name);
-  if (className) node.className = className;
-  for (const child of children) {
-    node.append(typeof child === "string" ? document.createTextNode(child) : child);
-  }
-  return node;
-}
-
-function facts(step) {
-  const nodes = [make("p", "row-name", rowOf(step)), make("p", "", step.lane)];
-  if (step.fault) nodes.push(make("p", "fault", `fault: ${step.fault}`));
-  if (step.trigger) nodes.push(make("p", "muted", step.trigger));
-  if (step.why) nodes.push(make("p", "why", step.why));
-  const place = broken(`${step.place.path}:${step.place.line}`);
-  nodes.push(make("p", "place", ...place.flatMap((part) => [part, document.createElement("wbr")])));
-  return nodes;
-}
-
-function messages(step) {
-  const told = [];
-  const line = (verb, arrow, peers) => make(
-    "p", "message", make("span", "verb", `${verb} `), make("code", "", arrow.message), peers);
-  const received = step.received;
-  if (received) told.push(line("receives", received, ` from ${received.sender}`));
-  const to = (arrow) => (arrow.receivers.length ? ` to ${arrow.receivers.join(", ")}` : "");
-  step.sent.forEach((arrow) => told.push(line("sends", arrow, to(arrow))));
-  step.lost.forEach((arrow) => told.push(line("loses", arrow, to(arrow))));
-  return told.length ? [make("h3", "", "Messages"), ...told] : [];
-}
-
-function properties(holds) {
-  const items = Object.entries(holds).map(
-    ([name, value]) => make("li", value ? "yes" : "no",
-      make("span", "", value ? name : `${name} does not hold`)));
-  return items.length ? [make("h3", "", "Properties"), make("ul", "properties", ...items)] : [];
-}
-
-function state(finding, count) {
-  const nodes = [make("h3", "", count ? "State after this step" : "Initial state")];
-  for (const [lane, variables] of stateAfter(finding, count)) {
-    if (!variables.size) continue;
-    const list = make("dl", "state");
-    for (const [variable, { value, before }] of variables) {
-      const changed = before === null ? "" : "changed";
-      const was = before ? [make("span", "before", `${before} → `)] : [];
-      list.append(make("dt", changed, variable), make("dd", changed, ...was, value));
-    }
-    nodes.push(make("p", `lane-title ${finding.colours[lane] || "m0"}`, lane), list);
-  }
-  return nodes;
-}
+/* Below here everything touches the document; steps.js has the parts that another page shares. */
 
 function stepper(selection, findings, go) {
   const last = stepCount(findings[selection.finding]);
@@ -156,6 +87,7 @@ function inspect(panel, selection, findings, go) {
     ...(step ? facts(step) : [make("p", "row-name", "The initial state")]),
     ...(step ? messages(step) : []),
     ...properties(holdsAfter(finding, selection.step)),
+    ...inFlight(finding, selection.step),
     ...state(finding, selection.step),
     hint());
 }

@@ -36,14 +36,17 @@ CROSS: Final = Markup(
 )
 
 
-def sequence(finding: Finding, *, prefix: str) -> Markup:
+def sequence(
+    finding: Finding, *, prefix: str, colours: Mapping[str, str] | None = None
+) -> Markup:
     """Return the picture of the finding's trace; step s has the id f"{prefix}s{s}", 0 the start.
 
+    colours: the colour class of each lane; by default `colour_classes` of the trace.
     Raises ValueError if the finding has no trace.
     """
     if finding.trace is None:
         raise ValueError(f"{finding.name}: a finding without a trace has no picture")
-    picture = _Picture(finding, finding.trace, prefix)
+    picture = _Picture(finding, finding.trace, prefix, colours)
     return element(
         "div",
         element("ol", *picture.bands(), class_="sequence", style=f"--lanes:{picture.lanes_count}"),
@@ -55,7 +58,10 @@ def sequence(finding: Finding, *, prefix: str) -> Markup:
 
 
 def blocked_rows(rows: tuple[Blocked, ...]) -> Markup:
-    """Return the panel with the reasons why a run is stuck, or nothing."""
+    """Return the folded panel with the reasons why a run is stuck, or nothing.
+
+    The line that stays names the row that is nearest to firing.
+    """
     if not rows:
         return Markup()
     items = [
@@ -67,9 +73,19 @@ def blocked_rows(rows: tuple[Blocked, ...]) -> Markup:
         )
         for blocked in rows
     ]
+    nearest = rows[0]
     return element(
-        "section",
-        element("h3", "Stuck: no fair row can fire"),
+        "details",
+        element(
+            "summary",
+            element("h3", "Stuck: no fair row can fire"),
+            element(
+                "span",
+                "nearest: ",
+                element("code", row_label(nearest.row, nearest.parameters)),
+                f" needs {'; '.join(nearest.failing)}",
+            ),
+        ),
         element("ul", *items),
         class_="blocked",
     )
@@ -88,14 +104,16 @@ def colour_classes(trace: Trace) -> Mapping[str, str]:
 
 
 class _Picture:
-    def __init__(self, finding: Finding, trace: Trace, prefix: str) -> None:
+    def __init__(
+        self, finding: Finding, trace: Trace, prefix: str, colours: Mapping[str, str] | None
+    ) -> None:
         self.finding = finding
         self.trace = trace
         self.prefix = prefix
         self.lanes = all_lanes(trace)
         self.lanes_count = max(len(self.lanes), 1)
         self.columns = {lane.name: index for index, lane in enumerate(self.lanes)}
-        self.colours = colour_classes(trace)
+        self.colours = colour_classes(trace) if colours is None else colours
         self.threads = threads(trace, self.columns)
 
     def bands(self) -> Iterator[Markup]:

@@ -17,7 +17,7 @@ from pdproto.check.report import html
 from pdproto.check.result import CheckResult
 from tests.check.report import samples
 
-SCRIPT = str(files("pdproto.check.report") / "page.js")
+SCRIPTS = [str(files("pdproto.check.report") / name) for name in ("steps.js", "page.js")]
 NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium")
 
@@ -36,7 +36,8 @@ def evaluated(result: CheckResult, expression: str) -> Any:
     """Return the value of a JavaScript expression over the script's functions and `findings`."""
     program = (
         "const vm = require('vm'), fs = require('fs');"
-        f"vm.runInThisContext(fs.readFileSync({json.dumps(SCRIPT)}, 'utf8'));"
+        f"for (const file of {json.dumps(SCRIPTS)})"
+        "  vm.runInThisContext(fs.readFileSync(file, 'utf8'));"
         f"vm.runInThisContext({json.dumps(f'var findings = {findings(result)}')});"
         f"console.log(JSON.stringify(vm.runInThisContext({json.dumps(expression)})));"
     )
@@ -47,21 +48,51 @@ def evaluated(result: CheckResult, expression: str) -> Any:
 
 @needs_node
 def test_addresses_name_a_finding_and_a_step() -> None:
-    hashes = ["", "#f1", "#f1s3", "#f1s99", "#f2s1", "#f9", "#f0", "#nonsense"]
+    hashes = ["", "#f1", "#f1s0", "#f1s3", "#f1s99", "#f2s1", "#f9", "#f0", "#nonsense"]
     found = evaluated(
         samples.safety(), f"{json.dumps(hashes)}.map((hash) => selectionOf(hash, findings))"
     )
     assert [(choice["finding"], choice["step"]) for choice in found] == [
-        (0, 0),
+        (0, 8),
+        (0, 8),
         (0, 0),
         (0, 3),
         (0, 8),
         (1, 1),
-        (0, 0),
-        (0, 0),
-        (0, 0),
+        (0, 8),
+        (0, 8),
+        (0, 8),
     ]
     assert evaluated(samples.safety(), "addressOf({finding: 1, step: 4})") == "#f2s4"
+
+
+@needs_node
+def test_a_finding_opens_at_the_step_that_a_reader_came_for() -> None:
+    opened = "findings.map((finding, index) => opened(index, findings).step)"
+    assert evaluated(samples.safety(), opened)[0] == 8  # the property stops holding there
+    assert evaluated(samples.lasso(), opened)[0] == 2  # from there on it repeats
+    assert evaluated(samples.stuck(), opened)[0] == len(trace_of(samples.stuck()))
+
+
+def trace_of(result: CheckResult) -> list[Any]:
+    """Return the steps of the first finding."""
+    steps: list[Any] = json.loads(findings(result))[0]["trace"]
+    return steps
+
+
+@needs_node
+def test_a_message_is_in_flight_until_it_is_received_or_lost() -> None:
+    steps = trace_of(samples.safety())
+    told = evaluated(samples.safety(), "messagesAfter(findings[0], 8)")
+    sent = [arrow["message"] for step in steps for arrow in step["sent"]]
+    lost = {arrow["message"] for step in steps for arrow in step["lost"]}
+    received = {step["received"]["message"]: number
+                for number, step in enumerate(steps, start=1) if step["received"]}
+    assert [one["message"] for one in told] == [one for one in sent if one not in lost]
+    assert lost
+    assert received
+    assert {one["message"]: one["taken"] for one in told if one["taken"]} == {
+        message: number for message, number in received.items() if message not in lost}
 
 
 @needs_node
@@ -76,9 +107,9 @@ def test_addresses_name_a_finding_and_a_step() -> None:
         ("k", [0, 2]),
         ("Home", [0, 0]),
         ("End", [0, 8]),
-        ("n", [1, 0]),
+        ("n", [1, 1]),
         ("p", None),
-        ("2", [1, 0]),
+        ("2", [1, 1]),
         ("9", None),
         ("x", None),
         ("Tab", None),
@@ -149,7 +180,8 @@ def selected(document: str) -> list[str]:
 @needs_chromium
 @pytest.mark.slow
 def test_a_browser_steps_by_keyboard(tmp_path: Path) -> None:
-    document = after_keys(samples.safety(), ["j", "ArrowDown", "x", "j", "k", "j"], tmp_path)
+    keys = ["Home", "j", "ArrowDown", "x", "j", "k", "j"]
+    document = after_keys(samples.safety(), keys, tmp_path)
     assert selected(document) == ["f1", "f1s3"]
     inspector = document[document.index('id="inspector"') :]
     assert "Step 3 of 8" in inspector
@@ -168,7 +200,7 @@ def test_a_browser_opens_the_address_and_shows_help(tmp_path: Path) -> None:
 @needs_chromium
 @pytest.mark.slow
 def test_a_browser_shows_hostile_text_as_text(tmp_path: Path) -> None:
-    document = after_keys(samples.hostile(), ["j", "j"], tmp_path)
+    document = after_keys(samples.hostile(), ["Home", "j", "j"], tmp_path)
     assert selected(document) == ["f1", "f1s2"]
     inspector = document[document.index('id="inspector"') : document.index("<dialog")]
     assert "&lt;/script&gt;&lt;script&gt;alert('x')&lt;/script&gt;" in inspector

@@ -1,0 +1,175 @@
+"""Where `explore`, `step` and `run` start: the system, its sizes, its topology, and a path."""
+
+import argparse
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pdproto.check.checking import CheckSettings, check, topology
+from pdproto.check.load import suggestion
+from pdproto.check.questions import names
+from pdproto.check.result import Finding, Verdict
+from pdproto.check.rigid import interpretations
+from pdproto.check.stepping.as_test import SystemImport
+from pdproto.check.stepping.walk import Path, PathError, Walker, nth_interpretation
+from pdproto.cli.options import (
+    UsageError,
+    add_sizes,
+    configuration,
+    whole_number,
+)
+from pdproto.cli.systems import BUILT_IN, load
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import EVERY
+from pdproto.spec.language.system import DEFAULT, Configuration, System
+
+ANY_VIOLATION: Final = ""
+SEPARATOR: Final = ";"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A system at sizes, and the path with which to begin."""
+
+    walker: Walker
+    source: SystemImport
+    path: Path
+    topology: str  # empty without rigid relations
+
+    @property
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """The sizes, faults and topology, as label and value."""
+        chosen = self.walker.configuration
+        for sort, size in chosen.sizes.items():
+            yield sort.__name__, str(size)
+        if chosen.faults:
+            yield "faults", ", ".join(chosen.faults)
+        if self.topology:
+            yield "topology", self.topology
+
+
+def add_start(parser: argparse.ArgumentParser) -> None:
+    """Add SYSTEM, its sizes, and the options that say where the path begins."""
+    parser.add_argument(
+        "system", metavar="SYSTEM", nargs="?",
+        help="a built-in name, module:attribute, or path/to/file.py:attribute (left out only with "
+             "--bug)",
+    )  # fmt: skip
+    add_sizes(parser)
+    parser.add_argument(
+        "--topology", metavar="N", type=whole_number, default=1,
+        help="the interpretation of the rigid relations, by its number (default: 1)",
+    )
+    beginnings = parser.add_mutually_exclusive_group()
+    beginnings.add_argument(
+        "--bug", metavar="ID",
+        help="start at the end of the shortest trace of this defect (see `pdproto bugs`)",
+    )
+    beginnings.add_argument(
+        "--violation", metavar="PROPERTY", nargs="?", const=ANY_VIOLATION,
+        help="check first, and start at the end of the counterexample (default: of the first "
+             "property that fails)",
+    )
+    beginnings.add_argument(
+        "--path", metavar="ROWS", help="start at the end of this path: rows separated by `;`",
+    )
+
+
+def start(arguments: argparse.Namespace) -> Start:
+    """The start that the options ask for.
+
+    Raises UsageError, and the errors of `load` and of grounding.
+    """
+    if arguments.bug is not None:
+        return _at_bug(arguments)
+    if arguments.system is None:
+        raise UsageError("SYSTEM is missing: name one, or a defect with --bug ID")
+    system = load(arguments.system)
+    arguments.configuration = _name(system, arguments.configuration)
+    chosen = configuration(system, arguments)
+    source = _source(arguments.system, arguments.configuration, arguments.topology)
+    if arguments.violation is not None:
+        return _at_violation(system, chosen, source, arguments.violation)
+    path = tuple(filter(None, map(str.strip, (arguments.path or "").split(SEPARATOR))))
+    return _begun(system, chosen, source, path)
+
+
+def _name(system: System, name: str) -> str:
+    """The name of the configuration; the first one of a system that has no default."""
+    if name == DEFAULT and name not in system.configurations:
+        return next(iter(system.configurations), name)
+    return name
+
+
+def _begun(system: System, chosen: Configuration, source: SystemImport, path: Path) -> Start:
+    """The start at the end of the path, in the topology of the source."""
+    try:
+        given = nth_interpretation(system, chosen, source.topology)
+        walker = Walker(system, chosen, given)
+        walker.follow(path)
+    except PathError as error:
+        raise UsageError(str(error)) from error
+    return Start(walker, source, path, topology(given))
+
+
+def _source(name: str, chosen: str, number: int) -> SystemImport:
+    """How a test gets the system of that name."""
+    named = "" if chosen == DEFAULT else repr(chosen)
+    module, _, attribute = BUILT_IN.get(name, name).rpartition(":")
+    if module.endswith(".py"):
+        return SystemImport("", repr(f"{module}:{attribute}"), named, number)
+    return SystemImport(f"from {module} import {attribute}", attribute, named, number)
+
+
+def _at_bug(arguments: argparse.Namespace) -> Start:
+    bug = _bug(arguments.bug, arguments.system)
+    source = SystemImport(
+        "from pdproto.spec.bugs.catalogue import EVERY", "BUG.system", "BUG.configuration",
+        constant=f'BUG = next(bug for bug in EVERY if bug.id == "{bug.id}" '
+                 f'and bug.system.name == "{bug.system.name}")',
+    )
+    return _at_violation(bug.system, bug.configuration, source, bug.violates)
+
+
+def _bug(identity: str, system: str | None) -> Bug:
+    """The defect; of those with the same ID, the one of the system that is named."""
+    found = [bug for bug in EVERY if bug.id == identity]
+    if not found:
+        hint = suggestion(identity, [bug.id for bug in EVERY]) or "; `pdproto bugs` lists them"
+        raise UsageError(f"there is no defect {identity!r}{hint}")
+    if system is None:
+        return found[0]
+    for bug in found:
+        if bug.system.name == system:
+            return bug
+    named = ", ".join(bug.system.name for bug in found)
+    raise UsageError(f"the defect {identity} is in {named}, not in {system}")
+
+
+def _at_violation(system: System, chosen: Configuration, source: SystemImport, name: str) -> Start:
+    """Check, and begin at the end of the counterexample."""
+    known = names(system)
+    if name and name not in known:
+        raise UsageError(f"{system.name} has no property {name!r}{suggestion(name, known)}; "
+                         f"it has: {', '.join(known)}")
+    settings = CheckSettings(properties=(name,) if name else (), workers=os.cpu_count() or 1)
+    finding = _violated(check(system, chosen, settings).findings)
+    if finding is None or finding.trace is None:
+        raise UsageError(f"{name or 'every property'} holds: there is no counterexample; start "
+                         f"without --violation")
+    path = tuple(f"{step.row}({step.parameters})" for step in finding.trace.steps)
+    # The finding does not say in which topology it was found.
+    for number, given in enumerate(interpretations(system, chosen.sizes, chosen), start=1):
+        walker = Walker(system, chosen, given)
+        with suppress(PathError):
+            walker.follow(path)
+            return Start(walker, replace(source, topology=number), path, topology(given))
+    raise AssertionError(f"{finding.name}: its trace is no path of the system")
+
+
+def _violated(findings: tuple[Finding, ...]) -> Finding | None:
+    """The first violated finding with a trace."""
+    return next((one for one in findings
+                 if one.verdict is Verdict.VIOLATED and one.trace is not None), None)

@@ -1,0 +1,226 @@
+"""The page of `pdproto explore` in a real browser: keyboard, links, Back, narrow and dark."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+
+from pdproto.check.stepping.page import script
+from pdproto.check.stepping.walk import Walker
+from tests.check.stepping.serving import served
+from tests.check.stepping.test_walk import VIOLATION, walker
+
+CHROMIUM = shutil.which("chromium")
+OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)
+WAY = "#" + ";".join(label.replace(" ", "") for label in VIOLATION)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served(walker()) as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"), executable_path=CHROMIUM, headless=True,
+            args=OPTIONS, viewport={"width": 1400, "height": 900},
+        )  # fmt: skip
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def page(browser: BrowserContext, address: str) -> Iterator[Page]:
+    opened = browser.new_page()
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(address)
+    expect(opened.locator("#choices h2")).to_have_text("Can fire here (2)")
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+def test_the_keyboard_fires_rows_and_back_undoes_them(page: Page, address: str) -> None:
+    page.keyboard.press("1")
+    expect(page.locator(".band")).to_have_count(2)
+    assert page.url == f"{address}#ask(c0,r0)"
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    expect(page.locator(".band")).to_have_count(3)
+    two = page.url
+    page.go_back()
+    expect(page.locator(".band")).to_have_count(2)
+    assert page.url == f"{address}#ask(c0,r0)"
+    page.go_forward()
+    expect(page.locator(".band")).to_have_count(3)
+    assert page.url == two
+    page.keyboard.press("u")
+    expect(page.locator(".band")).to_have_count(2)
+    page.keyboard.press("Home")
+    expect(page.locator(".band")).to_have_count(1)
+
+
+def test_keys_that_come_faster_than_answers_mean_the_state_to_come(
+    page: Page, address: str
+) -> None:
+    for key in "1122":
+        page.keyboard.press(key)
+    expect(page.locator(".band")).to_have_count(5)
+    walked = walker()
+    path: list[str] = []
+    for number in (1, 1, 2, 2):
+        state = walked.after(walked.follow(path))
+        path.append([label for label, _ in in_order(walked, state)][number - 1])
+    assert page.url == address + "#" + ";".join(label.replace(" ", "") for label in path)
+
+
+def in_order(walked: Walker, state: int) -> list[tuple[str, int]]:
+    """The rows as the page numbers them: those of one process stand together."""
+    lanes = {choice.label: choice.lane for choice in walked.enabled(state)}
+    rows = list(walked.successors(state))
+    first = list(dict.fromkeys(lanes[label] for label, _ in rows))
+    return sorted(rows, key=lambda row: first.index(lanes[row[0]]))
+
+
+def test_undo_of_a_path_that_came_as_a_link_stays_on_the_page(page: Page, address: str) -> None:
+    page.goto("about:blank")
+    page.goto(address + WAY)
+    expect(page.locator(".band")).to_have_count(8)
+    page.locator("#undo").click()
+    expect(page.locator(".band")).to_have_count(7)
+    assert page.url.startswith(address)
+
+
+def test_a_link_shows_the_violation_and_why(page: Page, address: str) -> None:
+    page.goto(address + WAY)
+    broken = page.locator(".standings .violated")
+    expect(broken).to_have_count(1)
+    expect(broken.locator("b")).to_have_text("mutual_exclusion")
+    expect(broken.locator(".because")).to_have_text(
+        "c=c0, d=c1: phase(c0) = holding, phase(c1) = holding")
+    expect(page.locator(".band.selected .banner")).to_contain_text("stops holding")
+    expect(page.locator("#inspector .state dd.changed")).to_have_text("waiting → holding")
+    sent = page.locator(".in-flight li")
+    expect(sent).to_have_count(4)
+    expect(sent.first).to_contain_text("received in step")
+    page.goto(f"{address}#ask(c0,r0)")
+    expect(page.locator(".in-flight li")).to_contain_text("not received yet")
+
+
+def test_a_path_that_is_not_possible_is_told_and_left(page: Page, address: str) -> None:
+    page.goto(f"{address}#enter(c0,r0)")
+    expect(page.locator("#choices")).to_contain_text("cannot fire here: it needs message grant")
+    page.locator(".broken-path button").click()
+    expect(page.locator(".band")).to_have_count(1)
+
+
+def test_disabled_rows_say_what_they_need(page: Page) -> None:
+    page.keyboard.press("1")
+    expect(page.locator(".band")).to_have_count(2)
+    page.keyboard.press("d")
+    leave = page.locator("details.disabled > ul > li", has_text="leave(c0, r0)")
+    expect(leave.locator(".failing li")).to_have_text("phase(c0) = holding, but it is waiting")
+    leave.locator("button.more").click()
+    expect(leave.locator(".others")).to_contain_text("leave(c1, r0)")
+
+
+def test_a_way_is_found_by_a_formula_and_refused_with_advice(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("phase(c0) = hodling")
+    page.keyboard.press("Enter")
+    expect(page.locator("#find-error")).to_contain_text("perhaps holding?")
+    page.locator("#formula").fill("phase(c0) = holding and phase(c1) = holding")
+    page.keyboard.press("Enter")
+    expect(page.locator(".band")).to_have_count(8)
+    expect(page.locator("#toast")).to_contain_text("The shortest way has 7 steps")
+    page.go_back()
+    expect(page.locator(".band")).to_have_count(1)
+    page.locator(".standings li", has_text="mutual_exclusion").locator("button").click()
+    expect(page.locator(".band")).to_have_count(8)
+
+
+def test_the_map_leads_to_its_states_by_keyboard(page: Page) -> None:
+    page.keyboard.press("m")
+    nodes = page.locator(".map .node")
+    expect(nodes).to_have_count(55)
+    expect(page.locator(".map .violated").first).to_be_attached()
+    nodes.nth(1).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".band")).to_have_count(2)
+    expect(page.locator("#map-dialog")).to_be_hidden()
+
+
+def test_a_step_of_the_picture_is_a_way_back(page: Page, address: str) -> None:
+    page.goto(address + WAY)
+    expect(page.locator(".band")).to_have_count(8)
+    page.locator("#ps2 .number").click()
+    expect(page.locator(".band")).to_have_count(3)
+    assert page.url == f"{address}#ask(c0,r0);ask(c1,r0)"
+
+
+def test_the_path_is_shown_as_a_test(page: Page) -> None:
+    page.keyboard.press("2")
+    expect(page.locator(".band")).to_have_count(2)
+    page.keyboard.press("t")
+    expect(page.locator("#test-body")).to_contain_text('"ask(c1, r0)",')
+    page.keyboard.press("1")  # a key below an open dialog fires nothing
+    page.keyboard.press("Escape")
+    expect(page.locator(".band")).to_have_count(2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [600, 1400])
+def test_nothing_leaves_the_page_at_any_width(
+    page: Page, address: str, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(address + WAY)
+    expect(page.locator(".band")).to_have_count(8)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width
+    ink, paper = (page.evaluate(f"getComputedStyle(document.documentElement).{name}")
+                  for name in ("color", "backgroundColor"))
+    assert brightness(ink) > brightness(paper) + 300 if scheme == "dark" else (
+        brightness(paper) > brightness(ink) + 300)
+    for one in page.locator(".choice").all():
+        box = one.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
+
+def brightness(colour: str) -> int:
+    return sum(json.loads(f"[{colour.removeprefix('rgb(').removesuffix(')')}]"))
+
+
+def test_no_request_leaves_for_another_host(page: Page, address: str) -> None:
+    hosts: set[str] = set()
+    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    page.reload()
+    page.keyboard.press("1")
+    expect(page.locator(".band")).to_have_count(2)
+    assert hosts == {address.split("/")[2]}
+
+
+def test_text_of_a_spec_is_never_markup() -> None:
+    text = script()
+    assert "textContent" in text
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert word not in text
