@@ -17,6 +17,8 @@ from pdproto import __version__
 VERBS: Final = {
     "check": "explore every state of a system and check its properties",
     "explore": "step through a system in the browser",
+    "step": "step through a system in the terminal",
+    "run": "walk through a system at random, and count how often each row fires",
     "bugs": "find every historical defect with the explorer",
     "mutate": "make one change to the tables at a time, and see whether a property detects it",
     "handoff": "hand over real pages between real processes, and verify every byte",

@@ -1,6 +1,7 @@
 """Where `explore`, `step` and `run` start: the system, its sizes, its topology, and a path."""
 
 import argparse
+import json
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -58,10 +59,7 @@ def add_start(parser: argparse.ArgumentParser) -> None:
              "--bug)",
     )  # fmt: skip
     add_sizes(parser)
-    parser.add_argument(
-        "--topology", metavar="N", type=whole_number, default=1,
-        help="the interpretation of the rigid relations, by its number (default: 1)",
-    )
+    add_topology(parser)
     beginnings = parser.add_mutually_exclusive_group()
     beginnings.add_argument(
         "--bug", metavar="ID",
@@ -77,6 +75,23 @@ def add_start(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_topology(parser: argparse.ArgumentParser) -> None:
+    """Add --topology."""
+    parser.add_argument(
+        "--topology", metavar="N", type=whole_number, default=1,
+        help="the interpretation of the rigid relations, by its number (default: 1)",
+    )
+
+
+def start_at_beginning(arguments: argparse.Namespace, path: Path = ()) -> Start:
+    """The start of SYSTEM at the sizes and the topology of the options.
+
+    Raises UsageError, and the errors of `load` and of grounding.
+    """
+    system, chosen, source = _chosen(arguments)
+    return _begun(system, chosen, source, path)
+
+
 def start(arguments: argparse.Namespace) -> Start:
     """The start that the options ask for.
 
@@ -86,14 +101,17 @@ def start(arguments: argparse.Namespace) -> Start:
         return _at_bug(arguments)
     if arguments.system is None:
         raise UsageError("SYSTEM is missing: name one, or a defect with --bug ID")
+    if arguments.violation is not None:
+        return _at_violation(*_chosen(arguments), arguments.violation)
+    rows = (arguments.path or "").split(SEPARATOR)
+    return start_at_beginning(arguments, tuple(filter(None, map(str.strip, rows))))
+
+
+def _chosen(arguments: argparse.Namespace) -> tuple[System, Configuration, SystemImport]:
     system = load(arguments.system)
     arguments.configuration = _name(system, arguments.configuration)
-    chosen = configuration(system, arguments)
     source = _source(arguments.system, arguments.configuration, arguments.topology)
-    if arguments.violation is not None:
-        return _at_violation(system, chosen, source, arguments.violation)
-    path = tuple(filter(None, map(str.strip, (arguments.path or "").split(SEPARATOR))))
-    return _begun(system, chosen, source, path)
+    return system, configuration(system, arguments), source
 
 
 def _name(system: System, name: str) -> str:
@@ -116,10 +134,10 @@ def _begun(system: System, chosen: Configuration, source: SystemImport, path: Pa
 
 def _source(name: str, chosen: str, number: int) -> SystemImport:
     """How a test gets the system of that name."""
-    named = "" if chosen == DEFAULT else repr(chosen)
+    named = "" if chosen == DEFAULT else json.dumps(chosen)
     module, _, attribute = BUILT_IN.get(name, name).rpartition(":")
     if module.endswith(".py"):
-        return SystemImport("", repr(f"{module}:{attribute}"), named, number)
+        return SystemImport("", json.dumps(f"{module}:{attribute}"), named, number)
     return SystemImport(f"from {module} import {attribute}", attribute, named, number)
 
 

@@ -108,6 +108,16 @@ def test_a_page_shows_where_a_run_repeats_and_why_one_is_stuck() -> None:
     assert "free is true (it is false)" in stuck
 
 
+def test_the_box_of_a_stuck_run_is_folded_to_the_nearest_row() -> None:
+    text = html.render(samples.stuck())
+    (box,) = re.findall(r"<details[^>]*>.*?</details>", text, flags=re.DOTALL)
+    assert box.startswith('<details class="blocked"><summary>')
+    blocked = trace_of(samples.stuck()).blocked[0]
+    folded = re.sub(r"<[^>]*>", "", box.partition("</summary>")[0])
+    assert folded == (f"Stuck: no fair row can firenearest: {blocked.row}({blocked.parameters}) "
+                      f"needs {'; '.join(blocked.failing)}")
+
+
 def test_a_run_that_ends_in_stillness_says_so() -> None:
     assert "nothing more ever happens" in picture(trace_of(samples.lasso(), loop=5)).text
 

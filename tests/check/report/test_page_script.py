@@ -70,6 +70,9 @@ def test_addresses_name_a_finding_and_a_step() -> None:
 def test_a_finding_opens_at_the_step_that_a_reader_came_for() -> None:
     opened = "findings.map((finding, index) => opened(index, findings).step)"
     assert evaluated(samples.safety(), opened)[0] == 8  # the property stops holding there
+    steps = [{"holds": {"safe": holds}} for holds in (True, False, True, False)]
+    finding = json.dumps({"name": "safe", "loop": None, "trace": steps})
+    assert evaluated(samples.safety(), f"opened(0, [{finding}]).step") == 2
     assert evaluated(samples.lasso(), opened)[0] == 2  # from there on it repeats
     assert evaluated(samples.stuck(), opened)[0] == len(trace_of(samples.stuck()))
 

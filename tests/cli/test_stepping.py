@@ -1,0 +1,170 @@
+"""`pdproto explore`, `step` and `run`: where they start, and what they print."""
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.explore import PORT
+from pdproto.cli.main import main
+from pdproto.spec.bugs.catalogue import EVERY
+from tests.check.stepping.serving import asked
+
+SPEC = '''
+from pdproto.spec.language import *
+
+class Phase(State):
+    IDLE = auto()
+    DONE = auto()
+
+job = Machine("job")
+phase = job.function("phase", Phase)
+SYSTEM = System("one-job", "A job ends.", tables=(
+    Table(job, state=phase, rows=(Row("end", on=Call("end"), at=Phase.IDLE, to=Phase.DONE),)),
+), properties=(Always("never_done", phase() != Phase.DONE),))
+'''
+
+
+def stepped(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, commands: str, *given: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.stdin", io.StringIO(commands))
+    status = main(["step", *given])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+def test_step_replays_commands_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = stepped(capsys, monkeypatch, "1\nl\nq\n1\n", "lock-server-broken")
+    assert status == 0
+    assert out.splitlines()[0] == "lock-server-broken: Client 2, Round 1"
+    assert out.splitlines()[-2:] == ["  1  ask(c0, r0)", "1 step"]
+
+
+def test_a_start_at_the_counterexample_of_a_check(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, _ = stepped(capsys, monkeypatch, "l\n", "lock-server-broken", "--violation")
+    assert "✗ mutual_exclusion: c=c0, d=c1" in out
+    assert "  7  enter(c0, r0)" in out
+    status, _, err = stepped(
+        capsys, monkeypatch, "", "lock-server-broken", "--violation", "mutual_exclusoin")
+    assert status == 2
+    assert "has no property 'mutual_exclusoin': perhaps mutual_exclusion?" in err
+    status, _, err = stepped(
+        capsys, monkeypatch, "", "lock-server-broken", "--violation", "phase_edges")
+    assert status == 2
+    assert "phase_edges holds: there is no counterexample" in err
+
+
+@pytest.mark.parametrize("identity", ["B09", "B02"])
+def test_a_start_at_a_defect_and_its_test_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, identity: str
+) -> None:
+    _, out, _ = stepped(capsys, monkeypatch, "t\n", "--bug", identity)
+    bug = next(bug for bug in EVERY if bug.id == identity)
+    assert f"✗ {bug.violates}" in out
+    text = out[out.index("from pdproto"):]
+    names: dict[str, object] = {}
+    exec(compile(text, "test_it.py", "exec"), names)  # noqa: S102 - our own text
+    (test,) = (value for name, value in names.items() if name.startswith("test_"))
+    assert callable(test)
+    test()
+
+
+def test_a_start_in_a_topology(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first, _ = stepped(capsys, monkeypatch, "", "end-to-end-restart")
+    _, second, _ = stepped(capsys, monkeypatch, "", "end-to-end-restart", "--topology", "2")
+    assert first.splitlines()[0] != second.splitlines()[0]
+    status, _, err = stepped(capsys, monkeypatch, "", "end-to-end-restart", "--topology", "3")
+    assert status == 2
+    assert "has 2 topologies at these sizes: there is none with the number 3" in err
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (["lock-server-broekn"], "'lock-server-broekn' is no built-in system: perhaps "),
+    ([], "SYSTEM is missing: name one, or a defect with --bug ID"),
+    (["--bug", "B0"], "there is no defect 'B0'"),
+    (["transfer", "--bug", "B09"], "the defect B09 is in "),
+    (["lock-server", "--path", "enter(c0,r0)"],
+     "step 1: enter(c0,r0) cannot fire here: it needs message grant(c0, r0)"),
+    (["lock-server", "--size", "Clinet=2"], "has no sort 'Clinet': perhaps Client?"),
+])  # fmt: skip
+def test_a_wrong_start_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    assert main(["step", *given]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_run_counts_rows_and_tells_the_violation(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "run.json"
+    assert main(["run", "lock-server-broken", "--walks", "100", "--json", str(target)]) == 1
+    out = capsys.readouterr().out
+    assert "100 walks of seed 0" in out
+    assert "mutual_exclusion violated after 7 steps" in out
+    assert re.search(r"^ask_again +never ", out, flags=re.MULTILINE)
+    told = json.loads(target.read_text())
+    assert told["rows"]["ask"]["fired"] > 0
+    assert len(told["violations"]["mutual_exclusion"]["path"]) == 7
+    assert main(["run", "lock-server", "--walks", "5", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["violations"] == {}
+
+
+def test_a_system_in_a_file_is_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.py").write_text(SPEC)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "job.py:SYSTEM", "--walks", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "never_done violated after 1 step" in out
+    assert "deadlock violated after 1 step" in out
+    _, out, _ = stepped(capsys, monkeypatch, "1\nt\n", "job.py:SYSTEM")
+    text = out[out.index("from pdproto.testing"):]
+    assert 'run = walk("job.py:SYSTEM", [' in text
+    names: dict[str, object] = {}
+    exec(compile(text, "test_it.py", "exec"), names)  # noqa: S102 - our own text
+    test = names["test_a_run_of_one_job"]
+    assert callable(test)
+    test()
+
+
+def test_explore_prints_its_address_and_ends_with_ctrl_c() -> None:
+    command = [sys.executable, "-m", "pdproto.cli.main", "explore", "lock-server-broken",
+               "--violation", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.fullmatch(
+            r"lock-server-broken: (http://127\.0\.0\.1:\d+/)#(\S+)  \(Ctrl-C ends\)\n", line)
+        assert found
+        status, view = asked(found[1], "view", {"path": found[2].split(";")})
+        assert (status, len(view["path"])) == (200, 7)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "http"])
+def test_explore_refuses_a_port_that_is_none(
+    capsys: pytest.CaptureFixture[str], port: str
+) -> None:
+    assert main(["explore", "lock-server", f"--port={port}"]) == 2
+    assert f"want a port from 0 to 65,535, not '{port}'" in capsys.readouterr().err
+    assert 0 < PORT < 65_536
