@@ -17,7 +17,7 @@ from rich.text import Text
 from pdproto.check.report.narration import counted
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.check.stepping.random_walks import Seen, random_walks
+from pdproto.check.stepping.random_walks import WalkCounts, random_walks
 from pdproto.check.stepping.standing import Stands, standings
 from pdproto.check.stepping.walk import Path, Walker
 from pdproto.cli.numbers import natural
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     return int(bool(seen.violations))
 
 
-def _show(begun: Start, seen: Seen, seed: int, out: Console) -> None:
+def _show(begun: Start, seen: WalkCounts, seed: int, out: Console) -> None:
     walker = begun.walker
     facts = ", ".join(f"{label} {value}" for label, value in begun.facts)
     out.print(Text.assemble((walker.system.name, "bold"), f"  {facts}"))
@@ -83,7 +83,7 @@ def _show(begun: Start, seen: Seen, seed: int, out: Console) -> None:
         out.print(Text("no violation was seen, which proves nothing", style="dim"))
 
 
-def _rows(walker: Walker, seen: Seen) -> Table:
+def _rows(walker: Walker, seen: WalkCounts) -> Table:
     """Each row with its counts; those that never fired stand last."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("row", overflow="fold")
@@ -119,7 +119,7 @@ def _finding(walker: Walker, name: str, path: Path) -> Finding:
                    note="; ".join(told.because))
 
 
-def _as_json(begun: Start, seen: Seen, seed: int) -> dict[str, Any]:
+def _as_json(begun: Start, seen: WalkCounts, seed: int) -> dict[str, Any]:
     walker = begun.walker
     return {
         "system": walker.system.name,

@@ -11,7 +11,7 @@ from pdproto.check.stepping.walk import Path, Walker
 
 
 @dataclass(slots=True)
-class Seen:
+class WalkCounts:
     """What the walks have seen so far.
 
     states: each one, with the properties that fail in it. fired, enabled: by the name of the row,
@@ -31,9 +31,9 @@ class Seen:
     interrupted: bool = False
 
 
-def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> Seen:
+def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> WalkCounts:
     """Walk so often, with at most so many steps. After Ctrl-C: what was seen until then."""
-    seen = Seen()
+    seen = WalkCounts()
     try:
         for number in range(walks):
             _walk(walker, random.Random(f"{seed}/{number}"), steps, seen)  # noqa: S311 - a seed
@@ -43,7 +43,7 @@ def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> Seen:
     return seen
 
 
-def _walk(walker: Walker, chance: random.Random, steps: int, seen: Seen) -> None:
+def _walk(walker: Walker, chance: random.Random, steps: int, seen: WalkCounts) -> None:
     state, path = walker.initial, list[str]()
     broken = set(_failing(walker, state, path, seen))
     for _ in range(steps):
@@ -62,7 +62,7 @@ def _walk(walker: Walker, chance: random.Random, steps: int, seen: Seen) -> None
     seen.broken.update(broken)
 
 
-def _failing(walker: Walker, state: int, path: list[str], seen: Seen) -> tuple[str, ...]:
+def _failing(walker: Walker, state: int, path: list[str], seen: WalkCounts) -> tuple[str, ...]:
     """The properties that fail in the state, noted with the path if none is shorter."""
     if state not in seen.states:
         seen.states[state] = tuple(walker.violated(state))
