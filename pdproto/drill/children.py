@@ -1,15 +1,35 @@
 """Processes that a verb starts: Ctrl-C and SIGTERM are for the verb, which then ends them all."""
 
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from tempfile import gettempdir
 from typing import Any, Final
 
 ENDING: Final = signal.SIGINT, signal.SIGTERM
+SOCKET: Final = "/pymp-xxxxxxxx/listener-xxxxxxxx"  # as multiprocessing names it
+SOCKET_PATH_MAX: Final = 107  # bytes, on Linux
+
+
+def context(module: str) -> ForkServerContext | SpawnContext:
+    """How to start processes that run functions of this module.
+
+    They are copies of one process that has imported it: importing takes a second of a processor,
+    and a drill has many ranks. All have the environment of the first start. That process listens
+    at a socket in the folder for temporary files; where its path would be too long, each process
+    imports the module by itself.
+    """
+    if len(os.fsencode(gettempdir())) + len(SOCKET) > SOCKET_PATH_MAX:
+        return multiprocessing.get_context("spawn")
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload([module])
+    return found
 
 
 def start(process: BaseProcess) -> None:

@@ -3,6 +3,8 @@
 Every byte is compared, and everything must come back, as on one host.
 """
 
+from multiprocessing import get_context
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Final
 
@@ -29,6 +31,10 @@ class TwoHosts(HandoffCluster):
         self._pair, self._version = pair, version
         super().__init__(topology, load, engine=engine, direct=direct, waits=WAITS, trace=None,
                          keys=KEYS)
+
+    def context(self) -> SpawnContext:
+        """Each process is on the host of the thread that starts it, so none is a copy."""
+        return get_context("spawn")
 
     def host_of(self, name: str) -> str:
         return self._on(name).address(self._version)

@@ -3,16 +3,17 @@
 It is the router as well: while the prefill server is down, it has decode begin nothing.
 """
 
-import multiprocessing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, Final
 
 from pdproto.drill import children
+from pdproto.drill.handoff import ranks
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
 from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
@@ -67,7 +68,7 @@ class HandoffCluster:
         keys: of all of them; needed beyond this host.
         """
         self._bug: Final = bug
-        self._context: Final = multiprocessing.get_context("spawn")
+        self._context: Final = self.context()
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, HandoffProcess]] = {}
         self.survivors: Final[
@@ -92,6 +93,10 @@ class HandoffCluster:
             self._start(RankTask(name, topology, load, engine, where, incarnation, waits=waits,
                              trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
                              host=self.host_of(name), device=device, keys=keys))
+
+    def context(self) -> ForkServerContext | SpawnContext:
+        """How the processes are started."""
+        return children.context(ranks.__name__)
 
     def host_of(self, _name: str) -> str:
         """The address at which a rank, or the registry, listens."""

@@ -4,7 +4,6 @@ It is the router too: it asks the registry where the prefill ranks are, and send
 while one of them is missing.
 """
 
-import multiprocessing
 import os
 import re
 import signal
@@ -21,6 +20,7 @@ from typing import Any, Final
 
 from pdproto.drill import children
 from pdproto.drill.handoff.load import Load
+from pdproto.drill.soak import rank
 from pdproto.drill.soak.rank import (
     Begin,
     Ended,
@@ -90,7 +90,7 @@ class SoakCluster:
         self._load: Final = load
         self._engine: Final = engine
         self._in_flight: Final = in_flight
-        self._context: Final = multiprocessing.get_context("spawn")
+        self._context: Final = children.context(rank.__name__)
         self._starts = 0
         self._port = 0
         self._random: Final = Random(load.seed)  # noqa: S311 - no secret

@@ -4,7 +4,6 @@ A lane has two servers of two processes each, which differ in what is studied. B
 requests at the same moments, so that whatever else the machine does falls on both.
 """
 
-import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,9 @@ from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, Final
 
+from pdproto.drill import children
 from pdproto.drill.handoff.cluster import RankDiedError
+from pdproto.drill.study import ranks
 from pdproto.drill.study.plan import BASE, Cell, planned
 from pdproto.drill.study.ranks import Answered, Computed, Job, decode_process, prefill_process
 from pdproto.drill.study.rooms import Routing
@@ -197,7 +198,7 @@ def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[StudyLane]]:
 
 
 def _started(way: Way) -> Server:
-    context = multiprocessing.get_context("spawn")
+    context = children.context(ranks.__name__)
     processes, pipes = [], []
     for body in (prefill_process, decode_process):
         ours, theirs = context.Pipe()

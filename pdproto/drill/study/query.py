@@ -6,13 +6,14 @@ chunks of 1 ms. One server keeps to the rule, and the other publishes and asks; 
 of its own, and both get the same requests at the same moments.
 """
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from pdproto.drill import children
 from pdproto.drill.handoff.ranks import registry
+from pdproto.drill.study import ranks
 from pdproto.drill.study.lanes import END_S, Ran, Way, measure, said
 from pdproto.drill.study.plan import Cell
 from pdproto.drill.study.report import require_all
@@ -90,7 +91,7 @@ def as_json(found: list[QueryRow], seed: int, count: int) -> Mapping[str, Any]:
 @contextmanager
 def _registry() -> Iterator[str]:
     """One that is there, at host:port, and gone afterwards."""
-    context = multiprocessing.get_context("spawn")
+    context = children.context(ranks.__name__)
     ours, theirs = context.Pipe()
     process = context.Process(target=registry, args=(theirs, None, LOOPBACK))
     process.start()
