@@ -36,7 +36,7 @@ NOT_PASSED_ON: Final = edited(
     DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
 
 BUGS: Final[tuple[Bug, ...]] = (
-    Bug("first-come", "pdproto itself; sglang 0.5.23 has only the room",
+    Bug("first-come", "pdproto itself; sglang #26486 has samples of one prompt in one room",
         "Two requests share a room, an introduction to one rank is lost, and a decode server "
         "generates from layers of both.", FIRST_COME, TWO_LIVES, "S2_no_life_is_two_requests",
         note="Each rank binds the lives of a room to its requests as they come."),
