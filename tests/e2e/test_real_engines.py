@@ -159,7 +159,8 @@ def test_failure_that_lands_later_spoils_nothing(
     assert receiver.poll() is sender.poll() is KVPoll.FAILED
     assert "the engine gave up writing to d" in str(sender.failure)
     assert "by obedient to the sink at 127.0.0.1:" in caplog.text
-    until(lambda: both.decode.metrics.read()["fences_done"], "the fence")
+    until(lambda: both.decode.metrics.read()["fences_done"],
+          "the fence of a write that may still land: its source must not say DRAINED")
     source.obedient.rule = None
     _, receiver = both.over(2)
     assert receiver.poll() is KVPoll.SUCCESS
