@@ -1,8 +1,8 @@
 """Guides to one's own tables: their files, their commands in order, and what they print."""
 
 import re
-import runpy
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +44,10 @@ def entered(line: str) -> None:
         sys.modules.pop(spec, None)
     command, *arguments = shlex.split(line)
     if command == "python":
-        runpy.run_path(arguments[0])
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        sys.stdout.write(done.stdout)
+        sys.stderr.write(done.stderr)
     else:
         assert command == "pdproto"
         quiet = ["--quiet"] if arguments[0] in ("check", "prove") else []
