@@ -10,7 +10,7 @@ FULL := $(VENV)/.full
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx bench soak docs clean \
-  docs-site tag serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
+  docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -182,6 +182,17 @@ $(SITE): $(CORE)
 # A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.
 docs-site: $(SITE) ## the documents as a site, in out/site
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
+
+wheel: $(FULL) ## a wheel for every Python from 3.11 on, in dist
+	rm -rf out/wheel
+	$(BIN)/python -m build --wheel --outdir out/wheel .
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir dist out/wheel/*.whl
+
+test-wheel: wheel ## install that wheel, and check, prove and explore with it without a compiler
+	rm -rf out/clean
+	$(PYTHON) -m venv out/clean
+	out/clean/bin/python -m pip install --quiet dist/pdproto-*.whl
+	$(BIN)/python -m tests.project.clean_wheel out/clean/bin
 
 tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
 	.ci/tag

@@ -3,11 +3,20 @@
 Everything else about the package is in pyproject.toml. `optional` lets an installation without
 a compiler succeed: `pdproto check` then says so and runs its portable engine, and pages are copied
 by numpy, with the same answers and more slowly.
+
+Both libraries are opened by ctypes, and as modules they are empty. So a wheel is for every Python
+from 3.11 on (the stable ABI). A Python without a global lock has no such ABI. An editable
+installation keeps the name of this Python's own libraries, which Python looks for first.
 """
+
+import sys
+import sysconfig
 
 from setuptools import Extension, setup
 
 NATIVE = "pdproto/check/native"
+STABLE_ABI = "bdist_wheel" in sys.argv and not sysconfig.get_config_var("Py_GIL_DISABLED")
+MACROS = [("Py_LIMITED_API", "0x030B0000")] if STABLE_ABI else []
 
 setup(
     ext_modules=[
@@ -15,6 +24,8 @@ setup(
             "pdproto.check.native._search",
             sources=[f"{NATIVE}/search.c", f"{NATIVE}/kernel_avx2.c"],
             depends=[f"{NATIVE}/search.h", f"{NATIVE}/kernel.h"],
+            define_macros=MACROS,
+            py_limited_api=STABLE_ABI,
             extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,
@@ -22,8 +33,11 @@ setup(
         Extension(
             "pdproto.kernels._copy",
             sources=["kernels/copy.c"],
+            define_macros=MACROS,
+            py_limited_api=STABLE_ABI,
             extra_compile_args=["-O3", "-std=gnu11", "-Wall", "-Wextra"],
             optional=True,
         ),
-    ]
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE_ABI else {},
 )

@@ -109,7 +109,7 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
         cache_folder(), system, cache(arguments).check(system, chosen, settings))
     if not arguments.properties and result.stopped != INTERRUPTED:
         result = _with_answers(arguments.system, system, home, result)
-    report(result, targets(arguments))
+    report(result, targets(arguments), arguments.format)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from pdproto.check.lint import ELEMENTS, Remark, Severity, lint, small
+from pdproto.check.report import github
 from pdproto.check.rigid import TopologyError
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -22,6 +23,7 @@ from pdproto.cli.options import (
     standard_output,
     write,
 )
+from pdproto.cli.reports import GITHUB, add_format
 from pdproto.cli.systems import load_with_module, with_proofs
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
@@ -45,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_lemmas(parser)
     add_element_counts(parser, configuration=None)
     parser.add_argument("--json", metavar="FILE|-", help="write the remarks as JSON")
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             if lemmas:
                 stream.write(f", where {len(lemmas)} lemmas hold, which `pdproto prove` must show")
             stream.write("\n")
+            if arguments.format == GITHUB:
+                stream.writelines(f"{line}\n" for line in github.of_lint(remarks))
     if arguments.json:
         result = _as_json(system, chosen.sizes, remarks)
         result["lemmas"] = [lemma.name for lemma in lemmas]

@@ -6,11 +6,14 @@ import sys
 from importlib import import_module
 from typing import Final
 
+from pdproto.check.report import github
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render
 from pdproto.check.result import CheckResult, Verdict
 from pdproto.cli.options import STANDARD_OUTPUT, console, write
 
+TEXT: Final = "text"
+GITHUB: Final = "github"
 REPORTS: Final = {
     "html": "a page to step through the traces",
     "mermaid": "a sequence diagram of the first violation, or else of the first witness",
@@ -24,6 +27,14 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
     """Add an option for each kind of report, which `targets` reads."""
     for kind, what in REPORTS.items():
         parser.add_argument(f"--{kind}", metavar="FILE|-", help=f"write {what}")
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says for whom the text on the standard output is."""
+    parser.add_argument("--format", choices=(TEXT, GITHUB), default=TEXT,
+                        help="github: also a line for each finding, which GitHub shows beside the "
+                             "source (default: text)")
 
 
 def targets(arguments: argparse.Namespace) -> dict[str, str]:
@@ -31,11 +42,13 @@ def targets(arguments: argparse.Namespace) -> dict[str, str]:
     return {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
 
 
-def report(result: CheckResult, files: dict[str, str]) -> None:
+def report(result: CheckResult, files: dict[str, str], form: str = TEXT) -> None:
     """Write the reports to the files, and the terminal's unless one uses its output."""
     if STANDARD_OUTPUT not in files.values():
         with console() as drawn:
             render(result, drawn)
+        if form == GITHUB:
+            write("".join(f"{line}\n" for line in github.of_check(result)), STANDARD_OUTPUT)
     for kind, target in files.items():
         text = _rendered(kind, result)
         if text is None:

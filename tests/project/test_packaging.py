@@ -1,20 +1,23 @@
 """What is installed is pdproto and nothing else, whole, with and without a compiler."""
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.project import clean_wheel
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of the tree, on a machine whose compiler fails."""
-    folder = tmp_path_factory.mktemp("wheel")
+def built(folder: Path, **environment: str) -> Path:
+    """A wheel built from a copy of the tree."""
     source = folder / "source"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -29,10 +32,39 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             target.write_bytes((ROOT / name).read_bytes())
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source],
-        check=True, capture_output=True, env={**os.environ, "CC": "false"},
+        check=True, capture_output=True, env={**os.environ, **environment},
     )
-    (built,) = folder.glob("*.whl")
-    return built
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel from a machine whose compiler fails."""
+    return built(tmp_path_factory.mktemp("wheel"), CC="false")
+
+
+@pytest.mark.slow
+def test_one_wheel_is_for_every_python_and_needs_no_compiler(tmp_path: Path) -> None:
+    """Installed in an environment that has the packages of this one, and no other program."""
+    wheel = built(tmp_path)
+    assert "-cp311-abi3-" in wheel.name
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if name.endswith(".so")] == [
+        "pdproto/check/native/_search.abi3.so", "pdproto/kernels/_copy.abi3.so"]
+    audited = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", wheel],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert re.search(r'consistent with the\s+following platform tag: "manylinux_', audited), audited
+    venv.create(tmp_path / "clean", symlinks=True)
+    programs = tmp_path / "clean" / "bin"
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
+    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    (packages,) = (tmp_path / "clean").glob("lib/*/site-packages")
+    shared = sysconfig.get_path("purelib")  # a path alone: its own .pth files are not read
+    (packages / "shared.pth").write_text(f"{shared}\n", encoding="utf-8")
+    clean_wheel.try_out(programs, tmp_path)
 
 
 def test_wheel_holds_every_module_and_nothing_else(wheel: Path) -> None:
