@@ -59,8 +59,11 @@ def test_one_wheel_is_for_every_python_and_needs_no_compiler(tmp_path: Path) -> 
     assert re.search(r'consistent with the\s+following platform tag: "manylinux_', audited), audited
     venv.create(tmp_path / "clean", symlinks=True)
     programs = tmp_path / "clean" / "bin"
-    pip = [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet",
+         "--no-deps", "--no-index", wheel],
+        check=True,
+    )  # fmt: skip
     (packages,) = (tmp_path / "clean").glob("lib/*/site-packages")
     shared = sysconfig.get_path("purelib")  # a path alone: its own .pth files are not read
     (packages / "shared.pth").write_text(f"{shared}\n", encoding="utf-8")
