@@ -10,9 +10,14 @@
 
 Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. A
 malformed frame raises RemoteProtocolError.
+
+Over TCP no token is sent. The sink begins with a CHALLENGE, 32 random bytes in the place of the
+token, new for each connection. A WRITE has a proof in that place: 8 bytes of the lease's number,
+and a digest that only a holder of the token can make, over the challenge and all of the frame. So
+one who reads the connection learns no token, and cannot use what it has read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
 from hmac import compare_digest
@@ -22,11 +27,12 @@ from typing import Final
 
 from pdproto.runtime.errors import RemoteProtocolError
 
-MAGIC: Final = b"pde1"
+MAGIC: Final = b"pde2"
 LAYOUT: Final = Struct("<4sB3xQQQQ32s")
 FRAME_BYTES: Final = LAYOUT.size
 TOKEN_BYTES: Final = 32
 NUMBER_BYTES: Final = 8  # of a token
+DIGEST_BYTES: Final = TOKEN_BYTES - NUMBER_BYTES
 
 
 class Kind(IntEnum):
@@ -40,6 +46,7 @@ class Kind(IntEnum):
     LANDED = 6  # sink: the write has ended well
     REFUSED = 7  # sink: the write has ended; its later bytes are thrown away
     REVOKED = 8  # sink, shared memory: unmap the region
+    CHALLENGE = 9  # sink, TCP: its first frame, which the proofs of this connection are about
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +97,31 @@ class Mint:
 
     def number(self, token: bytes) -> int:
         """The number of the token's lease. Raises RemoteProtocolError if another made the token."""
-        name, proof = token[:NUMBER_BYTES], token[NUMBER_BYTES:]
-        if not compare_digest(proof, self._proof(name)):
+        return self._checked(token, self.token(_number(token)))
+
+    def proven(self, frame: Frame, challenge: bytes) -> int:
+        """The number of the lease whose token the sender of the frame has. Raises
+        RemoteProtocolError if the frame does not prove that it has one.
+        """
+        return self._checked(frame.token, proof(frame, self.token(_number(frame.token)), challenge))
+
+    @staticmethod
+    def _checked(shown: bytes, right: bytes) -> int:
+        if not compare_digest(shown, right):
             raise RemoteProtocolError("token: this sink has not granted it")
-        return int.from_bytes(name, "little")
+        return _number(shown)
 
     def _proof(self, name: bytes) -> bytes:
-        size = TOKEN_BYTES - NUMBER_BYTES
-        return blake2b(name, key=self._secret, digest_size=size).digest()
+        return blake2b(name, key=self._secret, digest_size=DIGEST_BYTES).digest()
+
+
+def proof(frame: Frame, token: bytes, challenge: bytes) -> bytes:
+    """The proof that the sender of this frame has the token. It is good for this frame of this
+    connection only.
+    """
+    said = challenge + replace(frame, token=b"").encode()
+    return token[:NUMBER_BYTES] + blake2b(said, key=token, digest_size=DIGEST_BYTES).digest()
+
+
+def _number(token: bytes) -> int:
+    return int.from_bytes(token[:NUMBER_BYTES], "little")

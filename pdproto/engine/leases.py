@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pdproto.engine.contract import Address, EngineError, Lease, SinkCounts, Target, Ticket
-from pdproto.engine.frames import Mint
+from pdproto.engine.frames import Frame, Mint
 from pdproto.engine.memory import Backing, Pool
 from pdproto.runtime.errors import RemoteProtocolError
 
@@ -138,14 +138,17 @@ class Leases:
             self._settle(held)
             return held
 
-    def redeem(self, token: bytes, offset: int, length: int) -> Held | None:
-        """The lease of the token, if sources may still write to it; else None. The caller has the
-        lock.
+    def redeem(self, frame: Frame, challenge: bytes | None = None) -> Held | None:
+        """The lease that a WRITE is for, if sources may still write to it; else None. The caller
+        has the lock.
 
-        Raises RemoteProtocolError if the token was never granted, or if the write does not fit into
-        the lease.
+        challenge: of the connection, over TCP; without one the frame has the token itself. Raises
+        RemoteProtocolError if the token was never granted, or if the write does not fit into the
+        lease.
         """
-        held = self._held.get(self._mint.number(token))
+        number = (self._mint.number(frame.token) if challenge is None else
+                  self._mint.proven(frame, challenge))
+        held, offset, length = self._held.get(number), frame.offset, frame.length
         if held is None or held.fenced or held.released:
             return None
         if offset + length > held.lease.length:

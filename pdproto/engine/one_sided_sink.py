@@ -136,7 +136,7 @@ class OneSidedLine(SinkLine):
             raise RemoteProtocolError(f"more than {WRITES_MAX} writes at once")
         self._numbered = frame.write
         with self._leases.lock:
-            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+            held = self._leases.redeem(frame, self.challenge)
             piece = None if held is None else held.backing
             if held is not None and isinstance(piece, Piece):
                 self._leases.enter(held)

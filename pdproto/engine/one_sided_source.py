@@ -31,7 +31,7 @@ from pdproto.engine.one_sided import (
     address_of,
     check_versions,
 )
-from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 SEGMENT_BYTES: Final = 4 << 20  # in one transfer; a refusal stops a write after it
 MOVES_MAX: Final = 16  # writes of one connection that the library executes at a time
 PAUSE_SECONDS: Final = 50e-6  # between two polls of the library
+FIRST: Final = frozenset({Kind.CHALLENGE})
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED})
 
 
@@ -236,6 +237,8 @@ class OneSidedLine:
         self._endpoint: Final = endpoint
         self._outbox: Final = bytearray()
         self._connected = False
+        self._challenge = b""  # until it has come, no write begins
+        self._early: list[Posted] = []
         self._over = self._at_end = False
         self._inbox: Final = bytearray()
         self._granted: Frame | None = None  # its description has not come yet
@@ -252,8 +255,10 @@ class OneSidedLine:
 
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
-        token = posted.address.token
-        self._send(Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes, token=token))
+        if self._challenge:
+            self._send(opening(posted, self._challenge))
+        else:
+            self._early.append(posted)
 
     def receive(self) -> None:
         """See source.Line. It reads all bytes first, so that it does not meet a sink that is gone.
@@ -299,7 +304,7 @@ class OneSidedLine:
             self._fail(posted, move.problem)
         else:
             move.copied = True
-            self._send(Frame(Kind.COPIED, posted.number))
+            self._send(Frame(Kind.COPIED, posted.number).encode())
             if move.refused:
                 self._refuse(posted.number)
         self._reconnect()
@@ -309,9 +314,13 @@ class OneSidedLine:
         if self._granted is None:
             if len(self._inbox) < FRAME_BYTES:
                 return False
-            frame = decode(self._inbox[:FRAME_BYTES], EXPECTED)
+            frame = decode(self._inbox[:FRAME_BYTES], EXPECTED if self._challenge else FIRST)
             del self._inbox[:FRAME_BYTES]
-            if frame.kind is not Kind.GRANTED:
+            if frame.kind is Kind.CHALLENGE:
+                self._challenge, early, self._early = frame.token, self._early, []
+                for posted in early:
+                    self.begin(posted)
+            elif frame.kind is not Kind.GRANTED:
                 self._answer(frame)
             elif frame.length > DESCRIPTION_MAX:
                 raise RemoteProtocolError(f"description: {frame.length} bytes")
@@ -384,6 +393,6 @@ class OneSidedLine:
         if self._has_failed and not self.open:
             raise ConnectionAbortedError("a write over this connection has failed")
 
-    def _send(self, frame: Frame) -> None:
-        self._outbox.extend(frame.encode())
+    def _send(self, frame: bytes) -> None:
+        self._outbox.extend(frame)
         self.flush()

@@ -177,7 +177,7 @@ class SharedLine:
         self._numbered = frame.write
         file = None
         with self._leases.lock:
-            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+            held = self._leases.redeem(frame)
             if held is not None and held.backing is not None:
                 self._leases.enter(held)
                 file = self._hand_out(held.backing)

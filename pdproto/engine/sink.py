@@ -218,6 +218,8 @@ class Sink(Generic[AnyLine]):
             return
         self._lines[line] = None
         self.loop.watch(sock, READ, lambda events: self._serve(line, events))
+        if line.outbox:
+            self.serve(line, lambda: self._flush(line))
 
     def _make_room(self) -> None:
         """End the oldest connection that has shown no token."""

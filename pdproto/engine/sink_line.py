@@ -1,14 +1,17 @@
 """The sink's end of a TCP connection: it reads and writes frames that arrive in pieces.
 
+Its first frame is a challenge, about which the source has to prove that it has the tokens.
+
 tcp_sink.py and one_sided_sink.py give the frames their meaning.
 """
 
 import socket
 from collections import deque
 from contextlib import suppress
+from secrets import token_bytes
 from typing import Final
 
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import FRAME_BYTES, TOKEN_BYTES, Frame, Kind, decode
 
 
 class SinkLine:
@@ -19,7 +22,9 @@ class SinkLine:
         self.sock: Final = sock
         self.peer = "{}:{}".format(*sock.getpeername()[:2])
         self.source: str | None = None
-        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        self.challenge: Final = token_bytes(TOKEN_BYTES)
+        hello = Frame(Kind.CHALLENGE, token=self.challenge).encode()
+        self.outbox: deque[tuple[bytes, int | None]] = deque([(hello, None)])
         self._frame: Final = bytearray(FRAME_BYTES)
         self._frame_bytes = 0  # bytes of it that have come
 

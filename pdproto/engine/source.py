@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from ipaddress import ip_address
 from typing import ClassVar, Final, Protocol, cast
@@ -27,6 +27,7 @@ from pdproto.engine.contract import (
     Result,
     SourceCounts,
 )
+from pdproto.engine.frames import Frame, Kind, proof
 from pdproto.engine.hosts import family_of, split
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
@@ -78,6 +79,12 @@ class Posted:
     bytes: int
     begun: bool = False
     ended: bool = False
+
+
+def opening(posted: Posted, challenge: bytes) -> bytes:
+    """The WRITE frame of a write over TCP, with its proof."""
+    frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes)
+    return replace(frame, token=proof(frame, posted.address.token, challenge)).encode()
 
 
 def bytes_of(views: Sequence[Buffer]) -> tuple[memoryview, ...]:

@@ -148,7 +148,7 @@ class TcpLine(SinkLine):
         self._numbered = frame.write
         places: Iterator[memoryview] = iter(())
         with self._leases.lock:
-            held = self._leases.redeem(frame.token, frame.offset, frame.length)
+            held = self._leases.redeem(frame, self.challenge)
             if held is not None:
                 self.name(held.lease.source)
                 places = filter(len, held.places(frame.offset, frame.length))

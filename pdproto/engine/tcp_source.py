@@ -9,12 +9,21 @@ from typing import Final
 from pdproto.engine import tcp_sink
 from pdproto.engine.contract import Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.source import BYTES_MAX, SILENCE_MS, WRITES_MAX, Posted, Source, dial
+from pdproto.engine.source import (
+    BYTES_MAX,
+    SILENCE_MS,
+    WRITES_MAX,
+    Posted,
+    Source,
+    dial,
+    opening,
+)
 from pdproto.runtime.errors import RemoteProtocolError
 
 SEGMENT_BYTES: Final = 1 << 20  # a refusal stops a write at the end of a segment
 VIEWS_MAX: Final = 256  # of a segment; the system allows 1024 in one call
 TURN_BYTES: Final = 4 << 20  # to one connection, before the others are served
+FIRST: Final = frozenset({Kind.CHALLENGE})
 EXPECTED: Final = frozenset({Kind.LANDED, Kind.REFUSED})
 
 
@@ -52,6 +61,7 @@ class TcpLine:
         self._source: Final = source
         self._queue: Final[deque[Posted]] = deque()
         self._connected = False
+        self._challenge = b""  # until it has come, nothing is sent
         self._sending: Posted | None = None
         self._pieces: Iterator[list[memoryview]] = iter(())
         self._rest: list[memoryview] = []  # the unsent part of a piece
@@ -61,12 +71,14 @@ class TcpLine:
     @property
     def unsent(self) -> bool:
         """See source.Line."""
-        return not self._connected or bool(self._rest or self._queue) or self._sending is not None
+        if not self._challenge:
+            return not self._connected
+        return bool(self._rest or self._queue) or self._sending is not None
 
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
         self._queue.append(posted)
-        if self._connected and len(self._queue) == 1:
+        if self._challenge and len(self._queue) == 1:
             self.flush()
 
     def receive(self) -> None:
@@ -79,7 +91,10 @@ class TcpLine:
                 self._frame_bytes += count
                 if self._frame_bytes == FRAME_BYTES:
                     self._frame_bytes = 0
-                    self._answer(decode(self._frame, EXPECTED))
+                    if self._challenge:
+                        self._answer(decode(self._frame, EXPECTED))
+                    else:
+                        self._challenge = decode(self._frame, FIRST).token
 
     def flush(self) -> None:
         """See source.Line. It sends up to `TURN_BYTES`. The first call finds out whether connecting
@@ -93,7 +108,7 @@ class TcpLine:
                 self._connected = True
         left = TURN_BYTES
         with suppress(BlockingIOError):
-            while self._connected and left > 0 and self._next():
+            while self._challenge and left > 0 and self._next():
                 sent = self.sock.sendmsg(self._rest)
                 left -= sent
                 if self._sending is not None:
@@ -116,7 +131,7 @@ class TcpLine:
             if not self._queue:
                 return False
             self._sending = self._queue.popleft()
-            self._pieces = _pieces(self._sending)
+            self._pieces = _pieces(self._sending, self._challenge)
         return True
 
     def _took(self, sent: int) -> None:
@@ -143,12 +158,9 @@ class TcpLine:
             self._source.finish(posted, Result.LANDED)
 
 
-def _pieces(posted: Posted) -> Iterator[list[memoryview]]:
+def _pieces(posted: Posted, challenge: bytes) -> Iterator[list[memoryview]]:
     """Yield the pieces of a write, a segment at a time, until it is refused."""
-    address = posted.address
-    head = Frame(
-        Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token
-    ).encode()
+    head = opening(posted, challenge)
     for segment in _segments(posted.views):
         if posted.ended:
             return

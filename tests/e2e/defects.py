@@ -7,6 +7,7 @@ of code that no table describes change a function of this process.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from pdproto.engine.frames import NUMBER_BYTES, Frame
 from pdproto.engine.leases import Held, Leases
 from pdproto.node import core
 from pdproto.node import optimistic as module
@@ -53,11 +54,11 @@ def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
 
 def _any_lease() -> None:
     """The engine lets a write of a lease that is over into the memory that it had."""
-    kept: dict[int, Held] = {}
+    kept: dict[bytes, Held] = {}
 
-    def redeem(old: Any, self: Leases, token: bytes, offset: int, length: int) -> Held | None:
-        held = old(self, token, offset, length)
-        number = self._mint.number(token)
+    def redeem(old: Any, self: Leases, frame: Frame, challenge: bytes | None = None) -> Held | None:
+        held: Held | None = old(self, frame, challenge)
+        number = frame.token[:NUMBER_BYTES]
         if held is not None:
             kept[number] = held
         return held or kept.get(number)

@@ -12,6 +12,7 @@ import pytest
 
 from pdproto.engine import tcp_sink
 from pdproto.engine.contract import Address, Result
+from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import Copy, SharedSource
 from pdproto.engine.source import Source
@@ -46,7 +47,8 @@ def test_over_tcp(memory: bytearray) -> None:
     with closing(TcpSource()) as source, socket.create_server(("127.0.0.1", 0)) as listening:
         where = f"127.0.0.1:{listening.getsockname()[1]}"
         source.post(Address(tcp_sink.ENGINE, where, 0, 0, LENGTH, b""), 0, [memory])
-        with listening.accept()[0]:
+        with listening.accept()[0] as sink:
+            sink.sendall(Frame(Kind.CHALLENGE, token=bytes(32)).encode())
             until(lambda: has_begun(source), "it begins")
             assert not unread(memory)
         (outcome,) = finished(source)

@@ -276,6 +276,7 @@ def test_a_sink_that_grants_nonsense_is_left(ends: Ends, answer: bytes) -> None:
         address = msgspec.structs.replace(lease.address, endpoint=f"{host}:{port}")
         ends.source.post(address, 0, [bytes(9)])
         sock, _ = listener.accept()
+        sock.sendall(Frame(Kind.CHALLENGE, token=bytes(32)).encode())
         assert decode(sock.recv(FRAME_BYTES), frozenset(Kind)).kind is Kind.WRITE
         sock.sendall(answer)
         (outcome,) = finished(ends.source)
@@ -342,7 +343,7 @@ def test_a_source_that_has_copied_what_nobody_granted_is_dropped(ends: Ends) -> 
     host, _, port = lease.address.endpoint.rpartition(":")
     with socket.create_connection((host, int(port))) as sock:
         sock.sendall(Frame(Kind.COPIED, 1).encode())
-        assert sock.recv(1) == b""
+        assert len(sock.recv(2 * FRAME_BYTES, socket.MSG_WAITALL)) == FRAME_BYTES  # a challenge
     until(lambda: ends.sink.counts().dropped_peers == 1, "the peer to be dropped")
 
 

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdproto.engine.contract import Address, EngineError, Lease, Result
-from pdproto.engine.frames import FRAME_BYTES, MAGIC, Frame, Kind, Mint, decode
+from pdproto.engine.frames import FRAME_BYTES, MAGIC, Frame, Kind, Mint, decode, proof
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import Sink
@@ -28,14 +29,32 @@ from tests.engine.engines import ENGINES, Engine, Pair, finished, until, write
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
 
 
-def dial(endpoint: str) -> socket.socket:
+class Dialled(socket.socket):
+    """Over TCP it sends a proof in place of each token."""
+
+    challenge = b""
+
+    def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]  # only bytes
+        if self.family == socket.AF_INET and len(data) == FRAME_BYTES and data[4] == Kind.WRITE:
+            data = self.proven(decode(data, frozenset({Kind.WRITE})))
+        return super().send(data, flags)
+
+    def proven(self, frame: Frame) -> bytes:
+        if not self.challenge:
+            hello = self.recv(FRAME_BYTES, socket.MSG_WAITALL)
+            self.challenge = decode(hello, frozenset({Kind.CHALLENGE})).token
+        plain = replace(frame, token=b"")
+        return replace(plain, token=proof(plain, frame.token, self.challenge)).encode()
+
+
+def dial(endpoint: str) -> Dialled:
     """A plain connection to a sink of either kind, that holds few answers."""
     if endpoint.startswith("@"):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock = Dialled(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sock.connect("\0" + endpoint[1:])
     else:
         host, _, port = endpoint.rpartition(":")
-        sock = socket.socket()
+        sock = Dialled()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.connect((host, int(port)))
     sock.settimeout(20)
@@ -293,6 +312,8 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     def answer() -> None:
         sock, _ = listener.accept()
         with suppress(ConnectionError):
+            if engine is not SHARED:
+                sock.send(Frame(Kind.CHALLENGE, token=bytes(32)).encode())
             sock.recv(1 << 20)
             for packet in answers:
                 sock.send(packet)
