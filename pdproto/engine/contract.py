@@ -19,7 +19,7 @@ tests/engine/test_contract.py checks each engine of its table `ENGINES` against 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Annotated, Any, Final, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,6 +31,10 @@ ADDRESS_MAX: Final = 512  # bytes of an encoded address
 
 # Contiguous memory of any element type; its bytes are sent.
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
+
+# Pins memory, so that a device copies from it by itself. Returns the call that ends that. Raises
+# OSError if the device refuses.
+Pin: TypeAlias = Callable[[NDArray[Any]], Callable[[], None]]
 
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
@@ -122,6 +126,17 @@ class Ticket:
     """A fence on the lease of this number. `SinkEngine.fenced` says when it is done."""
 
     lease: int
+
+
+@runtime_checkable
+class PinsMemory(Protocol):
+    """A sink engine whose staging memory a device can pin."""
+
+    def pin(self, lease: Lease, pin: Pin) -> None:
+        """Pin the memory of a lease, which stays pinned for later leases. For one thread at a time.
+
+        Raises EngineError if the device refuses.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
+from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 
@@ -22,21 +23,24 @@ from pdproto.engine.tcp_source import TcpSource
 class EngineKind:
     """An engine.
 
-    sink, source: open one side at an address of this host. target_scope: see contract.SinkEngine.
+    sink, source: open one side at an address of this host; a sink with so much staging memory.
+    target_scope: see contract.SinkEngine.
     """
 
-    sink: Callable[[str], SinkEngine]
+    sink: Callable[[str, int], SinkEngine]
     source: Callable[[str], SourceEngine]
     target_scope: Scope = Scope.NONE
 
 
 ENGINES: Final[Mapping[str, EngineKind]] = {
-    "mooncake": EngineKind(lambda host: MooncakeSink(host=host),
+    "mooncake": EngineKind(lambda host, bytes_: MooncakeSink(host=host, capacity_bytes=bytes_),
                            lambda host: MooncakeSource(host=host)),
-    "nixl": EngineKind(lambda host: NixlSink(host=host), lambda host: NixlSource(host=host)),
-    "shm": EngineKind(lambda _: SharedSink(), lambda _: SharedSource()),
-    "tcp": EngineKind(lambda host: TcpSink(host=host), lambda _: TcpSource(),
-                      TcpSink.target_scope),
+    "nixl": EngineKind(lambda host, bytes_: NixlSink(host=host, capacity_bytes=bytes_),
+                       lambda host: NixlSource(host=host)),
+    "shm": EngineKind(lambda _, bytes_: SharedSink(capacity_bytes=bytes_),
+                      lambda _: SharedSource()),
+    "tcp": EngineKind(lambda host, bytes_: TcpSink(host=host, capacity_bytes=bytes_),
+                      lambda _: TcpSource(), TcpSink.target_scope),
 }
 LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
     "mooncake": mooncake.load_library, "nixl": nixl.load_library,
@@ -63,13 +67,15 @@ def require_page_fence(name: str) -> None:
         )
 
 
-def open_sink(name: str, host: str = LOOPBACK) -> SinkEngine:
+def open_sink(
+    name: str, host: str = LOOPBACK, staging_bytes: int = CAPACITY_BYTES
+) -> SinkEngine:
     """Open the sink's side of an engine.
 
-    host: the address of this host to which sources connect; not used by `shm`. Raises EngineError
-    if it does not start.
+    host: the address of this host to which sources connect; not used by `shm`. staging_bytes: of
+    the memory that it leases, at most. Raises EngineError if it does not start.
     """
-    return ENGINES[name].sink(host)
+    return ENGINES[name].sink(host, staging_bytes)
 
 
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:

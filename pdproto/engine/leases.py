@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.engine.contract import Address, EngineError, Lease, SinkCounts, Target, Ticket
+from pdproto.engine.contract import Address, EngineError, Lease, Pin, SinkCounts, Target, Ticket
 from pdproto.engine.frames import Frame, Mint
 from pdproto.engine.memory import Backing, Pool
 from pdproto.runtime.errors import RemoteProtocolError
@@ -84,7 +84,8 @@ class Leases:
                 backing = self.pool.take(length)
                 if backing is None:
                     return None
-                region, view = backing.region, memoryview(backing.memory)[:length]
+                assert backing.whole is not None  # noqa: S101 - it is not given up
+                region, view = backing.region, backing.whole.data[:length]
             else:
                 self.target_bytes += length
             self._granted += 1
@@ -106,6 +107,18 @@ class Leases:
                 raise EngineError(f"lease {lease.number} of {lease.life} is on the caller's memory:"
                                   f" read that memory itself")
             return held.view.toreadonly()
+
+    def pin(self, lease: Lease, pin: Pin) -> None:
+        """See contract.PinsMemory. It does not take the lock while the device pins."""
+        with self.lock:
+            held = self._held.get(lease.number)
+            backing = held.backing if held is not None else None
+        if backing is None:
+            return  # fenced, or the caller's memory
+        try:
+            backing.pin(pin)
+        except OSError as error:
+            raise EngineError(f"staging memory of {backing.bytes} bytes: {error}") from error
 
     def fence(self, lease: Lease) -> tuple[Ticket, Held | None]:
         """Fence the lease. Returns the ticket, and the lease if it was not fenced before."""

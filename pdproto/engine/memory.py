@@ -15,8 +15,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
+from weakref import finalize
 
-from pdproto.engine.contract import EngineError
+import numpy as np
+from numpy.typing import NDArray
+
+from pdproto.engine.contract import EngineError, Pin
 
 PAGE_BYTES: Final = mmap.PAGESIZE
 SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -31,24 +35,28 @@ def size_class(length: int) -> int:
 class Backing:
     """One piece of staging memory. region: its name, never used again.
 
-    holders: the connections over which its file has been handed out, shared pieces only.
+    holders: the connections over which its file has been handed out, shared pieces only. whole: its
+    bytes, uint8 [byte]; every lease is a view of them. None after the piece is given up.
     """
 
-    __slots__ = ("bytes", "file", "holders", "memory", "region")
+    __slots__ = ("_is_pinned", "bytes", "file", "holders", "memory", "region", "whole")
 
     def __init__(self, region: int, length: int, *, shared: bool) -> None:
         self.region: Final = region
         self.bytes: Final = length
         self.holders: Final[set[object]] = set()
         self.file: int | None = None
+        self._is_pinned = False
         if not shared:
             self.memory = mmap.mmap(-1, length)
+            self.whole: NDArray[np.uint8] | None = np.frombuffer(self.memory, np.uint8)
             return
         self.file = os.memfd_create(f"pdproto-{region}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.file, length)
             fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, SEALS)
             self.memory = mmap.mmap(self.file, length)
+            self.whole = np.frombuffer(self.memory, np.uint8)
         except OSError:
             os.close(self.file)
             raise
@@ -59,8 +67,20 @@ class Backing:
             raise ValueError(f"region {self.region} is not shared, or given up")
         return os.dup(self.file)
 
+    def pin(self, pin: Pin) -> None:
+        """Pin the memory, unless it is pinned or given up, until its last view is gone.
+
+        Raises OSError if the device refuses.
+        """
+        whole = self.whole
+        if whole is not None and not self._is_pinned:
+            # A view may be the source of a copy that the device does: unpin after the last one.
+            finalize(whole, pin(whole)).atexit = False
+            self._is_pinned = True
+
     def close(self) -> None:
         """Unmap the memory, now or when the last view of it is gone."""
+        self.whole = None
         if self.file is not None:
             os.close(self.file)
             self.file = None

@@ -125,6 +125,7 @@ class Piece(Backing):
 
     def close(self) -> None:
         """Give the piece up (rule 2). The call is repeated when no writer can reach it any more."""
+        self.whole = None
         if self._registered and not self.holders:
             self._registered = False
             self._transport.unregister(self.address)

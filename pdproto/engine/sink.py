@@ -17,6 +17,7 @@ from pdproto.engine.contract import (
     Departed,
     EngineError,
     Lease,
+    Pin,
     Scope,
     SinkCounts,
     Target,
@@ -119,6 +120,10 @@ class Sink(Generic[AnyLine]):
         """See contract.SinkEngine."""
         self.loop.check()
         return self.leases.view(lease)
+
+    def pin(self, lease: Lease, pin: Pin) -> None:
+        """See contract.PinsMemory."""
+        self.leases.pin(lease, pin)
 
     def fence(self, lease: Lease) -> Ticket:
         """See contract.SinkEngine."""

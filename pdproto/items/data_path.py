@@ -16,7 +16,6 @@ from threading import Lock
 from typing import Annotated, Final
 
 import msgspec
-import numpy as np
 from msgspec import Meta, Struct
 
 from pdproto.engine.chunks import key_of, key_of_chunk
@@ -249,7 +248,7 @@ class SinkItems(SinkPages):
         self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
         pages: Sequence[int],
     ) -> Iterator[Unpacked]:
-        landed = np.frombuffer(self.engine.view(self._leases[life][source]), np.uint8)
+        landed = self._landed(life, source)
         share, covered = self._share(header_in(landed, self._header_bytes))
         if len(self._known) >= SOURCES_KEPT:
             self._known.clear()  # prefill restarts under new names, and old names stay

@@ -81,6 +81,21 @@ class HasReach(Protocol):
 
 
 @runtime_checkable
+class CanBreak(Protocol):
+    """A data path whose device may fail for good."""
+
+    @property
+    def broken(self) -> str | None:
+        """Why this process can hand nothing over any more; None while it can."""
+
+
+def why_broken(data_path: object, node: str) -> str | None:
+    """See CanBreak, with the name of the node."""
+    why = data_path.broken if isinstance(data_path, CanBreak) else None
+    return None if why is None else f"node {node}: {why}"
+
+
+@runtime_checkable
 class MarksPages(Protocol):
     """A source's data path whose pages are computed by work that a device does later."""
 

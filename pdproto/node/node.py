@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
-from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics
+from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics, why_broken
 from pdproto.node.fit import barred, layout_for
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
@@ -109,6 +109,7 @@ class Node(Core):
         self.reactions[side.stage, side.failed] = self._fail
         self.side: Final = side
         self._data_path: Final = data_path
+        self.broken: Final = partial(why_broken, data_path, name)  # for any thread
         self.bytes_of: Final[Callable[..., int]] = (
             data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
         self._no_owner: Final = _NoOwner()

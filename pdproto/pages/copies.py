@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine.contract import Buffer
+from pdproto.engine.contract import Buffer, Pin
 from pdproto.kernels.chunk import KVLayout
 from pdproto.pages.device import DeviceEvent
 
@@ -82,7 +82,16 @@ class Unpacked:
 
 
 class Copies(Protocol):
-    """See above."""
+    """See above. pin: pins memory from which chunks are unpacked; None if that has no use.
+
+    broken: why no copy is possible any more in this process; None while copies are.
+    """
+
+    @property
+    def pin(self) -> Pin | None: ...
+
+    @property
+    def broken(self) -> str | None: ...
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """In the application's thread: pages that it hands over, as `Computed` on a device."""

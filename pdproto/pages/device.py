@@ -10,6 +10,10 @@ from typing import Any, Protocol
 from pdproto.kernels.arguments import Launch
 
 
+class DeviceError(RuntimeError):
+    """The device refuses or has failed; the message names it, and says what to do."""
+
+
 class DeviceEvent(Protocol):
     """A point in the work of a device."""
 
@@ -24,7 +28,10 @@ class DeviceStream(Protocol):
     """
 
     def wait(self, event: DeviceEvent) -> None:
-        """Do nothing more before the event has happened."""
+        """Do nothing more before the event has happened.
+
+        Raises DeviceError for an event that was never recorded: it would count as happened.
+        """
 
     def run(self, work: Callable[[Launch], object]) -> None:
         """Do this work: kernels and fetches of reports, on the stream of the launch.
@@ -40,7 +47,10 @@ class DeviceStream(Protocol):
 
 
 class Device(Protocol):
-    """Where pools are."""
+    """Where pools are. name: as torch writes it."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def kernels(self) -> str | None:
@@ -62,7 +72,37 @@ class Device(Protocol):
         """
 
     def memory(self, length: int) -> Any:
-        """A tensor of so many bytes on the device, all 0."""
+        """A tensor of so many bytes on the device, all 0. Raises DeviceError without memory."""
 
     def host_memory(self, length: int) -> Any:
-        """A tensor of so many bytes in host memory that the device copies to by itself, all 0."""
+        """A tensor of so many bytes in host memory that the device copies to by itself, all 0.
+
+        Raises DeviceError without memory.
+        """
+
+    def pin(self, memory: Any) -> Callable[[], None]:
+        """Pin an array of host memory, so that the device copies from it by itself. Returns the
+        call that ends that. Raises OSError if it cannot be pinned.
+        """
+
+    def lost(self) -> bool:
+        """Whether the device has failed for good, so that this process can use it no more."""
+
+
+def no_memory(name: str, length: int, why: object) -> DeviceError:
+    """The error of a device without memory for staging."""
+    return DeviceError(
+        f"{name} has no {length:,} bytes for staging: leave it more memory (--mem-fraction-static "
+        f"of SGLang, --gpu-memory-utilization of vLLM): {why}")
+
+
+def never_recorded(name: str) -> str:
+    """The error text of an event that would count as happened."""
+    return (f"{name}: the event of the pass was never recorded: record it behind the work that "
+            f"computes the pages, before the pages are handed over")
+
+
+def not_pinned(name: str, length: int, why: object) -> str:
+    """The error text of host memory that a device cannot pin."""
+    return (f"{name} pins no {length:,} bytes of host memory: lower the setting staging_bytes, or "
+            f"free memory of this host: {why}")

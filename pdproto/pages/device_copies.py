@@ -28,7 +28,7 @@ from pdproto.kernels.chunk import (
     unpack_chunk,
 )
 from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Computed, Spares, Staged, Unpacked
-from pdproto.pages.device import Device, DeviceEvent
+from pdproto.pages.device import Device, DeviceError, DeviceEvent
 from pdproto.pages.tensors import host_tensor
 
 BEHIND_S: Final = 30.0  # a device that takes no work for so long counts as failed
@@ -47,6 +47,8 @@ class DeviceCopies:
 
     def __init__(self, device: Device) -> None:
         self._device: Final = device
+        self.pin: Final = device.pin
+        self.broken: str | None = None
         self._stream: Final = device.stream()
         self._buffers: Final[Spares[Buffers]] = Spares()
         self._chunks: Final[Spares[Any]] = Spares()
@@ -82,7 +84,7 @@ class DeviceCopies:
         if pages:
             self._run(pack)
             self._stream.copy(host[len(head):], chunk)
-        return Staged([host.numpy()], length, self._stream.record().query,
+        return Staged([host.numpy()], length, self._end(),
                       lambda: self._buffers.keep(size, buffers))
 
     def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
@@ -109,7 +111,7 @@ class DeviceCopies:
             self._reports.keep(layout, report)
             return outcome.clean
 
-        return Unpacked(clean, self._stream.record().query)
+        return Unpacked(clean, self._end())
 
     def _place(self, layout: KVLayout) -> KVLayout:
         return replace(layout, device=self._device.kernels or layout.device)
@@ -123,5 +125,30 @@ class DeviceCopies:
                 return
             except BlockingIOError as error:
                 if monotonic() > end:
-                    raise RuntimeError(f"the device takes no work: {error}") from error
+                    raise DeviceError(f"{self._device.name} takes no work: {error}") from error
                 sleep(PAUSE_S)
+            except OSError as error:
+                raise DeviceError(
+                    f"{self._device.name}: a kernel cannot be compiled: {error}: set "
+                    f"TRITON_CACHE_DIR to a folder that this process can write to") from error
+            except RuntimeError as error:
+                raise self._failed(error) from error
+
+    def _end(self) -> Callable[[], bool]:
+        """Whether the device has done all work of the stream until now."""
+        query = self._stream.record().query
+
+        def is_over() -> bool:
+            try:
+                return query()
+            except RuntimeError as error:
+                raise self._failed(error) from error
+
+        return is_over
+
+    def _failed(self, error: RuntimeError) -> DeviceError:
+        """The error with the device's name. It is noted if the device has failed for good."""
+        told = f"{self._device.name}: {error}"
+        if self._device.lost():
+            self.broken = told = f"{told}: the device has failed for good: restart this process"
+        return DeviceError(told)

@@ -17,6 +17,9 @@ from pdproto.pages.device import DeviceEvent
 class HostCopies:
     """See Copies. gathers: the engine writes large pages from the pool, without a copy."""
 
+    pin: Final = None
+    broken: Final = None
+
     def __init__(self, *, gathers: bool = False) -> None:
         self._buffers: Final[Spares[Bytes]] = Spares()
         self._places: Final[Callable[[KVLayout], PagePlaces | None]] = (

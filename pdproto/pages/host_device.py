@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from pdproto.kernels.arguments import Launch
-from pdproto.pages.device import DeviceEvent
+from pdproto.pages.device import DeviceError, DeviceEvent, never_recorded, no_memory, not_pinned
 from pdproto.pages.tensors import host_tensor
 
 LAG: Final = 3  # questions for a step, on average
@@ -23,8 +23,12 @@ LAG: Final = 3  # questions for a step, on average
 class HostDevice:
     """See above. kernels: "interpreter" for Triton's interpreter, None for the copies of a host.
 
-    passes: the stream of the engine, whose work computes pages.
+    passes: the stream of the engine, whose work computes pages. Faults are put in by attributes:
+    elsewhere: addresses of another device, by its name. bytes_max, pinned_max: of the memory on the
+    device, and of the host memory that it pins. fault: raised by the next kernel.
     """
+
+    name: Final = "the late device"
 
     def __init__(self, seed: int = 0, kernels: str | None = None) -> None:
         self.kernels: Final = kernels
@@ -33,7 +37,10 @@ class HostDevice:
         self.failure: str | None = None
         self.stands_still = False  # it does no step
         self.allocations = 0
-        self.elsewhere: dict[int, str] = {}  # addresses of another device, by its name
+        self.elsewhere: Final[dict[int, str]] = {}
+        self.bytes = self.pinned = 0
+        self.bytes_max = self.pinned_max = 1 << 62
+        self.fault: Exception | None = None
         self.passes: Final = self.stream()
 
     def stream(self) -> "HostStream":
@@ -56,12 +63,35 @@ class HostDevice:
 
     def memory(self, length: int) -> Any:
         """See Device."""
+        if self.bytes + length > self.bytes_max:
+            raise no_memory(self.name, length, f"it has {self.bytes_max:,} bytes")
+        self.bytes += length
         self.allocations += 1
         return torch.zeros(length, dtype=torch.uint8)
 
     def host_memory(self, length: int) -> Any:
         """See Device."""
-        return self.memory(length)
+        if self.pinned + length > self.pinned_max:
+            raise DeviceError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
+        self.pinned += length
+        self.allocations += 1
+        return torch.zeros(length, dtype=torch.uint8)
+
+    def pin(self, memory: Any) -> Callable[[], None]:
+        """See Device."""
+        length = memory.nbytes
+        if self.pinned + length > self.pinned_max:
+            raise OSError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
+        self.pinned += length
+
+        def unpin() -> None:
+            self.pinned -= length
+
+        return unpin
+
+    def lost(self) -> bool:
+        """See Device."""
+        return self.failure is not None
 
     def fail(self, reason: str) -> None:
         """Fail for good, as a GPU does after an access out of range."""
@@ -78,10 +108,15 @@ class HostStream:
 
     def wait(self, event: DeviceEvent) -> None:
         """See DeviceStream."""
+        if event is NEVER:
+            raise DeviceError(never_recorded(self._device.name))
         self._give(event.query)
 
     def run(self, work: Callable[[Launch], object]) -> None:
         """See DeviceStream."""
+        fault, self._device.fault = self._device.fault, None
+        if fault is not None:
+            raise fault
         self._give(lambda: (work(Launch()), True)[1])
 
     def copy(self, target: Any, source: Any) -> None:
@@ -118,6 +153,17 @@ class HostStream:
         with self._device.lock:
             self._steps.append(step)
             self._given += 1
+
+
+class _Never:
+    """An event that was never recorded. As on a real device, it says that it has happened."""
+
+    def query(self) -> bool:
+        """See DeviceEvent."""
+        return True
+
+
+NEVER: Final = _Never()
 
 
 class _Point:

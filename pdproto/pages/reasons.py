@@ -3,9 +3,10 @@
 from typing import Final
 
 from pdproto.engine.contract import EngineError
+from pdproto.pages.device import DeviceError
 from pdproto.runtime.errors import ProtocolError
 
-SELF_EXPLANATORY: Final = ProtocolError, EngineError, ValueError
+SELF_EXPLANATORY: Final = ProtocolError, EngineError, DeviceError, ValueError
 
 
 def reason_of(error: Exception) -> str:

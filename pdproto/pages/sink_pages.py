@@ -20,11 +20,11 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
-from pdproto.engine.contract import Lease, SinkEngine, Ticket
+from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import Unpacked
+from pdproto.pages.copies import Bytes, Unpacked
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
@@ -92,6 +92,11 @@ class SinkPages:
     def measure(self, metrics: Metrics) -> None:
         """See HasMetrics."""
         add_engine_counts(metrics, self.engine, SINK_COUNTS)
+
+    @property
+    def broken(self) -> str | None:
+        """See CanBreak."""
+        return self._copies.broken
 
     def layout_for(self, source: str) -> PageLayout | None:
         """See HasLayout."""
@@ -191,14 +196,21 @@ class SinkPages:
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> Iterator[Unpacked]:
         """In the worker: begin to unpack each chunk into its pages."""
-        layout, lease = self._of(source), self._leases[life][source]
-        landed = np.frombuffer(self.engine.view(lease), np.uint8)
+        layout, landed = self._of(source), self._landed(life, source)
         first = 0
         for count in filter(None, chunks):
             offset = chunk_offset(layout, first)
             yield self._copies.unpack(layout, landed[offset:], pages[first:first + count],
                                       key_of_chunk(key_of_life(life), offset))
             first += count
+
+    def _landed(self, life: Life, source: str) -> Bytes:
+        """In the worker: the memory of a lease. A device reads it by itself, so it is pinned."""
+        lease, pin = self._leases[life][source], self._copies.pin
+        landed = np.frombuffer(self.engine.view(lease), np.uint8)
+        if pin is not None and isinstance(self.engine, PinsMemory):
+            self.engine.pin(lease, pin)
+        return landed
 
     def _end_copy(self, copy: "Copy") -> bool:
         """In the worker: report a copy, if it is done. Returns whether it is."""

@@ -84,6 +84,11 @@ class SourcePages:
         self._wake = wake
         self.engine.attach(wake)
 
+    @property
+    def broken(self) -> str | None:
+        """See CanBreak."""
+        return self._copies.broken
+
     def layout_for(self, _sink: str) -> PageLayout | None:
         """See HasLayout: all sinks read the same pools."""
         return self._layout_told

@@ -107,7 +107,8 @@ class PdprotoKVManager(BaseKVManager):
             self._begin_prefill(SourceItems(components, self.place,
                                             open_source(engine, self._host), device=self.device))
         else:
-            self._begin_decode(components, open_sink(engine, self._host))
+            self._begin_decode(components, open_sink(
+                engine, self._host, self.settings.staging_bytes))
         self._operator_port: Final = open_operator_port(self.node, self.settings, self._index)
 
     @property

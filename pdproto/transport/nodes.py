@@ -54,11 +54,13 @@ class RunningNode:
 
     def health(self) -> str | None:
         """Why no hand-over can make progress here; None while some can (property L11)."""
-        return self._loop.stalled() or self._core.problem()
+        return self.stalled() or self._core.problem()
 
     def stalled(self) -> str | None:
-        """Why the node's loop takes no turns: it is closed, or it hangs. None while it runs."""
-        return self._loop.stalled()
+        """Why only a restart of the process helps: the node's loop is closed or hangs, or the
+        device of its pages has failed for good. None while neither is so.
+        """
+        return self._loop.stalled() or self._core.broken()
 
     def open_handoffs(self, most: int = 100, room: int | None = None) -> OpenHandoffs:
         """The open hand-overs that have been longest in their state.

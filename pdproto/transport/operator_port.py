@@ -1,7 +1,7 @@
 """An HTTP port for the operator of a node. It is closed by default.
 
     GET /metrics            for Prometheus
-    GET /health             200 while the node's loop runs; else 503 and why: restart the process
+    GET /health             200 while the node's loop and device run; else 503 and why: restart it
     GET /ready              200 while hand-overs can go on; else 503 and why: send no requests
     GET /debug/handoffs     the open hand-overs: what each waits for, and which timer ends it
                             (?limit=100, ?room=7)

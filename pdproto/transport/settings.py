@@ -21,6 +21,7 @@ from typing import Any, Final
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
+from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.keys import Keys, KeysError, of_secret, read
@@ -62,6 +63,8 @@ class Settings:
 
     engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
     direct: bool = _about(True, "write straight into pages where the engine can fence them")
+    staging_bytes: int = _about(CAPACITY_BYTES, "staging memory of a decode node, at most; it is "
+                                                "pinned where pages are on a GPU")
     host: str = _about("", "the address of this host at which peers call; empty: the server's own")
     advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
@@ -271,6 +274,13 @@ def _typed(name: str, value: Any, source: str) -> Any:
         if told is None:
             raise SettingsError(f"{where}: want 1 or 0")
         return told
+    if kind is int:
+        try:
+            if isinstance(value, bool) or int(value) < 1:
+                raise ValueError
+            return int(value)
+        except (TypeError, ValueError):
+            raise SettingsError(f"{where}: want bytes, a whole number above 0") from None
     if kind is float:
         try:
             if isinstance(value, bool):

@@ -82,7 +82,7 @@ class Worker:
         self, found: Sequence[Component], rank: Rank, incarnation: int, device: Device | None
     ) -> None:
         settings = self._settings
-        engine = open_sink(settings.engine, settings.host)
+        engine = open_sink(settings.engine, settings.host, settings.staging_bytes)
         direct = device is None and _is_direct(found, rank.place, engine, settings)
         begin = DirectDecodeNode if direct else DecodeNode
         data_path = (DirectItems(found, rank.place, engine) if direct

@@ -43,6 +43,7 @@ class Pair:
     ours: list[Any]
     prefill: PrefillNode
     decode: DecodeNode
+    decode_pages: SinkPages
 
     def begin(self, room: int, pages: list[int]) -> tuple[Sender, Receiver]:
         """A hand-over of so many pages that waits for its pages to be sent."""
@@ -70,9 +71,10 @@ def pair(kernels: str | None = None, engine: str = "shm", seed: int = 0) -> Iter
     there, here = HostDevice(seed, kernels), HostDevice(seed + 1, kernels)
     theirs, ours = ([torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(2)] for _ in range(2))
     prefill = PrefillNode("p", SourcePages(theirs, open_source(engine), device=there))
-    decode = DecodeNode("d", SinkPages(ours, open_sink(engine), device=here))
+    pages = SinkPages(ours, open_sink(engine), device=here)
+    decode = DecodeNode("d", pages)
     try:
-        yield Pair(there, here, theirs, ours, prefill, decode)
+        yield Pair(there, here, theirs, ours, prefill, decode, pages)
     finally:
         for device in (there, here):
             device.stands_still = False

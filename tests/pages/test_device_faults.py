@@ -1,0 +1,166 @@
+"""Faults of a device: each fails its hand-overs with a reason that names the device and what to do,
+and hand-overs go on when the fault is mended.
+"""
+
+import gc
+import mmap
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from pdproto.engine.memory import Backing
+from pdproto.node.sender import Sender
+from pdproto.pages.copies import Computed
+from pdproto.spec.handoff.poll import KVPoll
+from tests.e2e.pairs import ENDED, until
+from tests.pages.test_device_copies import Pair, pair
+
+pytest.importorskip("torch")
+
+from pdproto.pages.host_device import NEVER
+
+Send = Callable[[Sender], None]
+
+
+def plainly(sender: Sender) -> None:
+    sender.send([0, 1])
+
+
+def hand_over(both: Pair, room: int, send: Send = plainly) -> str:
+    """Returns why it failed; "" if it did not. Both sides end it, and free its pages."""
+    sender, receiver = both.begin(room, [3, 5])
+    send(sender)
+    until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
+    reasons = f"{sender.failure or ''}\n{receiver.failure or ''}".strip()
+    receiver.close()
+    until(lambda: sender.released and receiver.released)
+    return reasons
+
+
+def never_recorded(sender: Sender) -> None:
+    sender.send(Computed.by([0, 1], NEVER))
+
+
+def no_device_memory_there(both: Pair) -> None:
+    both.there.bytes_max = 0
+
+
+def no_device_memory_here(both: Pair) -> None:
+    both.here.bytes_max = 0
+
+
+def no_pinned_memory_there(both: Pair) -> None:
+    both.there.pinned_max = 0
+
+
+def no_pinned_memory_here(both: Pair) -> None:
+    both.here.pinned_max = 0
+
+
+def no_cache_of_kernels(both: Pair) -> None:
+    both.there.fault = PermissionError(13, "Permission denied", "/root/.triton/cache")
+
+
+STAGING = r"the late device has no [\d,]+ bytes for staging: .*--mem-fraction-static of SGLang"
+PINNED = r"the late device pins no [\d,]+ bytes of host memory: lower the setting staging_bytes"
+
+
+@pytest.mark.parametrize(("fault", "why"), [
+    (no_device_memory_there, STAGING),
+    (no_device_memory_here, STAGING),
+    (no_pinned_memory_there, PINNED),
+    (no_pinned_memory_here, r"staging memory of \d+ bytes: " + PINNED),
+    (no_cache_of_kernels, "the late device: a kernel cannot be compiled: .*/root/.triton/cache.*: "
+                          "set TRITON_CACHE_DIR to a folder"),
+])
+def test_a_fault_is_told_with_the_setting_and_is_over_when_it_is_mended(
+    fault: Callable[[Pair], None], why: str
+) -> None:
+    with pair() as both:
+        fault(both)
+        told = hand_over(both, 1)
+        assert re.search(why, told), told
+        for device in (both.there, both.here):
+            device.bytes_max = device.pinned_max = 1 << 62
+        assert hand_over(both, 2) == ""
+
+
+def test_an_event_that_was_never_recorded_is_refused() -> None:
+    """It says that it has happened, so the pages would be read before they are computed."""
+    with pair() as both:
+        told = hand_over(both, 1, never_recorded)
+        assert "the late device: the event of the pass was never recorded: record it behind" in told
+        assert hand_over(both, 2) == ""
+
+
+def test_a_system_without_memory_for_a_lease_fails_the_hand_over_alone() -> None:
+    with pair() as both:
+        pool = both.decode_pages.engine.leases.pool  # type: ignore[attr-defined]
+        make, pool._make = pool._make, no_memory
+        receiver = both.decode.open(1, {"p": both.prefill.endpoint})
+        receiver.publish([3])
+        until(lambda: receiver.poll() is KVPoll.FAILED)
+        told = receiver.failure or ""
+        assert "lease: no staging memory of 4096 bytes: [Errno 12]" in told
+        pool._make = make
+        assert hand_over(both, 2) == ""
+
+
+def no_memory(_region: int, _length: int) -> Backing:
+    raise OSError(12, "Cannot allocate memory")
+
+
+@pytest.mark.parametrize("side", ["there", "here"])
+def test_a_device_that_fails_for_good_makes_its_process_unhealthy(side: str) -> None:
+    with pair() as both:
+        node = both.prefill if side == "there" else both.decode
+        assert hand_over(both, 1) == ""
+        assert node.stalled() is None
+        getattr(both, side).fail("an illegal memory access was encountered")
+        for room in (2, 3):
+            told = hand_over(both, room)
+            assert "the late device: an illegal memory access was encountered: the device has " \
+                   "failed for good: restart this process" in told
+        for said in (node.stalled(), node.health()):
+            assert said is not None
+            assert said.startswith(f"node {node.name}: the late device: an illegal memory access")
+        other = both.decode if side == "there" else both.prefill
+        assert other.stalled() is None
+
+
+def test_memory_of_leases_is_pinned_once_and_unpinned_at_the_end() -> None:
+    with pair() as both:
+        pinned = []
+        for room in range(6):
+            assert hand_over(both, room) == ""
+            pinned.append(both.here.pinned)
+        assert pinned == [pinned[0]] * 6
+        assert pinned[0] > 0
+        both.decode.close()
+        gc.collect()
+        assert both.here.pinned == 0
+
+
+def test_memory_stays_pinned_while_a_copy_may_read_it() -> None:
+    backing = Backing(1, mmap.PAGESIZE, shared=False)
+    log: list[str] = []
+
+    def pin(memory: np.ndarray) -> Callable[[], None]:
+        log.append(f"pin {memory.nbytes}")
+        return lambda: log.append("unpin")
+
+    backing.pin(pin)
+    backing.pin(pin)
+    assert backing.whole is not None
+    view = backing.whole.data[:16].toreadonly()
+    source = np.frombuffer(view, np.uint8)
+    backing.close()
+    del view
+    assert log == [f"pin {mmap.PAGESIZE}"]
+    assert not source.any(), "it is mapped still"
+    del source
+    assert log == [f"pin {mmap.PAGESIZE}", "unpin"]
+    backing.pin(pin)
+    assert log[2:] == [], "it was given up"
