@@ -44,7 +44,7 @@ class CheckSettings:
 
     properties: the names to check; all if empty. workers: threads. keep_going: continue after a
     violation. fairness: the assumptions for liveness; if empty, each property's own. monitor: is
-    called with the progress of each search.
+    called with the progress of each search. portable: by the portable engine.
     """
 
     properties: tuple[str, ...] = ()
@@ -53,6 +53,7 @@ class CheckSettings:
     keep_going: bool = False
     fairness: tuple[Fairness, ...] = ()
     monitor: Monitor = silent
+    portable: bool = False
 
     def wants(self, name: str) -> bool:
         """Whether the property of this name is to be checked."""
@@ -161,6 +162,7 @@ class World:
             deadlocks_matter=self.settings.wants(DEADLOCK),
             monitor=self.settings.monitor,
             what=self.system.name,
+            portable=self.settings.portable,
         )
 
     def _watched(self, ground: Ground) -> tuple[Guard, ...]:
@@ -276,6 +278,7 @@ class World:
             keep_going=True,
             monitor=self.settings.monitor,
             what=f"{self.system.name}, {variant}",
+            portable=self.settings.portable,
         )
 
     def _undecided(self, claim: LeadsTo, under: Sequence[Fairness]) -> Finding:

@@ -117,12 +117,15 @@ def program(
     )
 
 
-def engine_for(program: Program, workers: int, limits: SearchLimits = NO_LIMITS) -> Engine:
+def engine_for(
+    program: Program, workers: int, limits: SearchLimits = NO_LIMITS, *, portable: bool = False
+) -> Engine:
     """The native engine, or the portable one if there was no compiler at installation.
 
-    Raises TooLargeError for states that are too wide for the native engine.
+    portable: the portable engine in any case. Raises TooLargeError for states that are too wide for
+    the native engine.
     """
-    if not native.available():
+    if portable or not native.available():
         return PortableEngine(program)
     if program.words > WORDS_MAX:
         widest = WORDS_MAX * WORD_BITS
@@ -226,14 +229,16 @@ def explore(  # noqa: PLR0913 - the options of a search, all by name
     deadlocks_matter: bool = True,
     monitor: Monitor = silent,
     what: str = "",
+    portable: bool = False,
 ) -> Exploration:
     """Search a ground system. After Ctrl-C or at a limit it returns the results so far.
 
     watched: see `program`. workers: threads. keep_going: continue after a violation. what: the name
-    of the search for the monitor. Raises TooLargeError as `engine_for` does.
+    of the search for the monitor. portable: by the portable engine. Raises TooLargeError as
+    `engine_for` does.
     """
     form = program(ground, questions, reductions, watched)
-    engine = engine_for(form, workers, limits)
+    engine = engine_for(form, workers, limits, portable=portable)
     found = Exploration(ground, tuple(questions), form, engine, deadlocks_matter)
     began = monotonic()
     try:

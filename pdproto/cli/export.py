@@ -1,13 +1,20 @@
-"""Write a system at given sizes in the language of another checker.
+"""Write a system in the language of another checker.
 
-SPIN's model has the same states as ours, so its `states, stored` must equal the number of states
-that `pdproto check` prints.
+Both models have the same states as ours, so SPIN's `states, stored` and TLC's `distinct states`
+must equal the states that `pdproto check` finds without reductions. `pdproto compare` asks them.
+
+--promela: the ground system at these sizes. --tla: the tables as a TLA+ module, with a .cfg file
+beside it for safety, and one for each assumption of fairness.
 """
 
 import argparse
+import re
 from itertools import islice
+from pathlib import Path
 
-from pdproto.check.promela import promela
+from pdproto.check.opinions.promela import promela
+from pdproto.check.opinions.tla import tla
+from pdproto.check.opinions.tla_context import SPECIFICATIONS
 from pdproto.check.rigid import interpretations
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -27,18 +34,41 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_system(parser)
     languages = parser.add_mutually_exclusive_group(required=True)
     languages.add_argument("--promela", action="store_true", help="for SPIN")
+    languages.add_argument("--tla", action="store_true", help="TLA+, for TLC and its provers")
     add_sizes(parser)
     parser.add_argument(
         "--output", metavar="FILE|-", default=STANDARD_OUTPUT,
-        help="where to write the model (default: standard output)",
+        help="where to write the model (default: standard output); a module of TLA+ has the name "
+        "of its file, as in Lock.tla",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Export one system; returns the exit status."""
     system = load(arguments.system)
-    write(promela(ground(system, configuration(system, arguments))), arguments.output)
+    form = ground(system, configuration(system, arguments))
+    if arguments.promela:
+        write(promela(form), arguments.output)
+    else:
+        _write_tla(form, arguments.output)
     return 0
+
+
+def _write_tla(form: Ground, output: str) -> None:
+    """The module, and its configurations: beside it, or behind its end on standard output."""
+    if output == STANDARD_OUTPUT:
+        model = tla(form, re.sub(r"\W", "_", form.system.name, flags=re.ASCII))
+        write("".join([model.text, *model.configurations.values()]), output)
+        return
+    path = Path(output)
+    if path.suffix != ".tla" or not path.stem.isidentifier():
+        raise UsageError(f"--output {output}: a module of TLA+ has the name of its file, which is "
+                         "an identifier with .tla, as in Lock.tla")
+    model = tla(form, path.stem)
+    write(model.text, output)
+    for specification, text in model.configurations.items():
+        which = "" if specification == SPECIFICATIONS[None] else f"_{specification}"
+        write(text, str(path.with_name(f"{path.stem}{which}.cfg")))
 
 
 def ground(system: System, chosen: Configuration) -> Ground:

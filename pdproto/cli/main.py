@@ -35,6 +35,7 @@ VERBS: Final = {
     "tables": "write the documentation of a system from its tables",
     "cache": "show the cache of results and proofs, or clear it",
     "export": "write a system in the language of another checker",
+    "compare": "ask several checkers the same questions of a system",
     "bench": "measure the speed of pdproto on this machine",
 }
 USAGE: Final = 2

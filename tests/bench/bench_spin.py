@@ -7,87 +7,20 @@ its usual settings for such a run: full states, depth first, one process, and a 
 large from the start (-w24), so that no time goes into growing it.
 """
 
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
-from time import perf_counter
 from typing import Final
 
-from pdproto.check.promela import promela
+from pdproto.check.opinions.promela import promela
+from pdproto.check.opinions.spin import SpinRun, available, spin
 from pdproto.ground.grounding import Ground
 from pdproto.spec.examples.two_phase_commit import SYSTEM, Participant
 
-COMPILER: Final = ("gcc", "-O2", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c")
-DEPTH_MAX: Final = 10_000  # steps of one path; our examples need a few dozen
-
-
-@dataclass(frozen=True, slots=True)
-class SpinRun:
-    """What `pan` reports. seconds: of the search alone, by the clock; mib: all its memory.
-
-    processor_seconds: what the search used of one core, which other load disturbs less.
-    """
-
-    states: int
-    transitions: int
-    errors: int
-    seconds: float
-    processor_seconds: float
-    mib: float
-
-
-def available() -> bool:
-    """Whether SPIN and a C compiler are installed."""
-    return all(shutil.which(tool) for tool in ("spin", "gcc"))
-
-
-def spin(model: str, *, table_bits: int = 24) -> SpinRun:
-    """Compile a Promela model and search it. table_bits: 2 to this power hash slots.
-
-    Raises subprocess.CalledProcessError if SPIN, the compiler or the search fails, and ValueError
-    if the search was cut short.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "model.pml").write_text(model, encoding="utf-8")
-        for command in (("spin", "-a", "model.pml"), COMPILER):
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        command = ("./pan", f"-m{DEPTH_MAX}", f"-w{table_bits}")
-        used, began = _processor_seconds(), perf_counter()
-        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-        seconds, used = perf_counter() - began, _processor_seconds() - used
-    if "max search depth too small" in done.stdout:
-        raise ValueError(f"SPIN's search needs paths of more than {DEPTH_MAX:,} steps")
-    return SpinRun(
-        states=int(_number(r"(\S+) states, stored", done.stdout)),
-        transitions=int(_number(r"(\S+) transitions", done.stdout)),
-        errors=int(_number(r"errors: (\S+)", done.stdout)),
-        seconds=seconds,
-        processor_seconds=used,
-        mib=_number(r"(\S+)\s+total actual memory usage", done.stdout),
-    )
-
-
-def _processor_seconds() -> float:
-    """Of all child processes that have ended."""
-    usage = getrusage(RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _number(pattern: str, report: str) -> float:
-    found = re.search(pattern, report)
-    if found is None:
-        raise ValueError(f"SPIN's report has no {pattern!r}:\n{report}")
-    return float(found[1])
+TABLE_BITS: Final = 24
 
 
 def two_phase_commit(participants: int = 9) -> SpinRun:
     """SPIN on two-phase commit."""
-    return spin(promela(Ground(SYSTEM, {Participant: participants})))
+    return spin(promela(Ground(SYSTEM, {Participant: participants})), table_bits=TABLE_BITS)
 
 
 def main() -> int:

@@ -90,7 +90,7 @@ def ci(clone: Path) -> subprocess.CompletedProcess[str]:
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
-TOOLS = ("cc", "gcc", "spin", "node", "chromium", "ip", "tc", "nft", "python3", "sudo")
+TOOLS = ("cc", "gcc", "spin", "java", "node", "chromium", "ip", "tc", "nft", "python3", "sudo")
 
 
 def test_a_stage_that_fails_fails_the_run_after_the_others(clone: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.interpret import Interpreter
-from pdproto.check.promela import RESERVED, promela
+from pdproto.check.opinions.promela import RESERVED, promela
+from pdproto.check.opinions.spin import SpinRun, available, spin
 from pdproto.check.rigid import interpretations
 from pdproto.cli.main import main
 from pdproto.ground.grounding import Ground
@@ -29,7 +30,6 @@ from pdproto.spec.language import (
     Table,
     auto,
 )
-from tests.bench.bench_spin import SpinRun, available, spin
 
 needs_spin = pytest.mark.skipif(not available(), reason="spin or gcc is not installed")
 

@@ -1,0 +1,127 @@
+"""The same questions to several checkers: our two engines, SPIN and TLC.
+
+Each is asked without reductions, so all must find the same number of states. Of the properties each
+is asked the ones that it knows: SPIN safety alone, without deadlocks; TLC all, but nothing under
+`Fairness.CONSUMED`. With several interpretations of the rigid symbols, their states are added up.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Final, TypeAlias
+
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.opinions import spin, tlc
+from pdproto.check.opinions.opinion import FailedError, NotInstalledError, Opinion
+from pdproto.check.opinions.tla_context import SPECIFICATIONS
+from pdproto.check.questions import DEADLOCK
+from pdproto.check.result import PropertyKind, Verdict
+from pdproto.check.rigid import interpretations
+from pdproto.ground.grounding import Ground
+from pdproto.spec.language.properties import LeadsTo, Sometimes
+from pdproto.spec.language.system import Configuration, System
+
+Asked: TypeAlias = Callable[[System, Configuration], Opinion]
+
+OURS: Final = ("native", "portable")
+FAIRNESS: Final = tuple(f for f in SPECIFICATIONS if f is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The opinions on one system. missing: why a checker gave none."""
+
+    system: str
+    configuration: str
+    opinions: tuple[Opinion, ...]
+    missing: Mapping[str, str]
+    differences: tuple[str, ...]
+
+
+def compare(
+    system: System, name: str, configuration: Configuration, checkers: Collection[str], *,
+    jar: str | None = None, workers: int = 1,
+) -> Compared:
+    """Ask the checkers, the native engine first, which the others are compared with.
+
+    name: of the configuration. jar: the path of tla2tools.jar. Raises SpecError or TooLargeError if
+    the system cannot be explored at these sizes.
+    """
+    plain = replace(configuration, symmetry=False, dead_bits=False)
+    known: dict[str, Asked] = {
+        "native": lambda s, c: _ours("native", s, c, workers),
+        "portable": lambda s, c: _ours("portable", s, c, workers),
+        "spin": lambda s, c: _in_each_world(s, c, spin.ask),
+        "tlc": lambda s, c: _in_each_world(
+            s, c, lambda ground: tlc.ask(ground, workers=workers, given_jar=jar)),
+    }
+    opinions: list[Opinion] = []
+    missing = {}
+    for checker in dict.fromkeys(("native", *checkers)):
+        try:
+            opinions.append(known[checker](system, plain))
+        except (NotInstalledError, FailedError) as error:
+            missing[checker] = str(error)
+    first, *others = opinions
+    differences = tuple(text for other in others for text in _differences(system, first, other))
+    return Compared(system.name, name, tuple(opinions), missing, differences)
+
+
+CHECKERS: Final = (*OURS, "spin", "tlc")
+
+
+def _ours(checker: str, system: System, configuration: Configuration, workers: int) -> Opinion:
+    """The engine's answer, without `Fairness.CONSUMED`."""
+    began = perf_counter()
+    portable = checker == "portable"
+    violated = set()
+    live = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
+    asked = CheckSettings(keep_going=True, workers=workers, portable=portable)
+    safe = tuple(claim.name for claim in live)
+    result = check(system, configuration, asked)
+    violated |= {f.name for f in result.findings
+                 if f.verdict is Verdict.VIOLATED and f.name not in safe
+                 and f.kind is not PropertyKind.ANSWERS}
+    for fairness in FAIRNESS:
+        names = tuple(claim.name for claim in live if fairness in claim.under)
+        if names:
+            alone = replace(asked, properties=names, fairness=(fairness,))
+            violated |= {f.name for f in check(system, configuration, alone).findings
+                         if f.verdict is Verdict.VIOLATED}
+    seconds = perf_counter() - began
+    return Opinion(checker, result.states, not violated, violated, seconds)
+
+
+def _in_each_world(
+    system: System, configuration: Configuration, ask: Callable[[Ground], Opinion]
+) -> Opinion:
+    """The opinions on each interpretation of the rigid symbols as one."""
+    told = [ask(Ground(system, configuration.sizes, configuration.faults, given))
+            for given in interpretations(system, configuration.sizes, configuration)]
+    # A state that is to be found needs to be found in one interpretation only.
+    wanted = {claim.name for claim in system.properties if isinstance(claim, Sometimes)}
+    violated = None
+    if told[0].violated is not None:
+        each = [set(one.violated or ()) for one in told]
+        violated = set().union(*each) - wanted | wanted.intersection(*each)
+    holds = not violated if violated is not None else all(one.holds for one in told)
+    return Opinion(told[0].checker, sum(one.states for one in told), holds, violated,
+                   sum(one.seconds for one in told))
+
+
+def _differences(system: System, one: Opinion, other: Opinion) -> Iterable[str]:
+    if one.states != other.states:
+        yield f"{one.checker} finds {one.states:,} states, {other.checker} {other.states:,}"
+    violated = set(one.violated or ())
+    if other.violated is None:
+        # SPIN knows safety alone, and no deadlocks.
+        unknown = {claim.name for claim in system.properties
+                   if isinstance(claim, LeadsTo | Sometimes)} | {DEADLOCK}
+        if other.holds == bool(violated - unknown):
+            refutes = ", ".join(sorted(violated - unknown)) or "nothing"
+            found = "nothing" if other.holds else "something"
+            yield f"{one.checker} refutes {refutes}, {other.checker} {found}"
+    else:
+        for name in sorted(violated ^ set(other.violated)):
+            first, second = (one, other) if name in violated else (other, one)
+            yield f"{first.checker} refutes {name}, {second.checker} does not"

@@ -1,0 +1,245 @@
+r"""A system as a TLA+ module, so that TLC can check the same questions.
+
+The module is written from the tables, not from the ground form: each row is an action under its own
+name, sorts are constants, and the configuration files give them their sizes. So TLC stores exactly
+our states, and the module can be read, changed and proved at any size by those who know TLA+.
+
+Functions, relations and messages are functions of TLA+; the value of a relation or of a message is
+a boolean. The elements of an ordered sort are numbers, all others are strings.
+
+`Sometimes` is no formula of TLA+: TLC prints the name of such a state when it finds the first one.
+A deadlock of ours is a state in which only a fault could change anything, so it is an invariant
+(TLC's own deadlocks are switched off). No property is asked under `Fairness.CONSUMED`, where
+delivery changes the network, and so every row. Reductions are not exported.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pdproto.check.opinions.tla_context import SPECIFICATIONS, Context
+from pdproto.check.opinions.tla_properties import properties
+from pdproto.check.opinions.tla_text import (
+    ALL,
+    COMPARED,
+    OR,
+    SOME,
+    Effect,
+    comment,
+    literal,
+    string,
+    symbol_of,
+    tuple_of,
+)
+from pdproto.check.words import trigger_text
+from pdproto.ground.grounding import Ground
+from pdproto.spec.language.machine import Row, Table, Timer
+from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A module, and a configuration of TLC for each specification in it.
+
+    properties: of each specification, the names that TLC can refute under it, as ours.
+    sometimes: our names of the states that TLC is to find.
+    """
+
+    name: str
+    text: str
+    configurations: Mapping[str, str]
+    properties: Mapping[str, Mapping[str, str]]
+    sometimes: tuple[str, ...]
+
+
+def tla(ground: Ground, name: str) -> Model:
+    """The model of a system at given sizes, under the module name `name`."""
+    return _Module(ground, name).model()
+
+
+class _Module(Context):
+    def __init__(self, ground: Ground, name: str) -> None:
+        super().__init__(ground)
+        self.name: Final = name
+        self.given: Final = {symbol: self.names[symbol, "given"] for symbol in self.system.rigids}
+        self.fairness: Final = tuple(
+            f for f in SPECIFICATIONS if f is None or self.claimed(f))
+
+    def model(self) -> Model:
+        """The module with its configurations."""
+        lines = [*self._head(), *self._state(), *self._actions(), *self._specifications(),
+                 *properties(self), "=" * 80, ""]
+        return Model(
+            self.name,
+            "\n".join(lines),
+            {SPECIFICATIONS[f]: self._configuration(f) for f in self.fairness},
+            {SPECIFICATIONS[f]: self._asked_under(f) for f in self.fairness},
+            tuple(c.name for c in self.system.properties if isinstance(c, Sometimes)),
+        )
+
+    # What the module is about.
+
+    def _head(self) -> Iterator[str]:
+        title = f" MODULE {self.name} "
+        yield title.center(80, "-")
+        yield from comment(f"{self.system.name}: {self.system.about}")
+        faults = f", with the faults {', '.join(self.ground.faults)}" if self.ground.faults else ""
+        yield from comment(f"Exported by pdproto{faults}. To check it:")
+        yield f"\\*   java -cp tla2tools.jar tlc2.TLC -deadlock -config {self.name}.cfg {self.name}"
+        for claim in self._consumed():
+            yield from comment(f"not asked here: {claim}, if {Fairness.CONSUMED}")
+        yield "EXTENDS Naturals, TLC"
+        yield ""
+        constants = [self.names[key] for key in (*self.system.sorts, *self.system.rigids)]
+        if constants:
+            yield f"CONSTANTS {', '.join(constants)}"
+            yield ""
+        for symbol in self.system.rigids:
+            elements = ", ".join(
+                tuple_of([self._element(sort, i) for sort, i in zip(symbol.sorts, at, strict=True)])
+                for at in sorted(self.ground.given[symbol])
+            )
+            truth = literal(bool(self.ground.given[symbol]))
+            yield f"{self.given[symbol]} == {f'{{{elements}}}' if symbol.sorts else truth}"
+        for title, axiom in self.system.axioms.items():
+            yield from comment(title)
+            yield f"ASSUME {self.closed(axiom)}"
+        if self.system.rigids:
+            yield ""
+
+    def _consumed(self) -> list[str]:
+        return [c.name for c in self.system.properties
+                if isinstance(c, LeadsTo) and Fairness.CONSUMED in c.under]
+
+    @staticmethod
+    def _element(sort: type[Sort], index: int) -> str:
+        return str(index) if sort.ordered else string(sort.element(index))
+
+    # The state.
+
+    def _state(self) -> Iterator[str]:
+        variables = [self.names[symbol] for symbol in self.system.variables]
+        yield f"VARIABLES {', '.join(variables)}"
+        yield ""
+        yield f"vars == <<{', '.join(variables)}>>"
+        yield ""
+        yield "TypeOK =="
+        for symbol in self.system.variables:
+            yield f"  /\\ {self.names[symbol]} \\in {self._values(symbol)}"
+        yield ""
+        yield "Init =="
+        for symbol in self.system.variables:
+            places = [f"x{i}" for i in range(1, len(symbol.sorts) + 1)]
+            bounds = self.sort_of_each(places, symbol.sorts)
+            value = literal(symbol.values[0])
+            initial = f"[{bounds} |-> {value}]" if bounds else value
+            yield f"  /\\ {self.names[symbol]} = {initial}"
+        yield ""
+
+    def _values(self, symbol: Symbol) -> str:
+        values = f"{{{', '.join(literal(value) for value in symbol.values)}}}"
+        if symbol.values == (False, True):
+            values = "BOOLEAN"
+        domain = " \\X ".join(self.names[sort] for sort in symbol.sorts)
+        return f"[{domain} -> {values}]" if domain else values
+
+    # One action for each row.
+
+    def _actions(self) -> Iterator[str]:
+        for table, row, _ in self.rows:
+            told = (table.machine.name, trigger_text(row.on), row.why)
+            yield from comment("; ".join(text for text in told if text))
+            scope = self.names.bind({}, table.parameters(row))
+            yield f"{self.call(table, row)} =="
+            for part in table.guard(row).parts:
+                yield f"  /\\ {self.writer.formula(part, scope, COMPARED)}"
+            effects: dict[Symbol, list[Effect]] = {}
+            for effect in (*table.updates(row), *row.send):
+                effects.setdefault(symbol_of(effect), []).append(effect)
+            for symbol, changes in effects.items():
+                yield f"  /\\ {self.names[symbol]}' = {self.writer.after(symbol, changes, scope)}"
+            same = [self.names[s] for s in self.system.variables if s not in effects]
+            if same:
+                kept = f"<<{', '.join(same)}>>" if effects else "vars"
+                yield f"  /\\ UNCHANGED {kept}"
+            yield ""
+
+    # The specifications.
+
+    def _specifications(self) -> Iterator[str]:
+        progress = [(table, row) for table, row, layer in self.rows if not layer]
+        faults = [(table, row) for table, row, layer in self.rows if layer]
+        yield "Progress =="
+        yield from self.each_row(SOME, progress, "{}")
+        yield ""
+        if faults:
+            yield "Fault =="
+            yield from self.each_row(SOME, faults, "{}")
+            yield ""
+        yield f"Next == Progress{f'{OR}Fault' if faults else ''}"
+        yield ""
+        yield "Spec == Init /\\ [][Next]_vars"
+        yield ""
+        for fairness in self.fairness:
+            if fairness is not None:
+                yield from self._fair(fairness, progress, faults)
+
+    def _fair(
+        self, fairness: Fairness, progress: Sequence[tuple[Table, Row]],
+        faults: Sequence[tuple[Table, Row]],
+    ) -> Iterator[str]:
+        yield from comment(f"if {fairness}: rows are weakly fair, faults happen finitely often")
+        following = "Next"
+        if fairness is Fairness.NO_TIMERS:
+            progress = [(t, r) for t, r in progress if not isinstance(r.on, Timer)]
+            following = "WithoutTimers"
+            yield "WithoutTimers =="
+            yield from self.each_row(SOME, [*progress, *faults], "{}")
+            yield ""
+        yield f"{SPECIFICATIONS[fairness]} =="
+        yield f"  /\\ Init /\\ [][{following}]_vars"
+        if faults:
+            yield "  /\\ <>[][Progress]_vars"
+        fair = [(t, r) for t, r in progress if _is_fair(r, fairness)]
+        yield from self.each_row(ALL, fair, "WF_vars({})")
+        yield ""
+
+    # The configurations of TLC.
+
+    def _asked_under(self, fairness: Fairness | None) -> dict[str, str]:
+        """The properties to check under an assumption: the name in the module, and ours."""
+        if fairness is not None:
+            return {self.property_name(name): name for name in self.claimed(fairness)}
+        live = {c.name for c in self.system.properties if isinstance(c, LeadsTo | Sometimes)}
+        return {self.property_name(name): name for name in self.asked if name not in live}
+
+    def _configuration(self, fairness: Fairness | None) -> str:
+        moves = {self.property_name(name) for name in (
+            *(f"{variable.name}_edges" for variable in self.system.bounded_variables()),
+            *(f"{message.name}_carries" for message in self.carriers()))}
+        asked = self._asked_under(fairness)
+        temporal = [name for name in asked if fairness is not None or name in moves]
+        invariants = [name for name in asked if name not in temporal]
+        lines = [f"SPECIFICATION {SPECIFICATIONS[fairness]}"]
+        constants = [f"  {self.names[sort]} = {{{self._elements(sort)}}}"
+                     for sort in self.system.sorts]
+        constants += [f"  {self.names[symbol]} <- {name}" for symbol, name in self.given.items()]
+        if constants:
+            lines += ["CONSTANTS", *constants]
+        if fairness is None:
+            told = any(isinstance(c, Sometimes) for c in self.system.properties)
+            lines += ["INVARIANTS", "  TypeOK", *(["  Reached"] if told else []),
+                      *(f"  {name}" for name in invariants)]
+        if temporal:
+            lines += ["PROPERTIES", *(f"  {name}" for name in temporal)]
+        return "\n".join([*lines, ""])
+
+    def _elements(self, sort: type[Sort]) -> str:
+        return ", ".join(self._element(sort, i) for i in range(self.ground.sizes[sort]))
+
+
+def _is_fair(row: Row, fairness: Fairness) -> bool:
+    net = isinstance(row.on, Timer) and not row.on.detector
+    return row.is_fair and not (net and fairness is Fairness.DETECTORS)

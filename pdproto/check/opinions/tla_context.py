@@ -1,0 +1,98 @@
+"""What all parts of an exported TLA+ module share: its names, rows and formulas."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from pdproto.check.opinions.tla_text import ALL, AND, COLUMNS, OPEN, OR, SOME, Names, Writer
+from pdproto.check.questions import names
+from pdproto.ground.grounding import Ground
+from pdproto.spec.language.formula import Formula, free_variables
+from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message
+
+# The formula that is the specification under each assumption; None is safety alone.
+SPECIFICATIONS: Final[Mapping[Fairness | None, str]] = {
+    None: "Spec",
+    Fairness.TIMERS: "EveryTimerFires",
+    Fairness.DETECTORS: "SafetyNetsNeverFire",
+    Fairness.NO_TIMERS: "NoTimers",
+}
+_OWN: Final = (
+    "Init", "Next", "Progress", "Fault", "WithoutTimers", "vars", "TypeOK", "Final", "Tell",
+    "Reached", *SPECIFICATIONS.values(),
+)
+
+
+class Context:
+    """A system at given sizes, with a name of TLA+ for everything in it.
+
+    The keys of `names` are sorts, symbols, names of rows, ("property", name), and
+    (rigid symbol, "given") for an interpretation.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground: Final = ground
+        self.system: Final = ground.system
+        self.names: Final = Names(_OWN)
+        for sort in self.system.sorts:
+            self.names.declare(sort, sort.__name__)
+        for symbol in (*self.system.rigids, *self.system.variables):
+            self.names.declare(symbol, symbol.name)
+        for symbol in self.system.rigids:
+            self.names.declare((symbol, "given"), f"{symbol.name}_given")
+        self.rows: Final = [(table, row, layer)
+                            for table, layer in self.system.tables_under(ground.faults)
+                            for row in table.rows]
+        for _, row, _ in self.rows:
+            self.names.declare(row.name, row.name)
+        self.asked: Final = tuple(names(self.system))
+        for claim in self.asked:
+            self.names.declare(("property", claim), claim)
+        self.writer: Final = Writer(self.names)
+
+    def property_name(self, name: str) -> str:
+        """The name of the property in the module."""
+        return self.names["property", name]
+
+    def claimed(self, fairness: Fairness) -> list[str]:
+        """The liveness properties under an assumption."""
+        return [claim.name for claim in self.system.properties
+                if isinstance(claim, LeadsTo) and fairness in claim.under]
+
+    def carriers(self) -> list[Message[*tuple[Any, ...]]]:
+        """The messages that carry relations."""
+        return [s for s in self.system.variables if isinstance(s, Message) and s.carries]
+
+    def closed(self, claim: Formula, word: str = ALL) -> str:
+        """The claim for all (or some) elements of its free variables."""
+        variables = free_variables(claim)
+        scope = self.names.bind({}, variables)
+        heading = self.writer.quantified(word, variables, scope)
+        return heading + self.writer.formula(claim, scope, OPEN)
+
+    def call(self, table: Table, row: Row) -> str:
+        """The row's action with its parameters: `prepare(p)`."""
+        parameters = table.parameters(row)
+        scope = self.names.bind({}, parameters)
+        arguments = ", ".join(scope[v] for v in parameters)
+        return f"{self.names[row.name]}({arguments})" if arguments else self.names[row.name]
+
+    def each_row(self, word: str, rows: Sequence[tuple[Table, Row]], form: str) -> Iterator[str]:
+        r"""Lines for all rows: `\E p \in P : a(p) \/ b(p)` for rows with the same parameters."""
+        joiner = OR if word == SOME else AND
+        for parameters, group in groupby(rows, key=lambda pair: pair[0].parameters(pair[1])):
+            scope = self.names.bind({}, parameters)
+            calls = [form.format(self.call(table, row)) for table, row in group]
+            heading = f"  {joiner.strip()} {self.writer.quantified(word, parameters, scope)}"
+            line = heading + joiner.join(calls)
+            yield from [line] if len(line) <= COLUMNS else (heading + call for call in calls)
+        if not rows:
+            yield f"  {'FALSE' if word == SOME else 'TRUE'}"
+
+    def sort_of_each(self, places: Sequence[str], sorts: Sequence[type[Sort]]) -> str:
+        r"""`x1 \in Client, x2 \in Round`."""
+        return ", ".join(f"{place} \\in {self.names[sort]}"
+                         for place, sort in zip(places, sorts, strict=True))

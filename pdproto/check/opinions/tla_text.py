@@ -1,0 +1,261 @@
+"""Formulas, updates and names in TLA+."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, TypeAlias
+
+from pdproto.ground.layout import value_name
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+    Value,
+)
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Rigid, Sent, Symbol, Update
+
+Scope: TypeAlias = Mapping[Sort, str]  # the name of each variable of ours that is bound here
+Effect: TypeAlias = Update | Sent | Each
+
+# The words of TLA+ are in capitals, as the names of enum members never are; sorts may be.
+_WORDS: Final = """
+ACTION ASSUME ASSUMPTION AXIOM BY CASE CHOOSE CONSTANT CONSTANTS COROLLARY DEF DEFINE DEFS DOMAIN
+ELSE ENABLED EXCEPT EXTENDS HAVE HIDE IF IN INSTANCE LAMBDA LEMMA LET LOCAL MODULE NEW OBVIOUS
+OMITTED ONLY OTHER PICK PROOF PROPOSITION PROVE QED RECURSIVE SF_ STATE STRONG SUBSET SUFFICES TAKE
+TEMPORAL THEN THEOREM UNCHANGED UNION USE VARIABLE VARIABLES WEAK WF_ WITH WITNESS
+TRUE FALSE BOOLEAN STRING Nat Any Permutations Print PrintT SortSeq TLCEval TLCExt TLCGet TLCSet
+ToString JavaTime Assert RandomElement
+"""
+ALL: Final = "\\A"
+SOME: Final = "\\E"
+AND: Final = " /\\ "
+OR: Final = " \\/ "
+PRIME: Final = "'"
+
+COLUMNS: Final = 100
+OPEN, COMPARED, TERM = range(3)  # how strongly a text binds
+
+RESERVED: Final = frozenset(_WORDS.split())
+
+
+class Names:
+    """The names of a module: each is given once, because TLA+ hides no name behind another."""
+
+    def __init__(self, own: Iterable[str]) -> None:
+        """own: names that the module has by itself."""
+        self._taken = {*RESERVED, *own}
+        self._given: dict[object, str] = {}
+
+    def declare(self, key: object, wanted: str) -> str:
+        """A name for the key: what is wanted, with underscores behind it if that is taken."""
+        name = _free(re.sub(r"\W", "_", wanted, flags=re.ASCII), self._taken)
+        self._taken.add(name)
+        self._given[key] = name
+        return name
+
+    def __getitem__(self, key: object) -> str:
+        return self._given[key]
+
+    def bind(self, scope: Scope, variables: Iterable[Sort]) -> Scope:
+        """The scope with the variables in it, each under a name that nothing else has there."""
+        inner = dict(scope)
+        for variable in variables:
+            others = {name for bound, name in inner.items() if bound != variable}
+            # Bound once more inside its own scope, it needs another name, too.
+            others |= {scope[variable]} if variable in scope else set()
+            inner[variable] = _free(variable.name, self._taken | others)
+        return inner
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name = f"n_{wanted}" if wanted.startswith(("WF_", "SF_")) else wanted
+    while name in taken:
+        name += "_"
+    return name
+
+
+def literal(value: Value) -> str:
+    """A constant: TRUE, FALSE, or a string for a member of an enum."""
+    if isinstance(value, bool):
+        return str(value).upper()
+    return string(value_name(value))
+
+
+def string(text: str) -> str:
+    """A string of TLA+."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def comment(text: str, indent: str = "") -> Iterator[str]:
+    """The lines of a comment of at most COLUMNS columns."""
+    line = ""
+    for word in text.split():
+        if line and len(indent) + 3 + len(line) + len(word) >= COLUMNS:
+            yield f"{indent}\\* {line}"
+            line = ""
+        line = f"{line} {word}".strip()
+    if line:
+        yield f"{indent}\\* {line}"
+
+
+class Writer:
+    """Writes formulas and effects with the names of one module."""
+
+    def __init__(self, names: Names) -> None:
+        self.names: Final = names
+
+    def quantified(self, word: str, variables: Sequence[Sort], scope: Scope) -> str:
+        r"""`\A c \in Client, r \in Round : `, with the names that the scope has for them."""
+        if not variables:
+            return ""
+        bounds = (f"{', '.join(scope[v] for v in same)} \\in {self.names[sort]}"
+                  for sort, same in groupby(variables, key=type))
+        return f"{word} {', '.join(bounds)} : "
+
+    def formula(self, formula: Formula, scope: Scope, least: int = TERM) -> str:
+        """The formula, in parentheses if it binds more weakly than `least`."""
+        text, binding = self._text(formula, scope)
+        return text if binding >= least else f"({text})"
+
+    def _text(self, formula: Formula, scope: Scope) -> tuple[str, int]:
+        match formula:
+            case And(()):
+                return "TRUE", TERM
+            case Or(()):
+                return "FALSE", TERM
+            case And((part,)) | Or((part,)):
+                return self._text(part, scope)
+            case And(parts):
+                return AND.join(self.formula(part, scope, COMPARED) for part in parts), OPEN
+            case Or(parts):
+                return self._disjunction(parts, scope)
+            case Not(part):
+                return self._negation(part, scope)
+            case Same(left, right):
+                return f"{scope[left]} = {scope[right]}", COMPARED
+            case Before(left, right):
+                return f"{scope[left]} < {scope[right]}", COMPARED
+            case Forall():
+                return self._quantifier(ALL, formula, scope), OPEN
+            case Exists():
+                return self._quantifier(SOME, formula, scope), OPEN
+            case Atom():
+                return self._atom(formula, scope)
+        raise AssertionError(formula)
+
+    def _negation(self, part: Formula, scope: Scope) -> tuple[str, int]:
+        match part:
+            case Same(left, right):
+                return f"{scope[left]} # {scope[right]}", COMPARED
+            case Atom(value=value) if not isinstance(value, bool):
+                return f"{self._cell(part, scope)} # {literal(value)}", COMPARED
+        return f"~{self.formula(part, scope)}", TERM
+
+    def _disjunction(self, parts: Sequence[Formula], scope: Scope) -> tuple[str, int]:
+        match parts:
+            case (Not(premise), conclusion):
+                left, right = (self.formula(p, scope, COMPARED) for p in (premise, conclusion))
+                return f"{left} => {right}", OPEN
+        atoms = [part for part in parts if isinstance(part, Atom)]
+        if len(atoms) == len(parts) and len({(a.symbol, a.arguments) for a in atoms}) == 1:
+            values = ", ".join(literal(atom.value) for atom in atoms)
+            return f"{self._cell(atoms[0], scope)} \\in {{{values}}}", COMPARED
+        return OR.join(self.formula(part, scope, COMPARED) for part in parts), OPEN
+
+    def _quantifier(self, word: str, formula: Forall | Exists, scope: Scope) -> str:
+        kind, variables, body = type(formula), [formula.variable], formula.body
+        while isinstance(body, kind) and body.variable not in variables:
+            variables.append(body.variable)
+            body = body.body
+        inner = self.names.bind(scope, variables)
+        return self.quantified(word, variables, inner) + self.formula(body, inner, OPEN)
+
+    def _atom(self, atom: Atom, scope: Scope) -> tuple[str, int]:
+        if isinstance(atom.symbol, Rigid):
+            name, arguments = self.names[atom.symbol], [scope[v] for v in atom.arguments]
+            return (f"{tuple_of(arguments)} \\in {name}", COMPARED) if arguments else (name, TERM)
+        cell = self._cell(atom, scope)
+        match atom.value:
+            case True:
+                return cell, TERM
+            case False:
+                return f"~{cell}", TERM
+            case value:
+                return f"{cell} = {literal(value)}", COMPARED
+
+    def _cell(self, atom: Atom, scope: Scope) -> str:
+        return applied(self.names[atom.symbol], [scope[v] for v in atom.arguments])
+
+    def after(self, symbol: Symbol, effects: Sequence[Effect], scope: Scope) -> str:
+        """The symbol's value after a row: the effects on it in order, of which the last wins."""
+        name = self.names[symbol]
+        if not symbol.sorts:
+            return literal(_plain(effects[-1])[1])
+        if any(isinstance(effect, Each) or ANY in effect.arguments for effect in effects):
+            return self._comprehension(symbol, effects, scope)
+        parts = []
+        for effect in effects:
+            arguments, value = _plain(effect)
+            parts.append(f"![{', '.join(scope[v] for v in arguments)}] = {literal(value)}")
+        return f"[{name} EXCEPT {', '.join(parts)}]"
+
+    def _comprehension(self, symbol: Symbol, effects: Sequence[Effect], scope: Scope) -> str:
+        """The whole function anew, for effects on many cells at once."""
+        places = [sort(f"{sort.__name__[0].lower()}{i}") for i, sort in enumerate(symbol.sorts, 1)]
+        inner = self.names.bind(scope, places)
+        text = applied(self.names[symbol], [inner[place] for place in places])
+        for effect in effects:
+            condition = self._covers(effect, places, inner)
+            value = literal(_plain(effect)[1])
+            text = f"IF {condition} THEN {value} ELSE {text}"
+        bounds = self.quantified("", places, inner).removesuffix(" : ").strip()
+        return f"[{bounds} |-> {text}]"
+
+    def _covers(self, effect: Effect, places: Sequence[Sort], scope: Scope) -> str:
+        """Whether the effect is on the cell at these places."""
+        arguments, _ = _plain(effect)
+        if not isinstance(effect, Each):
+            return _conjunction(_equal(arguments, places, scope))
+        inner = self.names.bind(scope, [effect.variable])
+        parts = [self.formula(effect.where, inner, COMPARED), *_equal(arguments, places, inner)]
+        return f"({self.quantified(SOME, [effect.variable], inner)}{_conjunction(parts)})"
+
+
+def _equal(arguments: Sequence[Sort], places: Sequence[Sort], scope: Scope) -> list[str]:
+    return [f"{scope[place]} = {scope[argument]}"
+            for argument, place in zip(arguments, places, strict=True) if argument is not ANY]
+
+
+def _conjunction(parts: Sequence[str]) -> str:
+    kept = [part for part in parts if part != "TRUE"]
+    return AND.join(kept) if kept else "TRUE"
+
+
+def _plain(effect: Effect) -> tuple[tuple[Sort, ...], Value]:
+    """The arguments and the value that an effect assigns."""
+    if isinstance(effect, Each):
+        effect = effect.sent
+    return effect.arguments, effect.value
+
+
+def symbol_of(effect: Effect) -> Symbol:
+    """The symbol that the effect changes."""
+    return effect.sent.symbol if isinstance(effect, Each) else effect.symbol
+
+
+def applied(name: str, arguments: Sequence[str]) -> str:
+    """`vote[p]`, or `lock` without arguments."""
+    return f"{name}[{', '.join(arguments)}]" if arguments else name
+
+
+def tuple_of(elements: Sequence[str]) -> str:
+    """`<<c, r>>`, or a single element as it is."""
+    return elements[0] if len(elements) == 1 else f"<<{', '.join(elements)}>>"

