@@ -1,6 +1,5 @@
 """How a node communicates: where it listens, how often it sends, and which keys it accepts."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +23,7 @@ class Curve:
     secret: bytes = field(repr=False)
     server: bytes = b""
     member: str = ""
-    members: Mapping[str, bytes] = field(default_factory=dict)
+    members: dict[str, bytes] = field(default_factory=dict)
 
     def key_of(self, node: str) -> bytes | None:
         """The public key that the node of this name must have. None: the name is nobody's."""

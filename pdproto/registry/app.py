@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback
-from pdproto.node.link import require_private
+from pdproto.node.link import member_of, require_private
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import (
@@ -54,7 +54,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class RegistryApp:
     """The routes over one registry, and what an operator sees of it."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, names_members: bool = False) -> None:
+        self._names_members: Final = names_members
         self.registry: Final = registry
         self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # method, route, status
         self._metrics: Final = CollectorRegistry()
@@ -128,6 +129,11 @@ class RegistryApp:
 
     async def _register(self, request: web.Request) -> web.Response:
         registration = read(await request.read(), Registration)
+        member = self._member(request)
+        if member is not None and member_of(registration.name) != member:
+            raise RefusedError(403, f"name: {registration.name!r} is not of the member {member}: "
+                                    f"want {member} or {member}/NAME")
+        self._check_owner(member, registration.rank)
         caller = request.remote or ""
         if is_loopback(registration.rank_ip) and is_elsewhere(caller):
             raise RefusedError(400, f"rank_ip: {registration.rank_ip} is for callers on its own "
@@ -136,12 +142,35 @@ class RegistryApp:
         return web.Response(text=OK)
 
     async def _deregister(self, request: web.Request) -> web.Response:
-        self.registry.deregister(read(await request.read(), Run))
+        run = read(await request.read(), Run)
+        self._check_owner(self._member(request), run.rank)
+        self.registry.deregister(run)
         return web.Response(text=OK)
 
     async def _keep_alive(self, request: web.Request) -> web.Response:
-        self.registry.keep_alive(read(await request.read(), Run), monotonic())
+        run = read(await request.read(), Run)
+        self._check_owner(self._member(request), run.rank)
+        self.registry.keep_alive(run, monotonic())
         return web.Response(text=OK)
+
+    def _member(self, request: web.Request) -> str | None:
+        """The member that the client has proved to be; None where all have the same keys."""
+        if not self._names_members:
+            return None
+        certificate = request.get_extra_info("peercert")
+        return str(certificate["subject"][0][0][1])
+
+    def _check_owner(self, member: str | None, rank: Rank) -> None:
+        """Raise RefusedError if another member has registered the rank."""
+        owner = self.registry.owner(rank)
+        if member is not None and owner is not None and member_of(owner) != member:
+            raise RefusedError(403, f"{rank} is registered by the member {member_of(owner)}")
+
+    def _check_group(self, member: str | None, dp_rank: int) -> None:
+        """Raise RefusedError if no rank of this data-parallel rank is the member's."""
+        owners = self.registry.owners(dp_rank)
+        if member is not None and owners and member not in map(member_of, owners):
+            raise RefusedError(403, f"dp_rank: {dp_rank} is not of the member {member}")
 
     async def _route(self, request: web.Request) -> web.Response:
         places = []
@@ -165,11 +194,13 @@ class RegistryApp:
 
     async def _publish(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)
+        self._check_group(self._member(request), room.dp_rank)
         self.registry.rooms.publish(room, monotonic())
         return web.Response(text=OK)
 
     async def _retire(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)
+        self._check_group(self._member(request), room.dp_rank)
         self.registry.rooms.retire(room, monotonic())
         return web.Response(text=OK)
 
@@ -226,7 +257,8 @@ class RegistryServer(HttpServer):
         require_private("the registry", host, keyed=keys is not None, insecure=insecure)
         registry = Registry(limits, traces)
         limits = registry.limits
-        self.app: Final = RegistryApp(registry)
+        self.app: Final = RegistryApp(
+            registry, names_members=keys is not None and bool(keys.curve.members))
         super().__init__("registry", self.app.app, host, port,
                          tls=None if keys is None else keys.server_tls(),
                          tick=lambda: registry.tick(monotonic()),

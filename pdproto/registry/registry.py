@@ -183,6 +183,17 @@ class Registry:
             if len(early) > EARLY_MAX:
                 server.ranks.forget(Incarnation, (early.popleft(), rank))
 
+    def owner(self, rank: Rank) -> str | None:
+        """The name of the node that is registered as this rank; None if none is."""
+        server = self._server
+        number = None if server is None or rank not in server.runs else server.current(rank)
+        return None if server is None or number is None else server.runs[rank][number].address.name
+
+    def owners(self, dp_rank: int) -> list[str]:
+        """The names of the nodes that are registered as ranks of this data-parallel rank."""
+        ranks = [] if self._server is None else [r for r in self._server.runs if r.dp == dp_rank]
+        return [name for rank in ranks if (name := self.owner(rank)) is not None]
+
     def look_up(self, rank: Rank) -> RankAddress:
         """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
         address = self._looked_up(self._known(rank), rank, None)

@@ -133,7 +133,7 @@ class PdprotoKVManager(BaseKVManager):
     def _begin_prefill(self, data_path: SourceItems) -> None:
         parallel = self.parallel
         # Ranks of all servers that one decode rank talks to have different names.
-        name = f"prefill-{self._host}-{os.getpid()}-{time_ns()}"
+        name = self.settings.named(f"prefill-{self._host}-{os.getpid()}-{time_ns()}")
         self.source_data_path = data_path
         registration = self._registration(name)
         self.dp_rank = registration.rank.dp
@@ -167,7 +167,7 @@ class PdprotoKVManager(BaseKVManager):
         if parallel.attn_tp_size > 1:
             incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
             incarnation += parallel.attn_dp_rank
-        self._group = f"decode-{incarnation}"
+        self._group = self.settings.named(f"decode-{incarnation}")
         begin = DirectDecodeNode if is_direct else DecodeNode
         self.sink_data_path = data_path = (
             DirectItems(components, self.place, engine) if is_direct

@@ -4,6 +4,10 @@ Form 1, a shared secret: one file for the whole cluster. Every process derives t
 CURVE keys and the same certificate from it. So a process that has the secret may speak, and may
 say that it is any rank.
 
+Form 2, a file for each member, which is a server or a host: its own CURVE keys, its own
+certificate, and the public keys of all members. Names are bound to keys: a node has the name of its
+member, or one that begins with it and a slash.
+
 Both ends of a connection prove that they have the key before the first message is read: by CURVE
 between nodes, by mutual TLS at the registry.
 """
@@ -12,12 +16,14 @@ import logging
 import os
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from ssl import CERT_REQUIRED, PROTOCOL_TLS_CLIENT, PROTOCOL_TLS_SERVER, SSLContext, TLSVersion
 from typing import Final
 
+import msgspec
 import zmq
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,7 +40,10 @@ log = logging.getLogger("pdproto.transport")
 SECRET_BYTES: Final = 32
 WRITTEN: Final = re.compile(rf"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 FOR_OTHERS: Final = 0o077  # permissions of a file that only its owner needs
-CLUSTER: Final = "pdproto cluster"  # the name in the certificate of a shared secret
+CLUSTER: Final = "pdproto cluster"  # the name in the certificate that signs the others
+MEMBER: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
+AUTHORITY: Final = "authority.secret"  # in the folder of members: it stays with the operator
+SUFFIX: Final = ".keys"  # of the file of a member
 # A clock that jumps must not end a cluster: a new secret replaces a certificate.
 BEGINS: Final = datetime(2000, 1, 1)
 ENDS: Final = datetime(9999, 12, 31, 23, 59, 59)
@@ -91,14 +100,27 @@ def of_secret(text: str, source: str = "secret") -> Keys:
 
     source: named in the error. Raises KeysError for a text that is no secret.
     """
-    if WRITTEN.fullmatch(text.strip()) is None:
-        raise KeysError(f"{source}: want {2 * SECRET_BYTES} hexadecimal digits, as "
-                        f"`pdproto keys FILE` writes them")
-    secret = bytes.fromhex(text.strip())
+    secret = _bytes_of(text, source)
     private = z85.encode(_derived(secret, b"curve"))
     public = zmq.curve_public(private)
-    certificate = _self_signed(Ed25519PrivateKey.from_private_bytes(_derived(secret, b"tls")))
-    return Keys(Curve(public, private, public), *certificate)
+    key = _tls_key(secret, b"tls")
+    certificate = _signed(CLUSTER, key, key)
+    return Keys(Curve(public, private, public), certificate + _written(key), certificate)
+
+
+def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:
+    """The keys of one member of a cluster. secret: of the cluster, which no member has itself.
+    members: the names of all.
+
+    Raises KeysError for a name that is none.
+    """
+    raw = _bytes_of(secret, "secret")
+    private = {name: z85.encode(_derived(raw, b"curve " + _name(name))) for name in members}
+    public = {name: zmq.curve_public(one) for name, one in private.items()}
+    curve = Curve(public[member], private[member], member=member, members=public)
+    authority, key = _tls_key(raw, b"tls"), _tls_key(raw, b"tls " + _name(member))
+    certificate = _signed(member, key, authority) + _written(key)
+    return Keys(curve, certificate, _signed(CLUSTER, authority, authority))
 
 
 def read(path: str) -> Keys:
@@ -111,7 +133,12 @@ def read(path: str) -> Keys:
         raise KeysError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         text = ""
-    return of_secret(text, path)
+    if not text.startswith("{"):
+        return of_secret(text, path)
+    try:
+        return msgspec.json.decode(text, type=Keys)
+    except msgspec.MsgspecError as error:
+        raise KeysError(f"{path}: not as `pdproto keys` writes it: {error}") from None
 
 
 def write_secret(path: str) -> None:
@@ -122,6 +149,40 @@ def write_secret(path: str) -> None:
         file.write(new_secret() + "\n")
 
 
+def write_members(folder: str, members: Iterable[str]) -> list[str]:
+    """Write a file of keys for each of these members, and for those whose files are there. Returns
+    the paths.
+
+    The secret from which all keys derive stays in the folder. The keys of a member never change;
+    its file gets the names of new members. Raises OSError and KeysError.
+    """
+    place = Path(folder)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    secret = place / AUTHORITY
+    if not secret.exists():
+        write_secret(str(secret))
+    every = sorted({*members, *(file.stem for file in place.glob(f"*{SUFFIX}"))})
+    keys = {name: of_member(secret.read_text(encoding="ascii"), name, every) for name in every}
+    for name, one in keys.items():
+        with open(place / f"{name}{SUFFIX}", "wb", opener=_for_owner) as file:
+            file.write(msgspec.json.encode(one))
+    return [str(place / f"{name}{SUFFIX}") for name in every]
+
+
+def _bytes_of(text: str, source: str) -> bytes:
+    if WRITTEN.fullmatch(text.strip()) is None:
+        raise KeysError(f"{source}: want {2 * SECRET_BYTES} hexadecimal digits, as "
+                        f"`pdproto keys FILE` writes them")
+    return bytes.fromhex(text.strip())
+
+
+def _name(member: str) -> bytes:
+    if MEMBER.fullmatch(member) is None or member == CLUSTER:
+        raise KeysError(f"member {member!r}: want 1 to 64 letters, digits, dots, dashes or "
+                        f"underscores, a letter or digit first")
+    return member.encode()
+
+
 def _for_owner(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
@@ -130,20 +191,29 @@ def _derived(secret: bytes, use: bytes) -> bytes:
     return HKDF(SHA256(), SECRET_BYTES, salt=None, info=b"pdproto 1 " + use).derive(secret)
 
 
-def _self_signed(key: Ed25519PrivateKey) -> tuple[bytes, bytes]:
-    """The certificate of this key with the key, and the certificate alone. The same key gives the
-    same bytes, because an Ed25519 signature takes no random numbers.
+def _tls_key(secret: bytes, use: bytes) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(_derived(secret, use))
+
+
+def _written(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _signed(name: str, key: Ed25519PrivateKey, authority: Ed25519PrivateKey) -> bytes:
+    """The certificate of this key for this name. The same keys give the same bytes, because an
+    Ed25519 signature takes no random numbers.
     """
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CLUSTER)])
     public = key.public_key()
-    signed = x509.SubjectKeyIdentifier.from_public_key(public)
-    certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(public)
-        .serial_number(1).not_valid_before(BEGINS).not_valid_after(ENDS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(signed, critical=False)
-        .sign(key, None)
+    return (
+        x509.CertificateBuilder().subject_name(_called(name)).issuer_name(_called(CLUSTER))
+        .public_key(public).serial_number(1 + int.from_bytes(public.public_bytes_raw()[:8]))
+        .not_valid_before(BEGINS).not_valid_after(ENDS)
+        .add_extension(x509.BasicConstraints(ca=name == CLUSTER, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .sign(authority, None)
         .public_bytes(Encoding.PEM)
     )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return certificate + private, certificate
+
+
+def _called(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -90,6 +90,11 @@ class Settings:
                     advertise=self.advertise or None,
                     curve=None if keys is None else keys.curve, insecure=self.insecure)
 
+    def named(self, node: str) -> str:
+        """The name of a node of this process: with the member whose keys it has, if it has any."""
+        keys = self.load_keys()
+        return node if keys is None else keys.curve.named(node)
+
     def load_keys(self) -> Keys | None:
         """The keys of this process; None if it has none. Raises SettingsError for bad keys."""
         try:

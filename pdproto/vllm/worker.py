@@ -56,7 +56,7 @@ class Worker:
         if get_world_group().world_size > 1:  # ranks of one server share it
             incarnation = get_world_group().broadcast_object(incarnation, src=0)
         rank = Rank(Place(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
-                    pipeline.world_size, f"decode-{incarnation}")
+                    pipeline.world_size, self._settings.named(f"decode-{incarnation}"))
         if transfer.is_kv_producer:
             self._offer(found, rank, device)
         if transfer.is_kv_consumer:
@@ -72,7 +72,7 @@ class Worker:
         told, settings = ToldRooms(), self._settings
         data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host),
                                 device=device)
-        name = f"prefill-{rank.name().removeprefix('decode-')}"
+        name = settings.named(f"prefill-{rank.name().rpartition('decode-')[2]}")
         node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
                            refuses=told.refusal)
         self._offering = OfferingWorker(

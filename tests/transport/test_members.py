@@ -1,0 +1,163 @@
+"""Members of a cluster: each has keys of its own, and no other's name."""
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import zmq
+
+from pdproto.cli.main import main
+from pdproto.node.link import Link
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import RefusedError, Run
+from pdproto.runtime.wire import encode
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
+from pdproto.transport.nodes import DecodeNode, PrefillNode
+from pdproto.transport.settings import load
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published, until
+from tests.registry.test_registry import group, prefill
+
+SECRET: Final = new_secret()
+NAMES: Final = ("a", "b", "c")
+A, B, C = (of_member(SECRET, name, NAMES) for name in NAMES)
+ALONE: Final = Run(0, 0, 0, 0, 1)
+
+
+class Nodes:
+    """A prefill node of member a and a decode node of member b, which have handed over."""
+
+    def __init__(self, opened: ExitStack) -> None:
+        fabric = Fabric()
+        self.prefill = PrefillNode("a/p0", SourceDataPath("a/p0", fabric), link=link_of(A))
+        opened.callback(self.prefill.close)
+        self.decode = DecodeNode("b", SinkDataPath("b", fabric), link=link_of(B), incarnation=17)
+        opened.callback(self.decode.close)
+        self.hand_over(1)
+
+    def hand_over(self, room: int) -> None:
+        sender = self.prefill.open(room)
+        receivers = published([self.decode.open(room, {"a/p0": self.prefill.endpoint})])
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([0, 1, 2])
+        until(polls([sender, *receivers], KVPoll.SUCCESS))
+        receivers[0].close()
+
+
+def link_of(keys: Keys) -> Link:
+    return Link(sign_of_life_s=0.05, curve=keys.curve)
+
+
+def say(opened: ExitStack, keys: Keys, name: str, to: str, server: bytes) -> None:
+    """A farewell under this name."""
+    context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
+    speaking = opened.enter_context(context.socket(zmq.DEALER))
+    speaking.setsockopt(zmq.LINGER, 0)
+    speaking.setsockopt_string(zmq.IDENTITY, name)
+    speaking.curve_publickey, speaking.curve_secretkey = keys.curve.public, keys.curve.secret
+    speaking.curve_serverkey = server
+    speaking.connect(to)
+    speaking.send(encode(name, 17, 0, (), "it has been closed"))
+
+
+def test_members_hand_over_and_none_takes_the_name_of_another() -> None:
+    with ExitStack() as opened:
+        nodes = Nodes(opened)
+        say(opened, C, "b", nodes.prefill.endpoint, A.curve.public)
+        until(lambda: nodes.prefill.metrics.read()["impostors"] == 1)
+        assert nodes.prefill.lost_peers() == ()
+        nodes.hand_over(2)
+
+
+def test_a_member_may_speak_under_its_own_name() -> None:
+    """The farewell of the test above ends a hand-over if it is of the member itself."""
+    with ExitStack() as opened:
+        nodes = Nodes(opened)
+        say(opened, B, "b", nodes.prefill.endpoint, A.curve.public)
+        until(lambda: nodes.prefill.lost_peers() == ("b",))
+
+
+@pytest.mark.parametrize("name", ["b", "b/x", "", "ab", "A", "a-p0", "/a"])
+def test_a_node_has_the_name_of_its_member(name: str) -> None:
+    with pytest.raises((PermissionError, ValueError), match="name"):
+        PrefillNode(name, SourceDataPath(name, Fabric()), link=link_of(A))
+    assert A.curve.named("p0") == "a/p0"
+
+
+def test_a_name_without_keys_is_called_by_nobody() -> None:
+    with closing(DecodeNode("b", SinkDataPath("b", Fabric()), link=link_of(B))) as node:
+        receiver = node.open(1, {"stranger": "tcp://127.0.0.1:1"}, pages=[1], slot=0)
+        until(polls([receiver], KVPoll.FAILED))
+        assert "no key of 'stranger' is known" in str(receiver.failure)
+
+
+def test_a_member_keeps_its_keys_when_others_come(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "keys"
+    assert main(["keys", str(folder), "--member", "a"]) == 0
+    before = read(str(folder / "a.keys"))
+    assert main(["keys", str(folder), "--member", "b", "c"]) == 0
+    assert f"keep {folder}/{AUTHORITY} to yourself" in capsys.readouterr().out
+    after = read(str(folder / "a.keys"))
+    assert replace(after.curve, members={}) == replace(before.curve, members={})
+    assert (after.certificate, after.trusted) == (before.certificate, before.trusted)
+    assert after.curve.members.keys() == {"a", "b", "c"}
+    secret = (folder / AUTHORITY).read_text().strip()
+    for file in folder.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.name == AUTHORITY or secret not in file.read_text()
+    others = {read(str(folder / f"{name}.keys")).curve.secret for name in NAMES}
+    assert len(others) == 3
+    settings = load({"PDPROTO_KEYS": str(folder / "b.keys")})
+    assert settings.named("decode-1") == "b/decode-1"
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "../a", "a b", "é", "pdproto cluster", "x" * 65])
+def test_a_bad_name_of_a_member_is_refused(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(KeysError, match="want 1 to 64 letters"):
+        of_member(SECRET, name, [name])
+    assert main(["keys", str(tmp_path / "keys"), "--member", name]) == 2
+    assert "want 1 to 64 letters" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{}", "{", '{"curve": 1}'])
+def test_a_malformed_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.keys"
+    file.write_text(text)
+    with pytest.raises(KeysError, match="not as `pdproto keys` writes it"):
+        read(str(file))
+
+
+ATTEMPTS: Final[dict[str, Callable[[RegistryClient], Any]]] = {
+    "replace": lambda client: client.register(prefill(of=1, run=2, name="b/p0")),
+    "replace in its name": lambda client: client.register(prefill(of=1, run=2, name="a/p0")),
+    "take a name": lambda client: client.register(group(1, name="a/p1")),
+    "deregister": lambda client: client.deregister(ALONE),
+    "answer for": lambda client: client.keep_alive(ALONE),
+    "list a room of": lambda client: client.register_room(7, 0),
+    "strike out a room of": lambda client: client.retire_room(7, 0),
+}
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS)
+def test_a_member_cannot_do_this_to_a_rank_of_another(attempt: str) -> None:
+    with (RegistryServer(keys=C) as server,
+          closing(RegistryClient(server.address, keys=A)) as ours,
+          closing(RegistryClient(server.address, keys=B)) as theirs):
+        ours.register(prefill(of=1, name="a/p0"))
+        with pytest.raises(RefusedError, match=r"of the member|by the member"):
+            ATTEMPTS[attempt](theirs)
+        (rank,) = theirs.look_up_all().ranks
+        assert (rank.address.name, rank.address.incarnation) == ("a/p0", 1)
+        ours.register_room(7, 0)
+        ours.keep_alive(ALONE)
+        ours.deregister(ALONE)
+        theirs.register(prefill(of=1, run=2, name="b/p0"))  # nobody's any more
+        assert not ours.look_up_all().ranks[0].address.name.startswith("a")
