@@ -30,7 +30,7 @@ $(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native
 $(FULL): $(CORE)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable \
-	  '.[test,kernels,plot,mooncake,nixl]'
+	  '.[test,kernels,plot,mooncake,nixl,mcp]'
 	touch $@
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it

@@ -32,6 +32,7 @@ VERBS: Final = {
     "serve": "serve the registry, where prefill ranks register and decode finds them",
     "prove": "prove the properties of a system for all sizes",
     "lint": "find unanswered events, ambiguous and unused rows in the tables of a system",
+    "mcp": "serve check, lint, trace and why-not to an agent that writes specs",
     "tables": "write the documentation of a system from its tables",
     "cache": "show the cache of results and proofs, or clear it",
     "export": "write a system in the language of another checker",
@@ -41,7 +42,7 @@ VERBS: Final = {
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
-EXTRAS: Final = {"torch": "kernels", "triton": "kernels", "matplotlib": "plot"}
+EXTRAS: Final = {"torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp"}
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
