@@ -1,7 +1,7 @@
 """Claim: registration, look-up, optimistic prefill and transfer of a room keep together the
 promises of each alone; and the run that was looked up sends a pass, only to a sink that it has
-met. This holds for any number of successive runs, sinks, landings, chunks, pages, slots, running
-slots and attempts.
+met. This holds for any number of successive runs, sinks, staging buffers, chunks, pages, slots,
+running slots and attempts.
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py); the lemmas are those that join a bootstrap to a transfer and a pass

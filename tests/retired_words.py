@@ -22,6 +22,7 @@ ANYWHERE: Final = {
     "hitherto": "so far",
     "lest": "so that not",
     "nought": "nothing",
+    "odds": "a mismatch",
     "scout": "pre-exploration",
     "storyteller": "narrator",
     "thereby": "by this",
@@ -38,6 +39,7 @@ IN_NAMES: Final = {
     "duties": "leads-to instances",
     "duty": "leads-to instance",
     "judge": "property checker",
+    "landings": "buffers",
     "plane": "data path",
     "team": "worker pool",
 }

@@ -16,7 +16,7 @@ from pdproto.spec.handoff.sink import POOL
 from pdproto.spec.language.machine import Table
 
 _ASKING, _OTHERS = 0, 1
-_SIZES: Final = {roles.Sink: 1, roles.Life: 2, roles.Landing: 1, roles.Page: 1, roles.Slot: 1}
+_SIZES: Final = {roles.Sink: 1, roles.Life: 2, roles.Buffer: 1, roles.Page: 1, roles.Slot: 1}
 _PACED: Final = "grant"
 _AUTOMATON: Final = Automaton(POOL, _SIZES, paced=(_PACED,))
 

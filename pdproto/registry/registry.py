@@ -296,14 +296,15 @@ class Registry:
         return sum(server.ranks.value(bootstrap.present, rank) is True for rank in server.runs)
 
     def _server_for(self, request: Registration) -> Server:
-        """The server that the rank belongs to; a new one if there is none, or nobody is left of it.
+        """The server that the rank belongs to; a new one if there is none, or none of
+        its ranks is left.
         """
         server, topology = self._server, request.topology
         if server is None:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
-        field = server.topology.at_odds(topology)
-        is_at_odds = server.rooms.is_at_odds(publishes=request.publishes)
-        if (field is not None or is_at_odds) and not self.present_ranks:
+        field = server.topology.mismatch(topology)
+        is_mismatched = server.rooms.is_mismatched(publishes=request.publishes)
+        if (field is not None or is_mismatched) and not self.present_ranks:
             server = self._server = Server(topology, self.limits, self.rows, self._traces)
         elif field is not None:
             ours, theirs = getattr(server.topology, field), getattr(topology, field)
@@ -311,14 +312,14 @@ class Registry:
                 409 if field in OURS else 400,
                 f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
             )
-        elif is_at_odds:
-            raise self._at_odds(server, request)
+        elif is_mismatched:
+            raise self._mismatch(server, request)
         return server
 
     @staticmethod
-    def _at_odds(server: Server, request: Registration) -> RefusedError:
-        """The answer to a rank that publishes its rooms where those before it do not, or the other
-        way round.
+    def _mismatch(server: Server, request: Registration) -> RefusedError:
+        """The refusal of a rank that publishes its rooms, and the ranks before it do not; or the
+        reverse.
         """
         server.rooms.enroll(request.rank.dp, publishes=request.publishes)
         said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"

@@ -79,14 +79,14 @@ class RoomBook:
         """How many lives are kept."""
         return len(self._open)
 
-    def is_at_odds(self, *, publishes: bool) -> bool:
+    def is_mismatched(self, *, publishes: bool) -> bool:
         """Whether a rank that publishes its rooms, or does not, differs from those before it."""
         mode = self._machine.value(routing.mode)
         return mode is (routing.Mode.RULE if publishes else routing.Mode.PUBLISHED)
 
     def enroll(self, group: int, *, publishes: bool) -> None:
-        """Hear whether a data-parallel rank publishes its rooms. Of one that is at odds with those
-        before it nothing is kept.
+        """Hear whether a data-parallel rank publishes its rooms. Nothing is kept of a rank that
+        differs from those before it.
         """
         message = routing.enroll_published if publishes else routing.enroll_rule
         self._take(message, group)

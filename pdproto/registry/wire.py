@@ -82,7 +82,7 @@ class Topology(Struct, frozen=True):
         """The number of ranks of the server."""
         return self.dp_size * self.attn_cp_size * self.attn_tp_size * self.pp_size
 
-    def at_odds(self, other: "Topology") -> str | None:
+    def mismatch(self, other: "Topology") -> str | None:
         """The first field in which two ranks of one server may not differ, and do.
 
         None claims nothing. Each rank may have an HTTP port of its own: the first one counts.

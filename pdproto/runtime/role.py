@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff import binding, binding_named
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source, Use
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source, Use
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
 from pdproto.spec.handoff.window import WINDOW as CHUNKS
@@ -67,7 +67,7 @@ class SourceRole(Role):
     """The source's end: its sizes are the numbers of sinks and of chunks."""
 
     def __init__(self, table: Table = SOURCE) -> None:
-        super().__init__(table, {Source: 1, Life: 1, Landing: 1}, (Sink, Chunk), paced=("post",))
+        super().__init__(table, {Source: 1, Life: 1, Buffer: 1}, (Sink, Chunk), paced=("post",))
 
     def automaton_for(self, *, sinks: int, chunks: int) -> Automaton:
         """The automaton for so many sinks and chunks."""
@@ -87,7 +87,7 @@ class SinkRole(Role):
     """
 
     def __init__(self, table: Table = SINK) -> None:
-        fixed = {Sink: 1, Life: 1, Landing: 1, Page: 1, Slot: 1, Chunk: 1}
+        fixed = {Sink: 1, Life: 1, Buffer: 1, Page: 1, Slot: 1, Chunk: 1}
         super().__init__(table, fixed, (Source,))
 
     def automaton_for(self, *, sources: int) -> Automaton:

@@ -69,7 +69,7 @@ class Write:
 
 
 @dataclass(slots=True, eq=False)
-class Landing:
+class Buffer:
     """A staging buffer: the writer that may write to it, and its content."""
 
     sink: "SimulatedSink"
@@ -85,23 +85,23 @@ class Fabric:
         self.shape: Final = shape
         self.blame: Final = blame
         self.active: Final[list[Fault]] = []
-        self.landings: Final[dict[bytes, Landing]] = {}
+        self.buffers: Final[dict[bytes, Buffer]] = {}
         # Never removed: a write of an ended process may land long after its buffer was reused.
         self.fenced: Final[set[tuple[Life, str]]] = set()
         self.landed = 0
 
     def land(self, write: Write) -> WriteOutcome:
         """Let the bytes of a write arrive. Returns the outcome for the writer."""
-        landing = self.landings.get(write.address)
+        buffer = self.buffers.get(write.address)
         writer = write.life, write.source
-        if landing is None or landing.sink.host.dead or writer in self.fenced:
+        if buffer is None or buffer.sink.host.dead or writer in self.fenced:
             return WriteOutcome.REFUSED
         self.landed += 1
-        if landing.writer != writer:
-            owner = "no life" if landing.writer is None else f"{landing.writer[0]}"
+        if buffer.writer != writer:
+            owner = "no life" if buffer.writer is None else f"{buffer.writer[0]}"
             self.blame(WRITE, f"a write of {write.source} for {write.life} lands in memory of "
                        f"{owner}", write.life.room)
-        landing.parts[write.chunk] = write.life, write.source, len(write.pages)
+        buffer.parts[write.chunk] = write.life, write.source, len(write.pages)
         return WriteOutcome.LANDED
 
 
@@ -135,7 +135,7 @@ class SimulatedSource:
         self._under_way[number] = write
         seconds = self._stream.delay(self.fabric.shape.write_s)
         # There is no connection to a process that has ended, so the write cannot hang.
-        there = not self.fabric.landings[address].sink.host.dead
+        there = not self.fabric.buffers[address].sink.host.dead
         for fault in self.fabric.active if there else ():
             if fault.kind is Kind.HANG and self._stream.happens(fault.amount):
                 seconds += self._stream.between(*HANGS_S)
@@ -154,7 +154,7 @@ class SimulatedSource:
     def disconnect(self, sink: "SimulatedSink") -> None:
         """End the writes to a sink whose process has ended."""
         for write in list(self._under_way.values()):
-            if self.fabric.landings[write.address].sink is sink:
+            if self.fabric.buffers[write.address].sink is sink:
                 self._end(write)
 
     def _end(self, write: Write) -> None:
@@ -169,8 +169,8 @@ class SimulatedSource:
             self._report(write, outcome)
 
     def _check_source(self, write: Write) -> None:
-        landing = self.fabric.landings[write.address]
-        if landing.sink.host.dead or (write.life, write.source) in self.fabric.fenced:
+        buffer = self.fabric.buffers[write.address]
+        if buffer.sink.host.dead or (write.life, write.source) in self.fabric.fenced:
             return
         for page in write.pages:
             if self.pages.owner.get(page) != write.life.room:
@@ -218,10 +218,10 @@ class SimulatedSink:
         self.pages: Final = pages
         self.sources: Final = sources
         self._stream: Final = stream
-        count = fabric.shape.landings
+        count = fabric.shape.buffers
         self._free: Final = [
             f"{host.name}/{host.incarnation}/{i}".encode() for i in range(count - 1, -1, -1)]
-        fabric.landings.update({address: Landing(self) for address in self._free})
+        fabric.buffers.update({address: Buffer(self) for address in self._free})
         self._leases: Final[dict[Life, dict[str, bytes]]] = {}
         self._copied: Final[dict[tuple[str, int], Life]] = {}  # by source and page
         self._settled: Final[set[Life]] = set()
@@ -239,11 +239,11 @@ class SimulatedSink:
             return None
         addresses = {source: self._free.pop() for source in pages}
         for source, address in addresses.items():
-            landing = self.fabric.landings[address]
-            if landing.writer is not None:
-                raise AssertionError(f"{address!r} is free, and belongs to {landing.writer}")
-            landing.writer = life, source
-            landing.parts.clear()
+            buffer = self.fabric.buffers[address]
+            if buffer.writer is not None:
+                raise AssertionError(f"{address!r} is free, and belongs to {buffer.writer}")
+            buffer.writer = life, source
+            buffer.parts.clear()
         self._leases[life] = addresses
         return addresses
 
@@ -281,7 +281,7 @@ class SimulatedSink:
     @property
     def leased(self) -> int:
         """The number of staging buffers that are not free."""
-        return self.fabric.shape.landings - len(self._free)
+        return self.fabric.shape.buffers - len(self._free)
 
     def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
         """Whether these pages hold every source's bytes of this life."""
@@ -295,8 +295,8 @@ class SimulatedSink:
     def _verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         clean = life not in self._settled and life in self._leases
         if clean:
-            landing = self.fabric.landings[self._leases[life][source]]
-            clean = all(landing.parts.get(i) == (life, source, count)
+            buffer = self.fabric.buffers[self._leases[life][source]]
+            clean = all(buffer.parts.get(i) == (life, source, count)
                         for i, count in enumerate(chunks))
         if clean:
             for page in pages:
@@ -312,8 +312,8 @@ class SimulatedSink:
 
     def _release(self, addresses: Mapping[str, bytes]) -> None:
         for address in addresses.values():
-            landing = self.fabric.landings[address]
-            landing.writer = None
+            buffer = self.fabric.buffers[address]
+            buffer.writer = None
             self._free.append(address)
         self._wake()
 

@@ -87,7 +87,7 @@ class Shape:
 
     prefill, decode: numbers of servers. pp: ranks of each prefill server, each with other layers.
     rate: requests a second, for all servers together. chunks: the most chunks of a request. pages,
-    slots: of each server's pool. landings: staging buffers of each decode rank. writes: the most
+    slots: of each server's pool. buffers: staging buffers of each decode rank. writes: the most
     writes under way at each prefill rank. retries: None for prefill without optimism; with a
     number, prefill servers run node/optimistic.py with these `retries` and `running_slots`. waits:
     see PrefillNode.
@@ -110,7 +110,7 @@ class Shape:
     chunks: int = 3
     pages: int = 64
     slots: int = 16
-    landings: int = 16
+    buffers: int = 16
     writes: int = 64
     retries: int | None = None
     running_slots: int = 8
@@ -123,8 +123,8 @@ class Shape:
         for name in ("prefill", "decode", "pp", "requests", "chunks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} {getattr(self, name)}: want at least 1")
-        if self.pages < 2 * self.chunks or self.landings < self.pp or self.slots < 1:
-            raise ValueError(f"{self.pages} pages, {self.landings} staging buffers, {self.slots} "
+        if self.pages < 2 * self.chunks or self.buffers < self.pp or self.slots < 1:
+            raise ValueError(f"{self.pages} pages, {self.buffers} staging buffers, {self.slots} "
                              f"slots: the largest request would never find room")
         if self.retries is not None and self.pages < 2 * self.chunks * self.running_slots:
             raise ValueError(f"{self.pages} pages: too few for the requests of "

@@ -137,7 +137,7 @@ def _arm(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: in
 def _plan(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Plan:
     shape = Shape(
         prefill=1, decode=1, requests=requests, latency_s=setting.latency_s,
-        forward_s=setting.forward_s / len(CHUNKS), pages=4_096, slots=1_024, landings=1_024,
+        forward_s=setting.forward_s / len(CHUNKS), pages=4_096, slots=1_024, buffers=1_024,
         running_slots=setting.running_slots, retries=retries, waits={},
     )
     rate = setting.load / setting.forward_s

@@ -53,7 +53,7 @@ class Form:
     """
 
     def __init__(self, system: System, sources: int, chunks: int) -> None:
-        sizes = {roles.Source: sources, roles.Sink: 1, roles.Life: 1, roles.Landing: 1,
+        sizes = {roles.Source: sources, roles.Sink: 1, roles.Life: 1, roles.Buffer: 1,
                  roles.Page: 1, roles.Slot: 1, roles.Chunk: chunks}
         given = {symbol: frozenset(index_tuples(symbol, sizes))
                  for table in system.tables for symbol in rigid_relations(table)}

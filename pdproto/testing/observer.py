@@ -19,7 +19,7 @@ from pdproto.ground.program import Guard
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import can_fence, feeds
 from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, KVPoll
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.transfer import NO_TIMEOUTS
 from pdproto.spec.language.formula import free_variables, normal
 from pdproto.spec.language.machine import Call, Timer
@@ -28,7 +28,7 @@ from pdproto.testing.adapter import WRITE, Said, Side
 
 ROOMS: Final = 2
 CHUNKS: Final = 2
-SIZES: Final = {Source: 1, Sink: 1, Life: ROOMS, Landing: 1, Chunk: CHUNKS, Page: ROOMS,
+SIZES: Final = {Source: 1, Sink: 1, Life: ROOMS, Buffer: 1, Chunk: CHUNKS, Page: ROOMS,
                 Slot: ROOMS}
 TOPOLOGY: Final = {feeds: frozenset({(0, 0)}), can_fence: frozenset({(0,)})}
 FAULTS: Final = ("crash", "sink-crash")

@@ -43,7 +43,7 @@ from pdproto.spec.handoff.ends import (
     source,
     write,
 )
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, SOME_UNMET, STOP_ALL, UNANSWERED, UNDER_WAY
 from pdproto.spec.handoff.source import (
     ALL_LANDED,
@@ -92,7 +92,7 @@ def _missing(row: str) -> tuple[ReplaceProperties, DropRow]:
 
 
 ONE: Final = Configuration(
-    {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}, dead_bits=True
+    {Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1}, dead_bits=True
 )
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})

@@ -35,7 +35,6 @@ from pdproto.spec.handoff.routing import (
     Runs,
     alone,
     answer,
-    at_odds,
     conflict,
     differs,
     disown,
@@ -51,6 +50,7 @@ from pdproto.spec.handoff.routing import (
     knocked,
     meet,
     met,
+    mismatched,
     mode,
     modulo,
     network,
@@ -120,9 +120,9 @@ RANK: Final = Table(rank, rows=(
         send=[enroll_rule(x)]),
     Row("enroll_for_list", when=[~enrolled(x), publishes(x)], do=[enrolled(x).to(True)],
         send=[enroll_published(x)]),
-    Row("be_at_odds", on=differs(x), when=~at_odds(x), do=[at_odds(x).to(True)],
+    Row("learn_mismatch", on=differs(x), when=~mismatched(x), do=[mismatched(x).to(True)],
         why="its server learns that, and may restart with the setting of the others"),
-    Ignore(differs(x), when=at_odds(x), why="the rank knows it already"),
+    Ignore(differs(x), when=mismatched(x), why="the rank knows it already"),
 ))
 
 SENDER: Final = Table(sender, state=runs, rows=(

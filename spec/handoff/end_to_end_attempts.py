@@ -43,7 +43,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.engine import CRASH, ENGINE
 from pdproto.spec.handoff.renaming import Renamed
-from pdproto.spec.handoff.roles import Attempt, Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Attempt, Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import POOL, SINK
 from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, ENDED, UNREAD
 from pdproto.spec.language import (
@@ -186,7 +186,7 @@ OVER: Final = all_of(
 
 def sizes(*, lives: int = 1, attempts: int = 2) -> Sizes:
     return {
-        Source: 1, Sink: 1, Life: lives, Landing: 1, Chunk: 1, Page: 1, Slot: 1, RunningSlot: 1,
+        Source: 1, Sink: 1, Life: lives, Buffer: 1, Chunk: 1, Page: 1, Slot: 1, RunningSlot: 1,
         Attempt: attempts,
     }
 

@@ -53,9 +53,9 @@ from pdproto.spec.handoff.engine import ENGINE
 from pdproto.spec.handoff.registry_claims import PROPERTIES
 from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import (
+    Buffer,
     Chunk,
     Incarnation,
-    Landing,
     Life,
     Page,
     Sink,
@@ -213,7 +213,7 @@ OVER: Final = all_of(
 )
 
 SIZES: Final[Sizes] = {
-    Source: 1, Incarnation: 2, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+    Source: 1, Incarnation: 2, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1,
 }
 _PARTS: Final = System(
     "parts", "The tables of the bootstrap and of the transfer, side by side.",

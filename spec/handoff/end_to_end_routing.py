@@ -38,7 +38,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.engine import ENGINE
 from pdproto.spec.handoff.renaming import Renamed
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.routing import Group, Phase, Runs, modulo, x, y
 from pdproto.spec.handoff.sink import DROP, POOL, STOP_ALL
 from pdproto.spec.language import (
@@ -140,7 +140,7 @@ OVER: Final = all_of(
 
 
 SIZES: Final[Sizes] = {
-    Group: 2, Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+    Group: 2, Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1,
 }
 _PARTS: Final = System(
     "parts", "The tables of the routing and of the transfer, side by side.",

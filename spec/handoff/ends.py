@@ -8,7 +8,7 @@ in source.py, sink.py and engine.py.
 
 from typing import Final
 
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.language import Machine, Message, Rigid, Sizes, State, Tuples, auto
 
 
@@ -85,7 +85,7 @@ class Memory(State):
 
 
 p, d, h, k = Source("p"), Sink("d"), Life("h"), Life("k")
-b, g, m, c = Landing("b"), Page("g"), Slot("m"), Chunk("c")
+b, g, m, c = Buffer("b"), Page("g"), Slot("m"), Chunk("c")
 
 
 def _all_pairs(sizes: Sizes) -> Tuples:
@@ -122,7 +122,7 @@ drain = source.function("drain", Drain, Sink, edges={
     Drain.UNASKED: (Drain.ASKED,), Drain.ASKED: (Drain.SAID,),
 })
 handed = source.relation("handed", Chunk)  # the caller has handed this chunk over
-target = source.relation("target", Sink, Landing)  # the address that this sink has published
+target = source.relation("target", Sink, Buffer)  # the address that this sink has published
 write = source.function("write", Write, Sink, Chunk, edges={
     Write.NONE: (Write.POSTED,),
     Write.POSTED: (Write.IN_DOUBT, Write.LANDED, Write.REFUSED, Write.SKIPPED),
@@ -142,15 +142,15 @@ receiving = sink.function("receiving", Receiving, edges={
 has_met = sink.relation("has_met", Source)  # the source has confirmed that it has the request
 memory = sink.function("memory", Memory)
 memory.shared_with(pool, writes=(Memory.GIVEN,))
-lease = sink.relation("lease", Landing)
+lease = sink.relation("lease", Buffer)
 lease.shared_with(pool, writes=(True,))
 page = sink.relation("page", Page)
 page.shared_with(pool, writes=(True,))
 slot = sink.relation("slot", Slot)
 slot.shared_with(pool, writes=(True,))
-address = sink.relation("address", Landing)  # the chunk that this life has or had, for `publish`
+address = sink.relation("address", Buffer)  # the chunk that this life has or had, for `publish`
 # This source's part of the staging buffer holds the bytes of this life.
-content = sink.relation("content", Landing, Source, Chunk)
+content = sink.relation("content", Buffer, Source, Chunk)
 content.shared_with(engine, writes=(True,))
 _OVER: Final = (Claim.LANDED, Claim.DRAINED)
 claim = sink.function("claim", Claim, Source, edges={

@@ -59,7 +59,7 @@ from pdproto.spec.handoff.group import (
     stage,
     status,
 )
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, UNREAD
 from pdproto.spec.language import (
     ANY,
@@ -219,7 +219,7 @@ def _configuration(*, ranks: int, faults: tuple[str, ...] = ()) -> Configuration
     """One of everything else, and two decisions, because a life needs two."""
     sizes: Sizes = {
         Rank: ranks, Source: ranks, Sink: 1, Life: 1, Decision: 2,
-        Slot: 1, Landing: 1, Page: 1, Chunk: 1,
+        Slot: 1, Buffer: 1, Page: 1, Chunk: 1,
     }
     return Configuration(sizes, faults=faults, dead_bits=True)
 

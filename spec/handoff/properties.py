@@ -199,7 +199,7 @@ MISSION: Final = (
             ("M2_3_the_query_finds_the_room", "M2_3_no_routing_before_the_mode_is_known",
              "M2_3_no_routing_by_name_before_the_mode_is_known",
              "L2_a_conflict_reaches_decode", "all_ranks_share_the_mode", "the_mode_is_said_once",
-             "M2_3_ranks_at_odds_are_refused", "M2_3_a_conflict_fails_the_room"),
+             "M2_3_mismatched_ranks_are_refused", "M2_3_a_conflict_fails_the_room"),
             runtime="the error names both ranks and the switch"),
     Promise("M2.4", "Without a conflict the rule needs no registration and no query.", (
         "M2_4_the_rule_costs_nothing", "M2_4_the_only_rank_costs_nothing"),

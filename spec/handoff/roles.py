@@ -27,7 +27,7 @@ class Page(Sort, prefix="g"):
     """A page of a sink's KV pool."""
 
 
-class Landing(Sort, prefix="b"):
+class Buffer(Sort, prefix="b"):
     """A staging buffer: memory that a sink leases to one life for remote writes."""
 
 

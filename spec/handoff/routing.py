@@ -95,7 +95,7 @@ routing = router.function("routing", Routing)
 
 enrolled = rank.relation("enrolled")
 # the registry has refused this rank, because earlier ranks have another setting
-at_odds = rank.relation("at_odds")
+mismatched = rank.relation("mismatched")
 
 runs = sender.function("runs", Runs, edges={
     Runs.ABSENT: (Runs.WAITING, Runs.FAILED, Runs.DISOWNED),

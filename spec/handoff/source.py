@@ -55,7 +55,7 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.roles import Chunk, Landing, Sink
+from pdproto.spec.handoff.roles import Buffer, Chunk, Sink
 from pdproto.spec.language import (
     Call,
     Completion,
@@ -70,7 +70,7 @@ from pdproto.spec.language import (
     implies,
 )
 
-other, spot, part = Sink("other"), Landing("spot"), Chunk("part")
+other, spot, part = Sink("other"), Buffer("spot"), Chunk("part")
 
 OPEN: Final = (Sending.UNKNOWN, Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
 RUNNING: Final = (Sending.BOOTSTRAPPING, Sending.TRANSFERRING)

@@ -62,7 +62,7 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRASH, STRAY
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
 from pdproto.spec.handoff.source import OPEN, QUIET, SOURCE, part
 from pdproto.spec.handoff.transfer_claims import (
@@ -201,10 +201,10 @@ FINAL: Final = all_of(
 
 
 def _sizes(
-    *, sources: int = 1, sinks: int = 1, lives: int = 1, landings: int = 1, chunks: int = 1
+    *, sources: int = 1, sinks: int = 1, lives: int = 1, buffers: int = 1, chunks: int = 1
 ) -> Sizes:
     """One page and one slot: a second would add nothing to a staging buffer that comes with it."""
-    return {Source: sources, Sink: sinks, Life: lives, Landing: landings, Chunk: chunks,
+    return {Source: sources, Sink: sinks, Life: lives, Buffer: buffers, Chunk: chunks,
             Page: 1, Slot: 1}
 
 
@@ -247,7 +247,7 @@ SYSTEM: Final = System(
         # KV, then the metadata row, to two sinks each.
         "chunks": Configuration(_sizes(sinks=2, chunks=2), dead_bits=True, symmetry=True),
         "deep": Configuration(
-            _sizes(lives=2, landings=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
+            _sizes(lives=2, buffers=2), faults=("crash", "stray"), dead_bits=True, symmetry=True),
     },
 )
 
@@ -296,7 +296,7 @@ NO_TIMEOUTS: Final = edited(
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
         # The sink never gets memory, so it must learn of a failure without it.
         "no-memory": Configuration(
-            _sizes(landings=0), faults=("lossy", "crash", "restart"), dead_bits=True),
+            _sizes(buffers=0), faults=("lossy", "crash", "restart"), dead_bits=True),
         "deep": Configuration(
             _sizes(chunks=2), faults=("lossy", "crash", "restart"), dead_bits=True),
     },
@@ -314,7 +314,7 @@ NO_TIMERS: Final = edited(
         "default": Configuration(_sizes(), faults=("crash",), dead_bits=True),
         "sources": Configuration(_sizes(sources=2), faults=("crash",), dead_bits=True),
         "sinks": Configuration(_sizes(sinks=2), dead_bits=True),
-        "no-memory": Configuration(_sizes(landings=0), dead_bits=True),
+        "no-memory": Configuration(_sizes(buffers=0), dead_bits=True),
         "sink-crash": Configuration(_sizes(), faults=("sink-crash",), dead_bits=True),
         "deep": Configuration(_sizes(lives=2), faults=("crash",), dead_bits=True),
     },
@@ -350,7 +350,7 @@ RESTARTED: Final = edited(
     configurations={
         "default": Configuration(
             _sizes(lives=2), faults=("restart", "sink-crash"), dead_bits=True, symmetry=True),
-        "deep": Configuration(_sizes(lives=2, landings=2), faults=("restart", "sink-crash"),
+        "deep": Configuration(_sizes(lives=2, buffers=2), faults=("restart", "sink-crash"),
                               dead_bits=True, symmetry=True),
     },
 )

@@ -30,7 +30,7 @@ from pdproto.spec.handoff.ends import (
     receiving,
     sending,
 )
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, SYSTEM
 from pdproto.spec.language import (
     Configuration,
@@ -47,7 +47,7 @@ from pdproto.spec.language import (
 )
 
 _ONE: Final[Sizes] = {
-    Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1,
+    Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1,
 }
 other = Sink("other")
 _FAILED: Final = receiving(d, k) == Receiving.FAILED

@@ -15,7 +15,6 @@ from pdproto.spec.handoff.routing import (
     Routing,
     Runs,
     answer,
-    at_odds,
     differs,
     disown,
     enroll_published,
@@ -29,6 +28,7 @@ from pdproto.spec.handoff.routing import (
     knocked,
     meet,
     met,
+    mismatched,
     mode,
     modulo,
     phase,
@@ -151,7 +151,7 @@ _REGISTRY: Final = (
                                     mode() != Mode.OPEN)),
            why="the registry keeps the first rank's setting, and accepts only ranks that agree"),
     Always("a_differing_rank_keeps_another_mode",
-           implies(differs(x) | at_odds(x), any_of(
+           implies(differs(x) | mismatched(x), any_of(
                all_of(mode() == Mode.RULE, publishes(x)),
                all_of(mode() == Mode.PUBLISHED, ~publishes(x)))),
            why="a rank enrolls with its own setting, and the mode is that of the first one"),

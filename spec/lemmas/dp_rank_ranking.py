@@ -119,7 +119,7 @@ _ANSWER: Final = (Help("resolve_by_query", at={x: told}), Help("fail_gone"))
 # The registry accepts every rank.
 _HEARD: Final = (
     Help("hear_rule_first"), Help("hear_list_first"), Help("hear_rule"), Help("hear_list"),
-    Help("refuse_rule", ~differs(x)), Help("refuse_list", ~differs(x)), Help("be_at_odds"),
+    Help("refuse_rule", ~differs(x)), Help("refuse_list", ~differs(x)), Help("learn_mismatch"),
 )
 _LIST: Final = (Help("list_room"), Help("list_room_and_answer"))
 
@@ -154,11 +154,11 @@ RANKINGS: Final = (
             why="a rank enrolls by itself"),
     Ranking("L1_an_enrolled_rank_is_heard", _HEARD,
             why="the registry accepts or refuses each rank once"),
-    Ranking("M2_3_ranks_at_odds_are_refused",
+    Ranking("M2_3_mismatched_ranks_are_refused",
             (Help("hear_rule_first"), Help("refuse_list", ~differs(x), at={x: y}),
              Help("refuse_rule", ~differs(x)),
-             Help("be_at_odds"), Help("be_at_odds", at={x: y})),
-            why="the one that comes second is at odds with the first"),
+             Help("learn_mismatch"), Help("learn_mismatch", at={x: y})),
+            why="the second of the two differs from the first"),
     Ranking("L3_a_published_room_is_listed", _LIST, why="the registry lists by itself"),
     Ranking("a_posted_room_is_listed", _LIST, why="a posted room is published"),
     Ranking("L3_a_retired_room_is_struck_out",

@@ -1,6 +1,6 @@
 """Why the composed parts keep their promises: registration, look-up, optimistic prefill and
-transfer of a room, for any number of runs, sinks, landings, chunks, pages, slots, running slots
-and attempts.
+transfer of a room, for any number of runs, sinks, staging buffers, chunks, pages, slots,
+running slots and attempts.
 
 The lemmas that join the bootstrap to the transfer, and a pass to the transfer, are enough for all
 three: a pass does not depend on runs, nor a run on passes. One life and one source, as in those.

@@ -40,10 +40,10 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.roles import Landing
+from pdproto.spec.handoff.roles import Buffer
 from pdproto.spec.language import Always, all_of, exists, implies
 
-spot: Final = Landing("spot")
+spot: Final = Buffer("spot")
 
 OVER: Final = sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)
 WON: Final = sending(p, h).among(Sending.SUCCESS, Sending.GONE)

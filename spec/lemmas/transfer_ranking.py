@@ -40,12 +40,12 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.roles import Chunk, Landing, Page, Sink, Slot
+from pdproto.spec.handoff.roles import Buffer, Chunk, Page, Sink, Slot
 from pdproto.spec.language import Always, all_of, any_of, exists, implies
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
-spot, other_page, other_slot = Landing("spot"), Page("other_page"), Slot("other_slot")
+spot, other_page, other_slot = Buffer("spot"), Page("other_page"), Slot("other_slot")
 
 UNASKED: Final = memory(d, h) != Memory.ASKED
 BEGUN: Final = receiving(d, h) != Receiving.UNKNOWN

@@ -27,12 +27,12 @@ GOAL_PER_S: Final = 5_000
 GOAL_BYTES: Final = 4 << 30
 SHORT: Final[dict[str, Any]] = {
     "prefill": 16, "decode": 16, "requests": 10_000, "rate": 50_000.0, "pages": 4_096,
-    "slots": 2_048, "landings": 2_048, "turn_s": 0.002, "forward_s": 0.0001, "chunks": 1,
+    "slots": 2_048, "buffers": 2_048, "turn_s": 0.002, "forward_s": 0.0001, "chunks": 1,
 }
 OPEN: Final = 100_000
 MANY: Final[dict[str, Any]] = {
     "prefill": 500, "decode": 500, "requests": OPEN, "rate": 1e6, "skew_s": 0.0, "chunks": 1,
-    "pages": 2_048, "slots": 1_024, "landings": 1_024, "turn_s": 0.01, "forward_s": 0.0001,
+    "pages": 2_048, "slots": 1_024, "buffers": 1_024, "turn_s": 0.01, "forward_s": 0.0001,
     "generate_s": 1e-3, "allocation_s": 1e-3, "write_s": 2.0, "writes": 1_024,
     "sign_of_life_s": 20.0, "silent_s": 100.0, "waits": {},
 }

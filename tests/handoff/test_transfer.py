@@ -12,7 +12,7 @@ from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
 from pdproto.spec.handoff.forgetting import FORGETFUL
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
 from pdproto.spec.handoff.transfer import DIRECT, LOSS, NO_TIMEOUTS, NO_TIMERS, RESTARTED, SYSTEM
@@ -42,7 +42,7 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
 
 # Every fault but `stray`, and the dead messages kept: only so are the rows that ignore them seen.
 ALL_MESSAGES: Final = Configuration(
-    {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 2, Page: 1, Slot: 1},
+    {Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 2, Page: 1, Slot: 1},
     faults=("lossy", "crash", "restart", "sink-crash"),
 )
 

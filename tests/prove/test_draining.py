@@ -13,7 +13,7 @@ from pdproto.cli.main import main
 from pdproto.cli.systems import subject
 from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.handoff.ends import can_fence
-from pdproto.spec.handoff.roles import Chunk, Landing, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import Configuration, Sizes, System
 from pdproto.spec.language.ranking import FaultFree, Ranking
@@ -22,7 +22,7 @@ from proofs import draining
 from proofs.draining import without
 from tests.tiers import sampled
 
-SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Landing: 1, Chunk: 1, Page: 1, Slot: 1}
+SMALL: Final[Sizes] = {Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1}
 RANKED: Final = tuple(ranking.leads_to for ranking in RANKINGS)
 HELPERS: Final = tuple(dict.fromkeys(
     helper.row for ranking in RANKINGS for helper in ranking.helpers

@@ -46,7 +46,7 @@ State = dict[Cell, Value]  # the cells of one instance that are not initial
 Fired = tuple[Row, Indices]
 
 ONE_OF_EACH: Sizes = dict.fromkeys(
-    (roles.Source, roles.Sink, roles.Life, roles.Landing, roles.Chunk, roles.Page, roles.Slot), 1)
+    (roles.Source, roles.Sink, roles.Life, roles.Buffer, roles.Chunk, roles.Page, roles.Slot), 1)
 SMALL: Sizes = {**ONE_OF_EACH, roles.Chunk: 2}  # with more to come after the first chunk
 FAULTS = tuple(layer for layer in SYSTEM.faults if layer != "lossy")  # who dies, and who strays
 WIDER: Sequence[Sizes] = (

@@ -22,7 +22,7 @@ from tests.sim.runs import ran
 WRITE = "S1_writes_stay_in_own_memory"
 SOURCE_PAGES = "S8_source_pages_are_held"
 EARLY = {"requests": 40, "rate": 100, "skew_s": 0.3, "allocation_s": 0.05, "write_s": 0.04,
-         "forward_s": 0.01, "landings": 64, "pages": 400, "slots": 64}
+         "forward_s": 0.01, "buffers": 64, "pages": 400, "slots": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Case:
     faults: tuple[Kind, ...] = (Kind.ABORT, Kind.HANG)
     seed: int = 0
     shape: dict[str, Any] = field(
-        default_factory=lambda: {"requests": 30, "landings": 4, "writes": 2})
+        default_factory=lambda: {"requests": 30, "buffers": 4, "writes": 2})
 
 
 def _pair(violates: str, *faults: Kind) -> Case:
     return Case(violates, faults or (Kind.ABORT, Kind.HANG),
-                shape={"requests": 30, "landings": 4, "writes": 2, "pp": 2})
+                shape={"requests": 30, "buffers": 4, "writes": 2, "pp": 2})
 
 
 def _early(violates: str) -> Case:
@@ -98,7 +98,7 @@ def test_it_is_caught(name: str) -> None:
 
 def test_b28_nobody_notices_a_dead_source() -> None:
     """Nothing else may go wrong in a protocol without clocks, so the crash comes after the rest."""
-    plan = planned(0, Shape(requests=20, rate=2000, write_s=0.2, landings=64, pages=400, slots=64),
+    plan = planned(0, Shape(requests=20, rate=2000, write_s=0.2, buffers=64, pages=400, slots=64),
                    Random)
     crash = Fault(0, Kind.CRASH, plan.ends + 0.05, plan.ends + 4.0, "p0")
     plan = replace(plan, faults=(crash,))

@@ -212,7 +212,7 @@ class Engines:
     def __init__(self) -> None:
         self.event_queue, self.blamed = EventQueue(), list[str]()
         network = Network(self.event_queue, 0.001, stream)
-        shape = Shape(landings=1, fence_s=0.001)
+        shape = Shape(buffers=1, fence_s=0.001)
         self.fabric = Fabric(self.event_queue, shape, lambda name, *_: self.blamed.append(name))
         hosts = [Host(self.event_queue, network, name, name, 7, 0.0) for name in ("p0", "d0")]
         self.theirs, self.ours = Pages(8), Pages(8)
@@ -271,7 +271,7 @@ def test_pages_that_are_read_or_written_belong_to_the_life() -> None:
 
 def test_a_failing_run_is_made_small() -> None:
     roles = roles_of(next(bug for bug in runnable() if bug.id == "B22").system)
-    shape = {"landings": 4, "pp": 2}
+    shape = {"buffers": 4, "pp": 2}
     failing = ran(0, Kind.ABORT, Kind.HANG, Kind.LOSS, roles=roles, requests=30, **shape)
     assert failing.violation is not None
     small = shrunk(failing, lambda plan: simulate(plan, Random, roles=roles))

@@ -115,7 +115,7 @@ def test_every_fault_alone(kind: Kind) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_all_faults_together(seed: int) -> None:
-    outcome = ran(seed, *Kind, pp=1 + seed % 2, landings=4 + seed)
+    outcome = ran(seed, *Kind, pp=1 + seed % 2, buffers=4 + seed)
     assert outcome.violation is None
     assert outcome.steps > 250
 
@@ -179,4 +179,4 @@ def test_a_shape_that_fits_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="decode 0: want at least 1"):
         Shape(decode=0)
     with pytest.raises(ValueError, match="would never find room"):
-        Shape(pp=4, landings=3)
+        Shape(pp=4, buffers=3)

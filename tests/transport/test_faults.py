@@ -528,7 +528,7 @@ def test_a_trace_of_a_hand_over(tmp_path: Path) -> None:
     rows = [line["row"] for line in lines if "row" in line]
     assert [row for row in rows if not row.startswith("ignore")] == [
         "begin_send", "meet", "learn", "send", "post", "succeed", "release_kv"]
-    assert lines[0]["begins"].keys() == {"Landing", "Sink", "Chunk"}
+    assert lines[0]["begins"].keys() == {"Buffer", "Sink", "Chunk"}
     assert [line["device"][0][2] for line in lines if "device" in line] == ["landed"]
     assert verify(load("transfer"), [path]).verdict is Verdict.HOLDS
 

@@ -89,7 +89,7 @@ def _simulated(
     shape = Shape(
         prefill=1, decode=1, requests=len(requests), latency_s=SOCKETS_S + setting.latency_s,
         forward_s=setting.forward_s / len(CHUNKS), write_s=WRITE_S, pages=PAGES, slots=SLOTS,
-        landings=SLOTS, running_slots=setting.running_slots, retries=retries, waits={},
+        buffers=SLOTS, running_slots=setting.running_slots, retries=retries, waits={},
     )
     outcome = simulate(Plan(seed, shape, requests, ()), Random)
     if outcome.violation is not None or outcome.succeeded != len(requests):
