@@ -9,7 +9,7 @@ FULL := $(VENV)/.full
 # Many processes import the same modules: compile each once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx bench soak docs clean \
+.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak docs clean \
   docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
@@ -159,6 +159,12 @@ test-ptx: $(FULL) $(TRITONS:%=.triton/%/.installed) ## what Triton compiles for 
 	  PYTHONPATH=$$path $(BIN)/python -m pytest tests/kernels/test_codegen.py || exit 1; \
 	  PYTHONPATH=$$path TRITON_INTERPRET=0 $(BIN)/python -m pytest -n 2 -k interpreter \
 	    -p tests.kernels.emulated tests/kernels || exit 1; done
+
+test-gpu: $(FULL) ## the tests that need an NVIDIA GPU (8 minutes at most)
+	@$(BIN)/python -m tests.project.gpu test
+
+bench-gpu: $(FULL) ## the kernels on an NVIDIA GPU; writes kernels/RESULTS.md (9 minutes at most)
+	@$(BIN)/python -m tests.project.gpu bench
 
 bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
