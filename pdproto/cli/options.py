@@ -151,7 +151,8 @@ def configuration(system: System, arguments: argparse.Namespace) -> Configuratio
     if missing:
         raise UsageError(f"{system.name}: the sort {missing[0]} has no size: give one, such as "
                          f"--size {missing[0]}=2")
-    return replace(base, sizes=sizes, faults=_faults(system, base, _flat(arguments.faults)))
+    layers = fault_layers(system, arguments.faults)
+    return replace(base, sizes=sizes, faults=base.faults if layers is None else layers)
 
 
 def _flat(groups: Iterable[Iterable[str]]) -> list[str]:
@@ -189,9 +190,12 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
     return sizes
 
 
-def _faults(system: System, base: Configuration, names: list[str]) -> tuple[str, ...]:
+def fault_layers(system: System, groups: Iterable[Iterable[str]]) -> tuple[str, ...] | None:
+    """The layers that --faults names, none for `none`; None without the option. Raises UsageError.
+    """
+    names = _flat(groups)
     if not names:
-        return base.faults
+        return None
     if names == ["none"]:
         return ()
     for name in names:

@@ -44,6 +44,7 @@ from pdproto.cli.options import (
     add_system,
     check_targets,
     console,
+    fault_layers,
     whole_number,
     write,
 )
@@ -62,6 +63,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--property", metavar="NAME", action="append", nargs="+", default=[],
                         dest="properties", help="prove these properties and lemmas only")
     add_lemmas(parser)
+    parser.add_argument("--faults", metavar="LAYER", action="append", nargs="+", default=[],
+                        help="the fault layers under which to prove; `none` for no faults "
+                             "(default: all)")
     parser.add_argument("--engine", choices=[*ENGINES, "both"],
                         help="a propositional formula of bounded size (cutoff), Z3 with "
                              "quantifiers, or both, which must agree (default: cutoff, and "
@@ -88,6 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
     named = arguments.system is not None
     names = [arguments.system] if named else HAND_OVER
     subjects = [subject(name, arguments.lemmas) for name in names]
+    for place, one in enumerate(subjects):
+        layers = fault_layers(one.system, arguments.faults)
+        subjects[place] = one if layers is None else one.under(layers)
     if arguments.suggest:
         return max(_suggest(one, arguments) for one in subjects)
     statuses, results = [], []

@@ -32,6 +32,7 @@ class ProofSubject:
     assumed: these formulas, by name. helping: lemmas that only its rankings use. fault_free: the
     rankings and lemmas for runs without some faults. lemmas_of: the base of an edit, if the lemmas
     are those of the base. broken: the names of lemmas that do not hold for the edit (inherited.py).
+    without: the fault layers that are left out of the system.
     """
 
     system: System
@@ -43,6 +44,22 @@ class ProofSubject:
     fault_free: FaultFree = field(default_factory=FaultFree)
     lemmas_of: str = ""
     broken: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def under(self, layers: Sequence[str]) -> "ProofSubject":
+        """The subject under these layers of faults alone, with the same lemmas and rankings."""
+        system = self.system
+        kept = {name: tables for name, tables in system.faults.items() if name in layers}
+        explored = {
+            name: replace(configuration, faults=tuple(f for f in configuration.faults if f in kept))
+            for name, configuration in system.configurations.items()
+        }
+        left_out = tuple(name for name in system.faults if name not in kept)
+        spared_too = tuple(name for name in self.fault_free.without if name in kept)
+        return replace(
+            self, system=replace(system, faults=kept, configurations=explored, like=system),
+            fault_free=replace(self.fault_free, without=spared_too), without=left_out,
+        )  # fmt: skip
 
     @property
     def claims(self) -> tuple[Claim, ...]:

@@ -115,6 +115,7 @@ def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
         "assumed": {name: formula_text(axiom) for name, axiom in one.system.axioms.items()},
         "assumed_is_possible": proof.axioms.status,
         "lemmas": [claim.name for claim in one.fault_free_claims if claim.is_lemma],
+        "without_faults": list(one.without),
         "lemmas_of": one.lemmas_of,
         "lemmas_broken": list(one.broken),
         "answers": answers(proof),
@@ -159,6 +160,8 @@ def _lines(one: ProofSubject, proof: Proof, *, everything: bool) -> Iterator[str
     )
     for name, axiom in one.system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
+    if one.without:
+        yield f"  assumed   there are no {' and no '.join(one.without)} faults"
     if one.lemmas_of:
         yield (f"  lemmas    {len(one.lemmas)} of {one.lemmas_of}, of which this is an edit"
                f"{'; broken: ' if one.broken else ''}{', '.join(one.broken)}")
