@@ -15,6 +15,14 @@ from pdproto.cli.main import main
 from pdproto.spec.bugs.catalogue import EVERY
 from tests.check.stepping.serving import asked
 
+# Who starts the tests in the background lets their children ignore Ctrl-C.
+INTERRUPTIBLE = """
+import signal, sys
+from pdproto.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main(sys.argv[1:]))
+"""
+
 SPEC = '''
 from pdproto.spec.language import *
 
@@ -144,21 +152,24 @@ def test_a_system_in_a_file_is_run(
 
 
 def test_explore_prints_its_address_and_ends_with_ctrl_c() -> None:
-    command = [sys.executable, "-m", "pdproto.cli.main", "explore", "lock-server-broken",
+    command = [sys.executable, "-c", INTERRUPTIBLE, "explore", "lock-server-broken",
                "--violation", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.fullmatch(
-            r"lock-server-broken: (http://127\.0\.0\.1:\d+/)#(\S+)  \(Ctrl-C ends\)\n", line)
-        assert found
-        status, view = asked(found[1], "view", {"path": found[2].split(";")})
-        assert (status, len(view["path"])) == (200, 7)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == ""
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.fullmatch(
+                r"lock-server-broken: (http://127\.0\.0\.1:\d+/)#(\S+)  \(Ctrl-C ends\)\n", line)
+            assert found
+            status, view = asked(found[1], "view", {"path": found[2].split(";")})
+            assert (status, len(view["path"])) == (200, 7)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
