@@ -123,7 +123,9 @@ def test_it_can_be_watched() -> None:
 
 
 def test_when_the_time_is_up_what_was_found_stands() -> None:
-    result = bounded(LOCK_SERVER, Configuration({Client: 2, Round: 2}), 1_000, timeout_s=0.5)
+    # With losses runs have no end, so only the time ends the search.
+    lossy = Configuration({Client: 2, Round: 2}, faults=("lossy",))
+    result = bounded(LOCK_SERVER, lossy, 1_000, timeout_s=0.5)
     assert result.stopped == TIMED_OUT
     assert result.depth < 1_000
     assert result.verdict is Verdict.UNKNOWN

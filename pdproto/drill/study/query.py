@@ -93,7 +93,7 @@ def _registry() -> Iterator[str]:
     """One that is there, at host:port, and gone afterwards."""
     context = children.context(ranks.__name__)
     ours, theirs = context.Pipe()
-    process = context.Process(target=registry, args=(theirs, None, LOOPBACK))
+    process = context.Process(target=registry, args=(theirs, None, LOOPBACK, None))
     process.start()
     theirs.close()
     try:
