@@ -146,16 +146,27 @@ CATALOGUE: Final = (
         "default": Counts(14_479, 117_791, 18),
     }),
     Entry("binding-named", "handoff.binding_named:SYSTEM", lemmas="binding_named_lemmas", expected={
-        "default": Counts(422_058, 5_365_153, 26),
-        "deep": Counts(23_853, 242_654, 16),
+        "default": Counts(6_241, 49_138, 16),
+        "deep": Counts(1_096_841, 13_856_770, 26),
     }),
     Entry("binding-named-loss", "handoff.binding_named:LOSS",
           lemmas="binding_named_lemmas", expected={
-        "default": Counts(7_933, 69_647, 15),
+        "default": Counts(18_017, 156_401, 17),
+    }),
+    Entry("binding-named-two-lives", "handoff.binding_named:TWO_LIVES",
+          lemmas="binding_named_lemmas", expected={
+        "default": Counts(60_025, 602_700, 20),
+    }),
+    Entry("binding-named-no-timeouts", "handoff.binding_named:NO_TIMEOUTS",
+          lemmas="binding_named_lemmas", expected={
+        "default": Counts(18_017, 144_448, 17),
     }),
     Entry("binding-named-no-timers", "handoff.binding_named:NO_TIMERS",
           lemmas="binding_named_lemmas", expected={
-        "default": Counts(107_158, 831_773, 24),
+        "default": Counts(1_444, 6_080, 14),
+        "ranks": Counts(322, 1_248, 12),
+        "sinks": Counts(162, 577, 11),
+        "deep": Counts(184_340, 1_431_920, 24),
     }),
     Entry("transfer", "handoff.transfer:SYSTEM",
           lemmas="transfer_lemmas", ranking="transfer_ranking", expected={

@@ -17,20 +17,25 @@ from pdproto.spec.handoff.binding import SYSTEM as BINDING
 from pdproto.spec.handoff.binding_tables import (
     ENDED,
     NOT_KNOWN,
+    OVER,
     RANK,
     SINK,
     Meeting,
     Opening,
     Status,
+    abort,
     binds,
     bound,
     d,
+    done,
+    failed,
     h,
     introduce,
     k,
     knows,
     leads,
     meeting,
+    met,
     name,
     named,
     opening,
@@ -38,8 +43,10 @@ from pdproto.spec.handoff.binding_tables import (
     q,
     sink,
     status,
+    took,
     u,
     v,
+    warned,
 )
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 from pdproto.spec.language import (
@@ -67,6 +74,8 @@ from pdproto.spec.language import (
     any_of,
     each,
     edited,
+    exists,
+    forall,
     implies,
 )
 from pdproto.spec.language.symbols import Sent
@@ -98,6 +107,28 @@ SAFETY: Final = (
     Always("S2_a_life_has_the_request_that_it_asks_for", implies(binds(p, h, u), asks(h, u)),
            why="every rank binds by the number"),
     *COMMITTED_AS_ONE,
+    Always("S2_a_success_has_every_part",
+           implies(status(d, h) == Status.SUCCESS, exists(u, took(d, h, p, u))),
+           why="a sink commits when the parts of all ranks have landed"),
+    Always("a_part_has_been_sent", implies(done(p, h, d, u), meeting(p, h) == Meeting.SENT),
+           why="a rank sends its part once, and says so then"),
+    Always("a_bound_request_has_a_life",
+           implies(opening(p, u) == Opening.BOUND, exists(h, binds(p, h, u))),
+           why="a request that ended before it was bound is not bound"),
+    Always("a_life_is_met_with_a_sink",
+           implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
+           why="a rank knows a sink for every life, so it can answer without a question"),
+    Always("a_sink_is_met_with_a_life", implies(met(p, h, d), meeting(p, h) != Meeting.UNMET),
+           why="the same rows note both"),
+    Always("a_life_fails_with_its_request_or_its_sink",
+           implies(meeting(p, h) == Meeting.FAILED,
+                   exists(u, binds(p, h, u)) | exists(d, status(d, h) == Status.FAILED)),
+           why="nothing else ends a life on a rank"),
+    Always("a_rank_tells_a_failure_that_it_has_seen",
+           implies(failed(p, h, d), all_of(meeting(p, h) == Meeting.FAILED, warned(p, h, d))),
+           why="a rank reports its own state, and notes whom it has told"),
+    Always("a_sink_stops_what_has_failed", implies(abort(d, h, p), status(d, h) == Status.FAILED),
+           why="an abort follows a failure"),
     OnRow("a_retry_is_not_failed_by_its_predecessor", "find_over", asks(h, u),
           why="a request that has ended answers the life that asks for it, and no other"),
     OnRow("an_ended_life_takes_no_request", "end_named", asks(h, u),
@@ -105,6 +136,10 @@ SAFETY: Final = (
     Sometimes("a_rank_is_told_before_its_request_comes", all_of(
         named(p, h, u), opening(p, u) == Opening.NEVER)),
 )
+ASKS: Final = OnRow(
+    "a_sink_that_has_ended_asks_no_more", "ask_again_by_name", status(d, h) == Status.BEGUN,
+    why="no answer would change its state")
+LEFT: Final = Sometimes("a_request_may_end_before_its_life_comes", opening(p, u) == Opening.OVER)
 _OF_TWO: Final = (  # lives
     Sometimes("a_retry_is_bound_after_its_predecessor_has_ended", all_of(
         u.before(v), opening(p, u) == Opening.OVER, binds(p, h, v))),
@@ -130,6 +165,11 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                        opening(p, u) == Opening.WAITING),
                 opening(p, u) != Opening.WAITING, under=under,
                 why="a message reports the failure, and no clock"),
+        LeadsTo("L2_a_failure_reaches_every_rank",
+                all_of(status(d, h) == Status.FAILED, meeting(p, h).among(
+                    Meeting.UNBOUND, Meeting.BOUND)),
+                meeting(p, h).among(*OVER), under=under,
+                why="a message reports the failure, and no clock"),
         LeadsTo("L2_a_failure_reaches_the_sink",
                 all_of(meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
                 status(d, h) != Status.BEGUN, under=under,
@@ -145,8 +185,10 @@ _ENDS: Final = (
 )
 
 
-def _configuration(*faults: str, lives: int = 2, sources: int = 2) -> Configuration:
-    return Configuration({Source: sources, Sink: 1, Life: lives, Use: lives}, faults=faults,
+def _configuration(
+    *faults: str, lives: int = 2, sources: int = 2, sinks: int = 1
+) -> Configuration:
+    return Configuration({Source: sources, Sink: sinks, Life: lives, Use: lives}, faults=faults,
                          dead_bits=True, symmetry=True)
 
 
@@ -169,18 +211,32 @@ SYSTEM: Final = edited(
       for edit in (DropEffect(row, _TO_OTHERS), AddEffect(row, _TO_ALL))),
     AddRow(sink, Reject(bound(p, h, d, u), at=tuple(Status), why="no rank leads")),
     ReplaceRow("begin", BEGIN_NAMED),
-    ReplaceProperties((*SAFETY, *_OF_TWO)),
+    DropClause("open", forall(v, implies(v.before(u), opening(p, v) != Opening.NEVER))),
+    ReplaceProperties((*SAFETY, ASKS, *_OF_TWO)),
     about="The binding where the caller names the request: a retry is never failed by its "
           "predecessor.",
     configurations={
-        "default": _configuration(),
-        "deep": _configuration("lossy", sources=1),
+        "default": _configuration(sources=1),
+        "deep": _configuration(),
     },
 )
 
 LOSS: Final = edited(
-    SYSTEM, "binding-named-loss", ReplaceProperties((*SAFETY, *_ENDS)),
+    SYSTEM, "binding-named-loss", ReplaceProperties((*SAFETY, ASKS, *_ENDS)),
     about="The binding by the caller's number, where messages are lost.",
+    configurations={"default": _configuration("lossy", lives=1)},
+)
+
+TWO_LIVES: Final = edited(
+    SYSTEM, "binding-named-two-lives", ReplaceProperties((*SAFETY, ASKS, *_OF_TWO)),
+    about="The binding by the caller's number, where messages about two lives are lost.",
+    configurations={"default": _configuration("lossy", sources=1)},
+)
+
+NO_TIMEOUTS: Final = edited(
+    SYSTEM, "binding-named-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
+    ReplaceProperties((*SAFETY, ASKS, *_liveness(Fairness.TIMERS, Fairness.CONSUMED))),
+    about="The binding by the caller's number where no end gives up: a lost message is sent again.",
     configurations={"default": _configuration("lossy", lives=1)},
 )
 
@@ -188,8 +244,13 @@ NO_TIMERS: Final = edited(
     SYSTEM, "binding-named-no-timers",
     *(DropRow(row.name) for table in SYSTEM.tables for row in table.rows
       if isinstance(row.on, Timer)),
-    ReplaceProperties((*SAFETY, *_OF_TWO, *_liveness(Fairness.NO_TIMERS))),
+    ReplaceProperties((*SAFETY, LEFT, *_liveness(Fairness.NO_TIMERS, Fairness.CONSUMED))),
     about="The binding by the caller's number, where nothing is lost and there is no clock: no "
           "end waits for one.",
-    configurations={"default": _configuration()},
+    configurations={
+        "default": _configuration(sources=1),
+        "ranks": _configuration(lives=1),
+        "sinks": _configuration(lives=1, sources=1, sinks=2),
+        "deep": _configuration(),
+    },
 )

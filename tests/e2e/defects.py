@@ -21,21 +21,22 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
-from pdproto.spec.handoff import agreement, dp_rank, optimistic, transfer
+from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, transfer
 from pdproto.spec.handoff.ends import Receiving, Sending, h
 from pdproto.spec.handoff.group import done, r, ready
 from pdproto.spec.handoff.routing import Phase, posted, publish, wanted_named, x, y
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.language import (
+    AddClause,
     AddEffect,
     DropClause,
-    DropProperty,
     DropRow,
     ReplaceRow,
     Retarget,
     Row,
     System,
     edited,
+    exists,
     forall,
 )
 
@@ -173,11 +174,14 @@ _OURS: Final = (
     edited(dp_rank.SYSTEM, "rule-published", AddEffect("serve_by_rule", posted(x, h).to(True)),
            AddEffect("serve_by_rule", publish(h, x))),
     edited(dp_rank.SYSTEM, "room-kept", DropRow("tidy_up")),
-    edited(optimistic.SYSTEM, "never-early", DropRow("reserve_early"),
-           DropProperty("M5_2_a_bootstrapped_pass_does_not_reserve_early")),
-    # A request is admitted without the votes of all ranks; a release needs one rank's word.
-    edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h)))),
-    edited(agreement.SYSTEM, "one-release", DropClause("decide_release", forall(r, done(r, h)))),
+    edited(optimistic.SYSTEM, "never-early",
+           DropClause("reserve_early", ~attempts.ready(attempts.h)),
+           AddClause("reserve_early", attempts.ready(attempts.h))),
+    # A request is admitted by one rank's vote; a release needs one rank's word.
+    edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h))),
+           AddClause("decide_admit", exists(r, ready(r, h)))),
+    edited(agreement.SYSTEM, "one-release", DropClause("decide_release", forall(r, done(r, h))),
+           AddClause("decide_release", exists(r, done(r, h)))),
 )
 _OF_CODE: Final = (
     light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
