@@ -30,6 +30,7 @@ from statistics import median, quantiles
 from typing import Any, Final
 
 from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
+from pdproto.node.link import Link
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
@@ -40,6 +41,7 @@ POLL_S: Final = 200e-6
 WARM: Final = 200
 CASES: Final = ((128, 6_000), (1, 1_000))  # in flight, rooms
 END: Final = -1
+PLAIN: Final = Link()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,10 @@ class NoBytes:
         pass
 
 
-def prefill(router: Connection, core: int) -> None:
+def prefill(router: Connection, core: int, link: Link) -> None:
     """A prefill rank's scheduler: sends a page as soon as somebody wants it."""
     os.sched_setaffinity(0, {core})
-    node = PrefillNode("prefill", NoBytes())
+    node = PrefillNode("prefill", NoBytes(), link=link)
     router.send(node.endpoint)
     waiting: list[Sender] = []
     sent: list[Sender] = []
@@ -120,10 +122,10 @@ def prefill(router: Connection, core: int) -> None:
         time.sleep(POLL_S)
 
 
-def decode(router: Connection, core: int, source: str) -> None:
+def decode(router: Connection, core: int, source: str, link: Link) -> None:
     """A decode rank's scheduler: takes every room that it is told of."""
     os.sched_setaffinity(0, {core})
-    node = DecodeNode("decode", NoBytes())
+    node = DecodeNode("decode", NoBytes(), link=link)
     sources = {"prefill": source}
     waiting: dict[int, tuple[Any, float]] = {}
     took: list[float] = []
@@ -156,15 +158,16 @@ def _told(router: Connection, *, idle: bool) -> Iterable[int]:
         yield from rooms
 
 
-def ours(rooms: int, in_flight: int) -> Run:
-    """One run of both nodes."""
+def ours(rooms: int, in_flight: int, link: Link = PLAIN) -> Run:
+    """One run of both nodes, which communicate like this."""
     context = get_context("spawn")
     cores = sorted(os.sched_getaffinity(0))
     (to_prefill, theirs), (to_decode, its) = context.Pipe(), context.Pipe()
-    processes = [context.Process(target=prefill, args=(theirs, cores[0]), daemon=True)]
+    processes = [context.Process(target=prefill, args=(theirs, cores[0], link), daemon=True)]
     processes[0].start()
     endpoint = to_prefill.recv()
-    processes.append(context.Process(target=decode, args=(its, cores[-1], endpoint), daemon=True))
+    processes.append(context.Process(
+        target=decode, args=(its, cores[-1], endpoint, link), daemon=True))
     processes[1].start()
     to_decode.recv()
     _route(range(WARM), in_flight, to_prefill, to_decode)
