@@ -143,6 +143,8 @@ class CheckResult:
     memory_bytes: int = 0
     row_places: Mapping[str, Place] = field(default_factory=dict)
     rows_fired: tuple[str, ...] = ()
+    # In how many states each row can fire, summed over its parameters; symmetric states count once.
+    row_counts: Mapping[str, int] = field(default_factory=dict)
     recalled: bool = False  # from an earlier run, which took `seconds`
 
     @property

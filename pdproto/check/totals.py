@@ -39,6 +39,11 @@ class Totals:
         """The rows that are enabled in some visited state."""
         return tuple(row.name for _, row in system.rows() if self._fired[row.name])
 
+    def counts(self, system: System) -> dict[str, int]:
+        """In how many visited states each row is enabled, summed over its parameters."""
+        return {row.name: self._fired[row.name] for _, row in system.rows()
+                if row.name in self._counted}
+
     def never_fired(self, system: System) -> tuple[str, ...]:
         """The rows that no visited state enables, without rejects, which must never be enabled."""
         return tuple(

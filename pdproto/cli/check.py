@@ -37,6 +37,7 @@ from pdproto.cli.options import (
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.reports import add_reports, report, say, targets
 from pdproto.cli.systems import load_with_module, with_proofs
+from pdproto.cli.watch import watched
 from pdproto.spec.language.properties import Always, Fairness
 from pdproto.spec.language.system import DEFAULT, System
 
@@ -77,12 +78,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_limits(parser)
     add_reports(parser)
+    parser.add_argument("--coverage", action="store_true",
+                        help="print in how many states each row can fire")
+    parser.add_argument("--watch", action="store_true",
+                        help="check again whenever a file of the system is saved, until Ctrl-C")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check one system, or all of the hand-over; returns the exit status."""
     check_targets(targets(arguments).values())
+    if arguments.watch and arguments.again is not None:
+        return watched(arguments.again, arguments.system)
     if arguments.table:
         write(promises.document(), STANDARD_OUTPUT)
         return 0
@@ -109,7 +116,7 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
         cache_folder(), system, cache(arguments).check(system, chosen, settings))
     if not arguments.properties and result.stopped != INTERRUPTED:
         result = _with_answers(arguments.system, system, home, result)
-    report(result, targets(arguments), arguments.format)
+    report(result, targets(arguments), arguments.format, rows=arguments.coverage)
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]

@@ -39,7 +39,8 @@ def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
 
 def _refuse_options_of_one_system(arguments: argparse.Namespace) -> None:
     """Raise UsageError for an option that needs SYSTEM."""
-    one = {name: getattr(arguments, name) for name in ("size", "faults", "properties", "fairness")}
+    one = {name: getattr(arguments, name)
+           for name in ("size", "faults", "properties", "fairness", "coverage")}
     one["property"] = one.pop("properties")
     one["configuration"] = arguments.configuration != DEFAULT
     one |= {name: getattr(arguments, name) is not None for name in ("symmetry", "dead_bits")}

@@ -1,4 +1,4 @@
-"""Write a system in the language of another checker.
+"""Write a system in the language of another tool.
 
 Both models have the same states as ours, so SPIN's `states, stored` and TLC's `distinct states`
 must equal the states that `pdproto check` finds without reductions. `pdproto compare` asks them.
@@ -11,22 +11,29 @@ import argparse
 import re
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from pdproto.check.opinions.promela import promela
 from pdproto.check.opinions.tla import tla
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
 from pdproto.check.rigid import interpretations
+from pdproto.check.stepping.dot import dot
+from pdproto.check.stepping.walk import Walker
+from pdproto.check.stepping.ways import neighbourhood
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
     add_sizes,
     add_system,
     configuration,
+    whole_number,
     write,
 )
 from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.system import Configuration, System
+
+DOT_STATES: Final = 500
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     languages = parser.add_mutually_exclusive_group(required=True)
     languages.add_argument("--promela", action="store_true", help="for SPIN")
     languages.add_argument("--tla", action="store_true", help="TLA+, for TLC and its provers")
+    languages.add_argument("--dot", action="store_true",
+                           help="the states and transitions, for Graphviz")
     add_sizes(parser)
+    parser.add_argument(
+        "--max-states", metavar="N", type=whole_number, default=DOT_STATES,
+        help=f"the most states of a graph (default: {DOT_STATES})",
+    )
     parser.add_argument(
         "--output", metavar="FILE|-", default=STANDARD_OUTPUT,
         help="where to write the model (default: standard output); a module of TLA+ has the name "
@@ -46,12 +59,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export one system; returns the exit status."""
     system = load(arguments.system)
-    form = ground(system, configuration(system, arguments))
-    if arguments.promela:
-        write(promela(form), arguments.output)
+    chosen = configuration(system, arguments)
+    if arguments.dot:
+        write(_states(system, chosen, arguments.max_states), arguments.output)
+    elif arguments.promela:
+        write(promela(ground(system, chosen)), arguments.output)
     else:
-        _write_tla(form, arguments.output)
+        _write_tla(ground(system, chosen), arguments.output)
     return 0
+
+
+def _states(system: System, chosen: Configuration, most: int) -> str:
+    """The states as a graph. Raises UsageError if there are more, or several topologies."""
+    walker = Walker(system, chosen, ground(system, chosen).given)
+    found = neighbourhood(walker, walker.initial, most)
+    if not found.complete:
+        raise UsageError(f"{system.name} has over {most:,} states at these sizes: a graph of them "
+                         f"is no picture; give smaller sizes, or --max-states")
+    return dot(walker, found)
 
 
 def _write_tla(form: Ground, output: str) -> None:

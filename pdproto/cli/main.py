@@ -35,7 +35,7 @@ VERBS: Final = {
     "mcp": "serve check, lint, trace and why-not to an agent that writes specs",
     "tables": "write the documentation of a system from its tables",
     "cache": "show the cache of results and proofs, or clear it",
-    "export": "write a system in the language of another checker",
+    "export": "write a system in the language of another tool",
     "compare": "ask several checkers the same questions of a system",
     "bench": "measure the speed of pdproto on this machine",
 }
@@ -46,11 +46,15 @@ EXTRAS: Final = {"torch": "kernels", "triton": "kernels", "matplotlib": "plot", 
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb, and return the exit status. An expected error is one line on stderr."""
+def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
+    """Run one verb, and return the exit status. An expected error is one line on stderr.
+
+    once: run it once even with --watch.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = parser_for(arguments).parse_args(arguments)
+        parsed.again = None if once else lambda: main(arguments, once=True)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, UNKNOWN)

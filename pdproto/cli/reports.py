@@ -42,11 +42,16 @@ def targets(arguments: argparse.Namespace) -> dict[str, str]:
     return {kind: target for kind in REPORTS if (target := getattr(arguments, kind)) is not None}
 
 
-def report(result: CheckResult, files: dict[str, str], form: str = TEXT) -> None:
-    """Write the reports to the files, and the terminal's unless one uses its output."""
+def report(
+    result: CheckResult, files: dict[str, str], form: str = TEXT, *, rows: bool = False
+) -> None:
+    """Write the reports to the files, and the terminal's unless one uses its output.
+
+    rows: the terminal's report says how often each row fired.
+    """
     if STANDARD_OUTPUT not in files.values():
         with console() as drawn:
-            render(result, drawn)
+            render(result, drawn, rows=rows)
         if form == GITHUB:
             write("".join(f"{line}\n" for line in github.of_check(result)), STANDARD_OUTPUT)
     for kind, target in files.items():

@@ -198,7 +198,7 @@ class TestRefusals:
             ("", "the following arguments are required: VERB; see `pdproto --help`"),
             ("chek", "argument VERB: invalid choice: 'chek' (choose from {verbs}): perhaps check?; "
              "see `pdproto --help`"),
-            ("check --wat", "unrecognized arguments: --wat; see `pdproto check --help`"),
+            ("check --wot", "unrecognized arguments: --wot; see `pdproto check --help`"),
             ("check lock-server more", "unrecognized arguments: more; see `pdproto check --help`"),
             ("lint", "the following arguments are required: SYSTEM; see `pdproto lint --help`"),
             ("check --size", "argument --size: expected at least one argument; "

@@ -14,6 +14,7 @@ from pdproto.cli.explore import PORT
 from pdproto.cli.main import main
 from pdproto.spec.bugs.catalogue import EVERY
 from tests.check.stepping.serving import asked
+from tests.check.stepping.test_walk import walker
 
 # Who starts the tests in the background lets their children ignore Ctrl-C.
 INTERRUPTIBLE = """
@@ -130,6 +131,46 @@ def test_run_counts_rows_and_tells_the_violation(
     assert len(told["violations"]["mutual_exclusion"]["path"]) == 7
     assert main(["run", "lock-server", "--walks", "5", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["violations"] == {}
+
+
+def test_coverage_is_the_number_of_states_in_which_a_row_can_fire(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "x.json"
+    given = ["check", "lock-server-broken", "--keep-going", "--quiet", "--no-cache"]
+    assert main([*given, "--coverage", "--json", str(target)]) == 1
+    out = capsys.readouterr().out
+    counts = json.loads(target.read_text())["row_counts"]
+    ground = walker().ground
+    reached, pending = {0}, [0]
+    while pending:
+        for _, after in walker().successors(pending.pop()):
+            if after not in reached:
+                reached.add(after)
+                pending.append(after)
+    for name in ("ask", "give", "expire"):
+        expected = sum(row.action.guard.holds(state) for state in reached
+                       for row in ground.rows if row.row.name == name)
+        assert counts[name] == expected
+        assert re.search(rf"^{name} +{expected:,} ", out, flags=re.MULTILINE)
+    assert main(given) == 1
+    assert "can fire" not in capsys.readouterr().out
+    assert main(["check", "--coverage"]) == 2
+    assert "--coverage needs the name of a system" in capsys.readouterr().err
+
+
+def test_a_graph_has_every_state_and_transition(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "--dot", "lock-server-broken"]) == 0
+    text = capsys.readouterr().out
+    nodes = re.findall(r"^    s(\d+) \[", text, flags=re.MULTILINE)
+    assert len(nodes) == len(set(nodes)) == 55
+    edges = re.findall(r"^    s\d+ -> s\d+ \[label=\"([^\"]+)\"\];$", text, flags=re.MULTILINE)
+    assert len(edges) == 118
+    assert "ask(c0, r0)" in edges
+    assert re.search(r'label="phase\(c0\) = holding\\nphase\(c1\) = holding.*mutual_exclusion", '
+                     r"color=red", text)
+    assert main(["export", "--dot", "lock-server-broken", "--max-states", "54"]) == 2
+    assert "has over 54 states at these sizes" in capsys.readouterr().err
 
 
 def test_a_system_in_a_file_is_run(

@@ -28,13 +28,16 @@ VERDICT_STYLE: Final = {
 }
 
 
-def render(result: CheckResult, console: Console) -> None:
-    """Print the whole result."""
+def render(result: CheckResult, console: Console, *, rows: bool = False) -> None:
+    """Print the whole result. rows: also how often each row fired."""
     pen = Pen(console)
     _show(pen, *_heading(pen, result))
     console.print()
     if result.findings:
         console.print(_table(pen, result))
+        console.print()
+    if rows:
+        console.print(_row_counts(pen, result))
         console.print()
     _show(pen, *_coverage(pen, result))
     for finding in result.findings:
@@ -112,6 +115,22 @@ def _table(pen: Pen, result: CheckResult) -> Table:
             pen.text(finding.kind.value),
             "" if length is None else f"{length:,}",
             assurance,
+        )
+    return table
+
+
+def _row_counts(pen: Pen, result: CheckResult) -> Table:
+    """Each row, the most frequent first, with the number of states in which it can fire."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("row", overflow="fold", ratio=2)
+    table.add_column("can fire", justify="right", no_wrap=True)
+    table.add_column("place", overflow="fold", ratio=3)
+    for name, count in sorted(result.row_counts.items(), key=lambda one: -one[1]):
+        place = result.row_places.get(name)
+        table.add_row(
+            pen.text(name, style="bold" if count else "yellow"),
+            pen.text(f"{count:,}" if count else "never", style="" if count else "yellow"),
+            pen.text("" if place is None else str(place), style="dim"),
         )
     return table
 

@@ -36,6 +36,7 @@ def test_keys_are_those_that_are_documented() -> None:
         "stopped",
         "properties",
         "rows_never_fired",
+        "row_counts",
         "deadlocks",
     }
     violated, _, unexplained, _ = values["properties"]
