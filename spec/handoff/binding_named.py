@@ -127,7 +127,7 @@ SAFETY: Final = (
     Always("a_rank_tells_a_failure_that_it_has_seen",
            implies(failed(p, h, d), all_of(meeting(p, h) == Meeting.FAILED, warned(p, h, d))),
            why="a rank reports its own state, and notes whom it has told"),
-    Always("a_sink_stops_what_has_failed", implies(abort(d, h, p), status(d, h) == Status.FAILED),
+    Always("an_abort_follows_a_failure", implies(abort(d, h, p), status(d, h) == Status.FAILED),
            why="an abort follows a failure"),
     OnRow("a_retry_is_not_failed_by_its_predecessor", "find_over", asks(h, u),
           why="a request that has ended answers the life that asks for it, and no other"),

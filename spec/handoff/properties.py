@@ -56,6 +56,7 @@ SAFETY: Final = (
         "S2_a_sink_commits", "S2_no_life_is_two_requests",
         "S2_no_success_has_parts_of_two_requests", "S2_a_success_is_of_the_named_request",
         "S2_a_life_has_all_its_parts", "S2_a_life_has_the_request_that_it_asks_for",
+        "S2_a_success_has_every_part",
         "S2_only_a_mixed_life_fails_as_mixed"),
         runtime="the digest of the stored bytes refuses a chunk with one wrong byte",
         assumes="bytes with equal digests are equal"),
@@ -139,7 +140,8 @@ LIVENESS: Final = (
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
         "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
-        "L2_a_failure_reaches_every_rank"),
+        "L2_a_failure_reaches_every_rank", "L2_a_request_that_has_ended_ends_its_life",
+        "L2_a_life_that_has_ended_ends_its_request"),
         simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_a_published_room_is_listed",

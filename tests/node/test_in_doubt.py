@@ -18,7 +18,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
 from tests.node.data_paths import Cluster, cluster, polls, published, until
 from tests.transport.test_killed import closing, settled, suspend, victim
-from tests.transport.victim import PAGES, dying_sink, pools, sink, source
+from tests.transport.victim import PAGES, dying_connected_sink, pools, sink, source
 
 
 def has_begun(prefill: PrefillNode) -> bool:
@@ -40,12 +40,14 @@ def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
     """
     prefill = source("tcp", pools(1))
     with closing(prefill):
-        sender = prefill.open(7)
-        with victim(dying_sink, "tcp", prefill.endpoint) as (process, pipe):
+        first, sender = prefill.open(6), prefill.open(7)
+        with victim(dying_connected_sink, "tcp", prefill.endpoint) as (process, pipe):
+            until(polls([first], KVPoll.WAITING_FOR_INPUT))
+            first.send(range(1))
             assert pipe.recv() == "published"
             until(polls([sender], KVPoll.WAITING_FOR_INPUT))
             suspend(process)
-            sender.send(range(PAGES))
+            sender.send(range(1, PAGES))
             # No more than sockets hold can leave, so that what has begun stays under way.
             until(lambda: has_begun(prefill))
             assert not sender.released

@@ -57,3 +57,16 @@ def dying_sink(engine: str, pipe: Connection, where: str) -> None:
     until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
     pipe.send("published")
     pipe.recv()
+
+
+def dying_connected_sink(engine: str, pipe: Connection, where: str) -> None:
+    """The same for all pages but the first, which it gets before: so its connection is open."""
+    node = sink(engine, pools())
+    first: Any = node.open(6, {"p0": where})
+    first.publish(range(1))
+    until(polls([first], KVPoll.SUCCESS))
+    receiver: Any = node.open(7, {"p0": where})
+    receiver.publish(range(1, PAGES))
+    until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
+    pipe.send("published")
+    pipe.recv()
