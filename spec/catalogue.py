@@ -8,83 +8,9 @@ tests/handoff/test_catalogue.py refuses an entry that lacks a part, and a system
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
-_SPEC: Final = "pdproto.spec."
-
-
-class Counts(NamedTuple):
-    """The counts of a complete exploration.
-
-    transitions: enabled ground rows, summed over all states. depth: steps to the farthest state.
-    """
-
-    states: int
-    transitions: int
-    depth: int
-
-
-class Purpose(StrEnum):
-    """The purpose of a system."""
-
-    EXAMPLE = "an example of the language"
-    HANDOFF = "a part of the hand-over, which `pdproto check` explores"
-    COMPOSED = "a composition of parts of the hand-over, which `pdproto check` explores too"
-    COMPARED = "another way to do a part of the hand-over, or a smaller model of it"
-    PEER = "the protocol of another project, defects included"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One system.
-
-    at: its module below pdproto/spec, and the attribute. lemmas, ranking: the modules of
-    spec/lemmas that prove its safety and its liveness; empty if nothing is proved. expected: the
-    counts of each configuration, found with its own reductions and with every property watched.
-    Raises ValueError for an entry that is wrong for any system.
-    """
-
-    name: str
-    at: str
-    purpose: Purpose = Purpose.HANDOFF
-    lemmas: str = ""
-    ranking: str = ""
-    expected: Mapping[str, Counts] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not self.name.replace("-", "").isalnum() or self.name != self.name.lower():
-            raise ValueError(f"{self.name!r}: a name is small letters and digits, with hyphens")
-        module, _, attribute = self.at.partition(":")
-        if not module or not attribute.isidentifier():
-            raise ValueError(f"{self.name}: at={self.at!r} is not of the form module:ATTRIBUTE")
-        if self.ranking and not self.lemmas:
-            raise ValueError(f"{self.name}: the ranking {self.ranking!r} needs lemmas to rest on")
-        if self.of_the_handoff and not self.expected:
-            raise ValueError(f"{self.name}: `expected` is missing: take the counts from `pdproto "
-                             f"check {self.target} --configuration NAME`, for each configuration")
-
-    @property
-    def of_the_handoff(self) -> bool:
-        """Whether `pdproto check` explores it, so the promises count it."""
-        return self.purpose in (Purpose.HANDOFF, Purpose.COMPOSED)
-
-    @property
-    def target(self) -> str:
-        """`module:attribute`, as Python imports it."""
-        return f"{_SPEC}{self.at}"
-
-    @property
-    def lemma_module(self) -> str:
-        """The module with its LEMMAS; empty if there is none."""
-        return self.lemmas and f"{_SPEC}lemmas.{self.lemmas}"
-
-    @property
-    def ranking_module(self) -> str:
-        """The module with its RANKINGS; empty if there is none."""
-        return self.ranking and f"{_SPEC}lemmas.{self.ranking}"
-
+from pdproto.spec.entry import Counts, Entry, Purpose
 
 # The order is that of the output of `pdproto check`.
 CATALOGUE: Final = (

@@ -19,7 +19,8 @@ LAYERS: Final = {
     "spec.examples": "spec.language",
     "spec.bugs": "spec.handoff, spec.language, spec.peers",
     "spec.lemmas": "spec.examples, spec.handoff, spec.language",
-    "spec.catalogue": "",
+    "spec.entry": "",
+    "spec.catalogue": "spec.entry",
     "kernels": "",
     "ground": "spec.language",
     "check": "ground, spec.language",
@@ -41,7 +42,7 @@ LAYERS: Final = {
              "transport",
     "bench": "kernels",
     "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
-           "spec.catalogue, spec.handoff, spec.language, transport",
+           "spec.catalogue, spec.entry, spec.handoff, spec.language, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
     "examples": "check, drivers, engine, runtime, sglang, spec.language, spec.peers",
 }

@@ -7,7 +7,7 @@ from pdproto.check.lint import Severity, lint, small
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.systems import load
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.catalogue import Counts
+from pdproto.spec.entry import Counts
 from pdproto.spec.language import Configuration, Fairness, System
 from tests.shared_answers import answers
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.spec.catalogue import Counts
+from pdproto.spec.entry import Counts
 from pdproto.spec.handoff.abort import SYSTEM
 from pdproto.spec.language import DropClause, edited
 from tests.handoff.exploring import counts, explored, failing, judged, lint_errors

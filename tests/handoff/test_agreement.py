@@ -8,7 +8,8 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.agreement import BUGS
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.catalogue import EXPECTED, Counts
+from pdproto.spec.catalogue import EXPECTED
+from pdproto.spec.entry import Counts
 from pdproto.spec.handoff.agreement import LOSS, NO_TIMERS, SAFETY, SYSTEM, TWO_LIVES
 from pdproto.spec.handoff.group import Decision, Rank, closed, h, r
 from pdproto.spec.handoff.roles import Life, Slot

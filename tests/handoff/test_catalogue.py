@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.systems import load, subject
-from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS, Counts, Entry
+from pdproto.spec.catalogue import CATALOGUE, EXPECTED, SYSTEMS
+from pdproto.spec.entry import Counts, Entry
 from pdproto.spec.language import LeadsTo, System
 
 ROOT = Path(__file__).resolve().parents[2]

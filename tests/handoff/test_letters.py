@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.systems import load, subject
-from pdproto.spec.catalogue import CATALOGUE, Purpose
+from pdproto.spec.catalogue import CATALOGUE
+from pdproto.spec.entry import Purpose
 from pdproto.spec.language import Sort, System
 from pdproto.spec.language.formula import Formula, bound_variables, free_variables
 

@@ -6,7 +6,7 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
-from pdproto.spec.catalogue import Counts
+from pdproto.spec.entry import Counts
 from pdproto.spec.handoff.light import DEFERRED, LIGHT, TIMED
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import DropRow, System, edited

@@ -9,7 +9,8 @@ import pytest
 from pdproto.cli.main import main
 from pdproto.cli.promises import checked_in, document
 from pdproto.cli.systems import load, subject
-from pdproto.spec.catalogue import CATALOGUE, Entry
+from pdproto.spec.catalogue import CATALOGUE
+from pdproto.spec.entry import Entry
 from pdproto.spec.handoff.properties import PROMISES, Promise
 from pdproto.spec.language import Always, LeadsTo, OnRow, Sometimes
 

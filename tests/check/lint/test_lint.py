@@ -9,7 +9,8 @@ import pytest
 from pdproto.check.lint import Remark, Severity, lint, small
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
-from pdproto.spec.catalogue import CATALOGUE, Purpose
+from pdproto.spec.catalogue import CATALOGUE
+from pdproto.spec.entry import Purpose
 from pdproto.spec.examples import ring_election, two_phase_commit
 from pdproto.spec.language import (
     ANY,
