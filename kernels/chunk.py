@@ -44,9 +44,10 @@ from pdproto.kernels.arguments import (
     page_numbers,
     static_scales,
 )
-from pdproto.kernels.layout import KVLayout, Order, register
+from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
-from pdproto.kernels.report import Outcome, Report, new_report
+from pdproto.kernels.registration import register
+from pdproto.kernels.report import HostReport, Outcome, Report
 from pdproto.kernels.runs import coalesce_runs
 
 __all__ = [
@@ -55,6 +56,15 @@ __all__ = [
     "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "unpack_cast",
     "unpack_chunk", "unpack_slices", "warmup",
 ]  # fmt: skip
+
+
+def new_report(layout: KVLayout) -> Report:
+    """A clean report for chunks of `layout`, on its device. Allocate it once and keep it."""
+    if layout.device == "cpu":
+        return HostReport(layout.chunk_pages_max)
+    from pdproto.kernels.device_memory import DeviceReport  # noqa: PLC0415 - needs torch
+
+    return DeviceReport(layout.chunk_pages_max, layout.device)
 
 
 def digests_in(peer: PeerPlan, chunk: Any) -> Any:

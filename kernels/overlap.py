@@ -9,12 +9,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from pdproto.kernels.layout import Geometry, KVLayout
+from pdproto.kernels.layout import Geometry, KVLayout
 
 WORK_MAX: Final = 1_000_000
 """The most work to prove that two strided pools share no byte: see `numpy.shares_memory`."""

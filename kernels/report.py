@@ -7,13 +7,10 @@ nothing has to be cleared. Reading a report is the only call here that can wait 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from pdproto.kernels.layout import KVLayout
 
 NO_BAD_INDEX: Final = (1 << 31) - 1
 
@@ -97,12 +94,3 @@ class HostReport:
         """See Report."""
         self.words[:] = 0
         self.words[0] = NO_BAD_INDEX
-
-
-def new_report(layout: KVLayout) -> Report:
-    """A clean report for chunks of `layout`, on its device. Allocate it once and keep it."""
-    if layout.device == "cpu":
-        return HostReport(layout.chunk_pages_max)
-    from pdproto.kernels.device_memory import DeviceReport  # noqa: PLC0415 - needs torch
-
-    return DeviceReport(layout.chunk_pages_max, layout.device)

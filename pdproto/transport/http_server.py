@@ -50,7 +50,6 @@ class HttpServer:
     ) -> None:
         self.host: Final = host
         self.port = port
-        self.closed_connections = 0  # to make room for new ones
         self._title: Final = title
         self._app: Final = app
         self._tls: Final = tls
@@ -149,7 +148,6 @@ class HttpServer:
                     del self._heard[gone]
                 oldest = min(connections, key=lambda one: self._heard.get(one, 0.0))
                 oldest.force_close()
-                self.closed_connections += 1
             return server()
 
         return admitted

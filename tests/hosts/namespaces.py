@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import resource_tracker
 from secrets import token_hex
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import pytest
 
@@ -63,18 +63,6 @@ class Host:
 
     def ip(self, *arguments: str) -> None:
         self.call(lambda: subprocess.run(["ip", *arguments], capture_output=True, check=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """A function as a process of a host runs it: it enters the namespace first."""
-
-    host: Host
-    body: Callable[..., None]
-
-    def __call__(self, *arguments: Any) -> None:
-        self.host.enter()
-        self.body(*arguments)
 
 
 @contextmanager

@@ -41,7 +41,6 @@ from pdproto.spec.language.system import Configuration, System
 Bits: TypeAlias = np.ndarray[tuple[int, int], np.dtype[np.uint8]]  # [literal, view / 8]
 Clause: TypeAlias = tuple[int, ...]  # numbers of literals, ascending
 
-LITERALS_MAX: Final = 3
 VARIABLES_MAX: Final = 2  # of each sort
 STATES_MAX: Final = 3_000  # of an instance, breadth first
 LITERALS_LIMIT: Final = 160  # because all clauses of three literals are tried

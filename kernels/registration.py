@@ -1,0 +1,125 @@
+"""Register the pools of a KV cache: read their layout from its tensors, and check it once.
+
+Nothing here reads or writes a pool or imports torch: address, shape and strides are read through
+the attributes that arrays of numpy and tensors of torch share. Sizes and strides are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from pdproto.kernels.layout import SEGMENTS_MAX, Geometry, Group, KVLayout, Order, Shape
+from pdproto.kernels.overlap import check_pools_apart
+
+ELEMENT_BYTES: Final = {
+    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "bool": 1,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
+    "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "int8": 1, "int16": 2, "int32": 4, "int64": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Address, shape, strides and element type of a numpy array or torch tensor."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element: str
+    device: str
+
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of an element."""
+        return ELEMENT_BYTES[self.element]
+
+
+def memory_of(array: Any, name: str) -> Memory:
+    """Describe `array`. Raises TypeError unless it is a numpy array or a torch tensor."""
+    if hasattr(array, "data_ptr"):
+        element = str(array.dtype).removeprefix("torch.")
+        size = int(array.element_size())
+        strides = tuple(size * int(step) for step in array.stride())
+        address, device = int(array.data_ptr()), str(array.device)
+    elif hasattr(array, "__array_interface__"):
+        element = str(array.dtype)
+        strides = tuple(int(step) for step in array.strides)
+        address, read_only = array.__array_interface__["data"]
+        if read_only:
+            raise ValueError(f"{name}: read-only memory")
+        device = "cpu"
+    else:
+        raise TypeError(f"{name}: want a numpy array or a torch tensor, got {type(array).__name__}")
+    if element not in ELEMENT_BYTES:
+        raise TypeError(f"{name}: elements of type {element} have no fixed place in a chunk")
+    return Memory(address, tuple(int(n) for n in array.shape), strides, element, device)
+
+
+def _nests(axes: Sequence[tuple[int, int]], row_bytes: int) -> bool:
+    """Whether no two rows overlap, for axes of (stride, length) around rows of `row_bytes`."""
+    inner = row_bytes
+    for stride, length in sorted(axis for axis in axes if axis[1] > 1):
+        if stride < inner:
+            return False
+        inner = stride * length
+    return True
+
+
+def _geometry(memory: Memory, order: Order, name: str) -> Geometry:
+    """Read the geometry off one pool, whose axes are those of `register`."""
+    if len(memory.shape) != 4 or 0 in memory.shape:
+        axes = "[page, token, head, dim]" if order is Order.NHD else "[page, head, token, dim]"
+        raise ValueError(f"{name}: want a non-empty {axes}, got shape {memory.shape}")
+    if memory.strides[3] != memory.element_bytes and memory.shape[3] > 1:
+        raise ValueError(f"{name}: its last axis must be contiguous, strides {memory.strides}")
+    row_bytes = memory.shape[3] * memory.element_bytes
+    if not _nests(list(zip(memory.strides[:3], memory.shape[:3], strict=True)), row_bytes):
+        raise ValueError(f"{name}: rows overlap or run backwards, strides {memory.strides}")
+    token, head = (1, 2) if order is Order.NHD else (2, 1)
+    shape = Shape(memory.shape[token], memory.shape[head], row_bytes, memory.element)
+    return Geometry(shape, memory.strides[0], memory.strides[token], memory.strides[head])
+
+
+def register(
+    pools: Sequence[Any], *, order: Order = Order.NHD, chunk_pages_max: int | None = None
+) -> KVLayout:
+    """Register the pools of a paged KV cache, in the order their bytes take in a chunk.
+
+    Each pool is a numpy array or torch tensor of shape [page, token, head, dim] (NHD) or
+    [page, head, token, dim] (HND), of any element type and any strides as long as a row of
+    `dim` elements is contiguous. MLA has one head. All pools have the same number of pages and
+    lie on the same device; shapes may differ from pool to pool. No two pools share a byte, but
+    they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk
+    (default: the pages of a pool).
+
+    Raises TypeError or ValueError, naming the pool, before anything is kept.
+    """
+    if not pools:
+        raise ValueError("pools: want at least one pool")
+    if len(pools) > SEGMENTS_MAX:
+        raise ValueError(f"pools: at most {SEGMENTS_MAX} entries, got {len(pools)}")
+    memories = [memory_of(pool, f"pools[{index}]") for index, pool in enumerate(pools)]
+    geometries = [_geometry(m, order, f"pools[{i}]") for i, m in enumerate(memories)]
+    pages, device = memories[0].shape[0], memories[0].device
+    for index, memory in enumerate(memories):
+        if memory.shape[0] != pages or memory.device != device:
+            raise ValueError(
+                f"pools[{index}]: {memory.shape[0]} pages on {memory.device},"
+                f" but pools[0] has {pages} on {device}"
+            )
+    check_pools_apart(
+        [(memory.address, geometry) for memory, geometry in zip(memories, geometries, strict=True)],
+        pages,
+    )
+    limit = pages if chunk_pages_max is None else chunk_pages_max
+    if limit < 1:
+        raise ValueError(f"chunk_pages_max: want at least 1, got {limit}")
+    groups = []
+    for geometry, indices in groupby(range(len(pools)), key=lambda index: geometries[index]):
+        members = list(indices)
+        groups.append(Group(geometry, members[0], tuple(memories[i].address for i in members)))
+    return KVLayout(order, pages, limit, device, tuple(groups), tuple(pools))
