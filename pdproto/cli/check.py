@@ -88,8 +88,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check one system, or all of the hand-over; returns the exit status."""
     check_targets(targets(arguments).values())
-    if arguments.watch and arguments.again is not None:
-        return watched(arguments.again, arguments.system)
+    if arguments.watch and arguments.run_once is not None:
+        return watched(arguments.run_once, arguments.system)
     if arguments.table:
         write(promises.document(), STANDARD_OUTPUT)
         return 0

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = parser_for(arguments).parse_args(arguments)
-        parsed.again = None if once else lambda: main(arguments, once=True)
+        parsed.run_once = None if once else lambda: main(arguments, once=True)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, UNKNOWN)
