@@ -44,6 +44,18 @@ class Launch:
 DEFAULT: Final = Launch()
 
 
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Memory for the page numbers of one chunk, torch.int64 [page].
+
+    host: where they are written, pinned. placed: on the device, where they are sent to. Neither may
+    be used again before the kernel that reads them has ended.
+    """
+
+    host: Any
+    placed: Any
+
+
 def key_number(key: Any) -> int:
     """`key` modulo 2**64. Raises TypeError unless it is an integer of Python or numpy."""
     try:
@@ -90,9 +102,19 @@ def page_numbers(layout: KVLayout, pages: Any, *, unique: bool = False) -> NDArr
     if min(told) < 0 or max(told) >= layout.pages:
         position = int(np.flatnonzero((listed < 0) | (listed >= layout.pages))[0])
         raise ValueError(f"pages[{position}]: page {listed[position]} of {layout.pages}")
-    if unique:
+    if unique and len(set(told)) < listed.size:
         check_unique(listed)
     return listed.astype(np.int64, copy=False)
+
+
+def write_numbers(
+    into: NDArray[np.int64], layout: KVLayout, pages: Any, *, unique: bool
+) -> None:
+    """Write down checked page numbers. Raises ValueError; then `into` is as it was."""
+    listed = page_numbers(layout, pages, unique=unique)
+    if listed.size != into.size:
+        raise ValueError(f"pages: the copy was prepared for {into.size}, got {listed.size}")
+    into[:] = listed
 
 
 def check_count(layout: KVLayout, pages: int) -> None:
@@ -105,13 +127,9 @@ def check_count(layout: KVLayout, pages: int) -> None:
 
 def check_unique(listed: NDArray[np.integer]) -> None:
     """Refuse a page that is listed twice: either of the two writes could be the last."""
-    if listed.size <= FEW_PAGES:
-        if len(set(listed.tolist())) == listed.size:
-            return
-    else:
-        ordered = np.sort(listed)
-        if (ordered[1:] != ordered[:-1]).all():
-            return
+    ordered = np.sort(listed)
+    if (ordered[1:] != ordered[:-1]).all():
+        return
     numbers, counts = np.unique(listed, return_counts=True)
     raise ValueError(f"pages: page {numbers[counts > 1][0]} is written more than once")
 

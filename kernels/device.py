@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pdproto.kernels import page_copy
-from pdproto.kernels.arguments import DEFAULT, IN_FLIGHT, Launch, check_apart
+from pdproto.kernels.arguments import (
+    DEFAULT,
+    IN_FLIGHT,
+    Launch,
+    Numbers,
+    check_apart,
+    write_numbers,
+)
 from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors, page_tensor
 from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
-from pdproto.kernels.device_memory import binding_of, bound_table, torch_device
+from pdproto.kernels.device_memory import Binding, binding_of, bound_table, torch_device
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, plan_for
 from pdproto.kernels.report import Report
-from pdproto.kernels.tiling import tiling_for, variant_for
+from pdproto.kernels.tiling import Variant, tiling_for, variant_for
 
 WARPS: Final = 4
 
@@ -50,14 +57,26 @@ class Work:
     launch: Launch
 
 
-def launch_work(layout: KVLayout, work: Work) -> None:
-    """Lay out the arguments of one launch and enqueue it."""
-    plan, peers = work.plan, len(work.plan.peers)
+def check_memory(layout: KVLayout, work: Work) -> None:
+    """Refuse chunks and digests that lie in a pool or, if they are written, in each other."""
     writes = work.from_pool or not work.store  # beside the pools
     name = "digests" if writes else "expected"
-    check_apart(layout, plan, work.chunks, work.digests or (), name, written=writes)
-    if plan.pages == 0:
-        return
+    check_apart(layout, work.plan, work.chunks, work.digests or (), name, written=writes)
+
+
+class Arranged(NamedTuple):
+    """The arguments of a launch, except page numbers, places of chunks, and the key."""
+
+    binding: Binding
+    rows: torch.Tensor
+    variant: Variant
+    tiles: int
+    behind: tuple[Any, ...]  # the page numbers, up to the key
+
+
+def arrange(layout: KVLayout, work: Work) -> Arranged:
+    """Lay out the arguments of one launch."""
+    plan, peers = work.plan, len(work.plan.peers)
     binding = binding_of(layout)
     table, rows = bound_table(binding, layout, plan, work.peers)
     variant = variant_for(
@@ -65,25 +84,87 @@ def launch_work(layout: KVLayout, work: Work) -> None:
         check=isinstance(work.pages, torch.Tensor), peers=peers > 1,
     )  # fmt: skip
     tiling = tiling_for(variant, table, sections=layout.entries * peers, pages=plan.pages)
-    words = device_words(binding, work.report)
-    stream = stream_for(rows, work.launch, work.report)
-    grid = min(tiling.tiles, work.launch.ctas_max or tiling.tiles)
     behind = (
         work.chunks[0] if work.chunks else binding.nothing,
         work.digests[0] if work.digests else rows,
-        words, layout.pages, plan.pages, tiling.page_tiles, tiling.segments, peers,
-        tiling.tiles, _signed(work.key),
+        device_words(binding, work.report), layout.pages, plan.pages, tiling.page_tiles,
+        tiling.segments, peers,
     )  # fmt: skip
+    return Arranged(binding, rows, variant, tiling.tiles, behind)
+
+
+def launch_work(layout: KVLayout, work: Work) -> None:
+    """Lay out the arguments of one launch and enqueue it."""
+    check_memory(layout, work)
+    if work.plan.pages == 0:
+        return
+    binding, rows, variant, tiles, behind = arrange(layout, work)
+    stream = stream_for(rows, work.launch, work.report)
+    grid = min(tiles, work.launch.ctas_max or tiles)
+    key = _signed(work.key)
     pages, places, turn = device_numbers(
         binding, work.pages, work.chunks, work.digests, work.launch
     )
     # Nothing may fail between sending the numbers and the launch that ends their turn.
     try:
-        arguments = (rows, places, pages, *behind)
+        arguments = (rows, places, pages, *behind, tiles, key)
         run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
     finally:
         if turn is not None:
             binding.uplink.launched(turn, stream)
+
+
+class PreparedLaunch:
+    """See prepared.Prepared. The work has page numbers of host memory; `numbers` take their place.
+
+    Nothing checks whether a graph is being captured: a replay would read later numbers.
+    """
+
+    def __init__(self, layout: KVLayout, numbers: Numbers, work: Work) -> None:
+        self._layout: Final = layout
+        self._pinned: Final = numbers.host
+        self._host: Final[NDArray[np.int64]] = numbers.host.numpy()
+        self._placed: Final = numbers.placed
+        self._unique: Final = not work.from_pool
+        check_memory(layout, work)
+        self._report: Final = work.report
+        self._arranged: Final = arrange(layout, work)
+
+    def tell(self, pages: Any) -> None:
+        """See Prepared."""
+        write_numbers(self._host, self._layout, pages, unique=self._unique)
+
+    def enqueue(self, key: int, launch: Launch = DEFAULT) -> None:
+        """See Prepared."""
+        self._placed.copy_(self._pinned, non_blocking=True)
+        self._launch(self._arranged.tiles, key, launch)
+
+    def warm(self, launch: Launch = DEFAULT) -> None:
+        """See Prepared."""
+        self._launch(0, 0, launch)
+
+    def _launch(self, tiles: int, key: int, launch: Launch) -> None:
+        binding, rows, variant, _, behind = self._arranged
+        stream = stream_for(rows, launch, self._report)
+        grid = min(tiles, launch.ctas_max or tiles) or 1
+        arguments = (rows, binding.nothing_listed, self._placed, *behind, tiles, _signed(key))
+        run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+
+
+def prepared(
+    layout: KVLayout, numbers: Numbers, chunk: torch.Tensor, digests: torch.Tensor,
+    report: Report | None = None,
+) -> PreparedLaunch:
+    """Prepare a pack with digests; or, with a report, an unpack that compares them."""
+    packs = report is None
+    plan = plan_for(layout, numbers.host.shape[0])
+    name = "digests" if packs else "expected"
+    work = Work(
+        plan, None, None, chunk_tensors(layout, plan, [chunk]),
+        digest_tensors(layout, plan, [digests], name), from_pool=packs, store=True,
+        digest=1 if packs else 2, key=0, report=report, launch=DEFAULT,
+    )  # fmt: skip
+    return PreparedLaunch(layout, numbers, work)
 
 
 def pack(

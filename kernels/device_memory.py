@@ -57,6 +57,7 @@ class DeviceReport:
         cuda = real != "cpu"
         self.words = torch.zeros(report_words(pages_max), dtype=torch.int32, device=real)
         self.home = torch.empty(self.words.shape, dtype=torch.int32, pin_memory=cuda)
+        self._told = self.home.numpy()
         self.stream: Any = torch.cuda.current_stream(real) if cuda else None
         self._fetched: Any = torch.cuda.Event() if cuda else None  # type: ignore[no-untyped-call]
         self._pending = False
@@ -95,10 +96,10 @@ class DeviceReport:
         """See Report."""
         if not self._pending:
             self.fetch()
-        if self._fetched is not None:
+        if self._fetched is not None and not self._fetched.query():
             self._fetched.synchronize()
         self._pending = False
-        return outcome_of(self.home.numpy())
+        return outcome_of(self._told)
 
     def clear(self) -> None:
         """See Report."""

@@ -93,6 +93,9 @@ class SourceItems(SourcePages):
         self._told: Final = layout_told(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
+        for part in self._share(place).parts:  # to a sink like this rank
+            if part.layout is not None:
+                self._copies.warm(part.layout)
 
     def layout_for(self, _sink: str) -> PageLayout:
         """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
@@ -154,6 +157,9 @@ class SinkItems(SinkPages):
         self._everything: Final = everything(components, place)
         self._header_bytes: Final = header_bytes_max(components)
         self._whole: Final = share_for(components, place, place)
+        for part in self._whole.parts:
+            if part.layout is not None:
+                self._copies.warm(part.layout)
         self._share: Final = lru_cache(SHARES_KEPT)(
             lambda header: share_of(components, place, header))
         self._known: Final[dict[str, Share]] = {}  # by source, after its first write

@@ -93,6 +93,12 @@ class Copies(Protocol):
     @property
     def broken(self) -> str | None: ...
 
+    def warm(self, layout: KVLayout) -> None:
+        """At start: compile what chunks of these pools need, and make memory for one of a page.
+
+        Raises DeviceError if that fails, so that no request finds out.
+        """
+
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """In the application's thread: pages that it hands over, as `Computed` on a device."""
 

@@ -25,6 +25,9 @@ class HostCopies:
         self._places: Final[Callable[[KVLayout], PagePlaces | None]] = (
             lru_cache(LAYOUTS_KEPT)(places_in) if gathers else lambda _: None)
 
+    def warm(self, layout: KVLayout) -> None:
+        """See Copies: nothing is compiled."""
+
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See Copies: the pages are in memory when they are handed over."""
         return tuple(pages)

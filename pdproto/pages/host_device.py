@@ -5,7 +5,7 @@ work is done only while somebody asks whether it is done, one step for each ques
 two steps. Whoever does not ask finds nothing, or half a copy. The same seed gives the same delays.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 from threading import RLock
@@ -25,7 +25,8 @@ class HostDevice:
 
     passes: the stream of the engine, whose work computes pages. Faults are put in by attributes:
     elsewhere: addresses of another device, by its name. bytes_max, pinned_max: of the memory on the
-    device, and of the host memory that it pins. fault: raised by the next kernel.
+    device, and of the host memory that it pins. fault: raised by the next kernel. calls: how often
+    each call of the port was made, on all streams.
     """
 
     name: Final = "the late device"
@@ -36,7 +37,7 @@ class HostDevice:
         self.lock: Final = RLock()
         self.failure: str | None = None
         self.stands_still = False  # it does no step
-        self.allocations = 0
+        self.calls: Final[Counter[str]] = Counter()
         self.elsewhere: Final[dict[int, str]] = {}
         self.bytes = self.pinned = 0
         self.bytes_max = self.pinned_max = 1 << 62
@@ -66,7 +67,7 @@ class HostDevice:
         if self.bytes + length > self.bytes_max:
             raise no_memory(self.name, length, f"it has {self.bytes_max:,} bytes")
         self.bytes += length
-        self.allocations += 1
+        self.calls["memory"] += 1
         return torch.zeros(length, dtype=torch.uint8)
 
     def host_memory(self, length: int) -> Any:
@@ -74,7 +75,7 @@ class HostDevice:
         if self.pinned + length > self.pinned_max:
             raise DeviceError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
         self.pinned += length
-        self.allocations += 1
+        self.calls["host_memory"] += 1
         return torch.zeros(length, dtype=torch.uint8)
 
     def pin(self, memory: Any) -> Callable[[], None]:
@@ -83,9 +84,11 @@ class HostDevice:
         if self.pinned + length > self.pinned_max:
             raise OSError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
         self.pinned += length
+        self.calls["pin"] += 1
 
         def unpin() -> None:
             self.pinned -= length
+            self.calls["unpin"] += 1
 
         return unpin
 
@@ -110,23 +113,24 @@ class HostStream:
         """See DeviceStream."""
         if event is NEVER:
             raise DeviceError(never_recorded(self._device.name))
-        self._give(event.query)
+        self._give("wait", event.query)
 
     def run(self, work: Callable[[Launch], object]) -> None:
         """See DeviceStream."""
         fault, self._device.fault = self._device.fault, None
         if fault is not None:
             raise fault
-        self._give(lambda: (work(Launch()), True)[1])
+        self._give("run", lambda: (work(Launch()), True)[1])
 
     def copy(self, target: Any, source: Any) -> None:
         """See DeviceStream."""
         half = len(target) // 2
-        self.run(lambda _: target[:half].copy_(source[:half]))
-        self.run(lambda _: target[half:].copy_(source[half:]))
+        self._give("copy", lambda: (target[:half].copy_(source[:half]), True)[1])
+        self._give("", lambda: (target[half:].copy_(source[half:]), True)[1])
 
     def record(self) -> DeviceEvent:
         """See DeviceStream."""
+        self._device.calls["record"] += 1
         return _Point(self, self._given)
 
     def reached(self, step: int) -> bool:
@@ -149,8 +153,9 @@ class HostStream:
                 self._steps.popleft()
                 self._done += 1
 
-    def _give(self, step: Callable[[], bool]) -> None:
+    def _give(self, call: str, step: Callable[[], bool]) -> None:
         with self._device.lock:
+            self._device.calls[call] += 1
             self._steps.append(step)
             self._given += 1
 

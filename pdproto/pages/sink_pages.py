@@ -77,6 +77,8 @@ class SinkPages:
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
         self._copies: Final = copies_for(self.layouts[0], device)
+        for layout in self.layouts:
+            self._copies.warm(layout)
         self._worker: Final = CopyWorker("pdproto-unpack")
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}

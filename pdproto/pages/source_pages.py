@@ -58,7 +58,8 @@ class SourcePages:
     """A prefill node's data path.
 
     pools: one array for each layer, K and V, in host memory or on one device. order: of the axes of
-    a page, see kernels. device: if not that of the pools.
+    a page, see kernels. device: if not that of the pools. Raises DeviceError if the device cannot
+    copy them, for instance because no kernel can be compiled.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class SourcePages:
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
         gathers = isinstance(engine, Source) and engine.gathers
         self._copies: Final = copies_for(self.layout, device, gathers=gathers)
+        self._copies.warm(self.layout)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
         self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None

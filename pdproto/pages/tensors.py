@@ -3,10 +3,18 @@
 import ctypes
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL of the CUDA driver
 DRIVER = "libcuda.so.1"
+
+
+def address_of(array: NDArray[np.uint8]) -> int:
+    """The address of an array. `array.ctypes.data` is the same, and takes twice as long."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def host_tensor(address: int, length: int, owner: object = None) -> Any:
