@@ -24,6 +24,7 @@ from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.transport.door import Door
 from pdproto.transport.monitor import Monitor
 from pdproto.transport.sockets import Dealer, Gate, address_for, listening
 from pdproto.transport.watchdog import Watchdog
@@ -62,6 +63,7 @@ class EventLoop:
             raise
         self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self.endpoint: Final = link.advertise or self.bound
+        self._door: Final = Door(self._router)
         self._monitor: Final = Monitor()
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -84,6 +86,10 @@ class EventLoop:
                         lambda: self.turn_errors)
         metrics.counter("refused_handshakes", "Handshakes with a key that is not of the cluster",
                         lambda: 0 if self._gate is None else self._gate.refused)
+        metrics.gauge("accepted_connections", "Connections that peers have opened to this node",
+                      lambda: self._door.connections)
+        metrics.counter("ended_connections", "Connections ended, because too many were open",
+                        lambda: self._door.ended)
         metrics.counter("impostors", "Messages under the name of another member of the cluster",
                         lambda: self.impostors)
 
@@ -113,6 +119,7 @@ class EventLoop:
             if isinstance(peer.connection, Dealer):
                 peer.connection.part()
         self._monitor.close()
+        self._door.close()
         self._router.close(linger=0)
         self._end_context()
         os.close(self._wake_fd)
@@ -156,15 +163,18 @@ class EventLoop:
     def _run(self) -> None:
         # ZeroMQ's own poller takes three times as long, and there are four turns in a hand-over.
         speech, news = int(self._router.getsockopt(zmq.FD)), self._monitor.fileno()
-        files = select.epoll()
-        for file in (speech, news, self._wake_fd):
+        door, files = self._door, select.epoll()
+        arrivals = door.fileno()
+        for file in (speech, news, arrivals, self._wake_fd):
             files.register(file, select.EPOLLIN)
         core, longest = self._core, self._link.sign_of_life_s
         due = monotonic()
         while not self._closing:
-            at_once = core.wants_turn or self._unread or not self._inbox.empty()
+            at_once = core.wants_turn or self._unread or door.unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
             ready = [file for file, _ in files.poll(wait)]
+            if door.unread or arrivals in ready:
+                door.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
             # other threads run, and that may take long.
             due = self._turn(batches=self._unread or speech in ready, changes=news in ready)

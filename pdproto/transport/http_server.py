@@ -1,8 +1,9 @@
 """An HTTP server in a thread of its own, with a bounded number of connections.
 
 Rule 1: a connection needs a file, and a process has few. When the bound is reached, a new
-        connection replaces the one that has had no answer for longest. So a client that sends half
-        a request and waits is closed first. Our own clients connect again by themselves.
+        connection replaces the oldest one without a complete handshake. If all are complete, it
+        replaces the one that has had no answer for longest. So a client that sends half a request
+        and waits is closed first. Our own clients connect again by themselves.
 Rule 2: if files still run out, the log has a line now and then, without a traceback.
 """
 
@@ -10,8 +11,10 @@ import asyncio
 import errno
 import logging
 import resource
+import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from ssl import SSLContext
 from time import monotonic
 from typing import Any, Final, Self
@@ -19,13 +22,15 @@ from typing import Any, Final, Self
 from aiohttp import web
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.hosts import is_wildcard, joined, listening
+from pdproto.engine.hosts import joined, listening
 
 log = logging.getLogger("pdproto.http")
 
-CLOSING_S: Final = 1.0  # for requests that are served when the server stops
+CLOSING_S: Final = 1.0  # for requests that are served when the server stops, and to end TLS
 CONNECTIONS_MAX: Final = 1_024  # open at once
 HANDSHAKE_S: Final = 5.0  # for the TLS handshake of a client, which holds a file meanwhile
+ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
+PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
 
@@ -50,6 +55,7 @@ class HttpServer:
     ) -> None:
         self.host: Final = host
         self.port = port
+        self.closed_connections = 0  # to make room for new ones
         self._title: Final = title
         self._app: Final = app
         self._tls: Final = tls
@@ -57,6 +63,8 @@ class HttpServer:
         self._pause_s: Final = pause_s
         self._most: Final = connections_max()
         self._heard: Final[dict[object, float]] = {}  # when a connection had its last answer
+        # Handshakes, the oldest first, each with its connection unless that was ended.
+        self._greeting: Final[dict[asyncio.Task[None], socket.socket | None]] = {}
         self._spent = 0  # how often there was no file for a connection
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: asyncio.Event | None = None
@@ -104,53 +112,99 @@ class HttpServer:
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        self._loop.set_exception_handler(self._on_error)
         runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=CLOSING_S)
         await runner.setup()
-        server: asyncio.Server | None = None
+        listeners: list[socket.socket] = []
         try:
             try:
-                server = await self._listening(runner)
+                listeners = self._listening()
             except (EngineError, OSError) as error:
                 why = getattr(error, "strerror", None) or str(error)
                 self._error = OSError(f"{self._title} at {self.address}: {why}")
                 return
-            self.port = int(server.sockets[0].getsockname()[1])
+            server = runner.server
+            assert server is not None  # noqa: S101 - the runner has been set up
+            for listener in listeners:
+                self._await_clients(listener, server)
             self._begun.set()
             await self._tick_until(self._ending)
         finally:
-            if server is not None:
-                server.close()
-            await runner.cleanup()
+            for listener in listeners:
+                self._loop.remove_reader(listener)
+                listener.close()
+            for greeting in self._greeting:
+                self._end(greeting)
+            await asyncio.gather(*self._greeting)
+            await self._end_all(runner)
 
-    async def _listening(self, runner: web.AppRunner) -> asyncio.Server:
-        """Listen. asyncio's own servers at :: accept no IPv4 connections."""
-        loop, admitted = asyncio.get_running_loop(), self._admitting(runner)
-        handshake_s = None if self._tls is None else HANDSHAKE_S
-        # asyncio accepts so many at once before it asks for a protocol, and each has a file then.
-        backlog = max(1, self._most // 4)
-        if is_wildcard(self.host) and ":" in self.host:
-            return await loop.create_server(admitted, sock=listening(self.host, self.port),
-                                            ssl=self._tls, ssl_handshake_timeout=handshake_s,
-                                            backlog=backlog)
-        return await loop.create_server(admitted, self.host, self.port, ssl=self._tls,
-                                        ssl_handshake_timeout=handshake_s, backlog=backlog)
+    def _listening(self) -> list[socket.socket]:
+        """Listen at each address of the host. Raises OSError or EngineError."""
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM,
+                                   flags=socket.AI_PASSIVE)
+        listeners: list[socket.socket] = []
+        for host in dict.fromkeys(str(address[0]) for *_, address in found):
+            listeners.append(listening(host, self.port))
+            self.port = int(listeners[0].getsockname()[1])
+        return listeners
 
-    def _admitting(self, runner: web.AppRunner) -> Callable[[], asyncio.Protocol]:
-        """The factory for the protocols of new connections, which keeps rule 1."""
+    @staticmethod
+    async def _end_all(runner: web.AppRunner) -> None:
+        """Close the connections, also those whose clients read nothing."""
         server = runner.server
-        assert server is not None  # noqa: S101 - the runner has been set up
+        opened = [] if server is None else [one.transport for one in server.connections]
+        await runner.cleanup()
+        for transport in opened:
+            if transport is not None:
+                transport.abort()
+        await asyncio.sleep(0)  # in which the transports close
 
-        def admitted() -> asyncio.Protocol:
-            connections = [one for one in server.connections if one.transport is not None]
-            if len(connections) >= self._most:
-                for gone in self._heard.keys() - set(connections):
-                    del self._heard[gone]
-                oldest = min(connections, key=lambda one: self._heard.get(one, 0.0))
-                oldest.force_close()
-            return server()
+    def _await_clients(self, listener: socket.socket, server: web.Server) -> None:
+        if listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener, server)
 
-        return admitted
+    def _accept(self, listener: socket.socket, server: web.Server) -> None:
+        """Accept the connections that wait, and keep both rules."""
+        loop = asyncio.get_running_loop()
+        for _ in range(ACCEPTED_MAX):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._note_spent(error)
+                self._make_room(server)
+                loop.remove_reader(listener)
+                loop.call_later(PAUSE_S, self._await_clients, listener, server)
+                return
+            connection.setblocking(False)
+            self._make_room(server)
+            greeting = loop.create_task(self._greet(connection, server))
+            self._greeting[greeting] = connection
+            greeting.add_done_callback(self._greeting.pop)
+
+    async def _greet(self, connection: socket.socket, server: web.Server) -> None:
+        """Complete the handshake of a connection. Then the server has it."""
+        handshake_s = None if self._tls is None else HANDSHAKE_S
+        with suppress(OSError):  # as the client likes
+            await asyncio.get_running_loop().connect_accepted_socket(
+                server, connection, ssl=self._tls, ssl_handshake_timeout=handshake_s,
+                ssl_shutdown_timeout=None if self._tls is None else CLOSING_S)
+
+    def _make_room(self, server: web.Server) -> None:
+        """End a connection if there are too many (rule 1)."""
+        connections = [one for one in server.connections if one.transport is not None]
+        greeting = [one for one, connection in self._greeting.items() if connection is not None]
+        if len(connections) + len(greeting) < self._most:
+            return
+        self.closed_connections += 1
+        if greeting:
+            self._end(greeting[0])
+            return
+        for gone in self._heard.keys() - set(connections):
+            del self._heard[gone]
+        oldest = min(connections, key=lambda one: self._heard.get(one, 0.0))
+        if oldest.transport is not None:
+            oldest.transport.abort()  # to close it would wait for a client that does not read
 
     @web.middleware
     async def _note(
@@ -160,15 +214,21 @@ class HttpServer:
         self._heard[request.protocol] = monotonic()
         return response
 
-    def _on_error(self, loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-        error = context.get("exception")
-        if isinstance(error, OSError) and error.errno in SPENT:
-            self._spent += 1
-            if self._spent & (self._spent - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-                log.warning("%s at %s: a connection waits, because no file is free: %s (%d times)",
-                            self._title, self.address, error.strerror, self._spent)
+    def _end(self, greeting: asyncio.Task[None]) -> None:
+        """End a connection before its handshake is complete."""
+        connection, self._greeting[greeting] = self._greeting[greeting], None
+        with suppress(OSError):  # the client has ended it already
+            if connection is not None:
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _note_spent(self, error: OSError) -> None:
+        """Keep rule 2."""
+        if error.errno not in SPENT:
             return
-        loop.default_exception_handler(dict(context))
+        self._spent += 1
+        if self._spent & (self._spent - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            log.warning("%s at %s: a connection waits, because no file is free: %s (%d times)",
+                        self._title, self.address, error.strerror, self._spent)
 
     async def _tick_until(self, ending: asyncio.Event) -> None:
         while not ending.is_set():

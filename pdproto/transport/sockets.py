@@ -20,6 +20,7 @@ CONNECT_AGAIN_MS: Final = 50  # the first pause between attempts; it doubles eac
 CONNECT_AGAIN_MAX_MS: Final = 1_000  # the longest pause
 CONNECT_MS: Final = 1_500  # the limit for one attempt; the kernel's own limit is two minutes
 DOMAIN: Final = b"pdproto"  # the gate's name for our sockets
+HANDSHAKE_MS: Final = 5_000  # for the handshake of a peer that calls: it holds a file meanwhile
 FAREWELL_MS: Final = 200  # how long a closed socket may still send the last batches
 
 
@@ -115,6 +116,7 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
     socket.setsockopt(zmq.IPV6, "[" in link.bind)
     socket.setsockopt(zmq.RCVHWM, link.high_water)
     socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts may use its name again
     if link.curve is not None:
         socket.curve_server = True

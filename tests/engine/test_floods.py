@@ -1,0 +1,80 @@
+"""The data port over TCP under strangers and slow peers: writes land, and memory comes back."""
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Final
+
+import pytest
+
+from pdproto.engine.contract import Result
+from pdproto.engine.frames import Frame, Kind
+from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.tcp_source import TcpSource
+from tests.engine.engines import until, write
+from tests.engine.test_peers import dial
+
+MANY: Final = 1_000
+LENGTH: Final = 100
+
+
+@pytest.fixture
+def sink() -> Iterator[TcpSink]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with closing(TcpSink(connections_max=100)) as one:
+        yield one
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def written(sink: TcpSink, source: TcpSource, life: str) -> Result:
+    lease = sink.lease(life, "source", LENGTH)
+    assert lease is not None
+    return write(source, lease.address, bytes(LENGTH)).result
+
+
+def test_a_thousand_connections_of_one_address_are_bounded_and_stop_no_write(
+    sink: TcpSink
+) -> None:
+    with closing(TcpSource()) as source, ExitStack() as opened:
+        assert written(sink, source, "before") is Result.LANDED
+        lease = sink.lease("asked", "source", LENGTH)
+        assert lease is not None
+        for _ in range(MANY):
+            opened.enter_context(dial(lease.address.endpoint))
+        until(lambda: sink.counts().dropped_peers >= MANY - 100, "the bound to be kept")
+        assert sink.counts().connections <= 100
+        assert written(sink, source, "same connection") is Result.LANDED
+        with closing(TcpSource()) as another:
+            assert written(sink, another, "new connection") is Result.LANDED
+
+
+def test_a_writer_that_stops_in_mid_write_holds_no_memory_and_nobody_else(sink: TcpSink) -> None:
+    """Its fence needs no word of it, and its connection no turn of the others."""
+    lease = sink.lease("slow", "source", LENGTH)
+    assert lease is not None
+    with dial(lease.address.endpoint) as slow, closing(TcpSource()) as source:
+        slow.send(Frame(Kind.WRITE, 1, length=LENGTH, token=lease.address.token).encode())
+        slow.sendall(Frame(Kind.SEGMENT, 1, length=LENGTH).encode() + bytes(LENGTH // 2))
+        until(lambda: any(line._write is not None and line._write.left == LENGTH // 2
+                          for line in sink.lines), "half of the write to come")
+        assert written(sink, source, "another") is Result.LANDED
+        ticket = sink.fence(lease)
+        until(lambda: sink.fenced(ticket), "the fence")
+        sink.release(lease)
+        assert sink.counts().leases == 1  # of the other write
+
+
+def test_a_stranger_that_writes_a_frame_byte_by_byte_makes_room(sink: TcpSink) -> None:
+    with closing(TcpSource()) as source, ExitStack() as opened:
+        lease = sink.lease("asked", "source", LENGTH)
+        assert lease is not None
+        for _ in range(100):
+            slow = opened.enter_context(socket.socket())
+            host, _, port = lease.address.endpoint.rpartition(":")
+            slow.connect((host, int(port)))
+            slow.sendall(b"pde2")
+        until(lambda: sink.counts().connections == 100, "every place to be taken")
+        assert written(sink, source, "after") is Result.LANDED
+        assert sink.counts().dropped_peers == 1
