@@ -67,7 +67,7 @@ def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:
 
 
 def device_words(binding: Binding, report: Report | None) -> torch.Tensor:
-    """The words that the kernel writes its report to; without a report, words that nobody reads."""
+    """The words for the kernel's report; without a report, words that are never read."""
     if report is None:
         return binding.sink
     if not isinstance(report, DeviceReport) or report.words.device != binding.sink.device:

@@ -38,7 +38,7 @@ GATHERED_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the rows of one part lie: row r of page p of a pool is p * page_rows + pattern[r].
+    """The places of the rows of one part: row r of page p of a pool is p * page_rows + pattern[r].
 
     `pools` are uint8 [row, byte]. Where the pools are evenly spaced, `joined` spans them all and
     entry e starts at row `entry_starts[e]`; the bytes between pools are never touched.

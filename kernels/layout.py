@@ -1,4 +1,4 @@
-"""Where the pages of a KV cache lie in memory.
+"""The places of the pages of a KV cache in memory.
 
 Words: a *pool* is one tensor of pages, one layer's K or V (one latent tensor for MLA), also
 called an *entry* of the layout. A *row* is one head of one token. Offsets, strides and sizes
@@ -20,7 +20,7 @@ SEGMENTS_MAX: Final = 65_535
 
 
 class Order(Enum):
-    """Which axis of a page is outer: its tokens (NHD) or its heads (HND)."""
+    """The outer axis of a page: its tokens (NHD) or its heads (HND)."""
 
     NHD = "NHD"
     HND = "HND"

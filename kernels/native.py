@@ -25,7 +25,7 @@ _pointer: Final = ctypes.c_void_p
 
 
 class NativeRoute(ctypes.Structure):
-    """Where the rows of one part lie, as copy.c reads it. It keeps the arrays that it points to."""
+    """The places of the rows of one part, as copy.c reads them. It keeps its arrays alive."""
 
     _fields_ = (
         ("pools", _pointer), ("entries", ctypes.c_uint64), ("pattern", _pointer),

@@ -24,7 +24,7 @@ ALIGNMENT_BYTES: Final = 128
 
 
 class Scale(Enum):
-    """How many elements of an fp8 chunk share one scale."""
+    """The elements of an fp8 chunk that share one scale."""
 
     STATIC = "static"  # one per entry, given by the caller
     PAGE = "page"  # one per entry and page, from the largest magnitude there

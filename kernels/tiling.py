@@ -1,4 +1,4 @@
-"""How a copy is cut into tiles, and which compiled variant of the kernel runs it."""
+"""The tiles of a copy, and the compiled variant of the kernel that runs it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Page numbers in host memory are copied to the device through a ring that is made once.
+"""A ring of memory, made once, that carries page numbers from the host to the device.
 
 The ring is memory in the host (pinned) and in the device. Each chunk takes the part that it needs
 for one turn. The turn is over when the kernel that reads the numbers has ended. Until then neither
-copy of the numbers may change, on whatever stream the next chunk is.
+copy of the numbers may change, on any stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that a verb starts: Ctrl-C and SIGTERM are for the verb, which then ends them all."""
+"""Child processes of a verb. The verb alone handles Ctrl-C and SIGTERM, and then ends them all."""
 
 import logging
 import multiprocessing
@@ -18,7 +18,7 @@ SOCKET_PATH_MAX: Final = 107  # bytes, on Linux
 
 
 def context(module: str) -> ForkServerContext | SpawnContext:
-    """How to start processes that run functions of this module.
+    """The context that starts processes which run functions of this module.
 
     They are copies of one process that has imported it: importing takes a second of a processor,
     and a drill has many ranks. All have the environment of the first start. That process listens
@@ -33,9 +33,11 @@ def context(module: str) -> ForkServerContext | SpawnContext:
 
 
 def start(process: BaseProcess) -> None:
-    """Start it without Ctrl-C, which a terminal sends to the whole group of processes: the child
-    would print a traceback, whatever it does at that time. Nor does a signal end the parent while
-    the child reads from it what to do. SIGTERM ends the child as soon as its body has begun.
+    """Start the process with Ctrl-C blocked.
+
+    A terminal sends Ctrl-C to the whole group of processes, so the child would print a traceback.
+    No signal ends the parent while the child reads its task from the parent. SIGTERM ends the child
+    as soon as its body has begun.
     """
     resource_tracker.ensure_running()  # `start` would, and unblock the signals again
     noted: list[int] = []
@@ -55,18 +57,18 @@ def start(process: BaseProcess) -> None:
 
 
 def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
-    """The life of such a process. It ends without a word when the parent does, whom it serves."""
+    """Run the body in a child process, which ends silently when its parent ends."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     # Hand-overs of a drill fail on purpose, and its report says how many.
     logging.getLogger("pdproto").setLevel(logging.ERROR)
     try:
         body(*arguments)
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        os._exit(1)  # there is nobody to give anything back to, and threads of its still run
+        os._exit(1)  # no process waits for its resources, and its threads still run
 
 
 def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) -> None:
-    """The life of such a process, whose tables have a historical defect if one is named."""
+    """Run the body with tables that have the historical defect of this name, if one is named."""
     if name is not None:
         from pdproto.sim import planted  # noqa: PLC0415 - reads every system
 
@@ -76,7 +78,7 @@ def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) ->
 
 @contextmanager
 def ended_in_order() -> Iterator[None]:
-    """SIGTERM ends the verb as Ctrl-C does: what it has started and made goes with it."""
+    """Have SIGTERM end the verb as Ctrl-C does, with its processes and its files."""
     before = signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Where the instances of a system listen: `host:port` of each, by its name."""
+"""The addresses of a system's instances: `host:port` of each, by its name."""
 
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack

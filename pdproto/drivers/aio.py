@@ -26,7 +26,7 @@ FAREWELL_S: Final = 0.5  # how long the last frames may take at the end
 class Asyncio:
     """A process with its connections and its clock, between `async with` and its end.
 
-    dropped: frames that reached nobody. Entering raises OSError if it cannot listen at its address,
+    dropped: frames without a receiver. Entering raises OSError if it cannot listen at its address,
     and ValueError for an address that other hosts can reach, unless `trusted_network`.
     """
 
@@ -60,7 +60,7 @@ class Asyncio:
         return step
 
     async def until(self, condition: Callable[[], bool], *, seconds: float) -> bool:
-        """Wait until the condition holds, for so many seconds at most. Returns whether it holds."""
+        """Wait until the condition holds, for at most `seconds`. Returns whether it holds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not condition():

@@ -63,7 +63,7 @@ class ZeroMQ:
         return step
 
     def serve(self, until: Callable[[], bool] = lambda: False, *, seconds: float) -> bool:
-        """Take frames and run clocks for so many seconds, or until the condition holds.
+        """Take frames and run clocks for `seconds`, or until the condition holds.
 
         Returns whether it holds.
         """

@@ -40,7 +40,7 @@ JOIN_S: Final = 60.0  # how long a rank may take to appear
 
 
 class GroupCore(Core):
-    """One rank. See the rules above, and `Group` (group.py) for the arguments."""
+    """One rank of a group. `Group` (group.py) explains the arguments."""
 
     def __init__(  # noqa: PLR0913 - as many as `Group` takes
         self,

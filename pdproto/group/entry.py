@@ -102,7 +102,7 @@ WRITERS: Final[Mapping[AnyMessage, Writer]] = {
 
 
 class EntryPart:
-    """See the rules above.
+    """The entry of a group, as a part of its rank.
 
     say: sends a frame to a rank. slots: how many requests run at a time. over: called when a
     request is forgotten (rule 3).

@@ -39,7 +39,7 @@ Held = dict[tuple[int, AnyFrame], int]  # (rank, frame): the incarnation of the 
 
 
 class OptimisticCore(GroupCore):
-    """See above, and `OptimisticGroup` (optimistic_group.py) for the arguments.
+    """One rank of such a group. `OptimisticGroup` (optimistic_group.py) explains the arguments.
 
     pass_tables: by name of machine; tests run edited ones.
     """

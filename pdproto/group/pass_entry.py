@@ -52,7 +52,7 @@ class Planned:
 
 
 class PassEntry:
-    """See the rules above.
+    """The entry of such a group, as a part of its rank.
 
     say: sends a decision to a rank. refuse: has a request refused, for this reason. over: called
     when a request has ended in this table.

@@ -29,7 +29,7 @@ SAID: Final[Mapping[AnyMessage, Literal["ready", "dead", "half", "whole"]]] = {
 
 
 class PassRank:
-    """See the rules above.
+    """The passes of one rank.
 
     say: sends a report to the entry. order: takes each applied decision for the scheduler. over:
     called when a request is over here, and whether its KV is sent.

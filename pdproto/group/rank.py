@@ -60,7 +60,7 @@ IN_BATCH: Final = (Stage.RUNNING, Stage.DONE, Stage.BROKEN)
 
 
 class Pass(Enum):
-    """What a group that prefills before the bootstrap decides of a request's forward pass."""
+    """A decision about the forward pass of a request that runs before its bootstrap."""
 
     RUN = "run"  # compute all chunks but the last
     GO_ON = "go_on"  # compute the last chunk
@@ -109,7 +109,7 @@ class Known:
 
 
 class RankPart:
-    """See the rules above. say: sends a vote to the entry. stop: see `Group`."""
+    """The votes and decisions of one rank. say: sends a vote to the entry. stop: see `Group`."""
 
     def __init__(
         self,

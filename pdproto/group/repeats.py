@@ -2,7 +2,7 @@
 
 The tables of passes (spec/handoff/group_attempts.py) assume that every message arrives in the end,
 and accept each message any number of times. A connection that breaks loses messages. So a rank
-keeps what it has said about a request, and says all of it again after a while.
+keeps its messages about a request, and sends all of them again after a while.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ TIMER: Final = "no_confirmation"
 
 
 class Repeats:
-    """See above. say: sends a frame to a rank. seconds: by name of timer."""
+    """The frames to repeat. say: sends a frame to a rank. seconds: by name of timer."""
 
     def __init__(self, say: Callable[[int, GroupFrame], None],
                  seconds: Mapping[str, float] | None) -> None:
@@ -30,7 +30,7 @@ class Repeats:
         self._waits.follow(frame.life, (TIMER,), now, further=True)
 
     def serve(self, now: float) -> float | None:
-        """Send again what is due. Returns the time of the next repeat; None if there is none."""
+        """Repeat the frames that are due. Returns the time of the next repeat; None without one."""
         for _, life in list(self._waits.due(now)):
             for index, frame in self._kept[life]:
                 self._say(index, frame)
@@ -38,7 +38,7 @@ class Repeats:
         return self._waits.next()
 
     def serve_all(self, now: float) -> None:
-        """Have everything sent again now, because messages may be lost."""
+        """Repeat every frame now, because messages may be lost."""
         self._waits.fire_now(now)
 
     def forget(self, life: Life) -> None:

@@ -24,7 +24,7 @@ DRAFT_LAYER: Final = 1 << 16  # the name of a draft model's first buffer: larger
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """How an item splits by heads: `total` of them in the model, `tokens` rows of each."""
+    """The heads of an item. total: of the model. tokens: rows of each head."""
 
     total: int
     tokens: int

@@ -93,7 +93,7 @@ class ItemTarget:
         return chain(header, chunk.places()) if chunk is not None else header
 
     def _chunk(self, length: int) -> ChunkTarget | None:
-        """The next chunk, of so many bytes; None for none."""
+        """The next chunk, of `length` bytes; None without one."""
         items, first = self._items, self._taken
         left = len(items) - first
         if not length:

@@ -70,7 +70,7 @@ class Part:
     layout: KVLayout | None = None
 
     def bytes(self, items: int) -> int:
-        """The bytes of so many items in a lease, digests included."""
+        """The bytes of this number of items in a lease, digests included."""
         return chunk_bytes(self.layout, items) if self.layout is not None and items else 0
 
     @property
@@ -149,7 +149,7 @@ class _Words:
         self._next = 0
 
     def take(self, count: int) -> tuple[int, ...]:
-        """Raises ValueError if there are not so many."""
+        """The next `count` words. Raises ValueError if fewer are left."""
         taken = self._words[self._next:self._next + count].tolist()
         if len(taken) < count:
             raise ValueError(f"a header of {len(self._words)} words ends within {count} of them")
@@ -202,8 +202,8 @@ def _split_of(component: Component) -> Split:
 
 
 def layout_told(components: Sequence[Component]) -> PageLayout:
-    """How items lie, of all components, for the peers of a rank (node/fit.py). A rank of another
-    tensor parallelism or pipeline stage of the same server has the same.
+    """The layout of the items of all components, for the peers of a rank (node/fit.py). Ranks of
+    every tensor parallelism and pipeline stage of a server have the same.
     """
     splits = [_split_of(component) for component in components]
     told = "; ".join(f"{component.name}: {_told(split)}"

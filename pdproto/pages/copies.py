@@ -32,7 +32,7 @@ class Computed(tuple[int, ...]):
 
     @classmethod
     def by(cls, pages: Sequence[int], after: DeviceEvent) -> "Computed":
-        """Such pages."""
+        """These pages, which may be read after this event."""
         computed = cls(pages)
         computed.after = after
         return computed
@@ -82,7 +82,7 @@ class Unpacked:
 
 
 class Copies(Protocol):
-    """See above. pin: pins memory from which chunks are unpacked; None if that has no use.
+    """Packs and unpacks pages. pin: pins memory from which chunks are unpacked; None without need.
 
     broken: why no copy is possible any more in this process; None while copies are.
     """

@@ -1,4 +1,4 @@
-"""Which copies serve which pools."""
+"""The choice of the copies for given pools."""
 
 from pdproto.kernels.chunk import KVLayout
 from pdproto.pages.copies import Copies

@@ -1,7 +1,7 @@
 """The thread of a data path that begins copies, and acts when they are done.
 
 A copy of a host is done when the call returns, and one of a device later. The thread asks the
-device again and again, so that nobody else has to wait for it.
+device again and again, so that no other thread waits for it.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ CLOSE_S: Final = 5.0  # how long a device may go on with the pages of a node tha
 
 
 class CopyWorker(ThreadPoolExecutor):
-    """See above. is_closing: the data path is being closed."""
+    """The thread of a data path. is_closing: the data path is being closed."""
 
     def __init__(self, name: str) -> None:
         super().__init__(1, name)

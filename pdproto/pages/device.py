@@ -47,7 +47,7 @@ class DeviceStream(Protocol):
 
 
 class Device(Protocol):
-    """Where pools are. name: as torch writes it."""
+    """A device with pools. name: as torch writes it."""
 
     @property
     def name(self) -> str: ...
@@ -66,16 +66,16 @@ class Device(Protocol):
         """Do this work where the work of the caller's thread is done: `passed` comes behind it."""
 
     def at(self, address: int, length: int) -> Any:
-        """A tensor over so many bytes of the device, uint8 [byte]. The caller keeps them alive.
+        """A tensor over `length` bytes of the device, uint8 [byte]. The caller keeps them alive.
 
         Raises ValueError for memory that is not the device's.
         """
 
     def memory(self, length: int) -> Any:
-        """A tensor of so many bytes on the device, all 0. Raises DeviceError without memory."""
+        """A tensor of `length` bytes on the device, all 0. Raises DeviceError without memory."""
 
     def host_memory(self, length: int) -> Any:
-        """A tensor of so many bytes in host memory that the device copies to by itself, all 0.
+        """A tensor of `length` bytes in host memory that the device copies to by itself, all 0.
 
         Raises DeviceError without memory.
         """

@@ -71,7 +71,7 @@ class Buffers:
 
 
 class DeviceCopies:
-    """See the rules above, and Copies."""
+    """The copies of pools on a device; see Copies."""
 
     def __init__(self, device: Device) -> None:
         self._device: Final = device

@@ -35,7 +35,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
     """A sink's data path that leases targets, into which the engine stores the bytes. It may lease
     staging memory besides. Raises EngineError for an engine without a page fence.
 
-    A subclass notes in `_targets` what it leases in place.
+    A subclass notes in `_targets` the pages that it leases in place.
     """
 
     landing: ClassVar[type[SinkPages]] = SinkPages  # the same data path with staging memory only
@@ -132,7 +132,7 @@ class DirectPages(InPlace[PageTarget]):
     def _unpack(
         self, life: Life, source: str, chunks: Sequence[int], _pages: Sequence[int]
     ) -> Iterator[Unpacked]:
-        """In the worker: whether the pages hold what was packed for this life."""
+        """In the worker: compare the digests of the pages with those packed for this life."""
         target = self._targets[life, source]
         clean = self._is_kept_out(life, source) and target.intact(chunks, key_of_life(life))
         yield Unpacked(lambda: clean)

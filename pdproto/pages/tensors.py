@@ -1,4 +1,4 @@
-"""Tensors over memory that somebody else owns."""
+"""Tensors over memory that another object owns."""
 
 import ctypes
 from typing import Any
@@ -18,7 +18,7 @@ def address_of(array: NDArray[np.uint8]) -> int:
 
 
 def host_tensor(address: int, length: int, owner: object = None) -> Any:
-    """A tensor over so many bytes of host memory, uint8 [byte].
+    """A tensor over `length` bytes of host memory, uint8 [byte].
 
     owner: lives as long as the tensor. The memory may be read-only, though torch itself refuses to
     alias that: then write nothing to it.
@@ -29,7 +29,7 @@ def host_tensor(address: int, length: int, owner: object = None) -> Any:
 
 
 def cuda_tensor(address: int, length: int, device: torch.device) -> Any:
-    """A tensor over so many bytes of a GPU's memory, uint8 [byte]; the caller keeps them alive.
+    """A tensor over `length` bytes of a GPU's memory, uint8 [byte]; the caller keeps them alive.
 
     Raises ValueError for memory that is not on this GPU.
     """

@@ -4,11 +4,11 @@
     GET /route              one rank, or the server      GET /ranks, POST /ranks            (ours)
     POST /register_dp_rank  a room's rank                POST /retire_dp_rank               (ours)
     POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
-    GET /health             200 only if the server can be served from here; else 503 and why
+    GET /health             200 if all ranks are registered and agree; else 503 with the reason
     GET /metrics            for Prometheus
 
-It only translates: what is decided is decided in registry.py, by the tables.
-Any request has an answer. What is wrong with it is named, and counted by route and status.
+This module only translates: registry.py decides, by the tables. Every request gets an answer. A
+refusal names the fault, and is counted by route and status.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from pdproto.transport.keys import Keys
 
 TICK_S: Final = 1.0
 BODY_S: Final = 10.0  # for the body of a request
-CLIENT_GONE: Final = 499  # the client has left before it had said all: nobody reads the status
+CLIENT_GONE: Final = 499  # the client left before it had sent its request: it reads no status
 COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 OK: Final = "OK"
 
@@ -52,7 +52,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RegistryApp:
-    """The routes over one registry, and what an operator sees of it."""
+    """The HTTP routes and the metrics of one registry."""
 
     def __init__(self, registry: Registry, *, names_members: bool = False) -> None:
         self._names_members: Final = names_members
@@ -79,7 +79,7 @@ class RegistryApp:
         ])
 
     def collect(self) -> Iterator[Metric]:
-        """What GET /metrics shows."""
+        """The metrics that GET /metrics shows."""
         requests = CounterMetricFamily(
             "pdproto_registry_requests", "Requests by route and status",
             labels=["method", "route", "status"],
@@ -154,7 +154,7 @@ class RegistryApp:
         return web.Response(text=OK)
 
     def _member(self, request: web.Request) -> str | None:
-        """The member that the client has proved to be; None where all have the same keys."""
+        """The member that the client's certificate names; None where all have the same keys."""
         if not self._names_members:
             return None
         certificate = request.get_extra_info("peercert")
@@ -167,7 +167,7 @@ class RegistryApp:
             raise RefusedError(403, f"{rank} is registered by the member {member_of(owner)}")
 
     def _check_group(self, member: str | None, dp_rank: int) -> None:
-        """Raise RefusedError if no rank of this data-parallel rank is the member's."""
+        """Raise RefusedError if the member has registered no rank of this data-parallel rank."""
         owners = self.registry.owners(dp_rank)
         if member is not None and owners and member not in map(member_of, owners):
             raise RefusedError(403, f"dp_rank: {dp_rank} is not of the member {member}")
@@ -224,7 +224,7 @@ class RegistryApp:
 
 
 async def _received(request: web.Request) -> None:
-    """Have the body read, for as long as a client may take. Raises RefusedError (408)."""
+    """Read the body within BODY_S. Raises RefusedError (408) if it takes longer."""
     try:
         async with asyncio.timeout(BODY_S):
             await request.read()

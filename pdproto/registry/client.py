@@ -50,7 +50,7 @@ _Answer: TypeAlias = tuple[int, bytes, int | None]  # status, body, the number t
 
 
 class NotFoundError(Exception):
-    """The registry does not know what was asked for, such as a rank."""
+    """The registry does not know the rank or the server of the request."""
 
 
 class MissingError(NotFoundError):

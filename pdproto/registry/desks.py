@@ -1,8 +1,8 @@
 """Desks: threads that carry the requests of nodes to registries.
 
 A node has no socket for the registry. Its rows send messages (routed_prefill.py, routed_decode.py),
-and a desk makes requests of them. One of the ranks that run a room together speaks to the registry.
-Each of them finds the rank in its own place where decode will ask for a room that has failed.
+and a desk turns them into requests. Of the ranks that run a room together, one calls the registry.
+When a room fails, each of them looks up the rank to which decode will send its question.
 """
 
 import logging
@@ -28,7 +28,7 @@ Answered: TypeAlias = Callable[[int | None], None]
 
 
 class Desk:
-    """A thread that does one thing after another. name: of the thread."""
+    """A thread that does jobs one after another. name: of the thread."""
 
     def __init__(self, name: str) -> None:
         self._jobs: Final[SimpleQueue[Job | None]] = SimpleQueue()
@@ -36,7 +36,7 @@ class Desk:
         self._thread.start()
 
     def close(self) -> None:
-        """Do the jobs that have been given, and end the thread. It may be called twice."""
+        """Do the remaining jobs, and end the thread. A second call does nothing."""
         self._jobs.put(None)
         self._thread.join()
 
@@ -57,21 +57,21 @@ class Desk:
                 log.exception("%s", self._thread.name)
 
     def _pause(self) -> float | None:
-        """For how long to wait for something to do before `_ask` is called; None: for ever."""
+        """Seconds to wait for a job before `_ask` is called; None: for ever."""
         return None
 
     def _ask(self) -> None:
-        """Called when no job has come for the length of a pause."""
+        """Called when no job came during a pause."""
 
     def _end(self) -> None:
         """Close the clients of the thread."""
 
 
 class PrefillRegistry(Desk):
-    """The desk of a prefill rank: it publishes rooms, and finds ranks of other places.
+    """The desk of a prefill rank: it publishes rooms, and looks up other ranks.
 
-    registry: its address. rank: the place of this one. keys: see RegistryClient. SGLang's decode
-    asks without a generation, so none is sent.
+    registry: its address. rank: the coordinates of this rank. keys: see RegistryClient. SGLang's
+    decode asks without a generation, so none is sent.
     """
 
     def __init__(self, registry: str, rank: Rank, keys: Keys | None = None) -> None:
@@ -105,7 +105,7 @@ class PrefillRegistry(Desk):
         try:
             self._client.retire_room(room, rank)
         except PROBLEMS as error:
-            log.warning("room %d: the registry does not strike it out, and its entry ends by its "
+            log.warning("room %d: the registry does not remove it, and its entry ends by its "
                         "age: %s", room, error)
 
     def _locate(self, rank: Rank, found: Callable[[str, str], None]) -> None:
@@ -121,7 +121,7 @@ class PrefillRegistry(Desk):
 
 
 class DecodeRegistries(Desk):
-    """The desk of a decode rank: it looks prefill servers up, and asks where rooms run.
+    """The desk of a decode rank: it looks up prefill servers, and the ranks of rooms.
 
     feeds: whether a prefill rank sends to this decode rank; by default all do. keys: see
     RegistryClient.
@@ -193,7 +193,7 @@ class DecodeRegistries(Desk):
         return ASK_S if any(self._asking.values()) else None
 
     def _ask(self) -> None:
-        """Ask for all rooms at once whose rank is not known."""
+        """Query all rooms of unknown rank, in one request."""
         for server, rooms in self._asking.items():
             for some in pieces([*rooms]):
                 try:

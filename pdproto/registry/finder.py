@@ -34,7 +34,7 @@ class Finder:
     """Looks the ranks up, and again when one of them is lost.
 
     address: of the registry, "host:port". sink: the name of the decode rank. ranks: the ranks that
-    it needs. problem: why the last look-up has failed, or "". retry_s: seconds between two
+    it needs. problem: why the last look-up failed, or "". retry_s: seconds between two
     look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
     patience_s: see PATIENCE_S. trace: records every row that fires. keys: see RegistryClient.
     """

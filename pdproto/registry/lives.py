@@ -1,4 +1,4 @@
-"""What the halves of a room say to the registry: the messages of their tables as requests.
+"""The messages of both halves of a room to the registry, as HTTP requests.
 
 Calls block: a study makes them on its scheduler's loop, a node in a thread of its own (desks.py).
 """
@@ -12,7 +12,7 @@ from pdproto.spec.handoff import routing
 
 
 def ask_again(rooms: DecodeRooms, client: RegistryClient) -> int:
-    """Ask for all rooms at once whose rank is not known; returns how many have an answer."""
+    """Query all rooms of unknown rank, in one request. Returns the number of answered rooms."""
     before = len(rooms.asking)
     for some in pieces(list(rooms.asking)):
         asked, generations = [room for room, _ in some], [life for _, life in some]
@@ -26,9 +26,9 @@ def ask_again(rooms: DecodeRooms, client: RegistryClient) -> int:
 
 
 def post(client: RegistryClient, sent: Iterable[Sent]) -> int:
-    """Bring to the registry what is for it, except questions (`ask_again` asks for all at once).
+    """Send the messages to the registry, except queries: `ask_again` sends those together.
 
-    Returns the number of requests. Raises what the client raises.
+    Returns the number of requests. Raises the errors of the client.
     """
     requests = 0
     for message, arguments in sent:

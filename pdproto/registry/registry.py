@@ -1,12 +1,12 @@
-"""The registry: who is where, and which data-parallel rank runs a room.
+"""The registry: the addresses of prefill ranks, and the data-parallel rank of each room.
 
-Two machines decide, each by its table: who is registered (spec/handoff/registry.py) and which rooms
-are listed (rooms.py). Here requests become their messages, and answers their effects;
-times become the news that a rank is silent. There is no socket here, and time comes in.
+Two machines decide, each by its table: one about registrations (spec/handoff/registry.py), one
+about rooms (rooms.py). This module turns requests into messages, steps into answers, and silence
+into an event. It has no socket, and gets the time as an argument.
 
-A registration names a run of a process. Whoever gives no incarnation (SGLang's own clients) has one
-made up: the same for as long as its address is the same. It promises no signs of life, so it is
-never found silent.
+A registration names a run of a process. A client that gives no incarnation (SGLang's own) gets one
+here, which stays the same while its address does. It promises no signs of life, so it never counts
+as silent.
 """
 
 import logging
@@ -40,7 +40,7 @@ EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one ran
 
 @dataclass(slots=True)
 class Recorded:
-    """What the registry knows of a run of a rank beside its entry in the table."""
+    """The data of a run of a rank, besides its entry in the table."""
 
     address: RankAddress
     heard: float
@@ -69,23 +69,23 @@ class Server:
         self.refused: Final[dict[Rank, str]] = {}  # why, of those that have not come again
 
     def is_current(self, rank: Rank, number: int) -> bool:
-        """Whether the registry counts on this run. Its number comes first in the table's element,
-        for the order of runs is that of their numbers.
+        """Whether this run is the current one of its rank. Its number comes first in the table's
+        element, because runs are ordered by their numbers.
         """
         entry = self.ranks.value(bootstrap.entry, rank, (number, rank))
         return entry is bootstrap.Entry.CURRENT
 
     def current(self, rank: Rank) -> int | None:
-        """The run of this rank that the registry counts on; None if there is none."""
+        """The number of the current run of this rank; None if there is none."""
         return next((one for one in self.runs[rank] if self.is_current(rank, one)), None)
 
     def end_run(self, rank: Rank, before: int | None) -> None:
-        """Strike out the rooms of the run that was current before, if it is not current now."""
+        """Remove the rooms of the run that was current before, if it is not current now."""
         if before is not None and before != self.current(rank):
             self.rooms.end_run(rank.dp)
 
     def number(self, request: Registration) -> int:
-        """The incarnation of the run: as it says, or else a new one if its address is new."""
+        """The incarnation of the run: its own, or else a new one for each new address."""
         if request.incarnation is not None:
             return request.incarnation
         runs = self.runs[request.rank]
@@ -97,7 +97,7 @@ class Server:
         return max(runs, default=0) + 1
 
     def silent(self, now: float, silent_s: float) -> Iterator[tuple[Rank, int]]:
-        """The runs that have promised signs of life, and have given none for so long."""
+        """The runs that promised signs of life and have sent none for `silent_s` seconds."""
         for rank, runs in self.runs.items():
             for number, run in runs.items():
                 is_silent = run.promised and now - run.heard > silent_s
@@ -105,7 +105,7 @@ class Server:
                     yield rank, number
 
     def forget_before(self, rank: Rank, number: int) -> None:
-        """Forget the earlier runs of a rank: a later one is current, and keeps them out."""
+        """Forget the earlier runs of a rank: the later one that is current excludes them."""
         earlier = [*(other for other in self.runs[rank] if other != number), *self.early[rank]]
         for other in earlier:
             self.runs[rank].pop(other, None)
@@ -114,9 +114,9 @@ class Server:
 
 
 class Registry:
-    """The registry of one prefill server. All times are seconds of one clock that only goes on.
+    """The registry of one prefill server. All times are seconds of one monotonic clock.
 
-    traces: by the name of a system, who is told of the rows of its machine that fire.
+    traces: by the name of a system, the trace that records the rows of its machine.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Registry:
         self._server: Server | None = None
 
     def register(self, request: Registration, now: float) -> None:
-        """Record a rank. Raises RefusedError: what it says does not fit what is known."""
+        """Record a rank. Raises RefusedError if it contradicts earlier registrations."""
         request.check()
         server, rank = self._server_for(request), request.rank
         number, before = server.number(request), server.current(rank)
@@ -143,14 +143,14 @@ class Registry:
         fired(server.ranks, self.rows, "complete")
 
     def _record(self, server: Server, rank: Rank, number: int) -> None:
-        """Give the table a registration. Raises RefusedError if the run does not count."""
+        """Give the table a registration. Raises RefusedError if the table rejects the run."""
         step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
         if not any(message is bootstrap.recorded for message, _ in step.sent):
             raise self._refusal(step, rank, number)
 
     @staticmethod
     def _refusal(step: SharedStep, rank: Rank, number: int) -> RefusedError:
-        """The answer to a run whose number does not count, by the row that has answered it."""
+        """The refusal of a run whose number does not count, from the row that rejected it."""
         for message, about in step.sent:
             if message is bootstrap.outdated:
                 _, _, (exceed, _) = about
@@ -160,8 +160,8 @@ class Registry:
                                  f"run of it is registered")
 
     def keep_alive(self, request: Run, now: float) -> None:
-        """Note a sign of life: a registration that repeats nothing. Raises RefusedError if this run
-        has not registered here (404), or if it has been struck out (409).
+        """Note a sign of life: a registration without its data. Raises RefusedError if this run
+        has not registered here (404), or was removed (409).
         """
         server, rank, number = self._known(request.rank), request.rank, request.incarnation
         if number not in server.runs[rank]:
@@ -170,7 +170,7 @@ class Registry:
         server.runs[rank][number].heard = now
 
     def deregister(self, request: Run) -> None:
-        """Strike a run out. Raises RefusedError for a rank that this server does not have."""
+        """Remove a run. Raises RefusedError for a rank that this server does not have."""
         server, rank = self._known(request.rank), request.rank
         if request.incarnation < max(server.runs[rank], default=0):
             return  # out and forgotten since a later run registered: its name must not come again
@@ -184,7 +184,7 @@ class Registry:
                 server.ranks.forget(Incarnation, (early.popleft(), rank))
 
     def owner(self, rank: Rank) -> str | None:
-        """The name of the node that is registered as this rank; None if none is."""
+        """The name of the node that is registered as this rank; None without one."""
         server = self._server
         number = None if server is None or rank not in server.runs else server.current(rank)
         return None if server is None or number is None else server.runs[rank][number].address.name
@@ -195,7 +195,8 @@ class Registry:
         return [name for rank in ranks if (name := self.owner(rank)) is not None]
 
     def look_up(self, rank: Rank) -> RankAddress:
-        """Where a rank is. Raises RefusedError: 404 for no such rank, 503 if any is missing."""
+        """The address of a rank. Raises RefusedError: 404 for no such rank, 503 if any is missing.
+        """
         address = self._looked_up(self._known(rank), rank, None)
         if address is None:
             raise RefusedError(503, self.missing())
@@ -211,8 +212,8 @@ class Registry:
         return None
 
     def info(self) -> dict[str, Any]:
-        """What decode wants to know of the server, in SGLang's fields and no others, for its client
-        takes no others. Raises RefusedError (503) until the server is ready.
+        """The properties of the server that decode needs, in SGLang's fields only: SGLang's client
+        rejects others. Raises RefusedError (503) until the server is ready.
         """
         server = self._server
         if server is None or not self.ready:
@@ -225,9 +226,9 @@ class Registry:
         }
 
     def directory(self, question: Lookup | None = None) -> dict[str, Any]:
-        """The server, and where its ranks are: all, or those that are asked for. Raises
-        RefusedError: 503 if any rank of the server is missing, 404 if one that is asked for is none
-        of it, 425 if nobody has registered.
+        """The server, with the addresses of all its ranks, or of those of the question. Raises
+        RefusedError: 503 if a rank of the server is missing, 404 for a rank that the server does
+        not have, 425 if no rank has registered.
         """
         server = self._server
         if server is None:
@@ -249,7 +250,7 @@ class Registry:
 
     @property
     def ready(self) -> bool:
-        """Every rank is here, and they agree on whether rooms are published."""
+        """Whether every rank is registered, and all agree on whether rooms are published."""
         server = self._server
         return (
             server is not None
@@ -270,7 +271,7 @@ class Registry:
         return f"{len(away):,} of {len(server.runs):,} ranks are missing, {first} first{why}"
 
     def tick(self, now: float) -> None:
-        """Strike out who has been silent, and end what nobody has ended."""
+        """Remove silent ranks, and end old rooms and questions."""
         server = self._server
         if server is None:
             return
@@ -284,7 +285,7 @@ class Registry:
 
     @property
     def open_rooms(self) -> int:
-        """Lives of rooms that are kept."""
+        """The number of lives of rooms that are kept."""
         return 0 if self._server is None else len(self._server.rooms)
 
     @property
@@ -296,8 +297,7 @@ class Registry:
         return sum(server.ranks.value(bootstrap.present, rank) is True for rank in server.runs)
 
     def _server_for(self, request: Registration) -> Server:
-        """The server that the rank belongs to; a new one if there is none, or none of
-        its ranks is left.
+        """The server of the rank; a new one if there is none, or if all its ranks are gone.
         """
         server, topology = self._server, request.topology
         if server is None:
@@ -318,7 +318,7 @@ class Registry:
 
     @staticmethod
     def _mismatch(server: Server, request: Registration) -> RefusedError:
-        """The refusal of a rank that publishes its rooms, and the ranks before it do not; or the
+        """The refusal of a rank that publishes its rooms while the ranks before it do not, or the
         reverse.
         """
         server.rooms.enroll(request.rank.dp, publishes=request.publishes)

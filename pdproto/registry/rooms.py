@@ -1,10 +1,13 @@
-"""Which data-parallel rank runs a room: what the registry knows of one server's rooms.
+"""The data-parallel ranks of the rooms of one prefill server.
 
-The table decides (REGISTRY in spec/handoff/dp_rank.py). Rule 1: an answer, once given, is given
-again: over HTTP it is asked for until it arrives, and by more than one rank. It ends with the run
-that has listed the room: a later question without a generation is about a later life. Rule 2: a
-client that neither retires its rooms nor withdraws its questions (SGLang's) is spoken for after
-`room_s`, so that the table ends what it has begun, and it can be forgotten.
+The table decides (REGISTRY in spec/handoff/dp_rank.py).
+
+Rule 1: an answer is repeated, because a client asks over HTTP until the answer arrives, and several
+        ranks ask. It is valid until the run ends that listed the room: a later question without a
+        generation is about a later life.
+Rule 2: a client that neither retires its rooms nor withdraws its questions (SGLang's) leaves them
+        open. After `room_s` this module sends those messages in its place, so that the table ends
+        the life, and it can be forgotten.
 """
 
 from collections import Counter, deque
@@ -26,8 +29,9 @@ Fired: TypeAlias = Counter[tuple[str, str]]  # (machine, row): how often
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """silent_s: without a sign of life after which a rank is struck out. room_s: how long a room or
-    a question is kept that nobody ends. rooms_max: open lives of rooms; more are refused.
+    """Limits of the registry. silent_s: seconds without a sign of life after which a rank is
+    removed. room_s: seconds for which a room or a question is kept that no client ends. rooms_max:
+    open lives of rooms; more are refused.
     """
 
     silent_s: float = WAITS["no_sign_of_life"].seconds
@@ -36,7 +40,7 @@ class Limits:
 
 
 def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> SharedStep:
-    """Give a machine a message. Raises RefusedError for what only a faulty client sends."""
+    """Give a machine a message. Raises RefusedError if only a faulty client sends it."""
     try:
         step = machine.receive(message, *arguments)
     except RemoteProtocolError as error:
@@ -48,7 +52,7 @@ def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) ->
 
 
 def fired(machine: Shared, rows: Fired, row: str, **parameters: Any) -> SharedStep | None:
-    """Let a row fire that no message triggers; None if its guard does not hold."""
+    """Fire a row that no message triggers; None if its guard does not hold."""
     step = machine.fire(row, **parameters)
     if step is not None:
         rows[machine.table.machine.name, step.row] += 1
@@ -58,7 +62,8 @@ def fired(machine: Shared, rows: Fired, row: str, **parameters: Any) -> SharedSt
 class RoomBook:
     """The rooms of one prefill server.
 
-    keeps_rule: rooms keep to room modulo ranks; None until all data-parallel ranks have been heard.
+    keeps_rule: whether the rank of a room is room modulo ranks; None until all data-parallel ranks
+    have registered.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class RoomBook:
         self._open: Final[set[RoomLife]] = set()
 
     def __len__(self) -> int:
-        """How many lives are kept."""
+        """The number of lives that are kept."""
         return len(self._open)
 
     def is_mismatched(self, *, publishes: bool) -> bool:
@@ -85,7 +90,7 @@ class RoomBook:
         return mode is (routing.Mode.RULE if publishes else routing.Mode.PUBLISHED)
 
     def enroll(self, group: int, *, publishes: bool) -> None:
-        """Hear whether a data-parallel rank publishes its rooms. Nothing is kept of a rank that
+        """Note whether a data-parallel rank publishes its rooms; without effect for a rank that
         differs from those before it.
         """
         message = routing.enroll_published if publishes else routing.enroll_rule
@@ -107,14 +112,14 @@ class RoomBook:
         self._take(routing.publish, life, request.dp_rank)
 
     def retire(self, request: Room, now: float) -> None:
-        """Strike a room out. Raises RefusedError if there is no such rank."""
+        """Remove a room from the list. Raises RefusedError if there is no such rank."""
         self._check(request)
         life = self._life(request.bootstrap_room, request.generation)
         self._begin(life, now)
         self._take(routing.retire, life, request.dp_rank)
 
     def end_run(self, group: int) -> None:
-        """Strike out the rooms that a run of this data-parallel rank has listed: it is over."""
+        """Remove the rooms that the ended run of this data-parallel rank listed."""
         listed = [life for life in self._open
                   if self._machine.value(routing.entry, life, group) is routing.Entry.KNOWN]
         for life in listed:
@@ -128,7 +133,7 @@ class RoomBook:
                 self._counted[room] = max(number + 1, self._counted.get(room, 0))
 
     def query(self, request: Rooms, now: float) -> FullAnswer:
-        """Which ranks run the rooms. Those that are not known yet are kept, and left out."""
+        """The ranks of the rooms. A question about an unknown room is kept, and left out here."""
         found: dict[int, int] = {}
         gone: list[int] = []
         for room, generation in request.lives():
@@ -144,14 +149,14 @@ class RoomBook:
         return FullAnswer(found, tuple(gone))
 
     def withdraw(self, request: Rooms) -> None:
-        """Nobody waits for these rooms any longer."""
+        """Note that no client waits for these rooms any longer."""
         for room, generation in request.lives():
             life = self._life(room, generation)
             if life in self._open:
                 self._take(routing.withdraw, life)
 
     def end_old(self, now: float) -> None:
-        """End and forget what has been kept for long enough."""
+        """End and forget the lives that have been kept for `room_s`."""
         while self._ages and self._ages[0][0] + self.limits.room_s <= now:
             self._end(self._ages.popleft()[1])
 
@@ -181,7 +186,7 @@ class RoomBook:
             self._ages.append((now, life))
 
     def _end(self, life: RoomLife) -> None:
-        """Say what the clients of this life have not said, and forget it (rule 2)."""
+        """Send the missing messages of the clients of this life, and forget it (rule 2)."""
         for group in self._groups:
             if self._machine.value(routing.entry, life, group) is routing.Entry.KNOWN:
                 self._take(routing.retire, life, group)

@@ -1,4 +1,4 @@
-"""The sink's part in bootstrap: the runs of prefill ranks that it knows, and which are gone.
+"""The sink's part in bootstrap: the known runs of prefill ranks, and the lost ones.
 
 Rule 1: the rows of the sink decide (SINK in spec/handoff/registry.py). There is no socket and no
         clock here: questions come out; answers and the ends of waits go in.
@@ -23,7 +23,7 @@ from pdproto.spec.handoff.roles import Life, Source
 
 
 class SinkPart:
-    """See the rules above. sink: its name. ranks: the ranks whose addresses it needs.
+    """The part of one sink. sink: its name. ranks: the ranks whose addresses it needs.
 
     found: the addresses, as soon as all are known; a new mapping after each look-up.
     """

@@ -1,7 +1,7 @@
 """One machine's table at one topology, as a step function over integers.
 
-The topology bounds the other sorts of such a machine: a source has so many sinks, a hand-over so
-many chunks. So the local state of an instance has a few bits, at the places that the explorer's
+The topology bounds the other sorts of such a machine: the sinks of a source, the chunks of a
+hand-over. So the local state of an instance has a few bits, at the places that the explorer's
 layout gives them. The automaton tests the masks of the rows that an event can trigger, and carries
 out the row that fires. It keeps each result, so the same event in the same state is later one
 look-up. All instances of one topology share an automaton.
@@ -71,7 +71,7 @@ class Event:
 
 
 class Automaton:
-    """The table of one machine, for an instance with so many elements of each other sort.
+    """The table of one machine, for instances of one topology.
 
     sizes: elements of every sort in the table; 1 for the machine's own. paced: rows without a
     trigger that wait for `pace`. An instance counts only elements related to it by rigid relations.

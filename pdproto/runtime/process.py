@@ -159,7 +159,7 @@ class Process:
         return None if chooser is None else chooser(*arguments)
 
     def _done(self, step: SharedStep, now: float) -> None:
-        """A row has fired: keep what it sends, and let rows without a trigger follow."""
+        """After a row has fired, keep its messages, and fire the rows without a trigger."""
         self._tell(step)
         self._settle()
         self._wind(now)

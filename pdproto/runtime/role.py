@@ -41,7 +41,7 @@ class Role:
         self._automata: Final[dict[tuple[int, ...], Automaton]] = {}
 
     def automaton(self, *sizes: int) -> Automaton:
-        """The automaton for so many elements of each of the varied sorts, in their order."""
+        """The automaton for these numbers of elements of the varied sorts, in their order."""
         known = self._automata.get(sizes)
         if known is None:
             given = dict(zip(self._varied, sizes, strict=True))
@@ -70,7 +70,7 @@ class SourceRole(Role):
         super().__init__(table, {Source: 1, Life: 1, Buffer: 1}, (Sink, Chunk), paced=("post",))
 
     def automaton_for(self, *, sinks: int, chunks: int) -> Automaton:
-        """The automaton for so many sinks and chunks."""
+        """The automaton for this number of sinks and of chunks."""
         return self.automaton(sinks, chunks)
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class SinkRole(Role):
         super().__init__(table, fixed, (Source,))
 
     def automaton_for(self, *, sources: int) -> Automaton:
-        """The automaton for so many sources."""
+        """The automaton for this number of sources."""
         return self.automaton(sources)
 
     def prepare(self) -> None:
@@ -121,7 +121,7 @@ class RankRole(Role):
         self._after: Final[dict[tuple[Event, int], AfterEvent]] = {}
 
     def automaton_for(self, *, sinks: int) -> Automaton:
-        """The automaton for lives of so many sinks."""
+        """The automaton for lives with this number of sinks."""
         return self.automaton(sinks)
 
     def prepare(self) -> None:

@@ -124,7 +124,7 @@ class SendingEndpoint(Endpoint):
     # How chunks are left out
 
     def _size(self, held: int) -> int:
-        """The number of chunks that the automaton counts while it holds so many.
+        """The number of chunks that the automaton counts while it holds `held` of them.
 
         Until the last chunk it is greater than `held`. Most hand-overs get the same number, so that
         few automata are made.

@@ -1,4 +1,4 @@
-"""Whoever observes the steps of a machine that runs from its table (store.py)."""
+"""The interface of an observer of a machine's steps (store.py)."""
 
 from typing import Protocol
 

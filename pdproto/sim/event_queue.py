@@ -16,7 +16,7 @@ SPANS_PER_S: Final = 500
 
 
 class EventQueue:
-    """See above. now: virtual time, in seconds since the run began."""
+    """The events of a run. now: virtual time, in seconds since the run began."""
 
     __slots__ = ("_entries", "_foreseen", "_later", "_number", "_present", "_spans", "now")
 
@@ -49,7 +49,7 @@ class EventQueue:
             heappush(self._spans, span)
 
     def after(self, seconds: float, do: Callable[..., None], *arguments: Any) -> None:
-        """Add an event: call `do` with the arguments after so many seconds."""
+        """Add an event: call `do` with the arguments after `seconds`."""
         self.at(self.now + seconds, do, *arguments)
 
     def foresee(

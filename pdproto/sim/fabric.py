@@ -1,7 +1,7 @@
 """The engines of a simulated cluster, and a model of all memory that they read and write.
 
-A write lands at its address, whoever owns that memory by then. Only a complete fence prevents that.
-So an error of the protocol becomes visible as the violation of a property.
+A write lands at its address, also when the memory has another owner by then. Only a complete fence
+prevents that. So an error of the protocol becomes visible as the violation of a property.
 """
 
 from collections import deque

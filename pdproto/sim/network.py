@@ -78,7 +78,7 @@ class Direction:
 
 
 class Network:
-    """See above. latency_s: the typical delay of a batch. active: the present faults."""
+    """The connections of a run. latency_s: the typical delay of a batch. active: present faults."""
 
     def __init__(
         self, event_queue: EventQueue, latency_s: float, stream: Callable[[str], Stream]

@@ -1,8 +1,8 @@
 """A simulated prefill server whose scheduler runs requests before their bootstrap has ended.
 
 The scheduler is the one that engines use (node/optimistic.py), which runs the tables of the
-attempts. Here it is given a device, which computes one chunk at a time in the order of the orders,
-and turns: after whatever may have changed something.
+attempts. Here it gets a device, which computes one chunk at a time in the order of the orders. It
+takes a turn after every event that may change a request.
 """
 
 from collections.abc import Callable, Iterator

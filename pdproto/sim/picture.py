@@ -32,7 +32,7 @@ from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import LeadsTo
 from pdproto.spec.language.symbols import Message, Sent, Symbol
 
-STEPS_MAX: Final = 60  # the last steps; a reader wants no more
+STEPS_MAX: Final = 60  # the last steps, as many as a reader can follow
 DEVICE: Final = Row("device", why="the end notes a report of the engine")
 CRASH: Final = Row("crash", why="the process dies")
 
@@ -61,7 +61,7 @@ class Recording:
             self.steps.append(told.row(row, indices, place == 0, changes if last else ()))
 
     def see_fault(self, fault: Fault) -> None:
-        """A process that dies, in every lane that it has."""
+        """Record the end of a process in each of its lanes."""
         for lane in self.lanes.values():
             if lane.name.split()[1].split(".")[0] == fault.server:
                 self.steps.append(_told(CRASH, lane.name, f"{fault.at:.4f} s", fault="crash"))

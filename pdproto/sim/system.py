@@ -8,8 +8,8 @@ when it is no longer possible. The event that is due first happens. The delay de
 event: a message takes the latency of the network, a timer its wait, a device and a client their
 times. So runs go as far as real ones; a random walk would end at the first timer.
 
-Rule 1: the seed decides everything, also the character of a run: what is slow in it (so that events
-        happen in unusual orders), which calls never come, and which faults happen.
+Rule 1: the seed decides everything, also the character of a run: its slow kinds of events (so that
+        events happen in unusual orders), the calls that never come, and its faults.
 Rule 2: every safety property is checked after each step. At the end the run is brought to rest, and
         every leads-to property is checked (testing/property_checker.py).
 """

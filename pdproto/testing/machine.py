@@ -77,7 +77,7 @@ class Report:
 
     @property
     def steps(self) -> int:
-        """How many rows fired in all runs."""
+        """The number of rows that fired in all runs."""
         return sum(self.fired.values())
 
     def __str__(self) -> str:
@@ -190,7 +190,7 @@ class Fuzzer:
 
     @property
     def topologies(self) -> int:
-        """How many interpretations the rigid symbols have."""
+        """The number of interpretations of the rigid symbols."""
         return len(self._given)
 
     def world(self, number: int, fairness: Fairness) -> World:
@@ -263,7 +263,7 @@ def _blob(error: ViolationError) -> str:
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Any step that the tables allow, at any time. See the top of the file."""
+    """Takes any step that the tables allow, at any time."""
 
     fuzzer: Fuzzer
 

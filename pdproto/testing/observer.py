@@ -4,7 +4,7 @@ The kit sees only the engine's messages and polls. So the observer keeps every s
 allow after the calls and the messages so far: a row without a message may have fired or not. If an
 answer leaves no state, the tables do not allow the answer.
 
-The kit is faster than any time-out, so the observer uses the tables in which nobody gives up
+The kit is faster than any time-out, so the observer uses the tables in which no end gives up
 (transfer.py, NO_TIMEOUTS). There a clock only repeats a message, or reports a process that is gone.
 """
 

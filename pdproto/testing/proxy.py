@@ -103,7 +103,7 @@ def _whole(heard: bytearray) -> int | None:
 
 
 class Proxy:
-    """See the top of the file.
+    """The network, with its doors.
 
     fate: returns the fate of the next message; its argument is the name of the door. counts: the
     numbers of messages and connections, by what happened to them.

@@ -1,1 +1,1 @@
-"""The processes of `pdproto handoff`: they hand over a list of requests, and verify every byte."""
+"""The processes of `pdproto handoff`, which hand over a list of requests and verify every byte."""

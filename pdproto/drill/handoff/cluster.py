@@ -1,4 +1,4 @@
-"""The parent of `pdproto handoff`: it starts the ranks, hears them, and starts a server anew.
+"""The parent of `pdproto handoff`: it starts the ranks, reads their reports, and restarts a server.
 
 It is the router as well: while the prefill server is down, it has decode begin nothing.
 """
@@ -27,13 +27,13 @@ END_S: Final = 30.0
 
 
 class RankDiedError(Exception):
-    """A rank's process ended by itself: what it wrote to stderr says why."""
+    """A rank's process ended by itself; its stderr says why."""
 
 
 @dataclass(slots=True)
 class HandoffProcess:
-    """One rank's process. done: requests that it has seen the end of. upcoming: the first that it
-    had not begun when it was held.
+    """The process of one rank. done: requests that have ended at this rank. upcoming: the first
+    request that the rank had not begun when the router held it.
     """
 
     rank: RankTask
@@ -63,9 +63,9 @@ class HandoffCluster:
         bug: str | None = None,
         keys: Keys | None = None,
     ) -> None:
-        """doomed: ranks to be killed, and the room in whose midst. host: the address at which all
-        of them listen. bug: the historical defect that the tables of all of them have.
-        keys: of all of them; needed beyond this host.
+        """doomed: ranks to kill, each with the room during which it is killed. host: the address at
+        which all ranks listen. bug: the historical defect that the tables of all ranks have. keys:
+        of all ranks; needed when the ranks are on several hosts.
         """
         self._bug: Final = bug
         self._context: Final = self.context()
@@ -95,7 +95,7 @@ class HandoffCluster:
                              host=self.host_of(name), device=device, keys=keys))
 
     def context(self) -> ForkServerContext | SpawnContext:
-        """How the processes are started."""
+        """The context that starts the processes."""
         return children.context(ranks.__name__)
 
     def host_of(self, _name: str) -> str:
@@ -107,9 +107,9 @@ class HandoffCluster:
         children.start(process)
 
     def begin(self) -> None:
-        """Wait until every process is there, and let all begin.
+        """Wait until every process is ready, and let all begin.
 
-        Raises TimeoutError or RankDiedError when one does not come.
+        Raises TimeoutError or RankDiedError when a process does not become ready.
         """
         for name, member in self.members.items():
             self._said(member.pipe, name)
@@ -117,7 +117,7 @@ class HandoffCluster:
             member.pipe.send(True)
 
     def run(self, seconds: float, on_progress: Callable[[int], None]) -> None:
-        """Until every rank has reported.
+        """Run until every rank has reported.
 
         Raises TimeoutError when they take longer, RankDiedError when a process ends by itself.
         """
@@ -140,7 +140,7 @@ class HandoffCluster:
             on_progress(min(member.done for member in self.members.values()))
 
     def close(self) -> None:
-        """End every process: those that have reported are asked to, the others are killed."""
+        """End every process: ask those that have reported to end, and kill the others."""
         self._end(self.members.values())
         self._pipe.send(None)
         self._registry.join(END_S)
@@ -177,7 +177,7 @@ class HandoffCluster:
 
     @staticmethod
     def _said(pipe: "Connection[Any, Any]", name: str) -> str:
-        """What a process says first, when it is ready."""
+        """The first message of a process, which it sends when it is ready."""
         if not pipe.poll(START_S):
             raise TimeoutError(f"{name} did not start within {START_S:g} s")
         try:
@@ -206,9 +206,9 @@ class HandoffCluster:
                                f"{member.process.exitcode}")
 
     def _start_anew(self, killed: HandoffProcess, deadline: float) -> None:
-        """A rank has been killed: wait for the others of its server, and start all of them anew.
+        """After the kill of a rank, wait for the other ranks of its server, and restart them all.
 
-        They are not told: they notice, and end by themselves.
+        Nothing tells these ranks: they notice the loss, and end by themselves.
         """
         prefill = [self.members[other] for other in self.topology.prefill]
         decode = [self.members[other] for other in self.topology.decode]
@@ -234,7 +234,7 @@ class HandoffCluster:
 
     def _hear_until(self, deadline: float, members: Collection[HandoffProcess],
                     holds: Callable[[HandoffProcess], bool]) -> None:
-        """Until it holds of each. Raises TimeoutError, RankDiedError."""
+        """Read reports until `holds` is true of each member. Raises TimeoutError, RankDiedError."""
         for member in members:
             while not holds(member):
                 if not member.pipe.poll(max(0.0, deadline - monotonic())):

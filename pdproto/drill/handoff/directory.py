@@ -1,6 +1,7 @@
-"""Where the prefill ranks of a `pdproto handoff` are: what they tell the registry, and decode asks.
+"""The addresses of the prefill ranks of a `pdproto handoff`, through the registry.
 
-Calls to the registry wait, so they run on threads of their own, beside the scheduler.
+Prefill ranks register, and decode ranks look them up. Calls to the registry block, so they run on
+threads of their own, beside the scheduler.
 """
 
 from collections import deque
@@ -30,7 +31,7 @@ def registrar(
     registry: str, name: str, topology: Topology, endpoint: str, trace: SharedTrace | None,
     keys: Keys | None = None,
 ) -> Registrar:
-    """Keeps a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
+    """Keep a prefill rank registered. endpoint: where its node listens, tcp://host:port."""
     rank = _rank(name)
     host, port = place_of(endpoint)
     return Registrar(
@@ -73,8 +74,8 @@ class Directory:
 
     @property
     def endpoints(self) -> Endpoints | None:
-        """By name; None while they are being looked for, and then nothing can be opened. Each
-        look-up is an answer of its own.
+        """The endpoints by name. None while the look-up runs: nothing can be opened then. Each
+        look-up returns a new object.
         """
         found = self._finder.found
         if found is None:
@@ -87,11 +88,11 @@ class Directory:
 
     @property
     def problem(self) -> str:
-        """Why the last look-up has failed."""
+        """The reason why the last look-up failed."""
         return self._finder.problem
 
     def lost(self, names: Collection[str], answer: Endpoints) -> None:
-        """These ranks, where that answer said they are, have gone: look for other runs of them."""
+        """Look for later runs of these ranks: they are gone from the endpoints of this answer."""
         for where, found in self._answers:
             if where is answer:
                 self._finder.lose([self._ranks[n] for n in names if n in self._ranks], found)

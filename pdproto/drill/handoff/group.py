@@ -29,7 +29,7 @@ ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 
 class Said(Enum):
-    """The last thing that this rank has told the group of a request."""
+    """The last event of a request that this rank reported to the group."""
 
     PREPARED = auto()
     BOOTSTRAPPED = auto()
@@ -48,7 +48,7 @@ class GroupedRequest:
 
 
 class GroupedSenders:
-    """See above. It ends when every request has come to its end here."""
+    """The scheduler of a rank of a group. It ends when every request has ended at this rank."""
 
     def __init__(self, work: Work) -> None:
         rank = work.rank
@@ -92,7 +92,7 @@ class GroupedSenders:
             self._apply(decision)
 
     def _serve_clients(self) -> None:
-        """At the entry: clients come, some of them leave, the others get their answers."""
+        """At the entry: submit new requests, abort some of them, and forget the answered ones."""
         load = self.rank.load
         while self.upcoming < load.requests and len(self.clients) < load.in_flight:
             self.clients[self.upcoming] = self.group.submit(self.upcoming), monotonic()
@@ -104,7 +104,7 @@ class GroupedSenders:
             self.clients.pop(answered.life.room, None)
 
     def _arrive(self, arrival: Arrival) -> bool:
-        """Open the hand-over of a request that has come; False while there are no pages for it."""
+        """Open the hand-over of a request that arrived. Returns False while no pages are free."""
         request = self.rank.load.request(arrival.life.room)
         share = self.rank.topology.share(self.rank.name, request.pages)
         pages = self.pool.take(len(share))
@@ -116,7 +116,7 @@ class GroupedSenders:
         return True
 
     def _look(self, life: Life, held: GroupedRequest) -> None:
-        """Tell the group what has come of the request here."""
+        """Report the state of the request at this rank to the group."""
         poll, failure = held.sender.poll(), held.sender.failure or ""
         if held.said is Said.ADMITTED and poll is KVPoll.SUCCESS:
             held.said = Said.NOTHING_MORE
@@ -162,7 +162,7 @@ class GroupedSenders:
         self.concluded += 1
 
     def _give_up(self, why: str) -> None:
-        """React to the end of the group: the requests here get no decision any more."""
+        """Give up every request at the end of the group: no further decision will come."""
         self.report.ended = why
         self.group.arrivals()
         self.group.decisions()
@@ -183,7 +183,7 @@ class GroupedSenders:
                 self.report.reasons[room] = held.sender.failure or ""
 
     def _stop(self, life: Life) -> bool:
-        """In the group's loop: end what the engine does for an overdue request."""
+        """In the group's loop: stop the engine's work for an overdue request."""
         held = self.held.get(life)
         if held is None:
             return True

@@ -19,7 +19,7 @@ from pdproto.runtime.wire import Life
 
 
 class GroupedOptimisticSenders(GroupedSenders):
-    """See above. passes: the trace of passes."""
+    """The scheduler of such a rank. passes: the trace of passes."""
 
     group: OptimisticGroup
 
@@ -68,7 +68,7 @@ class GroupedOptimisticSenders(GroupedSenders):
                 super()._apply(decision)
 
     def _launch(self, life: Life, *, last: bool) -> None:
-        """Have the device compute one more part, after those that it has to compute already."""
+        """Queue one more part of a pass on the device."""
         begins = max(monotonic(), self._device[-1][0] if self._device else 0.0)
         self._device.append((begins + self.rank.load.forward_s, life, last))
 

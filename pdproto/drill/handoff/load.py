@@ -1,6 +1,6 @@
-"""The load of `pdproto handoff`: which requests there are, what their pages hold, who aborts.
+"""The load of `pdproto handoff`: its requests, the bytes of their pages, and their aborts.
 
-Everything follows from the seed and the room, so that every process knows it without being told.
+Everything follows from the seed and the room, so every process computes it by itself.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Topology:
         return tuple(name for name in self.prefill if name.split("-")[2] == tensor)
 
     def share(self, source: str, pages: int) -> range:
-        """Which pages of a request a prefill rank holds."""
+        """The pages of a request that a prefill rank holds."""
         return range(int(source.split("-")[3]), pages, self.cp)
 
 
@@ -53,7 +53,7 @@ class LoadRequest:
     abort_after_s: float
 
     def left(self, side: str, opened: float, now: float) -> bool:
-        """Whether the client has left by now, if it is this side that hears of it."""
+        """Whether the client has left by now, and this side aborts the request."""
         return self.abort == side and now - opened > self.abort_after_s
 
 
@@ -62,8 +62,8 @@ class Load:
     """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8.
 
     retries: of optimistic prefill; None if requests are run before their hand-over is opened.
-    force_retry: the share of them that is run again in any case.
-    forward_s: what the device takes for a chunk. publish_s: what decode takes to find memory.
+    force_retry: the share of requests that are run again in any case. forward_s: the time of the
+    device for a chunk. publish_s: the time in which decode finds memory.
     """
 
     seed: int
@@ -91,7 +91,7 @@ class Load:
         )
 
     def page(self, room: int, source: str, index: int) -> Pages:
-        """What a page of a request holds in all pools of one source: uint8 [layer, byte]."""
+        """The bytes of a page of a request in all pools of one source: uint8 [layer, byte]."""
         first = self._dice("page", room, source, index)[0]
         words = np.arange(self.layers * self.page_bytes // 8, dtype=np.uint64)
         words *= np.uint64(0x9E3779B97F4A7C15)

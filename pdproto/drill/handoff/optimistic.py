@@ -1,7 +1,7 @@
 """The scheduler of a prefill rank that runs requests before their bootstrap has ended.
 
-The device computes one chunk at a time, each in the time that the load gives it; the pages of a
-chunk hold what they should when it is done. A pass that is dropped gives its pages back.
+The device computes one chunk at a time, each in the time that the load gives it. Then the pages of
+the chunk hold their bytes. A pass that is dropped gives its pages back.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from pdproto.spec.handoff.poll import KVPoll
 
 @dataclass(slots=True)
 class OptimisticRequest:
-    """A request with what it holds. pages: none before its pass has a running slot."""
+    """A request and its resources. pages: none before its pass has a running slot."""
 
     request: LoadRequest
     running: PrefillRequest
@@ -38,9 +38,9 @@ class OptimisticRequest:
 
 
 class OptimisticSenders:
-    """See above. It ends when every request has come to its end.
+    """The scheduler of such a rank. It ends when every request has ended.
 
-    settings: of the optimistic prefill, if not those that follow from the load.
+    settings: of the optimistic prefill; by default those that follow from the load.
     """
 
     def __init__(self, work: Work, settings: OptimisticSettings | None = None) -> None:
@@ -69,7 +69,7 @@ class OptimisticSenders:
             sleep(POLL_S)
 
     def _turn(self, now: float) -> None:
-        """Have everything decided that can be, and do what was."""
+        """Take the decisions that are due, and carry them out."""
         self.prefill.turn(now)
         while self.prefill.start(now) is not None:
             pass
@@ -107,18 +107,18 @@ class OptimisticSenders:
                 self._end(held)
 
     def _launch(self, ordered: Ordered) -> None:
-        """The device: one more chunk, after those that it has to compute already."""
+        """Queue one more chunk on the device."""
         begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
         self.device.append((begins + self.rank.load.forward_s, ordered))
 
     def _compute(self) -> None:
-        """The device: what it has finished by now."""
+        """Finish the chunks that the device has computed by now."""
         while self.device and self.device[0][0] <= monotonic():
             _, ordered = self.device.popleft()
             self._finish(ordered)
 
     def _finish(self, ordered: Ordered) -> None:
-        """The device has computed a chunk: its pages hold what they should."""
+        """Fill the pages of a chunk that the device has computed."""
         held = self.held[ordered.request]
         places = np.array_split(range(held.request.pages), held.request.chunks)
         for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):

@@ -18,7 +18,7 @@ Shape: TypeAlias = tuple[int, int, int]  # layers, pages, bytes of a page
 
 
 class Pools(Protocol):
-    """See above."""
+    """The pools of a rank, read and written as uint8 [layer, page, byte]."""
 
     def __setitem__(self, pages: Any, content: NDArray[np.uint8] | int) -> None: ...
 
@@ -58,8 +58,8 @@ def layers_of(pools: Pools) -> Sequence[Any]:
 
 
 def device_of(name: str, seed: int) -> Device | None:
-    """The device of this name, of DEVICES; None for host memory. seed: of the delays of a device
-    that a processor plays.
+    """The device of this name, of DEVICES; None for host memory. seed: of the delays of a simulated
+    device.
 
     Raises ImportError without torch, RuntimeError without such a device.
     """

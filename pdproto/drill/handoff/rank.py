@@ -23,13 +23,13 @@ POLL_S: Final = 0.0005  # between two looks of a scheduler
 
 @dataclass(frozen=True, slots=True)
 class RankTask:
-    """What a process is told: who it is, and what to do.
+    """The task of the process of a rank.
 
-    first: the room to begin with. group: where the prefill ranks listen to each other, if there is
-    more than one. direct: whether they write straight into the pages of decode. dies_in: the room
-    in whose midst it is killed, or in that of the next one that it sends. host: the address of this
-    host at which the others reach it. device: where its pools are (pools.py). keys: of all
-    processes of the drill.
+    first: the room to begin with. group: where the prefill ranks listen to each other, if there are
+    several. direct: whether they write straight into the pages of decode. dies_in: the rank is
+    killed during this room, or during the next one that it sends. host: the address of this host
+    at which the others reach it. device: where its pools are (pools.py). keys: of all processes of
+    the drill.
     """
 
     name: str
@@ -50,11 +50,11 @@ class RankTask:
 
     @property
     def link(self) -> Link:
-        """How the node of this rank communicates."""
+        """The link by which the node of this rank communicates."""
         return Link(tcp_at(self.host), curve=None if self.keys is None else self.keys.curve)
 
     def run_forward(self, request: LoadRequest, pages: tuple[int, ...], pools: Pools) -> None:
-        """What a model would do: fill the pages of this rank's share."""
+        """Fill the pages of this rank's share, as the forward pass of a model does."""
         share = self.topology.share(self.name, request.pages)
         for page, index in zip(pages, share, strict=True):
             pools[:, page] = self.load.page(request.room, self.name, index)
@@ -68,11 +68,11 @@ class RankTask:
         sender.send(chunks[-1], metadata=self.load.metadata(request.room, self.name))
 
     def meet_fate(self, room: int) -> None:
-        """Before the last chunk of a room: SIGKILL to this process, if it has come to that.
+        """Send SIGKILL to this process before the last chunk of the room, if it is to die in it.
 
-        Decode has given its memory by now and can't succeed without that chunk, so that a kill
-        never falls between two requests, however slow the machine. What the node's loop is writing
-        at this moment stays as it is.
+        Decode has given its memory by now and cannot succeed without that chunk, so a kill never
+        falls between two requests, however slow the machine is. A write of the node's loop at this
+        moment is cut off.
         """
         if self.dies_in is not None and room >= self.dies_in:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -80,10 +80,10 @@ class RankTask:
 
 @dataclass(slots=True)
 class Report:
-    """What a rank has done. outcomes: by room, True for Success. reasons: why the others failed.
+    """The report of a rank. outcomes: by room, True for Success. reasons: why the others failed.
 
-    latencies: seconds from open to Success. left: what should be zero at the end, by name.
-    ended: why the rank has stopped before its last request, if it has.
+    latencies: seconds from open to Success. left: counts that should be zero at the end, by name.
+    ended: why the rank stopped before its last request, if it did.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Report:
 
 
 class Pool:
-    """Page numbers that are nobody's. Pages come back from the node's loop."""
+    """The numbers of free pages. Pages come back from the node's loop."""
 
     def __init__(self, pages: int) -> None:
         self._free: Final = deque(range(pages))
@@ -117,9 +117,10 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the scheduler of a prefill rank works with. pools: its pages, uint8 [layer, page, byte].
+    """The resources of the scheduler of a prefill rank.
 
-    trace: is told of the rows of what decides for it: its group, or its optimistic prefill.
+    pools: its pages, uint8 [layer, page, byte]. trace: records the rows of its group, or of its
+    optimistic prefill.
     """
 
     rank: RankTask
@@ -132,18 +133,18 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The router to a decode rank: the prefill server is down, so begin nothing more."""
+    """Message of the router to a decode rank: the prefill server is down, so begin nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A decode rank to the router. upcoming: the first room that it has not begun."""
+    """Message of a decode rank to the router. upcoming: the first room that it has not begun."""
 
     upcoming: int
 
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The router to a decode rank: the server is back. It runs the rooms from this one on."""
+    """Message of the router to a decode rank: the server is back, and runs the rooms from this."""
 
     first: int

@@ -1,8 +1,7 @@
 """The processes of `pdproto handoff`: the registry, a prefill rank, a decode rank.
 
-Each rank is what a serving engine's scheduler would be: it opens hand-overs in the order of the
-rooms, polls them, and never waits. The forward pass is the filling of pages with what the load
-says.
+Each rank behaves as the scheduler of a serving engine: it opens hand-overs in the order of the
+rooms, polls them, and never waits. Its forward pass fills the pages with the bytes of the load.
 """
 
 import gc
@@ -49,14 +48,14 @@ SETTLE_S: Final = 60.0
 
 @contextmanager
 def _traced(rank: RankTask) -> Iterator[TraceWriter | None]:
-    """The trace of a rank's hand-overs, if there is to be one."""
+    """The trace of a rank's hand-overs; None without a folder for traces."""
     with _file(rank.trace, rank.name) as target:
         yield None if target is None else TraceWriter(rank.name, target)
 
 
 @contextmanager
 def _traced_by(system: str, folder: str | None, name: str) -> Iterator[SharedTrace | None]:
-    """The trace of what a process does by the tables of another system: in a folder of its own."""
+    """The trace of a process by the tables of another system, in a folder of its own."""
     with _file(None if folder is None else f"{folder}/{system}", name) as target:
         yield None if target is None else SharedTrace(name, target)
 
@@ -73,7 +72,7 @@ def _file(folder: str | None, name: str) -> Iterator[FileIO | None]:
 
 
 class Progress:
-    """Tells the parent how far the rank has come: now and then, and at every tenth."""
+    """Reports the progress of the rank to the parent: now and then, and at every tenth."""
 
     def __init__(self, pipe: "Connection[Any, Any]", requests: int) -> None:
         self._pipe: Final = pipe
@@ -91,7 +90,7 @@ class Progress:
 def registry(
     pipe: "Connection[Any, Any]", trace: str | None, host: str, keys: Keys | None
 ) -> None:
-    """The whole life of the registry's process, at that address."""
+    """Run the process of the registry, at that address."""
     name = registry_tables.SYSTEM.name
     with (_traced_by(name, trace, "registry") as traced,
           RegistryServer(host, traces={} if traced is None else {name: traced},
@@ -101,7 +100,7 @@ def registry(
 
 
 def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of a prefill rank's process."""
+    """Run the process of a prefill rank."""
     load = rank.load
     device = device_of(rank.device, load.seed)
     pools = pools_on(device, (load.layers, load.pool_pages, load.page_bytes))
@@ -123,7 +122,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there
-        gc.freeze()  # what is there now stays, and need not be looked through again and again
+        gc.freeze()  # later collections skip the objects that exist now
         report, pool = Report(rank.name), Pool(load.pool_pages)
         progress = Progress(pipe, load.requests)
         work = Work(rank, node, pools, pool, report, decided)
@@ -154,7 +153,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
 
 
 def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
-    """The whole life of a decode rank's process."""
+    """Run the process of a decode rank."""
     load = rank.load
     sources = rank.topology.sources(rank.name)
     device = device_of(rank.device, load.seed)
@@ -167,7 +166,7 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
                               keys=rank.keys)
         pipe.send(rank.name)
         pipe.recv()  # every process is there
-        gc.freeze()  # what is there now stays, and need not be looked through again and again
+        gc.freeze()  # later collections skip the objects that exist now
         if not wait_for(directory, START_S):
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered: "
                                f"{directory.problem}")
@@ -195,7 +194,7 @@ def _decode_node(rank: RankTask, pools: Mapping[str, Pools], device: Device | No
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What of a rank must be back at zero in the end. beside: what decides for it, by name."""
+    """The gauges of a rank that must be zero at the end. beside: its deciding objects, by name."""
 
     node: RunningNode
     pool: Pool
@@ -203,7 +202,7 @@ class Used:
     beside: Mapping[str, Metrics] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """Of the node, and of what decides for it."""
+        """The metrics of the node and of the objects that decide for it."""
         numbers = self.node.metrics.read()
         for name, metrics in self.beside.items():
             numbers |= {f"{name}_{k}": v for k, v in metrics.read().items()}
@@ -217,7 +216,7 @@ class Used:
 
 
 def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
-    """Wait until all is given back, say what is left, and wait for all the others to say it."""
+    """Wait until everything is given back, report the rest, and wait for all other ranks."""
     deadline = monotonic() + SETTLE_S
     while monotonic() < deadline and any(used.left().values()):
         sleep(0.01)
@@ -229,13 +228,13 @@ def _settle(report: Report, used: Used, pipe: "Connection[Any, Any]") -> None:
 
 
 def _end(node: RunningNode, pipe: "Connection[Any, Any]") -> None:
-    """Close the node, and say what the process still has."""
+    """Close the node, and report the threads and sockets that the process still has."""
     node.close()
     pipe.send({"threads": threading.active_count() - 1, "sockets": _sockets()})
 
 
 def _sockets() -> int:
-    """Sockets that this process still has open, the pipe to the parent apart.
+    """The number of open sockets of this process, without the pipe to the parent.
 
     Local datagrams do not count: Mooncake's library opens one, and keeps it to the end.
     """

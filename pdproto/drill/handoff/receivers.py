@@ -1,7 +1,7 @@
 """The scheduler of a decode rank: it opens hand-overs in the order of the rooms, and verifies them.
 
-While the prefill server is down nothing is begun: what was under way fails when this rank notices,
-and only then does it ask the registry where the server is now.
+While the prefill server is down nothing is begun. Open hand-overs fail when this rank notices the
+loss, and only then does it look the server up in the registry again.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ NOT_SERVED: Final = "no prefill server was up to take it"
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A request with what it holds. where: what the directory said when it was begun."""
+    """A request and its resources. where: the directory's answer when it was begun."""
 
     request: LoadRequest
     receiver: Receiver
@@ -36,7 +36,7 @@ class _Open:
 
 
 class Receivers:
-    """See above. It ends when every request has come to its end."""
+    """The scheduler of a decode rank. It ends when every request has ended."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Receivers:
             sleep(POLL_S)
 
     def _heed(self) -> None:
-        """Do as the router says; and see whether all ranks have been noticed to be gone."""
+        """Follow the router's messages, and check whether this rank has noticed every lost rank."""
         while self._router.poll():
             said = self._router.recv()
             if isinstance(said, Hold):
@@ -107,7 +107,7 @@ class Receivers:
         return True
 
     def _publish(self) -> None:
-        """Give their memory to those that have waited for it long enough."""
+        """Give memory to the requests whose allocation delay is over."""
         while self.publishing and self.publishing[0][0] <= monotonic():
             _, receiver, shares = self.publishing.popleft()
             receiver.publish(shares, slot=receiver.life.room)
@@ -131,7 +131,7 @@ class Receivers:
             del self.open[room]
 
     def _verify(self, held: _Open) -> None:
-        """Compare every byte of every page, and the metadata, with what the load says."""
+        """Compare every byte of every page, and the metadata, with the load."""
         load, room = self.rank.load, held.request.room
         for source, pools in self.pools.items():
             right = held.receiver.metadata.get(source) == load.metadata(room, source)

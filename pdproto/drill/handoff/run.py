@@ -12,7 +12,7 @@ WAITS: Final = {"bootstrap_timeout": 10.0, "transfer_timeout": 20.0, "no_drain":
 
 
 class NothingKilledError(Exception):
-    """A rank was to be killed while it sent, and it sent nothing from then on."""
+    """A rank was to be killed while it sent a room, and it sent none from that room on."""
 
 
 def run_drill(
@@ -20,7 +20,7 @@ def run_drill(
 ) -> HandoffVerdict:
     """Run the drill of a cluster whose processes have started.
 
-    on_progress gets the number of requests that every rank has ended, and the seconds since the
+    on_progress gets the number of requests that have ended at every rank, and the seconds since the
     first began. Raises TimeoutError, RankDiedError or NothingKilledError.
     """
     try:

@@ -1,5 +1,4 @@
-"""The scheduler of a prefill rank that is its whole server: it runs requests, and hands them over.
-"""
+"""The scheduler of a prefill server of one rank: it runs requests, and hands them over."""
 
 from collections.abc import Iterator
 from time import monotonic, sleep
@@ -11,7 +10,7 @@ from pdproto.spec.handoff.poll import KVPoll
 
 
 class Senders:
-    """See above. It ends when every request has come to its end."""
+    """The scheduler of such a server. It ends when every request has ended."""
 
     def __init__(self, work: Work) -> None:
         self.rank, self.node, self.report = work.rank, work.node, work.report

@@ -1,4 +1,4 @@
-"""The outcome of a `pdproto handoff`: the numbers, and every claim that it must uphold."""
+"""The outcome of a `pdproto handoff`: its numbers, and the claims that it must uphold."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ REASONS_SHOWN: Final = 6
 
 
 class HandoffVerdict:
-    """The reports of all ranks, held against each other and against the load.
+    """The reports of all ranks, compared with each other and with the load.
 
-    restarted: ranks of a server that was started anew. survivors: its ranks before, all but the
-    one that was killed.
+    restarted: ranks of a server that was restarted. survivors: the earlier processes of its ranks,
+    without the one that was killed.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class HandoffVerdict:
 
     @cached_property
     def complaints(self) -> tuple[str, ...]:
-        """What does not hold, each in one line that names the rank and the room."""
+        """The claims that do not hold, each in one line that names the rank and the room."""
         return (*self._incomplete(), *self._corrupt(), *self._disagreeing(), *self._kept(),
                 *self._slow(), *self._unasked())
 
     @property
     def succeeded(self) -> int:
-        """Requests that succeeded on every decode rank."""
+        """The number of requests that succeeded on every decode rank."""
         decode = [self.reports[name].outcomes for name in self.topology.decode]
         return sum(all(of.get(room) for of in decode) for room in range(self.load.requests))
 
@@ -73,13 +73,13 @@ class HandoffVerdict:
                         yield f"room {room}: {name} has succeeded, and {source} has failed"
 
     def _outcome(self, name: str, room: int) -> bool | None:
-        """What a rank says of a room: a run that has failed it may have a successor that ran it."""
+        """The outcome of a room at a rank. A later run of the rank may succeed where one failed."""
         earlier = [m.report for m in self.survivors if m.report and m.rank.name == name]
         said = [report.outcomes.get(room) for report in (self.reports[name], *earlier)]
         return next((outcome for outcome in said if outcome is not None), None)
 
     def _kept(self) -> Iterator[str]:
-        """L3, L4: with no traffic everything is zero."""
+        """L3, L4: without traffic every gauge is zero."""
         for member in (*self.members.values(), *self.survivors):
             name, report = member.rank.name, member.report or Report(member.rank.name)
             left = {**report.left, **(member.leftovers or {})}
@@ -90,7 +90,7 @@ class HandoffVerdict:
                 yield f"{name} did not end cleanly"
 
     def _slow(self) -> Iterator[str]:
-        """No hand-over holds up the others: no turn of a loop takes long."""
+        """No hand-over delays the others: every turn of a loop is short."""
         for member in (*self.members.values(), *self.survivors):
             metrics = member.report.metrics if member.report else {}
             if metrics.get("slow_turns"):
@@ -108,7 +108,7 @@ class HandoffVerdict:
                     yield f"{name}, room {room}: failed, though nobody aborted it: {why}"
 
     def numbers(self) -> dict[str, Any]:
-        """Everything measured, for machines."""
+        """All measured numbers, for machines."""
         latencies = sorted(s for name in self.topology.decode
                            for s in self.reports[name].latencies)
         verified = sum(report.verified_bytes for report in self.reports.values())
@@ -129,7 +129,7 @@ class HandoffVerdict:
         }
 
     def show(self, console: Console) -> None:
-        """The same for people."""
+        """Print the numbers and the complaints for people."""
         numbers = self.numbers()
         ranks = f"{len(self.topology.prefill)} prefill and {len(self.topology.decode)} decode ranks"
         table = Table(title=f"{self.load.requests} hand-overs, {ranks}")

@@ -1,1 +1,1 @@
-"""The processes of `pdproto soak`: they hand over for long, with faults at random times."""
+"""The processes of `pdproto soak`, which hand over for long, with faults at random times."""

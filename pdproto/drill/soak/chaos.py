@@ -1,6 +1,6 @@
-"""What goes wrong in `pdproto soak`, and when: the seed says it all beforehand.
+"""The faults of `pdproto soak`. Their kinds and times follow from the seed.
 
-Processes are real, so that what a fault meets is another story in every run.
+Processes are real, so a fault meets the cluster in another state in every run.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "r
 
 
 class Chaos:
-    """Strikes a cluster. counts: how often, by what."""
+    """Applies faults to a cluster. counts: of the faults so far, by kind."""
 
     def __init__(self, cluster: SoakCluster, seed: int) -> None:
         self.counts: Final[Counter[str]] = Counter()
@@ -43,13 +43,13 @@ class Chaos:
             self._next = now + self._random.uniform(*BETWEEN_S)
 
     def end(self) -> None:
-        """Let every fault be over."""
+        """End every fault."""
         while self._ends:
             heappop(self._ends)[2]()
         self._cluster.net("heal")
 
     def _strike(self, now: float) -> None:
-        """A fault of a kind that is drawn, to a rank that is drawn; not to one that is down."""
+        """Apply a fault of a drawn kind to a drawn rank that is not down."""
         random, cluster = self._random, self._cluster
         (what,) = random.choices(list(SHARES), list(SHARES.values()))
         names = (*cluster.sources, *cluster.sinks)
@@ -84,7 +84,7 @@ class Chaos:
     def _until(
         self, now: float, length: float, bounds: tuple[float, float], end: Callable[[], object]
     ) -> None:
-        """Have a fault end. length: 0 to 1 of what is between the bounds, most of them short."""
+        """Schedule the end of a fault. length: 0 to 1, mapped into the bounds; most are short."""
         first, last = bounds
         self._number += 1
         at = now + first + (last - first) * length**3

@@ -1,7 +1,7 @@
-"""The parent of `pdproto soak`: it starts processes, routes requests to them, and keeps the books.
+"""The parent of `pdproto soak`: it starts processes, routes requests to them, and counts results.
 
-It is the router too: it asks the registry where the prefill ranks are, and sends nobody a request
-while one of them is missing.
+As the router it looks the prefill ranks up in the registry, and routes no request while one of them
+is missing.
 """
 
 import os
@@ -47,8 +47,8 @@ class ProcessLostError(Exception):
 
 @dataclass(slots=True, eq=False)
 class SoakProcess:
-    """A rank's process. door: its name in the network. ready: it has said where it listens. open:
-    the rooms it has not ended yet.
+    """The process of a rank. door: its name in the network. ready: it has reported its address.
+    open: the rooms that it has not ended yet.
     """
 
     name: str
@@ -65,7 +65,7 @@ class SoakProcess:
 
 @dataclass(slots=True)
 class Books:
-    """What has been routed, and what became of it. complaints: what must never be, each a line."""
+    """The routed requests and their outcomes. complaints: one line for each violated claim."""
 
     routed: int = 0
     succeeded: int = 0
@@ -113,7 +113,7 @@ class SoakCluster:
     # Processes
 
     def start_registry(self) -> None:
-        """The registry, the first or the next; always at the same port."""
+        """Start the registry, for the first time or again; always at the same port."""
         self._registry, self._registry_pipe = self._process(partial(registry, self._port))
         self._port = self._first_word(self._registry_pipe, "the registry")
 
@@ -123,8 +123,9 @@ class SoakCluster:
         self._registry_pipe.close()
 
     def start(self, name: str) -> None:
-        """A rank's process, the first or the next of that name, behind a door of its own. What it
-        says first is heard in time.
+        """Start the process of a rank, for the first time or again, behind a door of its own.
+
+        Its first message is read later, within START_S.
         """
         self._starts += 1
         door = f"{name}#{self._starts}"
@@ -136,16 +137,16 @@ class SoakCluster:
         self._where = {}
 
     def body(self, name: str) -> Callable[[SoakRank, Pipe], None]:
-        """What a rank's process does."""
+        """The function that the process of a rank runs."""
         return prefill if name in self.sources else decode
 
     def kill(self, name: str) -> None:
-        """SIGKILL, in the middle of whatever it does. What it had open is nobody's any more."""
+        """Send SIGKILL to a rank, at any moment, and take its open rooms off the books."""
         member = self.members[name]
         member.process.kill()
         member.process.join()
         with suppress(EOFError, OSError):
-            while member.pipe.poll():  # what it had said before
+            while member.pipe.poll():  # its messages from before the kill
                 self._take(member, member.pipe.recv())
         del self.members[name]
         member.pipe.close()
@@ -154,7 +155,7 @@ class SoakCluster:
             self._close_books(room)
 
     def stop(self, name: str) -> None:
-        """SIGSTOP: every thread of it stands still."""
+        """Send SIGSTOP to a rank, which stops every thread of it."""
         self._signal(name, signal.SIGSTOP, stopped=True)
 
     def go_on(self, name: str) -> None:
@@ -168,7 +169,7 @@ class SoakCluster:
             member.stopped = stopped
 
     def net(self, what: str, *arguments: object) -> Any:
-        """Have something done to the network between the nodes."""
+        """Call a function of the process that is the network between the nodes."""
         self._net.send((what, arguments))
         return self._first_word(self._net, "the network")
 
@@ -184,7 +185,7 @@ class SoakCluster:
     # The router
 
     def route(self) -> None:
-        """Begin requests while ranks have room for them, and the registry knows all who serve."""
+        """Begin requests while ranks have room for them and the registry knows all live ranks."""
         if self._find() is None:
             return
         free = [name for name in self.sinks if self._has_room(name)]
@@ -194,9 +195,9 @@ class SoakCluster:
             free = [name for name in self.sinks if self._has_room(name)]
 
     def greet(self, names: set[str]) -> None:
-        """A request for each of these decode ranks, taken out as it is begun.
+        """Begin a request for each of these decode ranks, and take its name out of the set.
 
-        What an engine has lost track of is held until the sink's successor has spoken.
+        An engine holds memory in doubt until the successor of the sink has sent a message.
         """
         for name in sorted(names) if self._find() is not None else ():
             if self._has_room(name):
@@ -204,14 +205,14 @@ class SoakCluster:
                 names.remove(name)
 
     def _has_room(self, name: str) -> bool:
-        """Whether this decode rank, and all that would feed it, can take another request."""
+        """Whether this decode rank, and every prefill rank that feeds it, can take one more."""
         ranks = [self.members.get(other) for other in (name, *self.sources)]
         limits = [self._in_flight] + [self._in_flight * len(self.sinks)] * len(self.sources)
         return all(member is not None and member.ready and len(member.open) < limit
                    for member, limit in zip(ranks, limits, strict=True))
 
     def _find(self) -> dict[str, str] | None:
-        """Where the registry says that the ranks are, once it says so of those that live."""
+        """The endpoints of the ranks in the registry; None until it has those of all live ranks."""
         wanted = {name: self.members[name].endpoint for name in self.sources
                   if name in self.members}
         if self._where == wanted and len(wanted) == len(self.sources):
@@ -234,7 +235,7 @@ class SoakCluster:
     # The books
 
     def hear(self, seconds: float) -> None:
-        """What the ranks have to tell, for so long at most. Raises ProcessLostError."""
+        """Read the messages of the ranks, for at most `seconds`. Raises ProcessLostError."""
         pipes = {member.pipe: member for member in self.members.values()}
         for pipe in wait(list(pipes), seconds):
             member = pipes[pipe]  # type: ignore[index]
@@ -276,7 +277,7 @@ class SoakCluster:
         self._close_books(room)
 
     def _close_books(self, room: int) -> None:
-        """What is known of the room, once nobody has it open."""
+        """Compare the outcomes of a room, when no rank has it open any more."""
         name, success = self.books.decided.get(room, ("", False))
         against = self.books.refused.get(room, set())
         if success and against:
@@ -287,7 +288,7 @@ class SoakCluster:
             self.books.refused.pop(room, None)
 
     def ask(self) -> list[str]:
-        """What the ranks have not given back, each in a line, as they say at once."""
+        """Ask all ranks for their resources in use; one line for each that is not zero."""
         for member in self.members.values():
             member.told = None
             member.pipe.send(True)
@@ -303,12 +304,12 @@ class SoakCluster:
         return (name for name, member in self.members.items() if member.told is None)
 
     @property
-    def stands(self) -> Sequence[str]:
-        """The ranks with something open, or that are only beginning."""
+    def unfinished(self) -> Sequence[str]:
+        """The names of the ranks that have open rooms, or that have not begun yet."""
         return [name for name, member in self.members.items() if member.open or not member.ready]
 
     def close(self) -> dict[str, dict[str, int]]:
-        """End every process. Returns what those that ended in order had left, by name."""
+        """End every process. Returns the left resources of those that ended in order, by name."""
         left = {}
         for name, member in self.members.items():
             if member.stopped:
@@ -330,7 +331,7 @@ class SoakCluster:
 
     @staticmethod
     def _last_word(member: SoakProcess) -> dict[str, int]:
-        """What is left of it: nothing, if it says so."""
+        """The left resources of a process, from its last message."""
         with suppress(EOFError, OSError):
             while member.pipe.poll(END_S):
                 said = member.pipe.recv()

@@ -1,7 +1,7 @@
 """The processes of `pdproto soak`: a prefill rank, a decode rank, the registry, and the network.
 
-A rank is what a serving engine would be: it opens what the router tells it to, polls, never waits,
-and tells the router how each hand-over has ended. Every page holds what the load says of it.
+A rank behaves as a serving engine: it opens the hand-overs that the router begins, polls, never
+waits, and reports the outcome of each to the router. Pages hold the bytes of the load.
 """
 
 import gc
@@ -48,7 +48,8 @@ HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",
 
 @dataclass(frozen=True, slots=True)
 class SoakRank:
-    """What a rank's process is told. advertise: its door. sources: the prefill ranks, in order."""
+    """The task of the process of a rank. advertise: its door. sources: the prefill ranks, in order.
+    """
 
     name: str
     load: Load
@@ -60,7 +61,7 @@ class SoakRank:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The router has a request. where: the prefill ranks' endpoints, for decode."""
+    """Message of the router: begin a request. where: the prefill ranks' endpoints, for decode."""
 
     room: int
     where: Mapping[str, str]
@@ -68,7 +69,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a hand-over has ended at a rank. corrupt: a success of which a byte is wrong."""
+    """The outcome of a hand-over at a rank. corrupt: it succeeded, and a byte is wrong."""
 
     room: int
     success: bool
@@ -78,9 +79,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a rank has when it is asked. held: what is not given back. faults: what must never be.
+    """The resources of a rank when it is asked. held: those in use. faults: violated claims.
 
-    files: that it has open. resident: bytes of memory.
+    files: the number of open files. resident: bytes of memory.
     """
 
     held: dict[str, float]
@@ -103,7 +104,7 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class _Scheduler:
-    """What both kinds of rank do. waiting: requests for which there are no pages yet."""
+    """The scheduler of both kinds of rank. waiting: requests that wait for free pages."""
 
     place: SoakRank
     node: RunningNode
@@ -114,7 +115,7 @@ class _Scheduler:
     verified_bytes: int = 0
 
     def run(self) -> None:
-        """Until the router says that it is over."""
+        """Run until the router ends it."""
         while (message := self._told()) is not None:
             if isinstance(message, Begin):
                 self.waiting.append(message)
@@ -126,7 +127,7 @@ class _Scheduler:
                 self.pipe.send(ended)
 
     def _told(self) -> Any:
-        """What the router says next; False where it says nothing for a while."""
+        """The next message of the router; False if none comes for a while."""
         return self.pipe.recv() if self.pipe.poll(POLL_S) else False
 
     def _begin_all(self) -> None:
@@ -167,7 +168,7 @@ class _Scheduler:
 
 @dataclass(slots=True, kw_only=True)
 class _Prefill(_Scheduler):
-    """A prefill rank: it computes a request at once, and sends it when it may."""
+    """A prefill rank: it computes a request at once, and sends it as soon as a sink has memory."""
 
     node: PrefillNode
     pages: Pages
@@ -199,7 +200,7 @@ class _Prefill(_Scheduler):
 
 @dataclass(slots=True, kw_only=True)
 class _Decode(_Scheduler):
-    """A decode rank: it has memory for a request at once, and verifies every byte."""
+    """A decode rank: it gives a request memory at once, and verifies every byte."""
 
     node: DecodeNode
     pages: Mapping[str, Pages]
@@ -236,7 +237,7 @@ class _Decode(_Scheduler):
 
 
 def prefill(place: SoakRank, pipe: Pipe) -> None:
-    """The whole life of a prefill rank's process."""
+    """Run the process of a prefill rank."""
     _settle_in()
     load, topology = place.load, Topology(len(place.sources), 1, 1)
     pages = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
@@ -253,7 +254,7 @@ def prefill(place: SoakRank, pipe: Pipe) -> None:
 
 
 def decode(place: SoakRank, pipe: Pipe) -> None:
-    """The whole life of a decode rank's process."""
+    """Run the process of a decode rank."""
     _settle_in()
     load = place.load
     pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
@@ -269,8 +270,8 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
 
 
 def _settle_in() -> None:
-    """Leave Ctrl-C to the router."""
-    gc.freeze()  # what is there now stays, and need not be looked through again and again
+    """Ignore Ctrl-C, which the router handles, and exclude present objects from collection."""
+    gc.freeze()  # later collections skip the objects that exist now
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -280,7 +281,7 @@ def _layers(pools: Pages) -> list[Pages]:
 
 
 def _end(node: RunningNode, pipe: Pipe) -> None:
-    """Close the node, and say what the process still has. Its pipe is a socket."""
+    """Close the node, and report the resources that the process still has. Its pipe is a socket."""
     node.close()
     links = [os.readlink(f"/proc/self/fd/{file}") for file in os.listdir("/proc/self/fd")
              if os.path.exists(f"/proc/self/fd/{file}")]
@@ -291,7 +292,7 @@ def _end(node: RunningNode, pipe: Pipe) -> None:
 
 
 def registry(port: int, pipe: Pipe) -> None:
-    """The whole life of the registry's process. port: 0 takes a free one."""
+    """Run the process of the registry. port: 0 takes a free one."""
     _settle_in()
     with RegistryServer(port=port) as server, suppress(EOFError):
         pipe.send(server.port)
@@ -300,7 +301,7 @@ def registry(port: int, pipe: Pipe) -> None:
 
 @dataclass(slots=True)
 class Weather:
-    """The fates of messages: how likely each of these is."""
+    """The probability of each fate of a message."""
 
     seed: int
     lost: float = 0.0
@@ -324,7 +325,7 @@ class Weather:
 
 
 def network(pipe: Pipe) -> None:
-    """The whole life of the network's process: does to the proxy what the router asks."""
+    """Run the process of the network: carry out the router's calls on the proxy."""
     _settle_in()
     proxy = Proxy()
     with suppress(EOFError):

@@ -1,4 +1,4 @@
-"""What became of a `pdproto soak`: as numbers, as a table, as a page."""
+"""The result of a `pdproto soak`: as numbers, as a table, as a page."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ COMPLAINTS_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SoakResult:
-    """See above. faults: how often, by what. messages: what the network did. rests: times at which
-    everything had been given back.
+    """The result of a soak. faults: counts by kind. messages: counts of the network. rests: times
+    at which everything had been given back.
     """
 
     books: Books
@@ -52,7 +52,7 @@ class SoakResult:
         return sum(state.counters.get(counter, 0) for state in self.books.states.values())
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """For people: what, and how much."""
+        """For people: the name of each number, and its value."""
         numbers = self.numbers()
         yield "seconds", f"{numbers['seconds']:g}"
         yield "hand-overs", f"{numbers['handoffs']:,}"
@@ -91,7 +91,7 @@ def show(result: SoakResult, console: Console) -> None:
 
 
 def page(result: SoakResult, command: str, commit: str) -> str:
-    """The result as Markdown, with what makes it again."""
+    """The result as Markdown, with the command that repeats the soak."""
     lines = ["# The last soak", "",
              "Real processes hand over while they are killed, stopped and cut off from others.",
              "`pdproto soak --help` says what must hold all the same; `make soak` writes this.",

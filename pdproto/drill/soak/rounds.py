@@ -18,14 +18,14 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - only read
 
 
 def load_of(seed: int, in_flight: int, decode: int) -> Load:
-    """The load. Hand-overs are small, so that faults take the time, and not bytes."""
+    """The load. Hand-overs are small, so that faults take most of the time."""
     return Load(
         seed=seed, requests=0, layers=2, page_bytes=4096, request_pages_max=8,
         pool_pages=8 * in_flight * decode, abort_rate=0.2, abort_within_s=0.05, in_flight=in_flight)
 
 
 def run_soak(cluster: SoakCluster, seconds: float, seed: int, *, quiet: bool) -> SoakResult:
-    """Run a cluster under faults for so many seconds, close it, and return the result."""
+    """Run a cluster under faults for `seconds`, close it, and return the result."""
     began, before = monotonic(), _shared_memory_names()
     soak, complaints = Soak(cluster, Chaos(cluster, seed), seconds), cluster.books.complaints
     try:
@@ -84,10 +84,10 @@ class Soak:
             cluster.greet(waiting)
             cluster.hear(HEAR_S)
             reporter.line(self._line(), now - began)
-            if not cluster.stands and not waiting:
+            if not cluster.unfinished and not waiting:
                 held = cluster.ask()
         cluster.books.complaints += [f"{name} has not begun, or not ended all its hand-overs"
-                                     for name in (*waiting, *cluster.stands)] or held
+                                     for name in (*waiting, *cluster.unfinished)] or held
         cluster.books.complaints += [
             f"{member.name}: {value:g} {what}" for member in cluster.members.values()
             if member.told is not None for what, value in member.told.faults.items()]

@@ -1,1 +1,1 @@
-"""The processes of `pdproto study`: they measure the cost of a feature, beside the simulator."""
+"""The processes of `pdproto study`, which measure the cost of a feature, beside the simulator."""

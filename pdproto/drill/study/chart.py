@@ -1,7 +1,7 @@
-"""A study as a picture: how far the time to the first token falls, in both halves, as SVG.
+"""The chart of a study, as SVG: the change of the time to the first token.
 
-A panel for each parameter; in it the change of the median and of the 99th percentile, simulated
-and measured, and the published claim.
+It has a panel for each parameter, which shows the change of the median and of the 99th percentile,
+simulated and measured, and the published claim.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ class Line(Stroke):
     """One line of every panel."""
 
     def values(self, rows: Sequence[StudyRow]) -> list[float]:
-        """Changes: -0.5 is half of it gone."""
+        """The relative changes: -0.5 halves the time."""
         halves = [of.simulated if "simulated" in self.name else of.measured for of in rows]
         return [of.p99_change if "P99" in self.name else of.median_change for of in halves]
 

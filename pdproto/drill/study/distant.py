@@ -1,7 +1,7 @@
-"""Nodes that are far from each other, on one machine: what has arrived at a socket waits.
+"""Nodes on one machine with a latency between them: a batch waits after it arrived at a socket.
 
-The bytes cross real sockets first; then a batch is held back, in order, for as long as the way
-would have taken. Only what nodes say to each other is slowed down: pages go by an engine.
+The bytes cross real sockets first. Then each batch is delayed, in order, by the latency of the
+network. Only messages are delayed: an engine moves the pages.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 @dataclass(slots=True)
 class Distance:
-    """delay_s: of the next batch, in seconds; replaced when the distance is to be another.
+    """The delay of batches. delay_s: returns that of the next batch, in seconds; may be replaced.
 
     Batches arrive in the order in which they were sent.
     """
@@ -35,14 +35,14 @@ class Distance:
         self.under_way.append((due, peer, batch))
 
     def arrived(self, now: float) -> tuple[Peer, Batch] | None:
-        """The next batch that has come all the way by now, if there is one."""
+        """The next batch whose delay is over, if there is one."""
         if not self.under_way or self.under_way[0][0] > now:
             return None
         _, peer, batch = self.under_way.popleft()
         return peer, batch
 
     def due(self, other: float | None) -> float | None:
-        """When the next batch arrives, or the other thing is due, whichever comes first."""
+        """The time when the next batch arrives, or `other` if that is earlier."""
         if not self.under_way:
             return other
         first = self.under_way[0][0]
@@ -50,7 +50,7 @@ class Distance:
 
 
 class Distant(Node):
-    """A node at a distance: a batch that is due is as one that has come just now."""
+    """A node at a distance: it takes a batch when its delay is over."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

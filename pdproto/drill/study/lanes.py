@@ -1,7 +1,7 @@
-"""The parent of a study's processes: it hands settings to them, a few at a time, and hears them.
+"""The parent of a study's processes: it runs a few settings at a time, each in a lane.
 
-A lane has two servers of two processes each, which differ in what is studied. Both get the same
-requests at the same moments, so that whatever else the machine does falls on both.
+A lane has two servers of two processes each: one with the studied feature, one without. Both get
+the same requests at the same moments, so other work of the machine disturbs both alike.
 """
 
 from collections import deque
@@ -28,12 +28,12 @@ LEAD_S: Final = 0.3  # from when processes are told of a job until it begins
 PATIENCE_S: Final = 60.0  # after the last request has come everywhere, for all to end
 LATE_S: Final = 0.02  # half a forward pass: a run with a later process is disturbed
 ROOMS: Final = 10_000_000  # between the first room of a job and that of the next
-WARM_UP: Final = 20  # requests that nobody counts: what is done first is compiled and loaded then
+WARM_UP: Final = 20  # requests that do not count: the first ones compile and load code
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How requests are run. retries: of optimistic prefill. routing: None without a registry."""
+    """A way to run requests. retries: of optimistic prefill. routing: None without a registry."""
 
     retries: int
     routing: Routing | None = None
@@ -56,7 +56,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a setting's requests, one way: see ranks.py."""
+    """The results of a setting, run one way: see ranks.py."""
 
     computed: Computed
     answered: Answered
@@ -71,14 +71,15 @@ class Measured:
 
     @property
     def late_s(self) -> float:
-        """How late any of the processes was with what it had to do itself, at the most."""
+        """The longest delay of any process with its own work: see ranks.py."""
         return max(side.late_s for ran in (self.without, self.with_it)
                    for side in (ran.computed, ran.answered))
 
 
 @dataclass(slots=True, eq=False)
 class StudyLane:
-    """cell: the place of the setting that it runs, None while it has none. deadline: of that."""
+    """A lane. cell: the index of the setting that it runs, None while it is free. deadline: of it.
+    """
 
     servers: tuple[Server, Server]
     cell: int | None = None
@@ -86,7 +87,7 @@ class StudyLane:
     rooms: int = 0
 
     def give(self, cell: int, asked: Cell, requests: tuple[PlannedRequest, ...]) -> None:
-        """Have all four processes begin with a setting, at one moment."""
+        """Start a setting in all four processes, at one moment."""
         begins = monotonic() + LEAD_S
         self.cell = cell
         self.deadline = begins + PATIENCE_S + max(r.decode_at + r.allocation_s for r in requests)
@@ -99,7 +100,7 @@ class StudyLane:
                 pipe.send(job)
 
     def hear(self, pipe: object) -> None:
-        """Take what has come by a pipe, if it is of this lane. Raises RankDiedError."""
+        """Take a result from a pipe, if it is one of this lane. Raises RankDiedError."""
         for server in self.servers:
             if pipe not in server.pipes:
                 continue
@@ -110,7 +111,7 @@ class StudyLane:
                 server.answered = report
 
     def measured(self) -> Measured | None:
-        """What it has found, when all processes have said it. Then it is free again.
+        """The results, when all processes have reported them; then the lane is free again.
 
         Raises TimeoutError when they take too long.
         """
@@ -128,12 +129,12 @@ class StudyLane:
 def measure(cells: Sequence[Cell], seed: int, count: int, at_once: int,
             on_progress: Callable[[int], None], *, again: int = 0,
             ways: tuple[Way, Way] = OPTIMISTIC) -> list[Measured]:
-    """Run every setting, so many at once, each with so many requests; in the order of the cells.
+    """Run every setting with `count` requests, `at_once` settings at a time. Results are in order.
 
-    again: how often a setting in which a process was late is run once more. Of its runs the one
-    that was disturbed least counts, whatever it has found.
+    again: how often a setting is repeated in which a process was late. The run that was disturbed
+    least counts, whatever its result is.
 
-    Raises TimeoutError or RankDiedError when processes do not do as they should.
+    Raises TimeoutError or RankDiedError when a process is silent or ends.
     """
     # Those that take longest come first, so that the lanes end at about the same time.
     upcoming = deque(sorted(range(len(cells)), key=lambda place: cells[place].setting.load))
@@ -165,7 +166,7 @@ def _warm_up(lanes: Sequence[StudyLane], seed: int) -> None:
 
 
 def _hear(lanes: Sequence[StudyLane]) -> dict[int, Measured]:
-    """What lanes have found meanwhile, by the place of the setting."""
+    """The new results of the lanes, by the index of the setting."""
     pipes = [pipe for lane in lanes for server in lane.servers for pipe in server.pipes]
     for ready in wait(pipes, timeout=0.5):
         for lane in lanes:
@@ -181,7 +182,7 @@ def _hear(lanes: Sequence[StudyLane]) -> dict[int, Measured]:
 
 @contextmanager
 def _lanes(count: int, ways: tuple[Way, Way]) -> Iterator[list[StudyLane]]:
-    """So many, with all their processes there. They are gone afterwards, whatever happens."""
+    """`count` lanes with running processes, which are ended afterwards in any case."""
     servers: list[Server] = []
     try:
         servers.extend(_started(way) for _ in range(count) for way in ways)
@@ -220,7 +221,7 @@ def _end(servers: Sequence[Server]) -> None:
 
 
 def said(pipe: Any, who: str) -> Any:
-    """What a process says next. Raises TimeoutError, or RankDiedError."""
+    """The next message of a process. Raises TimeoutError, or RankDiedError."""
     if not pipe.poll(START_S):
         raise TimeoutError(f"{who} did not start within {START_S:g} s")
     try:

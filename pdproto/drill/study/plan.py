@@ -1,7 +1,7 @@
 """The settings of `pdproto study optimistic`, and the requests that come in each.
 
-What is asked of processes is asked of the simulator too: the very same requests, at the very same
-times, with the same delays. One parameter is varied at a time; the others are as in BASE.
+Processes and the simulator get the same requests, at the same times, with the same delays. One
+parameter is varied at a time; the others are as in BASE.
 """
 
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ BASE: Final = Setting(latency_s=0.0)
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One setting. varied, value: what distinguishes it, in words.
+    """One setting. varied, value: the varied parameter and its value, in words.
 
-    Its latency is what is added, one way, to what sockets take. overlapped: the scheduler turns
-    while the device computes, and does not sleep through each step.
+    Its latency is added, one way, to that of sockets. overlapped: the scheduler turns while the
+    device computes, and does not sleep through each step.
     """
 
     varied: str
@@ -58,7 +58,7 @@ CELLS: Final = (
 
 
 def planned(setting: Setting, seed: int, count: int) -> tuple[PlannedRequest, ...]:
-    """So many requests from a Poisson process, each with its delays. All follows from the seed."""
+    """`count` requests of a Poisson process, each with its delays. All follows from the seed."""
     clock = Stream(Random, f"{seed}/arrivals")
 
     def requests() -> Iterator[PlannedRequest]:
@@ -74,7 +74,7 @@ def planned(setting: Setting, seed: int, count: int) -> tuple[PlannedRequest, ..
 
 
 def simulated(cell: Cell, requests: tuple[PlannedRequest, ...], seed: int) -> tuple[Arm, Arm]:
-    """What the simulator says of these requests: without optimistic prefill, and with it.
+    """The simulated figures of these requests: without optimistic prefill, and with it.
 
     Raises RuntimeError where not every request succeeds: times would not be comparable.
     """

@@ -1,9 +1,9 @@
-"""`pdproto study force-query`: what asking the registry for every room costs a request (M2.4).
+"""`pdproto study force-query`: the cost of a query to the registry for every room (M2.4).
 
-Measured is the time to the first transfer, from when a request is due at prefill until its first
-chunk is handed over, with everything else made short: no skew, no delay, a forward pass of two
-chunks of 1 ms. One server keeps to the rule, and the other publishes and asks; each has a registry
-of its own, and both get the same requests at the same moments.
+It measures the time to the first transfer, from when a request is due at prefill until its first
+chunk is handed over. Everything else is short: no skew, no delay, a forward pass of two chunks of
+1 ms. One server follows the routing rule; the other publishes rooms, and queries them. Each has a
+registry of its own, and both get the same requests at the same moments.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -84,13 +84,13 @@ def as_markdown(found: list[QueryRow]) -> str:
 
 
 def as_json(found: list[QueryRow], seed: int, count: int) -> Mapping[str, Any]:
-    """Everything, for machines."""
+    """All figures, for machines."""
     return {"seed": seed, "requests": count, "rows": [asdict(row) for row in found]}
 
 
 @contextmanager
 def _registry() -> Iterator[str]:
-    """One that is there, at host:port, and gone afterwards."""
+    """Run a registry, yield its host:port, and end it afterwards."""
     context = children.context(ranks.__name__)
     ours, theirs = context.Pipe()
     process = context.Process(target=registry, args=(theirs, None, LOOPBACK, None))

@@ -1,9 +1,9 @@
 """The processes of a study: a prefill rank and a decode rank, each with its scheduler.
 
-They are what `pdproto handoff --optimistic` starts, but for four things. Requests come when they
-are due, and not when there is room. The forward pass takes its time on the scheduler's own loop,
-as a step of a GPU would, one chunk after another. What arrives at a node can be made to wait, as if
-the other were far away. And a registry is there only if it is what is studied.
+They differ in four points from those of `pdproto handoff --optimistic`. Requests come when they are
+due, and not when there is room. The forward pass takes its time on the scheduler's own loop, one
+chunk after another, as the steps of a GPU do. Messages can be delayed, as between distant hosts.
+And a registry runs only if the study is about it.
 """
 
 from collections import deque
@@ -50,7 +50,7 @@ LOAD: Final = Load(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What both processes are told: which requests come, from when on, and how they are run.
+    """The task of both processes: the requests, their start, and the way to run them.
 
     begins: on the clock of this machine that all its processes share. rooms: the number of the
     first room. where: the endpoint of the prefill rank.
@@ -65,17 +65,18 @@ class Job:
     where: str
 
     def room(self, request: PlannedRequest) -> int:
-        """Its number: of a server of several data-parallel ranks, the rule puts all on the first.
+        """The number of its room: the rule puts all on the first of several data-parallel ranks.
         """
         return self.rooms + RANKS * request.room
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a prefill process says of a job. reruns: passes that it has dropped.
+    """The results of a job at prefill. reruns: the number of dropped passes.
 
     first_sent_s: by room, from when the request was due until its first chunk was handed over.
-    late_s: how long after the end of a step it went on, at the most. told: the registry, so often.
+    late_s: the longest time from the end of a step to the next action. told: the number of calls to
+    the registry.
     """
 
     reruns: int
@@ -87,11 +88,11 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a decode process says of a job.
+    """The results of a job at decode.
 
-    first_token_s: by room, since the request was due at prefill. late_s: how late this process was
-    with what it had to do itself, at the most. corrupt: rooms whose pages hold other bytes than
-    were sent. asked: the registry, so often.
+    first_token_s: by room, since the request was due at prefill. late_s: the longest delay of this
+    process with its own work. corrupt: rooms whose pages hold other bytes than were sent. asked:
+    the number of queries to the registry.
     """
 
     first_token_s: Mapping[int, float]
@@ -102,7 +103,7 @@ class Answered:
 
 
 def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
-    """The whole life of a prefill rank's process: job after job, until it is told None."""
+    """Run the process of a prefill rank: job after job, until None arrives."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
     node = DistantPrefill(PREFILL, SourcePages(_layers(pools), open_source(ENGINE)))
     rooms = None if routing is None else PublishedRooms(routing)
@@ -121,7 +122,7 @@ def prefill_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> No
 
 
 def decode_process(pipe: "Connection[Any, Any]", routing: Routing | None) -> None:
-    """The whole life of a decode rank's process: job after job, until it is told None."""
+    """Run the process of a decode rank: job after job, until None arrives."""
     pools = np.zeros((LOAD.layers, PAGES, LOAD.page_bytes), np.uint8)
     node = DistantDecode(DECODE, SinkPages({PREFILL: _layers(pools)}, open_sink(ENGINE)))
     rooms = None if routing is None else SoughtRooms(routing)
@@ -176,7 +177,7 @@ class TimedSenders(OptimisticSenders):
                 self._woken.wait(max(0.0, min(due, self._step_ends or due) - monotonic()))
 
     def computed(self) -> Computed:
-        """What has become of the job."""
+        """The results of the job."""
         due = {self._job.room(r): self._job.begins + r.prefill_at for r in self._job.requests}
         return Computed(
             int(self.prefill.metrics.read()["prefill_retries"]), self.report.reasons,
@@ -198,7 +199,7 @@ class TimedSenders(OptimisticSenders):
         self._queue.append(ordered)
 
     def _step(self) -> bool:
-        """The device: begin the next step, and end it when its time is over. Whether it has."""
+        """Begin the next step of the device, and end it when its time is over. Whether it ended."""
         if self._step_ends is None:
             if not self._queue:
                 return False
@@ -217,7 +218,7 @@ class TimedSenders(OptimisticSenders):
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """A request at decode. answered: when its KV and first token were there."""
+    """A request at decode. answered: the time when its KV and first token were complete."""
 
     request: PlannedRequest
     receiver: Receiver
@@ -228,7 +229,7 @@ class Awaited:
 
 @dataclass(order=True, slots=True)
 class Due:
-    """Something that a scheduler does at a time; of two at one time, what was asked for first."""
+    """A timed action of a scheduler. Actions of one time are run in the order of their requests."""
 
     at: float
     number: int
@@ -260,7 +261,7 @@ class TimedReceivers:
         self._corrupt: Final[list[int]] = []
 
     def run(self) -> None:
-        """Until everything has been given back."""
+        """Run until everything has been given back."""
         for request in self._job.requests:
             self._at(self._job.begins + request.decode_at, partial(self._arrive, request))
         while self._left:
@@ -275,7 +276,7 @@ class TimedReceivers:
             self._woken.wait(max(0.0, wait))
 
     def answered(self) -> Answered:
-        """What has become of the job."""
+        """The results of the job."""
         asked = 0 if self._rooms is None else self._rooms.asked - self._asked
         return Answered(self._first_token_s, self._late_s, self._reasons, tuple(self._corrupt),
                         asked)
@@ -303,7 +304,7 @@ class TimedReceivers:
         held.receiver.publish(pages, slot=held.receiver.room)
 
     def _stepped(self, held: Awaited) -> None:
-        """In the node's loop: note the time of the answer, before anything else is done."""
+        """In the node's loop: note the time of the answer first."""
         if not held.ended and held.receiver.status in (KVPoll.SUCCESS, KVPoll.FAILED):
             held.ended = True
             if held.receiver.status is KVPoll.SUCCESS:

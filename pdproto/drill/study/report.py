@@ -1,4 +1,4 @@
-"""The arithmetic of a study, and its table: what processes have shown beside what is simulated."""
+"""The arithmetic of a study, and its table: measured figures beside simulated ones."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -10,13 +10,13 @@ from pdproto.sim.study import MS, Arm, Ways
 
 
 class StudyError(Exception):
-    """Requests have failed: their times are not comparable."""
+    """Requests failed, so their times are not comparable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyRow:
-    """A setting in both halves. late_s: how late the processes were with what they had to do
-    themselves, at the most, which is how much this machine disturbs.
+    """A setting, simulated and measured. late_s: the longest delay of a process with its own work,
+    which shows how much this machine disturbs.
     """
 
     cell: Cell
@@ -26,7 +26,7 @@ class StudyRow:
 
 
 def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) -> StudyRow:
-    """Put the halves together. Raises StudyError unless every request has been answered rightly."""
+    """Join both halves. Raises StudyError unless every request has a right answer."""
     both = measured.without, measured.with_it
     for ran in both:
         require_all(cell, ran, count)
@@ -36,7 +36,7 @@ def row(cell: Cell, simulated: tuple[Arm, Arm], measured: Measured, count: int) 
 
 
 def require_all(cell: Cell, ran: Ran, count: int) -> None:
-    """Raise StudyError unless every request has been answered, and rightly."""
+    """Raise StudyError unless every request has an answer, with the right bytes."""
     where = f"{cell.varied} {cell.value}"
     reasons: Mapping[int, str] = {**ran.computed.reasons, **ran.answered.reasons}
     for room, why in reasons.items():
@@ -50,7 +50,7 @@ def require_all(cell: Cell, ran: Ran, count: int) -> None:
 
 
 def as_markdown(rows: Iterable[StudyRow]) -> str:
-    """A table, in milliseconds; two lines for each setting. late: see Row."""
+    """A table, in milliseconds; two lines for each setting. late: see StudyRow."""
     lines = ["| varied | value | half | median without | with | change | P99 without | with "
              "| change | passes run again | late |",
              "|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
@@ -66,5 +66,5 @@ def as_markdown(rows: Iterable[StudyRow]) -> str:
 
 
 def as_json(rows: Iterable[StudyRow], seed: int, count: int) -> dict[str, Any]:
-    """Everything, for machines."""
+    """All figures, for machines."""
     return {"seed": seed, "requests": count, "rows": [asdict(of) for of in rows]}

@@ -1,8 +1,8 @@
-"""The rooms of a study as a server of two data-parallel ranks has them (MISSION row M2.4).
+"""The rooms of a study, on a server of two data-parallel ranks (M2.4).
 
-Requests are put on the first of the ranks. By the rule decode finds each without asking; where
-queries are forced, prefill publishes every room at the registry, and decode asks for it there
-before it opens a hand-over. Both wait for the registry's answer on their scheduler's loop.
+All requests run on the first of the ranks. By the rule, decode computes the rank of each. Where
+queries are forced, prefill publishes every room at the registry, and decode queries it before it
+opens a hand-over. Both wait for the registry's answer on their scheduler's loop.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Routing:
 
 
 class PublishedRooms:
-    """What the prefill rank does about a room before it serves it."""
+    """The rooms that the prefill rank publishes before it serves them."""
 
     def __init__(self, routing: Routing) -> None:
         self._client: Final = RegistryClient(routing.registry)
@@ -37,7 +37,7 @@ class PublishedRooms:
         self._rooms: Final = PrefillRooms(0, RANKS, publishes=routing.force_query)
 
     def put(self, room: int) -> int:
-        """The router has put a room here. Returns how often the registry was told something.
+        """Publish a room that the router put here. Returns the number of calls to the registry.
 
         Raises RuntimeError for a room that decode would look for elsewhere.
         """
@@ -51,7 +51,7 @@ class PublishedRooms:
 
 
 class SoughtRooms:
-    """What the decode rank does about a room before it opens a hand-over."""
+    """The rooms that the decode rank looks up before it opens a hand-over."""
 
     def __init__(self, routing: Routing) -> None:
         self._client: Final = RegistryClient(routing.registry)
@@ -59,7 +59,7 @@ class SoughtRooms:
         self.asked = 0
 
     def found(self, room: int) -> bool:
-        """Whether it is known where the room runs; asks for it if that is needed."""
+        """Whether the rank of the room is known; queries the registry if it must."""
         life: RoomLife = room, GENERATION
         if self._rooms is None:  # by now both ranks have registered: requests come to them
             server = self._client.look_up_all().server
