@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
 from pdproto.spec.handoff.ends import (
     Claim,
     Drain,
@@ -191,6 +192,11 @@ RELEASE: Final = (
         "Pins on decode pages accumulated: only one of the ways to end released them.",
         edited(SYSTEM, "B46", DropEffect("hear_failure", page(d, h, ANY).to(False))),
         ONE, "L4_every_page_comes_back"),
+    Bug("copy-runs-on", "pdproto itself, on devices that do their work late",
+        "An abort freed pages while a device was still copying into them.",
+        edited(IN_PLACE, "copy-runs-on", AddEffect("abort_receive", FREE_PAGES)),
+        ONE, "S1_writes_stay_in_own_pages",
+        note="a kernel that was started is a write until its event has happened"),
 )
 
 SOURCE_PAGES: Final = (

@@ -5,18 +5,22 @@ of code that no table describes change a function of this process.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from pdproto.engine.frames import NUMBER_BYTES, Frame
 from pdproto.engine.leases import Held, Leases
 from pdproto.node import core
 from pdproto.node import optimistic as module
+from pdproto.node.data_path import WriteOutcome
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
 from pdproto.node.optimistic_record import Faults, OptimisticSettings
 from pdproto.node.prefill import Prefill
 from pdproto.node.routed_decode import RoutedDecode
 from pdproto.node.sender import Sender
+from pdproto.pages.copies import Staged, at_once
+from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sim import planted
@@ -153,6 +157,24 @@ def pass_not_awaited() -> None:
     _wrap(HostStream, "wait", lambda *_: None)
 
 
+def unpack_not_awaited() -> None:
+    """Pages count as written when the kernel that writes them has been started."""
+    from pdproto.pages.device_copies import DeviceCopies  # noqa: PLC0415 - needs torch
+
+    _wrap(DeviceCopies, "unpack", lambda old, *of: replace(old(*of), ready=at_once))
+
+
+def pack_abandoned() -> None:
+    """A chunk of a hand-over that has failed ends at once, also while a kernel reads its pages."""
+    def end(old: Any, self: SourcePages, job: Job, staged: Staged) -> bool:
+        if job.is_wanted():
+            return bool(old(self, job, staged))
+        self._end(job, WriteOutcome.SKIPPED)
+        return True
+
+    _wrap(SourcePages, "_end_pack", end)
+
+
 def historical(name: str) -> System:
     """The system of a defect in spec/bugs, by its name."""
     return next(bug.system for bug in BUGS if bug.system.name == name)
@@ -187,6 +209,8 @@ _OF_CODE: Final = (
     light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
     counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
     pass_not_awaited,
+    unpack_not_awaited,
+    pack_abandoned,
 )
 DEFECTS: Final[Mapping[str, Defect]] = {
     **{bug.system.name: bug.system for bug in BUGS},

@@ -10,6 +10,7 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
 from pdproto.spec.catalogue import EXPECTED
+from pdproto.spec.handoff.direct import IN_PLACE
 from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
 from pdproto.spec.handoff.forgetting import FORGETFUL
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
@@ -88,6 +89,7 @@ TRACE_LENGTHS: Final = {
     "B23-fan-out": 14,
     "B23-cleared": 14,
     "B46": 11,
+    "copy-runs-on": 8,
     "B36": 8,
     "B43": 8,
     "B62": 9,
@@ -133,7 +135,7 @@ def test_the_defect_is_refuted(bug: Bug) -> None:
 def test_only_the_edit_breaks_the_property(bug: Bug) -> None:
     """A property that fails anyway would seem to catch every defect."""
     again = {"lossy", "restart"}.intersection(bug.configuration.faults)
-    among = (SYSTEM, NO_TIMEOUTS, RESTARTED) if again else (SYSTEM, NO_TIMERS, DIRECT)
+    among = (SYSTEM, NO_TIMEOUTS, RESTARTED) if again else (SYSTEM, NO_TIMERS, DIRECT, IN_PLACE)
     derived = {"sending_edges": SYSTEM}
     named = {claim.name: system for system in reversed(among) for claim in system.properties}
     sound = (derived | named)[bug.violates]

@@ -153,6 +153,44 @@ def test_pages_are_not_free_while_the_device_reads_them() -> None:
         until(lambda: sender.released)
 
 
+def test_a_source_does_not_say_drained_while_its_device_packs() -> None:
+    """Decode aborts. Its lease ends when prefill's device has packed, and not before."""
+    with pair() as both:
+        sender, receiver = both.begin(1, [3])
+        both.there.stands_still = True
+        runs = both.there.calls["run"]
+        sender.send([0])
+        until(lambda: both.there.calls["run"] > runs)  # the pack has begun
+        receiver.abort()
+        until(lambda: receiver.poll() is KVPoll.FAILED and sender.poll() is KVPoll.FAILED)
+        time.sleep(0.2)
+        assert both.decode_pages._leases
+        assert not sender.released
+        both.there.stands_still = False
+        until(lambda: not both.decode_pages._leases and sender.released)
+
+
+def test_a_lease_does_not_end_while_the_device_reads_it() -> None:
+    """Decode aborts while its device copies out of the lease, which another life could get."""
+    with pair() as both:
+        sender, receiver = both.begin(1, [3])
+        both.here.stands_still = True
+        copies = both.here.calls["copy"]
+        sender.send([0])
+        until(lambda: both.here.calls["copy"] > copies)
+        receiver.abort()
+        until(lambda: receiver.poll() is KVPoll.FAILED)
+        time.sleep(0.2)
+        assert _leased(both) > 0
+        both.here.stands_still = False
+        until(lambda: not _leased(both))
+
+
+def _leased(both: Pair) -> int:
+    """How many leases the memory of decode's engine has."""
+    return len(both.decode_pages.engine.leases._held)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("side", ["there", "here"])
 def test_a_device_that_fails_ends_its_hand_overs_with_its_reason(side: str) -> None:
     with pair() as both:
