@@ -33,8 +33,9 @@ from pdproto.engine.hosts import LOOPBACK, joined
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
-from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX
+from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "mooncake"
 MODULES: Final = {
@@ -70,7 +71,7 @@ class MooncakeSink(OneSidedSink):
         protocol: str = "tcp",
         device: str = "",
         capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         super().__init__(
             MooncakeTransport(host, protocol, device),

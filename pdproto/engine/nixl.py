@@ -36,9 +36,10 @@ from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
-from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX
+from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class NixlSink(OneSidedSink):
         host: str = LOOPBACK,
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         super().__init__(
             NixlTransport(host),

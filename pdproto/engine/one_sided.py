@@ -34,8 +34,6 @@ from pdproto.engine.contract import Buffer, EngineError
 from pdproto.engine.memory import Backing
 from pdproto.runtime.errors import RemoteProtocolError
 
-DESCRIPTION_MAX: Final = 1 << 16  # bytes of an encoded description
-
 Handle: TypeAlias = Any  # the library's name for a transfer
 
 # Address ranges that were given up: they stay reserved until the process ends, without memory.

@@ -21,11 +21,11 @@ from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.one_sided import Piece, Transport, pieces_of
-from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 
-WRITES_MAX: Final = 4096  # of one source at a time
 FRAMES_A_TURN: Final = 256  # of one connection, before the others are served
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED})
 
@@ -44,7 +44,7 @@ class OneSidedSink(Sink["OneSidedLine"]):
         host: str = LOOPBACK,
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         self.transport: Final = transport
         try:
@@ -132,8 +132,8 @@ class OneSidedLine(SinkLine):
     def _begin(self, frame: Frame) -> None:
         if frame.write <= self._numbered:
             raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
-        if len(self._writes) >= WRITES_MAX:
-            raise RemoteProtocolError(f"more than {WRITES_MAX} writes at once")
+        if len(self._writes) >= SINK_WRITES_MAX:
+            raise RemoteProtocolError(f"more than {SINK_WRITES_MAX} writes at once")
         self._numbered = frame.write
         with self._leases.lock:
             held = self._leases.redeem(frame, self.challenge)

@@ -23,16 +23,10 @@ from typing import Final
 
 from pdproto.engine.contract import EngineError, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
-from pdproto.engine.one_sided import (
-    DESCRIPTION_MAX,
-    Description,
-    Handle,
-    Transport,
-    address_of,
-    check_versions,
-)
+from pdproto.engine.one_sided import Description, Handle, Transport, address_of, check_versions
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import DESCRIPTION_MAX
 
 log = logging.getLogger(__name__)
 

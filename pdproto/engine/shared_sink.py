@@ -29,11 +29,11 @@ from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import Backing
-from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 
 ENGINE: Final = "shared-memory"
-WRITES_MAX: Final = 4096  # of one source at a time
 CREDENTIALS: Final = Struct("3i")  # process, user, group
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
 
@@ -45,7 +45,7 @@ class SharedSink(Sink["SharedLine"]):
         self,
         *,
         capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         endpoint = f"@pdproto-{token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -122,9 +122,9 @@ class SharedLine:
         self._numbered = 0
 
     def receive(self) -> None:
-        """See sink.Line. It reads at most `WRITES_MAX` packets."""
+        """See sink.Line. It reads at most `SINK_WRITES_MAX` packets."""
         with suppress(BlockingIOError):
-            for _ in range(WRITES_MAX):
+            for _ in range(SINK_WRITES_MAX):
                 packet = self.sock.recv(FRAME_BYTES + 1)
                 if not packet:
                     raise ConnectionResetError("it has closed the connection")
@@ -172,8 +172,8 @@ class SharedLine:
     def _begin(self, frame: Frame) -> None:
         if frame.write <= self._numbered:
             raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
-        if len(self._writes) >= WRITES_MAX:
-            raise RemoteProtocolError(f"more than {WRITES_MAX} writes at once")
+        if len(self._writes) >= SINK_WRITES_MAX:
+            raise RemoteProtocolError(f"more than {SINK_WRITES_MAX} writes at once")
         self._numbered = frame.write
         file = None
         with self._leases.lock:

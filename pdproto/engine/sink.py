@@ -27,12 +27,11 @@ from pdproto.engine.hosts import is_elsewhere, is_loopback, route_to, split
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import UNREAD_ANSWERS_MAX
 
 log = logging.getLogger(__name__)
 
 CAPACITY_BYTES: Final = 4 << 30
-CONNECTIONS_MAX: Final = 1024
-OUTBOX_MAX: Final = 16_384  # unread frames of a peer
 DEPARTED_MAX: Final = 65_536  # unread departures; beyond them the oldest are forgotten
 OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept a peer
 
@@ -174,10 +173,10 @@ class Sink(Generic[AnyLine]):
 
         file: is sent along, and closed.
         """
-        if len(line.outbox) >= OUTBOX_MAX:
+        if len(line.outbox) >= UNREAD_ANSWERS_MAX:
             if file is not None:
                 os.close(file)
-            raise RemoteProtocolError(f"it has left {OUTBOX_MAX} answers unread")
+            raise RemoteProtocolError(f"it has left {UNREAD_ANSWERS_MAX} answers unread")
         line.outbox.append((frame, file))
         if line not in self._waiting:
             self._flush(line)

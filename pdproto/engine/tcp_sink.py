@@ -19,9 +19,10 @@ from pdproto.engine.contract import Scope
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
-from pdproto.engine.sink import CAPACITY_BYTES, CONNECTIONS_MAX, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "tcp"
 RECEIVE_BYTES: Final = 1 << 20  # in one call, because a fence waits for a running call
@@ -48,7 +49,7 @@ class TcpSink(Sink["TcpLine"]):
         port: int = 0,
         advertised: str | None = None,
         capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = CONNECTIONS_MAX,
+        connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         named = callable_at(ENGINE, advertised or host)
         listener = listening(host, port)

@@ -17,10 +17,10 @@ from typing import Any, Final
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
-    REASON_MAX,
     Admit,
     AnyVote,
     Drop,

@@ -21,8 +21,9 @@ from pdproto.group.entry import Answer, EntryPart, Submitted
 from pdproto.group.rank import Arrival, Decision
 from pdproto.node.link import Link
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.limits import PAYLOAD_MAX
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import PAYLOAD_MAX, Life
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.group import Verdict
 from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation

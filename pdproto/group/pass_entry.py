@@ -19,10 +19,11 @@ from pdproto.group.entry import Submitted
 from pdproto.node.metrics import Metrics
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.runtime.wire import REASON_MAX, Life, PassDecision, PassReport
+from pdproto.runtime.wire import Life, PassDecision, PassReport
 from pdproto.spec.handoff import attempts, group, roles
 from pdproto.spec.handoff import group_attempts as tables
 from pdproto.spec.handoff.group_attempts import ENDED, ENTRY, IN_PASS, OPEN, Status

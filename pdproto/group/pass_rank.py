@@ -10,12 +10,13 @@ Rule 3: a request is over here when its KV is sent, or when it has failed. Then 
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
-from pdproto.group.rank import EARLY_MAX, Decision, Pass
+from pdproto.group.rank import Decision, Pass
 from pdproto.node.metrics import Metrics
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import EARLY_DECISIONS_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.runtime.wire import REASON_MAX, Life, PassDecision, PassReport
+from pdproto.runtime.wire import Life, PassDecision, PassReport
 from pdproto.spec.handoff import group, roles
 from pdproto.spec.handoff import group_attempts as tables
 from pdproto.spec.handoff.group_attempts import ACTIVE, Stage
@@ -80,7 +81,7 @@ class PassRank:
         """
         if self._ended or frame.life.generation < self._floor:
             return
-        kept = len(self._early) < EARLY_MAX or frame.number == self._next
+        kept = len(self._early) < EARLY_DECISIONS_MAX or frame.number == self._next
         if kept and not self._machine.value(tables.applied, self._me, frame.number):
             self._early[frame.number] = frame
         self._apply()

@@ -17,10 +17,10 @@ from typing import Final
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import EARLY_DECISIONS_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
-    REASON_MAX,
     Admit,
     AnyDecision,
     AnyVote,
@@ -40,7 +40,6 @@ from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.group import RANK, Stage, Verdict
 from pdproto.spec.handoff.timers import WAITS
 
-EARLY_MAX: Final = 4_096  # early decisions that are kept; the entry repeats the others
 TIMERS: Final = rows_on_timers(RANK)
 VOTES: Final[Mapping[AnyMessage, type[AnyVote]]] = {
     tables.ready: Ready,
@@ -170,7 +169,7 @@ class RankPart:
             self.decisions.append(self._decision(frame, arrived=known is not None))
             return self._early.pop(frame.number + 1, None)
         done = self._machine.value(tables.applied, self._me, frame.number)
-        if not done and not self._ended and len(self._early) < EARLY_MAX:
+        if not done and not self._ended and len(self._early) < EARLY_DECISIONS_MAX:
             self._early[frame.number] = frame
         return None
 

@@ -38,7 +38,8 @@ from pdproto.pages.device import Device
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import COMPONENTS_MAX, Life, PageLayout
+from pdproto.runtime.limits import COMPONENTS_MAX
+from pdproto.runtime.wire import Life, PageLayout
 
 SHARES_KEPT: Final = 256
 SOURCES_KEPT: Final = 4_096

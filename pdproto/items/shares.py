@@ -17,7 +17,8 @@ import numpy as np
 from pdproto.engine.chunks import chunk_bytes
 from pdproto.items.components import DRAFT_LAYER, Bytes, Component
 from pdproto.kernels.chunk import KVLayout, register
-from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, PageLayout
+from pdproto.runtime.limits import LAYOUT_TOLD_MAX
+from pdproto.runtime.wire import DIGEST_BYTES, PageLayout
 
 ALIGNMENT_BYTES: Final = 128
 WORD: Final = np.dtype("<u4")

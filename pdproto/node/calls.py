@@ -19,12 +19,12 @@ from typing import Final, NamedTuple, Protocol
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
+from pdproto.runtime.limits import WAITING_FRAMES_MAX
 from pdproto.runtime.wire import AnyFrame, encode, encode_some
 
 log = logging.getLogger("pdproto.node")
 
 LOOK_S: Final = 0.001  # between two checks of all peers
-WAITING_FRAMES_MAX: Final = 1 << 17  # frames kept for a peer that does not read
 
 
 class Say(NamedTuple):

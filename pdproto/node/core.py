@@ -18,12 +18,11 @@ from pdproto.node.link import Link
 from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.wire import NAME_MAX, AnyFrame, Batch, decode
+from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
+from pdproto.runtime.wire import AnyFrame, Batch, decode
 
 log = logging.getLogger("pdproto.node")
 
-NAMES_MAX: Final = 1_024  # senders whose malformed batches are counted one by one
-PEERS_MAX: Final = 4_096  # known at a time, so that strangers cannot open more connections
 
 
 class Effects(NamedTuple):
@@ -126,7 +125,7 @@ class Core:
             try:
                 self._take_batch(who, parts, now)
             except RemoteProtocolError as error:
-                if who in self.malformed or len(self.malformed) < NAMES_MAX:
+                if who in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX:
                     self.malformed[who] = self.malformed.get(who, 0) + 1
                 self.on_malformed(who)
                 log.warning("node %s: dropped a batch of %r: %s", self.name, who, error,

@@ -7,7 +7,8 @@ from operator import index
 from typing import Any, Final, Protocol, Self, SupportsIndex
 
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.wire import REASON_MAX, ROOM_MAX, Life
+from pdproto.runtime.limits import REASON_MAX, ROOM_MAX
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 

@@ -19,10 +19,11 @@ from pdproto.node.timers import Timers
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.local_rows import AnyMessage
 from pdproto.runtime.role import Role
 from pdproto.runtime.trace import TraceWriter
-from pdproto.runtime.wire import REASON_MAX, AnyFrame, Batch, Life, PageLayout
+from pdproto.runtime.wire import AnyFrame, Batch, Life, PageLayout
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.formula import Formula, Value

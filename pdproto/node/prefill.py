@@ -29,6 +29,7 @@ from pdproto.node.uses import Uses
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import EARLY_LIVES_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import (
@@ -51,7 +52,6 @@ from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
 
-EARLY_MAX: Final = 1 << 17  # lives without a sender; a refused sink introduces itself again
 OF_SINKS: Final = Introduce, Publish, Abort  # the frames that a source takes
 
 
@@ -216,9 +216,9 @@ class Prefill(Node):
 
     def _meet(self, life: Life) -> Endpoint:
         """The endpoint of a life that has no sender yet."""
-        if len(self._early) >= EARLY_MAX:
+        if len(self._early) >= EARLY_LIVES_MAX:
             self._bindings.forget_life(life)
-            raise RemoteProtocolError(f"{EARLY_MAX:,} lives wait for their sender already")
+            raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} lives wait for their sender already")
         early = Sender(self, life.room, life.use)
         self._early.add(early)
         self.register(early)

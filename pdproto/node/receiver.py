@@ -7,8 +7,9 @@ from typing import Any, Final, Protocol
 from pdproto.node.handle import Handle, Opener
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.limits import PAGES_MAX, REASON_MAX, SINKS_MAX
 from pdproto.runtime.role import SinkRole
-from pdproto.runtime.wire import PAGES_MAX, REASON_MAX, SINKS_MAX, Done, Life
+from pdproto.runtime.wire import Done, Life
 from pdproto.spec.handoff.ends import Receiving
 
 

@@ -16,15 +16,16 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from pdproto.node.handle import ENDED
 from pdproto.node.peer import Peer
-from pdproto.node.prefill import EARLY_MAX, Prefill
+from pdproto.node.prefill import Prefill
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
 from pdproto.node.sender import Sender
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.cells import Key
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import EARLY_LIVES_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage
-from pdproto.runtime.wire import REASON_MAX, AnyFrame, Disown, Life, Meet, Met, Refuse
+from pdproto.runtime.wire import AnyFrame, Disown, Life, Meet, Met, Refuse
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.routing import Runs
@@ -133,8 +134,8 @@ class RoutedPrefill(Prefill):
         if sender is not None and sender.endpoint.life is not None:
             self._bindings.forget_life(sender.endpoint.life)
         if sender is None:
-            if len(self._placed) >= EARLY_MAX:
-                raise RemoteProtocolError(f"{EARLY_MAX:,} rooms are known here already")
+            if len(self._placed) >= EARLY_LIVES_MAX:
+                raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} rooms are known here already")
             sender = Sender(self, room)
             self._unbound.add(sender)
             self.register(sender)

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple, Protocol
 from pdproto.node.handle import ENDED, Handle, Opener
 from pdproto.node.lane import Lane
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.limits import CHUNKS_MAX, METADATA_MAX
 from pdproto.runtime.role import SourceRole
 from pdproto.runtime.sending import SendingEndpoint
-from pdproto.runtime.wire import CHUNKS_MAX, METADATA_MAX, Done, Life, row_digest
+from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 

@@ -11,13 +11,13 @@ fails the request, because it would be made of two. The tables are those of `bin
 from collections.abc import Mapping
 from typing import Final
 
-ROOMS_MAX: Final = 1 << 16  # rooms remembered; a room that was forgotten starts again at use 0
+from pdproto.runtime.limits import USED_ROOMS_MAX
 
 
 class Uses:
     """Counts how often each room has been opened here. most: how many rooms are remembered."""
 
-    def __init__(self, most: int = ROOMS_MAX) -> None:
+    def __init__(self, most: int = USED_ROOMS_MAX) -> None:
         self._opened: Final[dict[int, int]] = {}
         self._most: Final = most
 

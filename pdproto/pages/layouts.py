@@ -4,7 +4,8 @@ from hashlib import blake2b
 from itertools import groupby
 
 from pdproto.kernels.layout import KVLayout, Order, Shape
-from pdproto.runtime.wire import DIGEST_BYTES, LAYOUT_TOLD_MAX, PageLayout
+from pdproto.runtime.limits import LAYOUT_TOLD_MAX
+from pdproto.runtime.wire import DIGEST_BYTES, PageLayout
 
 
 def layout_of(layout: KVLayout) -> PageLayout:

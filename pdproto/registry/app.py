@@ -27,7 +27,6 @@ from pdproto.node.link import member_of, require_private
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import (
-    BODY_BYTES_MAX,
     EXCEED,
     Lookup,
     Rank,
@@ -38,12 +37,12 @@ from pdproto.registry.wire import (
     Run,
     read,
 )
+from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.keys import Keys
 
 TICK_S: Final = 1.0
-BODY_S: Final = 10.0  # for the body of a request
 CLIENT_GONE: Final = 499  # the client left before it had sent its request: it reads no status
 COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 OK: Final = "OK"

@@ -27,6 +27,7 @@ from pdproto.registry.wire import (
     Run,
     Topology,
 )
+from pdproto.runtime.limits import EARLY_GOODBYES_MAX
 from pdproto.runtime.store import SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap, dp_rank, registry
@@ -35,7 +36,6 @@ from pdproto.spec.handoff.roles import Incarnation, Source
 log = logging.getLogger("pdproto.registry")
 
 OURS: Final = ("version", "capabilities")  # of a Topology; SGLang has no such fields
-EARLY_MAX: Final = 8  # goodbyes of runs that never registered, kept for one rank
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class Registry:
         early = server.early[rank]
         if request.incarnation not in server.runs[rank] and request.incarnation not in early:
             early.append(request.incarnation)
-            if len(early) > EARLY_MAX:
+            if len(early) > EARLY_GOODBYES_MAX:
                 server.ranks.forget(Incarnation, (early.popleft(), rank))
 
     def owner(self, rank: Rank) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.registry.wire import FullAnswer, RefusedError, Room, Rooms
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import OPEN_ROOMS_MAX
 from pdproto.runtime.store import AnyMessage, Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import dp_rank, routing
@@ -36,7 +37,7 @@ class Limits:
 
     silent_s: float = WAITS["no_sign_of_life"].seconds
     room_s: float = 240.0
-    rooms_max: int = 1_000_000
+    rooms_max: int = OPEN_ROOMS_MAX
 
 
 def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> SharedStep:

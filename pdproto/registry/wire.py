@@ -15,19 +15,21 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.engine.hosts import is_wildcard
-from pdproto.runtime.wire import NAME_MAX, U63, VERSION
+from pdproto.runtime.limits import (
+    ASKED_ROOMS_MAX,
+    CAPABILITIES_MAX,
+    NAME_MAX,
+    RANKS_MAX,
+    TOPOLOGY_SIZE_MAX,
+)
+from pdproto.runtime.wire import U63, VERSION
 
-BODY_BYTES_MAX: Final = 1 << 20
-SIZE_MAX: Final = 4_096  # ranks in one direction of the topology
-RANKS_MAX: Final = 65_536
-ROOMS_MAX: Final = 16_384  # in one question
-CAPABILITIES_MAX: Final = 64
 FOLLOW_ROOM: Final = "follow_bootstrap_room"
 Piece = TypeVar("Piece")
 EXCEED: Final = "Pdproto-Exceed"  # the header that carries RefusedError.exceed
 
-Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
-Place = Annotated[int, Meta(ge=0, lt=SIZE_MAX)]
+Size = Annotated[int, Meta(ge=1, le=TOPOLOGY_SIZE_MAX)]
+Place = Annotated[int, Meta(ge=0, lt=TOPOLOGY_SIZE_MAX)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Word = Annotated[str, Meta(max_length=NAME_MAX)]
 Host = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A[0-9A-Za-z_.:%-]+\Z")]
@@ -221,8 +223,8 @@ class Rooms(Struct, frozen=True):
     generations (ours): one for each room. full (ours): answer with a FullAnswer.
     """
 
-    bootstrap_rooms: Annotated[tuple[U63, ...], Meta(max_length=ROOMS_MAX)]
-    generations: Annotated[tuple[U63, ...], Meta(max_length=ROOMS_MAX)] = ()
+    bootstrap_rooms: Annotated[tuple[U63, ...], Meta(max_length=ASKED_ROOMS_MAX)]
+    generations: Annotated[tuple[U63, ...], Meta(max_length=ASKED_ROOMS_MAX)] = ()
     full: bool = False
 
     def lives(self) -> list[tuple[int, int | None]]:
@@ -279,5 +281,5 @@ def read(body: bytes, kind: type[B]) -> B:
 
 
 def pieces(rooms: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """The rooms, in parts of at most ROOMS_MAX: one question for each."""
-    return (rooms[i:i + ROOMS_MAX] for i in range(0, len(rooms), ROOMS_MAX))
+    """The rooms, in parts of at most ASKED_ROOMS_MAX: one question for each."""
+    return (rooms[i:i + ASKED_ROOMS_MAX] for i in range(0, len(rooms), ASKED_ROOMS_MAX))

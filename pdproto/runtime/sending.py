@@ -13,8 +13,8 @@ from typing import Any, Final
 from pdproto.runtime.automaton import Event
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SourceRole
-from pdproto.runtime.wire import SINKS_MAX
 from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.handoff.window import CALLED_OFF, FOLLOWS, LANDED, OVER, WINDOW
 from pdproto.spec.language.sorts import Sort

@@ -17,24 +17,26 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import (
+    BATCH_BYTES_MAX,
+    CHUNKS_MAX,
+    COMPONENTS_MAX,
+    FRAMES_MAX,
+    LAYOUT_TOLD_MAX,
+    LEASE_ADDRESS_MAX,
+    METADATA_MAX,
+    NAME_MAX,
+    PAGES_MAX,
+    PAYLOAD_MAX,
+    REASON_MAX,
+    ROOM_MAX,
+    SINKS_MAX,
+)
 from pdproto.spec.handoff import ends, group, group_attempts, routing
 from pdproto.spec.language.symbols import Message
 
 VERSION: Final = 2
-BATCH_BYTES_MAX: Final = 4 << 20
-FRAMES_MAX: Final = 256  # in one batch, which a node takes in one turn
-NAME_MAX: Final = 128
-REASON_MAX: Final = 1_024
-SINKS_MAX: Final = 32  # of one source: the ranks of decode that one rank of prefill feeds at most
-CHUNKS_MAX: Final = 4_096
-PAGES_MAX: Final = 1 << 24
-ADDRESS_MAX: Final = 1_024
-METADATA_MAX: Final = 1 << 20
 DIGEST_BYTES: Final = 8
-LAYOUT_TOLD_MAX: Final = 512
-COMPONENTS_MAX: Final = 64
-PAYLOAD_MAX: Final = 1 << 20
-ROOM_MAX: Final = (1 << 63) - 1
 
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
@@ -101,7 +103,7 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
     """
 
     message = ends.publish
-    address: Annotated[bytes, Meta(max_length=ADDRESS_MAX)]
+    address: Annotated[bytes, Meta(max_length=LEASE_ADDRESS_MAX)]
     pages: Pages
     sinks: Sinks
     endpoint: Name
@@ -140,8 +142,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
         if sum(self.chunks) != pages:
             return f"has sent {sum(self.chunks)} pages, and {pages} were published"
         if self.digest != row_digest(self.life, self.metadata):
-            length = len(self.metadata)
-            return f"has sent a metadata row of {length} bytes, and its digest does not agree"
+            return f"has sent {len(self.metadata)} bytes of metadata with another digest"
         return ""
 
 
@@ -315,9 +316,8 @@ AnyFrame: TypeAlias = (
     Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | RoutingFrame
     | GroupFrame
 )
-FRAMES: Final[Mapping[str, type[Frame]]] = {
-    kind.message.name: kind for kind in (
-        Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained)}
+_OF_ENDS: Final = Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained
+FRAMES: Final[Mapping[str, type[Frame]]] = {kind.message.name: kind for kind in _OF_ENDS}
 
 
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -355,8 +355,8 @@ def encode(
     *, unheard_ms: int = 0,
 ) -> bytes:
     """The bytes of a batch. A batch without frames is a sign of life."""
-    batch = Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms)
-    return _encoder.encode(batch)
+    return _encoder.encode(
+        Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms))
 
 
 def encode_some(

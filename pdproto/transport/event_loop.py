@@ -19,11 +19,12 @@ from typing import Final
 
 import zmq
 
-from pdproto.node.core import PEERS_MAX, Core, carry_out, run_turn
+from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.limits import PEERS_MAX
 from pdproto.transport.door import Door
 from pdproto.transport.monitor import Monitor
 from pdproto.transport.sockets import Dealer, Gate, address_for, listening

@@ -23,12 +23,11 @@ from aiohttp import web
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import joined, listening
+from pdproto.runtime.limits import HANDSHAKE_S, PORT_CONNECTIONS_MAX
 
 log = logging.getLogger("pdproto.http")
 
 CLOSING_S: Final = 1.0  # for requests that are served when the server stops, and to end TLS
-CONNECTIONS_MAX: Final = 1_024  # open at once
-HANDSHAKE_S: Final = 5.0  # for the TLS handshake of a client, which holds a file meanwhile
 ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
@@ -37,8 +36,8 @@ SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 def connections_max() -> int:
     """How many connections a server may have open: half of the files that the process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    half = CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft // 2
-    return max(1, min(CONNECTIONS_MAX, half))
+    half = PORT_CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft // 2
+    return max(1, min(PORT_CONNECTIONS_MAX, half))
 
 
 class HttpServer:

@@ -11,7 +11,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from pdproto.engine.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
 from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import BATCH_BYTES_MAX
+from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S
 from pdproto.transport.monitor import Monitor
 
 log = logging.getLogger("pdproto.keys")
@@ -20,7 +20,6 @@ CONNECT_AGAIN_MS: Final = 50  # the first pause between attempts; it doubles eac
 CONNECT_AGAIN_MAX_MS: Final = 1_000  # the longest pause
 CONNECT_MS: Final = 1_500  # the limit for one attempt; the kernel's own limit is two minutes
 DOMAIN: Final = b"pdproto"  # the gate's name for our sockets
-HANDSHAKE_MS: Final = 5_000  # for the handshake of a peer that calls: it holds a file meanwhile
 FAREWELL_MS: Final = 200  # how long a closed socket may still send the last batches
 
 
@@ -116,7 +115,7 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
     socket.setsockopt(zmq.IPV6, "[" in link.bind)
     socket.setsockopt(zmq.RCVHWM, link.high_water)
     socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
-    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, round(HANDSHAKE_S * 1e3))
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts may use its name again
     if link.curve is not None:
         socket.curve_server = True

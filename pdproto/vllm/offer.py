@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from pdproto.runtime.wire import ROOM_MAX
+from pdproto.runtime.limits import ROOM_MAX
 from pdproto.vllm.ranks import Ranks
 
 KEY: Final = "pdproto"

@@ -25,6 +25,7 @@ from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
+from pdproto.runtime import limits
 from pdproto.spec.bugs.designs import DESIGNS
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language import System
@@ -137,6 +138,19 @@ def _metrics(metrics: Iterable[Metric]) -> str:
     return f"| metric | kind | meaning |\n|---|---|---|\n{rows}"
 
 
+def limits_page() -> str:
+    """Every limit that another process can reach."""
+    rows = "".join(
+        f"| `{each.name}` | {getattr(limits, each.name):,} | {each.of} | {each.past} |\n"
+        for each in limits.LIMITS)
+    return (
+        f"# Limits\n\n{GENERATED}\nThe sizes, numbers and times that another process controls, "
+        "and what happens past each. They are constants of\n`pdproto/runtime/limits.py`, which "
+        "names the test of each.\n\n"
+        f"| limit | value | of | past it |\n|---|--:|---|---|\n{rows}"
+    )
+
+
 def waits() -> str:
     """The waits of a node, as a table."""
     rows = "".join(
@@ -189,7 +203,8 @@ def _first(text: str) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "cli.md": cli_page, "metrics.md": metrics_page, "python-api.md": api_reference.page,
+    "cli.md": cli_page, "limits.md": limits_page, "metrics.md": metrics_page,
+    "python-api.md": api_reference.page,
 }  # fmt: skip
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("settings.md", "waits"): waits,

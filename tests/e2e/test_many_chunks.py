@@ -13,7 +13,8 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node import prefill
-from pdproto.runtime.wire import CHUNKS_MAX, SINKS_MAX, Introduce, Life, Publish, encode
+from pdproto.runtime.limits import CHUNKS_MAX, SINKS_MAX
+from pdproto.runtime.wire import Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
 from tests.node.data_paths import cluster, polls, published
@@ -103,7 +104,7 @@ def test_no_sink_joins_a_hand_over_that_has_begun() -> None:
 
 def test_lives_without_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was refused is served when there is room again."""
-    monkeypatch.setattr(prefill, "EARLY_MAX", 3)
+    monkeypatch.setattr(prefill, "EARLY_LIVES_MAX", 3)
     with cluster(waits={"no_news": 0.05}) as nodes:
         receivers = [one for room in range(5)
                      for one in published(nodes.receivers(room, generation=room), 2)]

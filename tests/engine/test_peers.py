@@ -226,7 +226,7 @@ def test_answers_wait_for_a_peer_that_reads_late(pair: Pair) -> None:
 def test_a_peer_that_never_reads_is_dropped(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pdproto.engine.sink.OUTBOX_MAX", 10)
+    monkeypatch.setattr("pdproto.engine.sink.UNREAD_ANSWERS_MAX", 10)
     with dial(grant(pair).address.endpoint) as sock:
         sink = pair.sink
         assert isinstance(sink, Sink)

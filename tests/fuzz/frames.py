@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pdproto.runtime import wire
+from pdproto.runtime import limits, wire
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -33,7 +33,7 @@ HERE: Final = "tcp://127.0.0.1:1"  # where nobody listens
 U63_MAX: Final = (1 << 63) - 1
 EDGES: Final[Sequence[Any]] = (
     0, 1, -1, U63_MAX, U63_MAX + 1, 1 << 64, 0.5, float("inf"), None, True, "", "\0", "d0",
-    STRANGER, "x" * wire.NAME_MAX, "x" * (wire.NAME_MAX + 1), b"", b"\xff" * 32, [], [[]], {},
+    STRANGER, "x" * limits.NAME_MAX, "x" * (limits.NAME_MAX + 1), b"", b"\xff" * 32, [], [[]], {},
     {"a": 1}, [0] * 17, msgspec.msgpack.Ext(5, b"ext"),
 )  # fmt: skip
 

@@ -96,7 +96,7 @@ def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(
 def test_malformed_batches_are_counted_for_a_bounded_number_of_names(
     node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "NAMES_MAX", 2)
+    monkeypatch.setattr(core, "MALFORMED_NAMES_MAX", 2)
     for name in ("a", "b", "c", "d", "b"):
         offline.turn((name, b"\xc1"))
     assert node.malformed == {"a": 1, "b": 2}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdproto.runtime.wire import ROOM_MAX
+from pdproto.runtime.limits import ROOM_MAX
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import cluster, polls, until
 

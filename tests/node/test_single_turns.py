@@ -15,9 +15,9 @@ from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.wire import (
-    SINKS_MAX,
     Done,
     Expecting,
     Failed,

@@ -168,7 +168,7 @@ def test_a_metadata_row_that_is_not_the_one_that_was_sent_is_refused(
     until(lambda: receiver.poll() in ENDED)
     assert receiver.poll() is KVPoll.FAILED
     assert receiver.failure == (
-        "p0 has sent a metadata row of 5 bytes, and its digest does not agree")
+        "p0 has sent 5 bytes of metadata with another digest")
     assert receiver.metadata == {}
     receiver.close()
     until(lambda: idle(prefill) and idle(decode))

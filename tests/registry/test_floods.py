@@ -76,7 +76,7 @@ def test_an_expired_certificate_is_no_key(expired: Keys) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server keeps few connections, and this process may open enough to pass that."""
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", FEW)
+    monkeypatch.setattr(http_server, "PORT_CONNECTIONS_MAX", FEW)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield

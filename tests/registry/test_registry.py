@@ -27,18 +27,9 @@ from pdproto.registry.client import (
 )
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
-from pdproto.registry.wire import (
-    BODY_BYTES_MAX,
-    ROOMS_MAX,
-    Rank,
-    RefusedError,
-    Registration,
-    Room,
-    Rooms,
-    Run,
-    read,
-)
+from pdproto.registry.wire import Rank, RefusedError, Registration, Room, Rooms, Run, read
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import ASKED_ROOMS_MAX, BODY_BYTES_MAX
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff import dp_rank
@@ -436,7 +427,7 @@ def test_sglang_rooms_are_asked_for_again_and_again(server: RegistryServer) -> N
     ("GET", "/route?prefill_dp_rank=a&prefill_cp_rank=0", None, 400, "prefill_dp_rank: 'a'"),
     ("POST", "/register_dp_rank", {"bootstrap_room": -1, "dp_rank": 0}, 400, "$.bootstrap_room"),
     ("POST", "/register_dp_rank", {"bootstrap_room": 1, "dp_rank": 2}, 400, "dp_rank: 2"),
-    ("POST", "/query_dp_ranks", {"bootstrap_rooms": [1] * (ROOMS_MAX + 1)}, 400,
+    ("POST", "/query_dp_ranks", {"bootstrap_rooms": [1] * (ASKED_ROOMS_MAX + 1)}, 400,
      "$.bootstrap_rooms"),
     ("POST", "/query_dp_ranks", {"bootstrap_rooms": [1, 2], "generations": [1]}, 400,
      "generations"),

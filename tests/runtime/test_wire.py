@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdproto.runtime import wire
+from pdproto.runtime import limits, wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import (
     Abort,
@@ -30,7 +30,7 @@ from pdproto.spec.language.symbols import Message
 U63_MAX = (1 << 63) - 1
 
 numbers = st.integers(0, U63_MAX)
-names = st.text(min_size=1, max_size=wire.NAME_MAX)
+names = st.text(min_size=1, max_size=limits.NAME_MAX)
 reasons = st.text(max_size=64)
 lives = st.builds(Life, numbers, numbers, numbers)
 sinks = st.lists(names, min_size=1, max_size=4).map(tuple)
@@ -38,10 +38,10 @@ layouts = st.none() | st.builds(wire.PageLayout, st.binary(max_size=wire.DIGEST_
                                 st.text(max_size=64))
 frames: st.SearchStrategy[AnyFrame] = st.one_of(
     st.builds(Introduce, lives, sinks, names, layouts),
-    st.builds(Publish, lives, st.binary(max_size=64), st.integers(0, wire.PAGES_MAX), sinks, names,
-              layouts),
+    st.builds(Publish, lives, st.binary(max_size=64), st.integers(0, limits.PAGES_MAX), sinks,
+              names, layouts),
     st.builds(Abort, lives, reasons, names),
-    st.builds(Done, lives, st.lists(st.integers(0, wire.PAGES_MAX), max_size=4).map(tuple),
+    st.builds(Done, lives, st.lists(st.integers(0, limits.PAGES_MAX), max_size=4).map(tuple),
               st.binary(max_size=64), st.binary(max_size=wire.DIGEST_BYTES)),
     st.builds(Failed, lives, reasons),
     st.builds(AbortAck, lives),
@@ -145,7 +145,7 @@ def test_the_plain_batch_is_one() -> None:
 
 @pytest.mark.parametrize(("path", "value", "complaint"), [
     ((1,), "", r"length >= 1.*\[1\]"),
-    ((1,), "n" * (wire.NAME_MAX + 1), rf"length <= {wire.NAME_MAX}.*\[1\]"),
+    ((1,), "n" * (limits.NAME_MAX + 1), rf"length <= {limits.NAME_MAX}.*\[1\]"),
     ((2,), -1, r">= 0.*\[2\]"),
     ((2,), U63_MAX + 1, r"<= 9223372036854775807|out of range.*"),
     ((3,), 1.5, r"Expected `int`, got `float`.*\[3\]"),
@@ -155,10 +155,10 @@ def test_the_plain_batch_is_one() -> None:
     ((4, 0, 1), [1, 2, 3, 4, 5], r"at most length 4|length 3 to 4"),
     ((4, 0, 1, 0), "7", r"Expected `int`, got `str`.*\[4\]"),
     ((4, 0, 2), [], r"length >= 1.*\[4\]"),
-    ((4, 0, 2), ["d"] * (wire.SINKS_MAX + 1), rf"length <= {wire.SINKS_MAX}.*\[4\]"),
+    ((4, 0, 2), ["d"] * (limits.SINKS_MAX + 1), rf"length <= {limits.SINKS_MAX}.*\[4\]"),
     ((4, 0, 3), None, r"Expected `str`, got `None`.*\[4\]"),
     ((5,), False, r"Expected `str \| null`, got `bool`.*\[5\]"),
-    ((5,), "r" * (wire.REASON_MAX + 1), rf"length <= {wire.REASON_MAX}.*\[5\]"),
+    ((5,), "r" * (limits.REASON_MAX + 1), rf"length <= {limits.REASON_MAX}.*\[5\]"),
 ])
 def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint: str) -> None:
     with pytest.raises(RemoteProtocolError, match=f"not a batch: .*({complaint})"):
@@ -166,12 +166,12 @@ def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint:
 
 
 @pytest.mark.parametrize("frame", [
-    ["publish", [1, 2, 3], b"a" * (wire.ADDRESS_MAX + 1), 1, ["d"], "e"],
-    ["publish", [1, 2, 3], b"a", wire.PAGES_MAX + 1, ["d"], "e"],
-    ["abort", [1, 2, 3], "r" * (wire.REASON_MAX + 1), "e"],
-    ["failed", [1, 2, 3], "r" * (wire.REASON_MAX + 1)],
-    ["done", [1, 2, 3], [1] * (wire.CHUNKS_MAX + 1), b""],
-    ["done", [1, 2, 3], [1], b"m" * (wire.METADATA_MAX + 1)],
+    ["publish", [1, 2, 3], b"a" * (limits.LEASE_ADDRESS_MAX + 1), 1, ["d"], "e"],
+    ["publish", [1, 2, 3], b"a", limits.PAGES_MAX + 1, ["d"], "e"],
+    ["abort", [1, 2, 3], "r" * (limits.REASON_MAX + 1), "e"],
+    ["failed", [1, 2, 3], "r" * (limits.REASON_MAX + 1)],
+    ["done", [1, 2, 3], [1] * (limits.CHUNKS_MAX + 1), b""],
+    ["done", [1, 2, 3], [1], b"m" * (limits.METADATA_MAX + 1)],
     ["drained", [1, 2, 3], "and more"],
 ], ids=lambda frame: f"{frame[0]}-{len(frame)}")
 def test_every_size_has_a_limit(frame: list[object]) -> None:
@@ -182,15 +182,16 @@ def test_every_size_has_a_limit(frame: list[object]) -> None:
 def test_too_many_frames() -> None:
     bare = msgspec.msgpack.encode(["drained", [1, 2, 3]])
     head = msgspec.msgpack.encode([wire.VERSION, "d0", 8, 0, []])[:-1]
-    many = head + b"\xdd" + (wire.FRAMES_MAX + 1).to_bytes(4, "big") + bare * (wire.FRAMES_MAX + 1)
-    with pytest.raises(RemoteProtocolError, match=f"length <= {wire.FRAMES_MAX}"):
+    count = limits.FRAMES_MAX + 1
+    many = head + b"\xdd" + count.to_bytes(4, "big") + bare * count
+    with pytest.raises(RemoteProtocolError, match=f"length <= {limits.FRAMES_MAX}"):
         decode(many)
     claimed = head + b"\xdd\xff\xff\xff\xff" + bare  # four thousand million, it says
     with pytest.raises(RemoteProtocolError, match="not a batch"):
         decode(claimed)
 
 
-@given(st.integers(1, 40), st.integers(0, wire.ADDRESS_MAX))
+@given(st.integers(1, 40), st.integers(0, limits.LEASE_ADDRESS_MAX))
 @settings(max_examples=30, deadline=None)
 def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size: int) -> None:
     """In their order, each once, and no batch is longer than a peer reads."""
@@ -202,14 +203,14 @@ def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size
         patch.setattr(wire, "BATCH_BYTES_MAX", 1 << 12)
         while left:
             data, left = wire.encode_some("d0", 1, 0, left)
-            assert len(data) <= wire.BATCH_BYTES_MAX
+            assert len(data) <= 1 << 12
             heard += decode(data).frames
     assert heard == frames
 
 
 def test_an_oversized_batch_is_not_even_read() -> None:
     with pytest.raises(RemoteProtocolError, match="4,194,305 bytes; 4,194,304 is the limit"):
-        decode(b"\x00" * (wire.BATCH_BYTES_MAX + 1))
+        decode(b"\x00" * (limits.BATCH_BYTES_MAX + 1))
 
 
 @pytest.mark.parametrize("data", [

@@ -31,7 +31,7 @@ HELLO: Final = b"\x04\xc8\x05HELLO\x01\x00" + bytes(192)  # of CURVE, as long as
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A node accepts few connections, and this process may open enough to pass that."""
-    monkeypatch.setattr(http_server, "CONNECTIONS_MAX", FEW)
+    monkeypatch.setattr(http_server, "PORT_CONNECTIONS_MAX", FEW)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     yield
@@ -89,7 +89,7 @@ def test_the_oldest_without_a_handshake_makes_room() -> None:
 def test_a_handshake_that_is_not_completed_ends(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(sockets, "HANDSHAKE_S", 0.3)
     with speaking(KEYS.curve) as (nodes, opened):
         (call,) = dialled(nodes, opened, 1, said)
         call.settimeout(SOON_S)
@@ -101,7 +101,7 @@ def test_a_handshake_that_is_not_completed_ends(
 
 def test_a_stranger_that_writes_slowly_has_no_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then does not keep the connection: the time is for the whole handshake."""
-    monkeypatch.setattr(sockets, "HANDSHAKE_MS", 300)
+    monkeypatch.setattr(sockets, "HANDSHAKE_S", 0.3)
     with speaking(KEYS.curve) as (nodes, opened):
         (call,) = dialled(nodes, opened, 1, b"")
         ends = time.monotonic() + SOON_S

@@ -19,7 +19,7 @@ from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.data_path import WriteOutcome
 from pdproto.node.link import Curve, Link
-from pdproto.runtime import wire
+from pdproto.runtime import limits, wire
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
@@ -134,7 +134,7 @@ def test_malformed(
 
 def test_an_oversized_frame_ends_the_connection_only(pair: Cluster) -> None:
     with foreigner(pair.prefills[0].endpoint) as stranger:
-        stranger.say(b"x" * (wire.BATCH_BYTES_MAX + 1))
+        stranger.say(b"x" * (limits.BATCH_BYTES_MAX + 1))
         hand_over(pair, 7)
     pair.settled()
 

@@ -1,0 +1,143 @@
+"""Every limit of a size, a number or a time that another process controls: one table.
+
+What a peer says beyond a limit is refused, and costs no more memory than the limit says. The
+module that keeps a limit imports it from here. docs/reference/limits.md is written from `LIMITS`.
+"""
+
+from typing import Final, NamedTuple
+
+# One batch between two nodes.
+BATCH_BYTES_MAX: Final = 4 << 20
+FRAMES_MAX: Final = 256
+NAME_MAX: Final = 128
+REASON_MAX: Final = 1_024
+ROOM_MAX: Final = (1 << 63) - 1
+SINKS_MAX: Final = 32
+CHUNKS_MAX: Final = 4_096
+PAGES_MAX: Final = 1 << 24
+LEASE_ADDRESS_MAX: Final = 1_024
+METADATA_MAX: Final = 1 << 20
+LAYOUT_TOLD_MAX: Final = 512
+COMPONENTS_MAX: Final = 64
+PAYLOAD_MAX: Final = 1 << 20
+
+# What a node keeps for its peers.
+PEERS_MAX: Final = 4_096
+MALFORMED_NAMES_MAX: Final = 1_024
+WAITING_FRAMES_MAX: Final = 1 << 17
+EARLY_LIVES_MAX: Final = 1 << 17
+USED_ROOMS_MAX: Final = 1 << 16
+EARLY_DECISIONS_MAX: Final = 4_096
+
+# The registry.
+BODY_BYTES_MAX: Final = 1 << 20
+BODY_S: Final = 10.0
+TOPOLOGY_SIZE_MAX: Final = 4_096
+RANKS_MAX: Final = 65_536
+CAPABILITIES_MAX: Final = 64
+ASKED_ROOMS_MAX: Final = 16_384
+OPEN_ROOMS_MAX: Final = 1_000_000
+EARLY_GOODBYES_MAX: Final = 8
+
+# The ports.
+PORT_CONNECTIONS_MAX: Final = 1_024
+HANDSHAKE_S: Final = 5.0
+SINK_CONNECTIONS_MAX: Final = 1_024
+UNREAD_ANSWERS_MAX: Final = 16_384
+SINK_WRITES_MAX: Final = 4_096
+DESCRIPTION_MAX: Final = 1 << 16
+
+
+class Limit(NamedTuple):
+    """One limit.
+
+    name: of its constant in this module. of: its subject and unit. past: the consequence for the
+    peer that passes it. test: its test; empty if it has none yet.
+    """
+
+    name: str
+    of: str
+    past: str
+    test: str
+
+
+DROPPED: Final = "the batch or the message is dropped, counted and logged"
+AT: Final = "tests/runtime/test_limits.py"
+CALLS: Final = "tests/node/test_calls.py"
+
+LIMITS: Final = (
+    Limit("BATCH_BYTES_MAX", "bytes of a batch", "ZeroMQ ends the connection", AT),
+    Limit("FRAMES_MAX", "messages in a batch", DROPPED, AT),
+    Limit("NAME_MAX", "characters of a name or an endpoint", DROPPED, AT),
+    Limit("REASON_MAX", "characters of the reason of a failure", DROPPED, AT),
+    Limit("ROOM_MAX", "the greatest number of a room, an incarnation or a generation", DROPPED, AT),
+    Limit("SINKS_MAX", "decode ranks that one prefill rank feeds for a request", DROPPED, AT),
+    Limit("CHUNKS_MAX", "chunks of a hand-over", DROPPED, AT),
+    Limit("PAGES_MAX", "pages of a hand-over, and of a chunk", DROPPED, AT),
+    Limit("LEASE_ADDRESS_MAX", "bytes of the address of a lease", DROPPED, AT),
+    Limit("METADATA_MAX", "bytes of a metadata row", DROPPED, AT),
+    Limit("LAYOUT_TOLD_MAX", "characters of the description of a page layout", DROPPED, AT),
+    Limit("COMPONENTS_MAX", "components of a page layout", DROPPED, AT),
+    Limit("PAYLOAD_MAX", "bytes of a request of a group", DROPPED, AT),
+    Limit("PEERS_MAX",
+          "peers that a node knows",
+          "a peer that is not lost is not forgotten for a new one, whose batch is dropped",
+          f"{CALLS}:test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know"),
+    Limit("MALFORMED_NAMES_MAX",
+          "senders whose malformed batches are counted one by one",
+          "those of others are dropped, and not counted",
+          f"{CALLS}:test_malformed_batches_are_counted_for_a_bounded_number_of_names"),
+    Limit("WAITING_FRAMES_MAX",
+          "messages kept for a peer that does not read",
+          "later ones are dropped; the tables repeat them",
+          f"{CALLS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
+    Limit("EARLY_LIVES_MAX", "hand-overs that decode has begun and prefill has not", DROPPED,
+          "tests/e2e/test_many_chunks.py:test_lives_without_a_request_are_bounded"),
+    Limit("USED_ROOMS_MAX",
+          "rooms whose requests a node counts",
+          "the room that has been quiet for longest starts again at 0",
+          AT),
+    Limit("EARLY_DECISIONS_MAX",
+          "decisions of a group that a rank keeps before their request",
+          "later ones are dropped; the entry repeats them",
+          ""),
+    Limit("BODY_BYTES_MAX", "bytes of the body of a request to the registry", "413", AT),
+    Limit("BODY_S", "seconds in which the body must come", "408",
+          "tests/registry/test_strangers.py:test_a_body_that_never_comes_is_not_waited_for"),
+    Limit("TOPOLOGY_SIZE_MAX", "ranks in one direction of a topology", "400", AT),
+    Limit("RANKS_MAX", "ranks of a prefill server, and in a question", "400", AT),
+    Limit("CAPABILITIES_MAX", "capabilities of a rank", "400", AT),
+    Limit("ASKED_ROOMS_MAX", "rooms in one question", "400", AT),
+    Limit("OPEN_ROOMS_MAX", "rooms that the registry keeps", "503",
+          "tests/registry/test_registry.py:test_m2_5_too_many_open_rooms_are_refused"),
+    Limit("EARLY_GOODBYES_MAX",
+          "goodbyes of unknown runs, kept for a rank",
+          "the oldest is forgotten",
+          AT),
+    Limit("PORT_CONNECTIONS_MAX",
+          "connections to an HTTP port, and to the control port of a node; at most half "
+          "of the files that the process may open",
+          "the oldest without a handshake is ended, or else the one that has been quiet "
+          "for longest",
+          "tests/transport/test_door.py:"
+          "test_a_thousand_connections_of_a_stranger_do_not_take_the_files"),
+    Limit("HANDSHAKE_S", "seconds for the handshake of a connection", "it is ended",
+          "tests/transport/test_door.py:test_a_handshake_that_is_not_completed_ends"),
+    Limit("SINK_CONNECTIONS_MAX",
+          "connections to a data port",
+          "the oldest that has shown no token is ended",
+          "tests/engine/test_floods.py:"
+          "test_a_thousand_connections_of_one_address_are_bounded_and_stop_no_write"),
+    Limit("UNREAD_ANSWERS_MAX",
+          "answers of a data port that a source has not read",
+          "it is dropped",
+          "tests/engine/test_peers.py:test_a_peer_that_never_reads_is_dropped"),
+    Limit("SINK_WRITES_MAX",
+          "writes of one source at a time (shm, mooncake, nixl)",
+          "it is dropped",
+          AT),
+    Limit("DESCRIPTION_MAX",
+          "bytes of the description of memory (mooncake, nixl)",
+          "the lease fails",
+          ""),
+)
