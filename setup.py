@@ -22,8 +22,8 @@ setup(
     ext_modules=[
         Extension(
             "pdproto.check.native._search",
-            sources=[f"{NATIVE}/search.c", f"{NATIVE}/kernel_avx2.c"],
-            depends=[f"{NATIVE}/search.h", f"{NATIVE}/kernel.h"],
+            sources=[f"{NATIVE}/{name}.c" for name in ("search", "kernel_avx2", "fair")],
+            depends=[f"{NATIVE}/{name}.h" for name in ("search", "kernel", "memory")],
             define_macros=MACROS,
             py_limited_api=STABLE_ABI,
             extra_compile_args=["-O3", "-std=c11", "-Wall", "-Wextra", "-pthread"],

@@ -253,7 +253,7 @@ class World:
         search = None
         try:
             search = found if shared else self._explore_again(variant)
-            self.stopped = search.stopped or self.settings.limits.forbid(search.graph_bytes)
+            self.stopped = search.stopped or self.settings.limits.forbid(search.liveness_bytes)
             if not self.stopped:
                 liveness = Liveness(search)
                 for claim, under in wanted:

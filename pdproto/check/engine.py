@@ -4,25 +4,61 @@ Both visit the same states and report the same counts (tests/check/test_engines.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.ground.program import Guard
 
+Positions: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """The explored graph without self-loops, by position: 0 .. states - 1.
+    """The edges that leave some states, without self-loops.
 
-    starts: int64 [states + 1], where a position's edges begin. targets: uint32 [edges], positions.
-    rows: uint32 [edges], the ground row that each edge fires; ascending within a position.
+    starts: int64 [these states + 1], where the edges of each begin. targets: uint32 [edges],
+    positions. rows: uint32 [edges], the ground row that each edge fires; ascending within a state.
     """
 
-    starts: NDArray[np.int64]
+    starts: Positions
     targets: NDArray[np.uint32]
     rows: NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What up to 8 assumptions of fairness say of the ground rows.
+
+    fair: uint8 [rows], bit k: the row is fair under the k-th. faults: [rows]. units: uint32 [rows],
+    a row's number; rows with the same one count as one row, and at most one is enabled in a state.
+    """
+
+    count: int
+    fair: NDArray[np.uint8]
+    faults: Flags
+    units: NDArray[np.uint32]
+
+    @property
+    def every(self) -> int:
+        """The bits of all assumptions."""
+        return (1 << self.count) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Traps:
+    """The states in which a fair run can stay for ever (liveness.py).
+
+    found: bit k: there is one under the k-th assumption. where: uint8 [states], the same of each
+    state. components: uint32 [states], different for states of different strongly connected
+    components of the region.
+    """
+
+    found: int
+    where: NDArray[np.uint8]
+    components: NDArray[np.uint32]
 
 
 class Engine(Protocol):
@@ -82,8 +118,17 @@ class Engine(Protocol):
     def find(self, state: int) -> int | None:
         """The id of a state given in its stored form, if it has been stored."""
 
-    def edges(self) -> Edges:
-        """The whole graph. Call it when the search has ended; 8 bytes an edge, 8 a state."""
+    def edges(self, positions: Positions | None = None) -> Edges:
+        """The edges of these states, or of all. A state that is not yet expanded has none.
+
+        The graph is nowhere stored: each call finds its edges anew.
+        """
+
+    def traps(self, pending: Flags, allowed: Flags, assumed: Assumptions) -> Traps:
+        """The traps in the region that is reached from pending states through allowed ones.
+
+        pending, allowed: [states]. Call it when the search has ended.
+        """
 
     def identity(self, position: int) -> int:
         """The id of the state at a position."""
@@ -91,7 +136,7 @@ class Engine(Protocol):
     def position(self, identity: int) -> int:
         """The position of the state with this id."""
 
-    def where(self, guard: Guard) -> NDArray[np.bool_]:
+    def where(self, guard: Guard) -> Flags:
         """[states] by position: the states in which the guard holds."""
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from pdproto.ground.program import WORD_BITS, Guard, Program, Symmetry
 GIB: Final = 1 << 30
 STATES_PER_STEP: Final = 1 << 18  # between two checks of the limits, a fraction of a second
 BYTES_MIN: Final = 1 << 24  # of the native engine: it needs at least so much
-GRAPH_BYTES: Final = 24  # for each transition, if the graph is needed (measured; edges, regions)
+LIVENESS_BYTES: Final = 48  # for each state, at worst: marks, and one path through all states
 FIRST_VIOLATION: Final = "the search ends with the level of the first violation"
 INTERRUPTED: Final = "interrupted"
 
@@ -37,7 +37,7 @@ class SearchLimits:
     bytes_max: int | None = None
 
     def forbid(self, bytes_wanted: int) -> str:
-        """Why a graph of so many bytes is forbidden; empty if it is allowed."""
+        """Why liveness may not take so many bytes; empty if it may."""
         if self.bytes_max is None or bytes_wanted <= self.bytes_max:
             return ""
         return f"liveness would take {bytes_wanted / GIB:.3g} GiB, past the {self}"
@@ -164,9 +164,9 @@ class Exploration:
         return int(self.engine.fired[counted].sum())
 
     @property
-    def graph_bytes(self) -> int:
+    def liveness_bytes(self) -> int:
         """An estimate of the bytes for the states and for checking liveness on their graph."""
-        return self.engine.bytes + self.transitions * GRAPH_BYTES
+        return self.engine.bytes + self.engine.states * LIVENESS_BYTES
 
     def hit(self, question: Question) -> tuple[Pattern, int] | None:
         """The first pattern of the question that was found, and the state's id."""

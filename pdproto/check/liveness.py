@@ -12,14 +12,15 @@ and never fires in it is also enabled throughout each part of it, and never fire
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.check.engine import Assumptions, Flags, Traps
 from pdproto.check.explore import Exploration
-from pdproto.check.graph import Flags, Graph, Positions, Walk, components
+from pdproto.check.graph import Graph, Step, Walk
 from pdproto.check.questions import LeadsToInstance
 from pdproto.ground.grounding import GroundRow
 from pdproto.ground.program import Guard
@@ -44,12 +45,9 @@ class Liveness:
     def __init__(self, found: Exploration) -> None:
         self.found: Final = found
         self.rows: Final = found.ground.rows
-        edges = found.engine.edges()
-        self.fired: Final = edges.rows
-        edges = replace(edges, rows=_units(self.rows)[edges.rows])
-        every = np.ones(len(self.rows), dtype=bool)
-        self.graph: Final = Graph(edges, every)
-        self.faultless: Final = Graph(edges, np.array([not row.layer for row in self.rows], bool))
+        self.units: Final = _units(self.rows)
+        self.faults: Final = np.array([bool(row.layer) for row in self.rows], bool)
+        self.graph: Final = Graph(found.engine, np.ones(len(self.rows), bool))
         first = found.engine.find(found.program.normal(found.program.initial[0]))
         if first is None:
             raise AssertionError("the initial state is not stored")
@@ -65,22 +63,23 @@ class Liveness:
         """
         goal = self._where(obligation.goal)
         pending = self._where(obligation.premise) & ~goal
-        region = Region(self.graph, self.faultless, self.graph.reach(pending, ~goal))
-        by_rows = {tuple(is_fair(row, fairness) for row in self.rows): fairness
-                   for fairness in reversed(under)}
-        for rows, fairness in reversed(by_rows.items()):
-            fair = np.array(rows, dtype=bool)
-            traps = region.traps(fair)
-            if traps.any():
-                return self._lasso(region, pending, ~goal, traps, fair), fairness
+        masks = np.array([[is_fair(row, f) for row in self.rows] for f in under], bool)
+        fair = np.packbits(masks, axis=0, bitorder="little").reshape(-1)
+        assumed = Assumptions(len(under), fair, self.faults, self.units)
+        traps = self.found.engine.traps(pending, ~goal, assumed)
+        for bit, fairness in enumerate(under):
+            if traps.found >> bit & 1:
+                here = (traps.where >> bit & 1).astype(bool)
+                return self._lasso(pending, ~goal, here, traps, masks[bit]), fairness
         return None
 
     def _lasso(
-        self, region: "Region", pending: Flags, allowed: Flags, traps: Flags, fair: Flags
+        self, pending: Flags, allowed: Flags, here: Flags, traps: Traps, fair: Flags
     ) -> Lasso:
-        stem, entry = self._stem(pending, allowed, traps)
-        loop = region.loop(entry, fair)
-        rows = tuple(self.rows[int(self.fired[number])] for number in (*stem, *loop))
+        stem, entry = self._stem(pending, allowed, here)
+        home = Component(self, traps.components == traps.components[entry])
+        loop = home.loop(entry, fair)
+        rows = tuple(self.rows[step.row] for step in (*stem, *loop))
         return Lasso(rows, len(stem) if loop else None)
 
     def is_ever_pending(self, obligation: LeadsToInstance) -> bool:
@@ -88,12 +87,12 @@ class Liveness:
         return bool(self._where(obligation.premise).any())
 
     def _where(self, guards: Iterable[Guard]) -> Flags:
-        union = self.graph.none()
+        union = np.zeros(self.graph.states, dtype=bool)
         for guard in guards:
             union |= self.found.engine.where(guard)
         return union
 
-    def _stem(self, pending: Flags, allowed: Flags, traps: Flags) -> tuple[list[int], int]:
+    def _stem(self, pending: Flags, allowed: Flags, traps: Flags) -> tuple[list[Step], int]:
         """A shortest run on which the premise holds, and then not the goal, up to a trap.
 
         Returns its edges and its last position. Two searches advance together: one over all runs,
@@ -109,9 +108,8 @@ class Liveness:
             owed = bound.advance(owed)
             owed = np.concatenate([owed, bound.begin(reached[pending[reached]])])
         end = int(owed[traps[owed]].min())
-        within, joined = bound.back(end)
-        before, _ = free.back(joined)
-        return before + within, end
+        within = bound.back(end)
+        return free.back(within[0].source if within else end) + within, end
 
 
 def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
@@ -134,85 +132,64 @@ def is_fair(row: GroundRow, fairness: Fairness) -> bool:
     return not (net and fairness is Fairness.DETECTORS)
 
 
-class Region:
-    """The states in which the goal is pending, with the faultless edges between them."""
+class Component:
+    """A strongly connected component of the states in which the goal is pending."""
 
-    def __init__(self, graph: Graph, faultless: Graph, inside: Flags) -> None:
-        self.graph: Final = graph
-        self.faultless: Final = faultless
-        self.members: Final[Positions] = np.flatnonzero(inside)
-        numbers, self.sources = faultless.out(self.members)
-        self.targets: Final = faultless.target(numbers)
-        self.fired: Final = graph.edges.rows[numbers].astype(np.int64)
-        self.staying: Final = inside[self.targets]
-        self.component, self.sizes = components(
-            graph.states, self.members, self.sources[self.staying], self.targets[self.staying]
-        )
+    def __init__(self, liveness: Liveness, inside: Flags) -> None:
+        self.inside: Final = inside
+        self.units: Final = liveness.units
+        self.graph: Final = liveness.graph
+        self.faultless: Final = Graph(liveness.found.engine, ~liveness.faults)
 
-    def traps(self, fair: Flags) -> Flags:
-        """[states]: the states in which a fair run can stay for ever."""
-        rows = len(fair)
-        home = self.component[self.sources]
-        alone = self.sizes[home] == 1
-        trapped = self.graph.none()
-        trapped[self.members] = True
-        # A run can stay in a single state unless a fair row leads out.
-        trapped[self.sources[alone & fair[self.fired]]] = False
-        # A run can stay in several states unless a fair row is enabled in all and fires in none.
-        pressing = ~alone & fair[self.fired]
-        keys, enabled = np.unique(home[pressing] * rows + self.fired[pressing], return_counts=True)
-        everywhere = keys[enabled == self.sizes[keys // rows]]
-        within = pressing & self.staying & (home == self.component[self.targets])
-        taken = np.unique(home[within] * rows + self.fired[within])
-        driven = np.setdiff1d(everywhere, taken) // rows
-        trapped[self.members[np.isin(self.component[self.members], driven)]] = False
-        return trapped
-
-    def loop(self, entry: int, fair: Flags) -> list[int]:
+    def loop(self, entry: int, fair: Flags) -> list[Step]:
         """Edges of a fair cycle through `entry`: each fair row fires or is disabled on it.
 
         Empty if the run is stuck at `entry`.
         """
-        if self.sizes[self.component[entry]] == 1:
+        if np.count_nonzero(self.inside) == 1:
             return []
-        home = self.component == self.component[entry]
-        wanted = fair & self.graph.enabled(entry)
-        loop: list[int] = []
+        wanted = fair & self._enabled(entry)
+        loop: list[Step] = []
         current = entry
         while wanted.any():
-            for number in self._towards(home, current, int(np.flatnonzero(wanted)[0])):
-                loop.append(number)
-                current = int(self.graph.edges.targets[number])
-                wanted[self.graph.edges.rows[number]] = False
-                wanted &= self.graph.enabled(current)
+            for step in self._towards(current, int(np.flatnonzero(wanted)[0])):
+                loop.append(step)
+                current = step.target
+                wanted[self.units[step.row]] = False
+                wanted &= self._enabled(current)
         if current == entry and loop:
             return loop
-        return loop + self._between(home, current, entry)
+        return loop + self._between(current, entry)
 
-    def _towards(self, home: Flags, start: int, row: int) -> list[int]:
-        """A shortest walk within `home` that fires the row, or ends where the row is disabled."""
-        walk = Walk(self.faultless, home)
+    def _enabled(self, position: int) -> Flags:
+        """[rows]: the units that are enabled in the state and change it, faults too."""
+        flags = np.zeros(len(self.units), dtype=bool)
+        flags[self.units[self.graph.out(np.array([position])).rows]] = True
+        return flags
+
+    def _towards(self, start: int, unit: int) -> list[Step]:
+        """A shortest walk in the component that fires the unit, or ends where it is disabled."""
+        walk = Walk(self.faultless, self.inside)
         frontier = walk.begin(np.array([start]))
         while True:
-            numbers, sources = self.faultless.out(frontier)
-            firing = self.graph.edges.rows[numbers] == row
-            at_home = firing & home[self.faultless.target(numbers)]
-            if at_home.any():
-                number = int(numbers[at_home].min())
-                return [*walk.back(self.graph.source(number))[0], number]
-            without = np.setdiff1d(frontier, sources[firing])
+            ways = self.faultless.out(frontier)
+            firing = self.units[ways.rows] == unit
+            inside = ways.only(firing & self.inside[ways.targets])
+            if inside.sources.size:
+                return [*walk.back(int(inside.sources[0])), inside.first()]
+            without = np.setdiff1d(frontier, ways.sources[firing])
             if without.size:
-                return walk.back(int(without[0]))[0]
+                return walk.back(int(without[0]))
             frontier = walk.advance(frontier)
 
-    def _between(self, home: Flags, start: int, end: int) -> list[int]:
-        """A shortest walk within `home` from start to end, with at least one edge."""
-        walk = Walk(self.faultless, home)
+    def _between(self, start: int, end: int) -> list[Step]:
+        """A shortest walk in the component from start to end, with at least one edge."""
+        walk = Walk(self.faultless, self.inside)
         # `start` is not marked as seen, so that a walk may come back to it.
         frontier = walk.advance(np.array([start]))
         while not walk.seen[end]:
             frontier = walk.advance(frontier)
-        edges = [int(walk.came[end])]
-        while self.graph.source(edges[-1]) != start:
-            edges.append(int(walk.came[self.graph.source(edges[-1])]))
-        return edges[::-1]
+        steps = [walk.step(end)]
+        while steps[-1].source != start:
+            steps.append(walk.step(steps[-1].source))
+        return steps[::-1]

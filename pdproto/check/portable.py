@@ -9,7 +9,8 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.check.engine import Edges
+from pdproto.check.engine import Assumptions, Edges, Flags, Positions, Traps
+from pdproto.check.traps import find_traps
 from pdproto.ground.program import Guard, Program
 
 
@@ -83,9 +84,10 @@ class PortableEngine:
     def find(self, state: int) -> int | None:
         return self._ids.get(state)
 
-    def edges(self) -> Edges:
+    def edges(self, positions: Positions | None = None) -> Edges:
         starts, targets, rows = [0], [], []
-        for position, state in enumerate(self._states):
+        for position in range(self.states) if positions is None else positions.tolist():
+            state = self._states[_checked(position, self.states)]
             if position < self._expanded:
                 for row, successor in self._program.steps(state):
                     if successor != state:
@@ -98,13 +100,16 @@ class PortableEngine:
             rows=np.array(rows, dtype=np.uint32),
         )
 
+    def traps(self, pending: Flags, allowed: Flags, assumed: Assumptions) -> Traps:
+        return find_traps(self.edges(), pending, allowed, assumed)
+
     def identity(self, position: int) -> int:
         return _checked(position, self.states)
 
     def position(self, identity: int) -> int:
         return _checked(identity, self.states)
 
-    def where(self, guard: Guard) -> NDArray[np.bool_]:
+    def where(self, guard: Guard) -> Flags:
         return np.fromiter(map(guard.holds, self._states), dtype=np.bool_, count=self.states)
 
     def close(self) -> None:

@@ -501,33 +501,39 @@ def test_memory_that_cannot_be_had_stops_the_search() -> None:
 
 CRAMPED = """
 import resource
+import numpy as np
+from pdproto.check.engine import Assumptions
 from pdproto.check.native import NativeEngine
-from tests.check.programs import two_phase_commit
+from pdproto.ground.program import Action, Guard, Program
 
-engine = NativeEngine(two_phase_commit(8), workers=2)
+flips = [Action(Guard(1 << i, v << i), 1 << i, (1 - v) << i) for i in range(20) for v in (0, 1)]
+program = Program(20, (0,), tuple(flips), (True,) * len(flips))
+engine = NativeEngine(program, workers=1)
 while engine.step(1 << 20):
     pass
+rows = len(program.rows)
+assumed = Assumptions(1, np.ones(rows, np.uint8), np.zeros(rows, bool),
+                      np.arange(rows, dtype=np.uint32))
+every = np.ones(engine.states, bool)
 held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 _, most = resource.getrlimit(resource.RLIMIT_AS)
-for allowed in (8 << 20, 24 << 20):
-    resource.setrlimit(resource.RLIMIT_AS, (held + allowed, most))
-    try:
-        engine.edges()
-    except MemoryError as error:
-        assert str(error) == "no memory for the edges of 1,745,408 states", error
-    else:
-        raise AssertionError("the edges fitted")
+resource.setrlimit(resource.RLIMIT_AS, (held + (6 << 20), most))
+try:
+    engine.traps(every, every, assumed)
+except MemoryError as error:
+    assert str(error) == "no memory to look for fair runs among 1,048,576 states", error
+else:
+    raise AssertionError("it fitted")
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
-edges = engine.edges()
-assert len(edges.rows) == edges.starts[-1] > 10_000_000
+assert engine.traps(every, every, assumed).where.all()
 print("stopped cleanly")
 """
 
 
 @needs_compiler
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the address space")
-def test_edges_that_do_not_fit_are_forgotten() -> None:
-    """What had been found is given back, and the edges are found once there is room."""
+def test_liveness_that_does_not_fit_is_given_up() -> None:
+    """On a path through most corners of a cube of 20 dimensions. Its memory is given back."""
     assert resource.RLIMIT_AS
     done = subprocess.run(
         [sys.executable, "-c", CRAMPED], capture_output=True, text=True, check=False

@@ -482,7 +482,7 @@ class TestInterrupts:
         }  # fmt: skip
 
     def test_a_graph_past_the_memory_is_not_made(self, capsys: Output) -> None:
-        told = answer(capsys, "two-phase-commit", "--size", "Participant=6", "--max-memory", "0.01")
+        told = answer(capsys, "two-phase-commit", "--size", "Participant=7", "--max-memory", "0.01")
         assert told["stopped"].startswith("liveness would take 0.0")
         assert told["stopped"].endswith(" GiB, past the limit of 0.01 GiB")
         assert verdicts(told)["agreement"] == "holds"

@@ -148,7 +148,7 @@ def _unfulfilled(
     watched: Iterable[tuple[LeadsToInstance, tuple[Fairness, ...]]],
     limits: SearchLimits,
 ) -> Kill | None:
-    stopped = found.stopped or limits.forbid(found.graph_bytes)
+    stopped = found.stopped or limits.forbid(found.liveness_bytes)
     if stopped:
         raise UndecidedError(stopped)
     checked = Liveness(found)

@@ -13,12 +13,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.check.engine import Edges
-from pdproto.check.native.pack import PADDING, Arena, Image, PackedProgram, in_order
+from pdproto.check.engine import Assumptions, Edges, Flags, Positions, Traps
+from pdproto.check.native.pack import PADDING, Arena, FairRows, Image, PackedProgram, in_order
 from pdproto.ground.program import WORD_BITS, Guard, Program
 
 SHARDS: Final = 16
 INDEX_BITS: Final = 28
+ID_BITS: Final = 32
 NONE: Final = (1 << 32) - 1
 UNLIMITED: Final = (1 << 64) - 1
 
@@ -137,36 +138,65 @@ class NativeEngine:
         found = self._library.search_find(self._handle, _address(self._packed.split(state)))
         return None if found == NONE else found
 
-    def edges(self) -> Edges:
-        """See engine.Engine. Each shard's edges are found apart and then joined, and a shard's are
-        given back when it has been joined: until then a worker's shard, about 1 / SHARDS of the
-        edges, is held twice, and up to 2 MiB a shard are left unused.
-
-        Raises MemoryError when the edges do not fit.
-        """
-        starts = np.zeros(self.states + 1, dtype=np.int64)
-        if not self._library.search_find_edges(self._handle, self._workers, _address(starts[1:])):
-            raise MemoryError(f"no memory for the edges of {self.states:,} states")
-        np.cumsum(starts, out=starts)
-        targets, rows = (np.empty(starts[-1], dtype=np.uint32) for _ in range(2))
-        self._library.search_join_edges(
-            self._handle, self._workers, _address(starts), _address(targets), _address(rows)
+    def edges(self, positions: Positions | None = None) -> Edges:
+        if positions is None:
+            positions = np.arange(self.states)
+        identities = self._identities(positions)
+        rows = len(self._packed.rows)
+        room = min(int(self.fired.sum()), len(positions) * rows) + rows
+        counts = np.zeros(len(positions), dtype=np.int64)
+        found = np.empty(room, dtype=np.uint64)
+        self._library.search_edges(
+            self._handle, _address(identities), len(positions), _address(counts), _address(found)
         )
-        return Edges(starts, targets, rows)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        found = found[: starts[-1]]
+        targets = self._positions(found.astype(np.uint32))
+        return Edges(starts, targets, (found >> ID_BITS).astype(np.uint32))
+
+    def traps(self, pending: Flags, allowed: Flags, assumed: Assumptions) -> Traps:
+        states, rows = self.states, len(self._program.rows)
+        for flags in (pending, allowed):
+            _check_array(flags, np.bool_, states)
+        _check_array(assumed.fair, np.uint8, rows)
+        _check_array(assumed.faults, np.bool_, rows)
+        _check_array(assumed.units, np.uint32, rows)
+        if rows and assumed.units.max() >= rows:
+            raise ValueError(f"units: want numbers of rows below {rows}")
+        image = FairRows(*map(_address, (assumed.fair, assumed.faults, assumed.units)), rows)
+        where, components = np.zeros(states, np.uint8), np.empty(states, np.uint32)
+        found = self._library.search_traps(
+            self._handle, ctypes.byref(image), assumed.every, _address(pending), _address(allowed),
+            _address(where), _address(components),
+        )
+        if found < 0:
+            raise MemoryError(f"no memory to look for fair runs among {states:,} states")
+        return Traps(found, where, components)
 
     def identity(self, position: int) -> int:
-        ends = np.cumsum(self._counts()[:SHARDS])
-        if not 0 <= position < ends[-1]:
-            raise IndexError(f"no state at {position}: {ends[-1]} are stored")
-        shard = int(np.searchsorted(ends, position, side="right"))
-        start = int(ends[shard - 1]) if shard else 0
-        return shard << INDEX_BITS | position - start
+        return int(self._identities(np.array([position]))[0])
 
     def position(self, identity: int) -> int:
-        shard, index = divmod(self._checked(identity), 1 << INDEX_BITS)
-        return int(self._counts()[:shard].sum()) + index
+        return int(self._positions(np.array([self._checked(identity)], np.uint32))[0])
 
-    def where(self, guard: Guard) -> NDArray[np.bool_]:
+    def _bases(self) -> NDArray[np.int64]:
+        """[SHARDS + 1]: the position of each shard's first state, and the number of all."""
+        return np.concatenate([[0], np.cumsum(self._counts()[:SHARDS])]).astype(np.int64)
+
+    def _positions(self, identities: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        shift = self._bases()[:SHARDS] - (np.arange(SHARDS) << INDEX_BITS)
+        positions: Positions = identities + shift[identities >> INDEX_BITS]
+        return positions.astype(np.uint32)
+
+    def _identities(self, positions: Positions) -> NDArray[np.uint32]:
+        bases = self._bases()
+        strange = positions[(positions < 0) | (positions >= bases[-1])]
+        if strange.size:
+            raise IndexError(f"no state at {strange[0]}: {bases[-1]} are stored")
+        shards = np.searchsorted(bases[1:], positions, side="right")
+        return ((shards << INDEX_BITS) + positions - bases[shards]).astype(np.uint32)
+
+    def where(self, guard: Guard) -> Flags:
         arena = Arena(self._program.words)
         possible = arena.possible([guard])
         packed = arena.guards(possible, in_order(possible))
@@ -198,6 +228,12 @@ class NativeEngine:
         return identity
 
 
+def _check_array(array: NDArray[np.generic], kind: type[np.generic], size: int) -> None:
+    """Raises ValueError unless the engine can read the array as one of so many of that kind."""
+    if array.dtype != kind or array.shape != (size,) or not array.flags.c_contiguous:
+        raise ValueError(f"want {size} times {kind.__name__}, got {array.dtype} {array.shape}")
+
+
 def _address(array: NDArray[np.generic]) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
@@ -221,13 +257,14 @@ def _library() -> ctypes.CDLL:
         "search_parent": (u32, (pointer, u32)),
         "search_find": (u32, (pointer, pointer)),
         "search_where": (None, (pointer, u32, pointer, pointer)),
-        "search_find_edges": (ctypes.c_bool, (pointer, u32, pointer)),
-        "search_join_edges": (None, (pointer, u32, pointer, pointer, pointer)),
+        "search_edges": (None, (pointer, pointer, u64, pointer, pointer)),
+        "search_traps": (ctypes.c_int, (pointer, pointer, ctypes.c_uint8, *[pointer] * 4)),
         "search_close": (None, (pointer,)),
     }
+    stale = not all(hasattr(library, name) for name in signatures)
+    if stale or library.search_image_bytes() != ctypes.sizeof(Image):
+        raise ImportError(f"{spec.origin} was compiled from other sources: reinstall the package")
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    if library.search_image_bytes() != ctypes.sizeof(Image):
-        raise ImportError(f"{spec.origin} was compiled from other sources: reinstall the package")
     return library

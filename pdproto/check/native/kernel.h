@@ -423,76 +423,70 @@ static void where(Search *search, u32 number) {
             holds(reading->guard, 0, table->states + index * search->words, search->words);
 }
 
-/* Look up the successors in the box, and put down the edges that lead to them. */
-INLINE void look_up(const Search *search, Box *box, Edges *edges, u64 W) {
-    u64 *edge = edges->edge + edges->count;
-    Aims aims;
-    for (u64 *posted = box->start; posted < box->end;) {
-        u32 count = batch(box, posted, W);
-        for (u32 i = 0; i < count; i++) {
-            u64 h = aims.hash[i] = hash(posted + i * (W + 1), W);
-            const Table *table = &search->shard[shard_of(h)].table;
-            __builtin_prefetch(table->slots + home(table, h));
-        }
-        for (u32 i = 0; i < count; i++) {
-            const Table *table = &search->shard[shard_of(aims.hash[i])].table;
-            aims.slot[i] = seek(table, home(table, aims.hash[i]), aims.hash[i]);
-            fetch(table, aims.slot[i], W);
-        }
-        for (u32 i = 0; i < count; i++, posted += W + 1) {
-            u32 number = shard_of(aims.hash[i]);
-            const Table *table = &search->shard[number].table;
-            u64 slot = probe(table, aims.slot[i], aims.hash[i], posted, W);
-            u64 index = (table->slots[slot] & INDEX_MASK) - 1;
-            *edge++ = posted[W] << 32 | (search->reading.base[number] + index);
-        }
+/* Look up so many states, [count, W], and put down their ids. Their cache misses overlap. */
+INLINE void look_up(const Search *search, const u64 *states, u32 count, u64 *identities, u64 W) {
+    u64 hashes[2 * BATCH], slots[2 * BATCH];
+    for (u32 i = 0; i < count; i++) {
+        u64 h = hashes[i] = hash(states + i * W, W);
+        const Table *table = &search->shard[shard_of(h)].table;
+        __builtin_prefetch(table->slots + home(table, h));
     }
-    edges->count = (u64)(edge - edges->edge);
-    box->end = box->start;
+    for (u32 i = 0; i < count; i++) {
+        const Table *table = &search->shard[shard_of(hashes[i])].table;
+        slots[i] = seek(table, home(table, hashes[i]), hashes[i]);
+        fetch(table, slots[i], W);
+    }
+    for (u32 i = 0; i < count; i++) {
+        u32 number = shard_of(hashes[i]);
+        const Table *table = &search->shard[number].table;
+        u64 slot = probe(table, slots[i], hashes[i], states + i * W, W);
+        identities[i] = (u64)number << INDEX_BITS | ((table->slots[slot] & INDEX_MASK) - 1);
+    }
 }
 
 /* Insertion sort: only blocks of different key words are out of order. */
-INLINE void sort_edges(u64 *edge, i64 count) {
-    for (i64 i = 1; i < count; i++) {
+INLINE void sort_edges(u64 *edge, u32 count) {
+    for (u32 i = 1; i < count; i++) {
         u64 moving = edge[i];
-        i64 hole = i;
+        u32 hole = i;
         for (; hole && edge[hole - 1] > moving; hole--)
             edge[hole] = edge[hole - 1];
         edge[hole] = moving;
     }
 }
 
-/* The box keeps the successors of many states until they are looked up together. */
-INLINE void edges_at(Search *search, u32 number, u64 W) {
+INLINE void edges_at(const Search *search, u32 identity, u64 *edge, u32 *count, u64 W) {
     const Program *program = search->program;
     const Guards *guards = &program->rows.guards;
-    Shard *shard = &search->shard[number];
-    Box *box = search->box[number];
-    Edges *edges = &shard->edges;
-    i64 *counts = search->reading.counts + search->reading.base[number];
-    u64 *edge = edges->edge + edges->count;
-    u64 next[64 * W], moved;
-    u64 posted = 0;
-    u32 first = edges->read, index = first;
-    for (; index < shard->expanded && posted < search->chunk_steps; index++) {
-        const u64 *state = shard->table.states + index * W;
-        for (u64 block = 0; block < guards->blocks; block++) {
-            const u64 *row_number = program->row_number + guards->block_start[block];
-            u32 count = steps(search, block, state, next, &moved, NULL, 0, W);
-            for (u32 i = 0; i < count; i++, moved &= moved - 1)
-                post(box, next + i * W, row_number[lowest(moved)], W);
-            counts[index] += count;
-        }
-        posted += (u64)counts[index];
+    const Shard *shard = &search->shard[identity >> INDEX_BITS];
+    const u64 *state = shard->table.states + (identity & INDEX_MASK) * W;
+    u64 next[2 * BATCH * W], rows[2 * BATCH], moved;
+    u32 waiting = 0;
+    *count = 0;
+    if ((identity & INDEX_MASK) >= shard->expanded)
+        return;
+    for (u64 block = 0; block < guards->blocks; block++) {
+        const u64 *row_number = program->row_number + guards->block_start[block];
+        u32 end = waiting + steps(search, block, state, next + waiting * W, &moved, NULL, 0, W);
+        for (; waiting < end; waiting++, moved &= moved - 1)
+            rows[waiting] = row_number[lowest(moved)];
+        if (waiting < BATCH && block + 1 < guards->blocks)
+            continue;
+        look_up(search, next, waiting, edge + *count, W);
+        for (u32 i = 0; i < waiting; i++)
+            edge[(*count)++] |= rows[i] << 32;
+        waiting = 0;
     }
-    look_up(search, box, edges, W);
-    for (edges->read = index; first < index; edge += counts[first++])
-        sort_edges(edge, counts[first]);
+    sort_edges(edge, *count);
 }
 
-/* Find the edges of the shard's next states. There must be room for them. */
-static void edges(Search *search, u32 number) {
-    AT_WIDTH(search->words, edges_at, search, number)
+/* Put down the edges of an expanded state to other states: each is a row, shifted by 32, and the
+   id of the target, so that they ascend with their rows. There must be room for one from each row.
+   Returns how many they are. */
+static u32 edges_of(const Search *search, u32 identity, u64 *edge) {
+    u32 count;
+    AT_WIDTH(search->words, edges_at, search, identity, edge, &count)
+    return count;
 }
 
 const Kernel KERNEL = {
@@ -500,5 +494,5 @@ const Kernel KERNEL = {
     .expand = expand,
     .store = store,
     .where = where,
-    .edges = edges,
+    .edges_of = edges_of,
 };

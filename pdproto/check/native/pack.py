@@ -85,6 +85,12 @@ class Image(ctypes.Structure):
     )
 
 
+class FairRows(ctypes.Structure):
+    """The struct Rows of fair.c."""
+
+    _fields_ = (*_fields((), ("fair", "fault", "unit")), *_fields(("count",), ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Guards whose keys are about one word, by their places in the program; PADDING at the end."""

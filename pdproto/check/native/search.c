@@ -12,74 +12,19 @@
 #include <Python.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/mman.h>
+#include "memory.h"
 
 #define KERNEL kernel_plain
 #include "kernel.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
 enum {
-    SLOT_BITS = 8,                     /* a table starts with 2^8 slots, */
-    ROOM = 128,                        /* and with room for so many states */
+    SLOT_BITS = 8,                     /* a table starts with 2^8 slots */
     BOX_WORDS = 32768,                 /* words that a shard may post in a round */
     TEAM_STATES = 4096,                /* a smaller level is not worth starting threads for */
     TRIES = 4096,                      /* looks at a flag before the processor is handed over */
-    CACHE_LINE = 64,
-    HUGE_PAGE = 1 << 21,
 };
 
-/* ---- Memory ---------------------------------------------------------------------------------- */
-
-INLINE u64 whole_pages(u64 bytes) {
-    return (bytes + HUGE_PAGE - 1) & ~(u64)(HUGE_PAGE - 1);
-}
-
-/* Zeroed memory. A large block uses huge pages, because most accesses are random. */
-static void *allocate(u64 bytes) {
-    if (bytes < HUGE_PAGE) {
-        void *small = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) & ~(u64)(CACHE_LINE - 1));
-        return small ? memset(small, 0, bytes) : NULL;
-    }
-    bytes = whole_pages(bytes);
-    char *start = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
-    u64 head = -(uintptr_t)start & (HUGE_PAGE - 1);
-    if (head)
-        munmap(start, head);
-    munmap(start + head + bytes, HUGE_PAGE - head);
-#ifdef MADV_HUGEPAGE
-    madvise(start + head, bytes, MADV_HUGEPAGE);
-#endif
-    return start + head;
-}
-
-static void release(void *memory, u64 bytes) {
-    if (bytes < HUGE_PAGE)
-        free(memory);
-    else if (memory)
-        munmap(memory, whole_pages(bytes));
-}
-
-/* A longer copy of the memory, which is given back; NULL, and no change, if there is none. Large
-   memory is not copied where the system can move its pages. */
-static void *lengthen(void *memory, u64 bytes, u64 more) {
-    char *longer = allocate(more);
-    if (!longer || !bytes)
-        return longer;
-#ifdef MREMAP_FIXED
-    u64 pages = whole_pages(bytes);
-    if (bytes >= HUGE_PAGE &&
-        mremap(memory, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED, longer) == longer)
-        return longer;
-#endif
-    memcpy(longer, memory, bytes);
-    release(memory, bytes);
-    return longer;
-}
+/* ---- Tables ------------------------------------------------------------------------------------ */
 
 static bool grow_slots(Table *table, u32 slot_bits) {
     u64 size = table->slots ? (u64)1 << table->slot_bits : 0;
@@ -99,18 +44,6 @@ static bool grow_slots(Table *table, u32 slot_bits) {
         release(table->slots, size * sizeof(u64));
     *table = grown;
     return true;
-}
-
-/* Room for so many elements of the width; it is doubled, but untouched memory costs nothing. */
-static void *make_room(void *array, u64 *room, u64 count, u64 width) {
-    u64 longer = *room ? *room : ROOM;
-    while (longer < count)
-        longer *= 2;
-    if (longer == *room)
-        return array;
-    array = lengthen(array, *room * width, longer * width);
-    *room = array ? longer : *room;
-    return array;
 }
 
 static bool grow_arrays(Table *table, u32 count, u64 W) {
@@ -312,39 +245,6 @@ static void read_graph(Search *search, u32 workers, Read *read, Reading reading)
     run(search, states < TEAM_STATES ? 1 : workers, read_shards);
 }
 
-static void forget_edges(Edges *edges) {
-    release(edges->edge, edges->room * sizeof *edges->edge);
-    *edges = (Edges){0};
-}
-
-static void find_edges(Search *search, u32 number) {
-    Shard *shard = &search->shard[number];
-    Edges *edges = &shard->edges;
-    u64 most = search->chunk_steps + search->program->rows.guards.count;
-    forget_edges(edges);
-    while (edges->read < shard->expanded && !atomic_load(&search->failed)) {
-        u64 *edge = make_room(edges->edge, &edges->room, edges->count + most, sizeof *edge);
-        if (!edge) {
-            atomic_store(&search->failed, true);
-            return;
-        }
-        edges->edge = edge;
-        search->kernel->edges(search, number);
-    }
-}
-
-static void join_edges(Search *search, u32 number) {
-    const Reading *reading = &search->reading;
-    Edges *edges = &search->shard[number].edges;
-    i64 start = reading->starts[reading->base[number]];
-    u32 *targets = reading->targets + start, *rows = reading->rows + start;
-    for (u64 i = 0; i < edges->count; i++) {
-        targets[i] = (u32)edges->edge[i];
-        rows[i] = (u32)(edges->edge[i] >> 32);
-    }
-    forget_edges(edges);
-}
-
 /* ---- Functions for Python; native/__init__.py checks the arguments --------------------------- */
 
 /* Python compares this with its own structure, so that an old library is not used with a new one. */
@@ -359,7 +259,6 @@ EXPORT void search_close(Search *search) {
         release(table->slots, table->slots ? sizeof(u64) << table->slot_bits : 0);
         release(table->states, table->state_room * search->words * sizeof(u64));
         release(table->parents, table->parent_room * sizeof(u32));
-        forget_edges(&shard->edges);
         free(shard->hit);
         free(search->fired[number]);
     }
@@ -512,20 +411,12 @@ EXPORT void search_where(Search *search, u32 workers, const Guards *guard, u8 *w
     read_graph(search, workers, search->kernel->where, (Reading){.guard = guard, .where = where});
 }
 
-/* Find and count the edges of each state; false when there is not enough memory. They are kept
-   until search_join_edges moves them. */
-EXPORT bool search_find_edges(Search *search, u32 workers, i64 *counts) {
-    atomic_store(&search->failed, false);
-    read_graph(search, workers, find_edges, (Reading){.counts = counts});
-    for (u32 number = 0; number < SHARDS && atomic_load(&search->failed); number++)
-        forget_edges(&search->shard[number].edges);
-    return !atomic_load(&search->failed);
-}
-
-EXPORT void search_join_edges(Search *search, u32 workers, const i64 *starts, u32 *targets,
-                              u32 *rows) {
-    read_graph(search, workers, join_edges,
-               (Reading){.starts = starts, .targets = targets, .rows = rows});
+/* Put down how many edges each of these states has, [count], and then all of them, as edges_of
+   does. There must be room for one more state than there is. */
+EXPORT void search_edges(const Search *search, const u32 *identities, u64 count, i64 *counts,
+                         u64 *edge) {
+    for (u64 i = 0; i < count; edge += counts[i++])
+        counts[i] = search->kernel->edges_of(search, identities[i], edge);
 }
 
 /* Python uses the library through ctypes; as a module it has no functions. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#define EXPORT __attribute__((visibility("default")))
 
 typedef uint8_t u8;
 typedef uint32_t u32;
@@ -88,14 +89,6 @@ typedef struct {
     u64 state_room, parent_room;
 } Table;
 
-/* The edges that leave a shard's states, state by state, while the graph is read. An edge is a
-   row, shifted by 32, and a target's position, so that those of a state ascend with their rows. */
-typedef struct {
-    u64 *edge;                         /* [room] */
-    u64 count, room;
-    u32 read;                          /* states whose edges are here */
-} Edges;
-
 typedef struct {
     Table table;
     u32 planned_bits, planned_count;
@@ -104,7 +97,6 @@ typedef struct {
     u64 stuck;                         /* in this round */
     u32 hits;                          /* patterns found in this round, and where */
     u32 *hit;                          /* [patterns] */
-    Edges edges;
     char apart[128];                   /* two shards share no cache line */
 } Shard;
 
@@ -118,9 +110,6 @@ typedef struct {
     u64 base[SHARDS];                  /* the position of a shard's first state */
     const Guards *guard;               /* one guard, for `where` */
     u8 *where;                         /* [states] */
-    i64 *counts;                       /* [states] edges */
-    const i64 *starts;                 /* [states + 1] of each state's edges among all */
-    u32 *targets, *rows;               /* [edges] */
 } Reading;
 
 struct Kernel;
@@ -157,7 +146,7 @@ typedef struct Kernel {
     void (*expand)(Search *, u32 shard, u32 worker, i64 sign);
     void (*store)(Search *, u32 shard);
     Read *where;
-    Read *edges;                       /* of the shard's next states, a box full of them */
+    u32 (*edges_of)(const Search *, u32 identity, u64 *edge);
 } Kernel;
 
 extern const Kernel kernel_plain, kernel_avx2;
