@@ -4,15 +4,17 @@ Most are edits of the tables (pdproto/sim/planted.py), of a historical defect or
 of code that no table describes change a function of this process.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from pdproto.engine.frames import NUMBER_BYTES, Frame
 from pdproto.engine.leases import Held, Leases
-from pdproto.node import core
+from pdproto.node import core, decode, prefill
 from pdproto.node import optimistic as module
 from pdproto.node.data_path import WriteOutcome
+from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
 from pdproto.node.optimistic_record import Faults, OptimisticSettings
@@ -27,12 +29,28 @@ from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, transfer
 from pdproto.spec.handoff.ends import Receiving, Sending, h
-from pdproto.spec.handoff.group import done, r, ready
+from pdproto.spec.handoff.group import (
+    TURN,
+    VOTED,
+    WAITING,
+    Health,
+    Stage,
+    applied,
+    at,
+    closed,
+    done,
+    fail,
+    n,
+    r,
+    rank,
+    ready,
+)
 from pdproto.spec.handoff.routing import Phase, posted, publish, wanted_named, x, y
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.language import (
     AddClause,
     AddEffect,
+    AddRow,
     DropClause,
     DropRow,
     ReplaceRow,
@@ -142,6 +160,23 @@ def any_request() -> None:
     _wrap(module, "retry_is_forced", lambda _, request, __: hash(request[::-1]) % 2 == 0)
 
 
+class _AllFree(deque[int]):
+    """Slots that stay free when a request gets one."""
+
+    def remove(self, value: int, /) -> None: ...
+    def append(self, x: int, /) -> None: ...
+
+
+def slot_given_twice() -> None:
+    """The scheduler proposes a slot that has an owner, and the table does not reject it."""
+    def init(old: Any, self: Any, *given: Any, **named: Any) -> None:
+        old(self, *given, **named)
+        self._slots = _AllFree(self._slots)
+
+    planted.put_in(historical("O2-slot"))
+    _wrap(module.OptimisticPrefill, "__init__", init)
+
+
 def any_incarnation() -> None:
     """A life is told by its room alone."""
     def endpoint_of(old: Any, self: Prefill, peer: Any, life: Life, *by: Any) -> Any:
@@ -175,6 +210,21 @@ def pack_abandoned() -> None:
     _wrap(SourcePages, "_end_pack", end)
 
 
+def layouts_uncompared() -> None:
+    """Pages move between pools whose pages lie differently."""
+    vars(prefill)["misfit"] = lambda *_: ""
+
+
+def uses_uncompared() -> None:
+    """A sink takes the parts of its sources, whichever request of the room each has sent."""
+    vars(decode)["mixed"] = lambda *_: ""
+
+
+def chunks_overlap() -> None:
+    """Every chunk of a hand-over goes to the start of the memory that the sink has leased."""
+    _wrap(Lane, "begin", lambda old, self, posted: old(self, posted._replace(behind=0)))
+
+
 def historical(name: str) -> System:
     """The system of a defect in spec/bugs, by its name."""
     return next(bug.system for bug in BUGS if bug.system.name == name)
@@ -202,15 +252,20 @@ _OURS: Final = (
     # A request is admitted by one rank's vote; a release needs one rank's word.
     edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h))),
            AddClause("decide_admit", exists(r, ready(r, h)))),
+    # A rank leaves a request in its queue that has failed there.
+    edited(agreement.SYSTEM, "failed-not-drained",
+           DropClause("drain", at(*WAITING, *VOTED)), AddClause("drain", at(*WAITING, Stage.READY)),
+           AddRow(rank, Row("leave_failed", on=fail(r, n, h), at=Health.UP,
+                            when=[*TURN, at(Stage.FAILED)], do=[applied(r, n).to(True)],
+                            send=[closed(r, h)]))),
     edited(agreement.SYSTEM, "one-release", DropClause("decide_release", forall(r, done(r, h))),
            AddClause("decide_release", exists(r, done(r, h)))),
 )
 _OF_CODE: Final = (
     light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
     counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
-    pass_not_awaited,
-    unpack_not_awaited,
-    pack_abandoned,
+    slot_given_twice, pass_not_awaited, layouts_uncompared, uses_uncompared, chunks_overlap,
+    unpack_not_awaited, pack_abandoned,
 )
 DEFECTS: Final[Mapping[str, Defect]] = {
     **{bug.system.name: bug.system for bug in BUGS},

@@ -14,6 +14,7 @@ import pytest
 from pdproto.engine.contract import Address, SourceCounts
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.data_path import WriteOutcome
+from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
@@ -45,26 +46,56 @@ class Nodes:
     def nodes(self) -> list[RunningNode]:
         return [self.prefill, *self.decodes]
 
-    def fail_after(self, landed: int) -> Sender:
-        """Hand all chunks over, and abort when so many have landed. Returns when all is back."""
+    def opened(self) -> tuple[Sender, list[Receiver]]:
+        """Both ends of a hand-over whose chunks may be sent."""
         sender = self.prefill.open(7)
         receivers = [node.open(7, {"p": self.prefill.endpoint}, generation=0,
                                sinks=[each.name for each in self.decodes],
                                pages=range(CHUNKS), slot=1) for node in self.decodes]
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+        return sender, receivers
+
+    def fail_after(self, landed: int) -> None:
+        """Hand all chunks over, and abort when so many have landed. Returns when all is back."""
+        sender, receivers = self.opened()
 
         def look() -> None:
             if sender.landed_chunks >= landed:
                 sender.watchers = ()
                 self.prefill._core.give_up(sender, "the client has left")
 
-        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
         self.prefill._core.ask(lambda: setattr(sender, "watchers", (look,)))
+        self.send(sender)
+        self.ended(sender, receivers)
+
+    def send(self, sender: Sender) -> None:
+        """Hand every chunk over."""
         for chunk in range(CHUNKS):
             sender.send([chunk], last=chunk == CHUNKS - 1)
+
+    @contextmanager
+    def failed_before_the_worker(self, sender: Sender) -> Iterator[None]:
+        """The worker has chunks of a hand-over that has failed, and takes them up after that."""
+        takes_up = Event()
+        self.data_path._worker.submit(takes_up.wait)
+        self.send(sender)
+        until(lambda: self.writes() >= 4)
+        sender.abort("the client has left")
+        until(lambda: sender.poll() is KVPoll.FAILED)
+        try:
+            yield
+        finally:
+            takes_up.set()
+
+    def writes(self) -> float:
+        """The number of chunks that the worker or the engine has."""
+        return self.prefill.metrics.read()["num_prefill_writes"]
+
+    def ended(self, sender: Sender, receivers: Sequence[Receiver]) -> None:
+        """Return when a hand-over that fails has given everything back."""
         until(lambda: sender.released and all(receiver.released for receiver in receivers))
         assert {end.poll() for end in (sender, *receivers)} == {KVPoll.FAILED}
-        until(lambda: not self.prefill.metrics.read()["num_prefill_writes"])
-        return sender
+        until(lambda: not self.writes())
 
 
 @contextmanager
@@ -96,6 +127,27 @@ def test_the_remaining_destinations_are_skipped_too() -> None:
         numbers = given.prefill.metrics.read()
         assert numbers["skipped_chunks"] >= 2 * CHUNKS - 6
         assert numbers["landed_chunks"] + numbers["skipped_chunks"] == 2 * CHUNKS
+
+
+def test_the_worker_asks_before_each_chunk() -> None:
+    """Of the chunks that it has when the hand-over fails, it moves none."""
+    with nodes("tcp", sinks=2) as given:
+        sender, receivers = given.opened()
+        with given.failed_before_the_worker(sender):
+            pass
+        given.ended(sender, receivers)
+        numbers = given.prefill.metrics.read()
+        assert numbers["landed_chunks"] == 0
+        assert numbers["skipped_chunks"] == 2 * CHUNKS
+
+
+def test_s8_pages_are_not_free_while_the_worker_may_read_them() -> None:
+    with nodes("tcp", sinks=2) as given:
+        sender, receivers = given.opened()
+        with given.failed_before_the_worker(sender):
+            until(lambda: all(receiver.poll() is KVPoll.FAILED for receiver in receivers))
+            assert not sender.released
+        given.ended(sender, receivers)
 
 
 class Full:

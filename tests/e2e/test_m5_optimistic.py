@@ -64,6 +64,8 @@ def test_m5_3_nothing_is_sent_before_it_is_finalized_and_that_happens_once(drill
 
 @pytest.mark.slow
 def test_m5_4_both_sides_are_short_of_room_and_everything_ends(drill: Drill) -> None:
+    """The replay holds every slot to one owner at a time."""
+    drill.conforms("optimistic")
     metrics = drill.numbers["ranks"][PREFILL]
     gauges = {k: v for k, v in metrics.items() if k.startswith("optimistic_num_")}
     assert {"slots_taken", "running_slots_taken"} <= {k.removeprefix("optimistic_num_optimistic_")

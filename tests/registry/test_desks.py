@@ -7,7 +7,7 @@ from time import monotonic
 import pytest
 
 from pdproto.node.link import Link, place_of
-from pdproto.node.receiver import Addressed
+from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.rooms import PrefillRooms
 from pdproto.node.routed_prefill import DataParallelRank
 from pdproto.registry.app import RegistryServer
@@ -118,17 +118,24 @@ def test_m2_2_a_rank_that_the_application_has_found_is_turned_away_too(
         receiver.failure)
 
 
-def test_m2_3_decode_asks_until_the_room_is_published(closing: ExitStack) -> None:
+def sought(server: Server, room: int, pages: range) -> Receiver:
+    """A request whose room decode has asked for in vain."""
+    asked = server.requests("/query_dp_ranks")
+    receiver = server.decode.seek(room, server.address, pages=pages)
+    until(lambda: server.requests("/query_dp_ranks") > asked + 1)
+    return receiver
+
+
+@pytest.mark.parametrize("room", [7, 6], ids=["on another rank than the rule says", "by the rule"])
+def test_m2_3_decode_asks_until_the_room_is_published(closing: ExitStack, room: int) -> None:
     server = Server(closing, publishes=True)
-    receiver = server.decode.seek(7, server.address, pages=range(3))
-    until(lambda: server.requests("/query_dp_ranks") > 1)
-    sender = server.prefills[0].open(7)
+    receiver = sought(server, room, range(3))
+    sender = server.prefills[0].open(room)
     until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
     until(lambda: server.requests("/retire_dp_rank") == 1)
     sender.send(range(3))
     until(lambda: receiver.poll() is KVPoll.SUCCESS)
-    left = server.decode.seek(8, server.address, pages=range(8, 11))
-    until(lambda: bool(server.decode._core._sought))
+    left = sought(server, 8, range(8, 11))
     left.abort("the client has left")
     until(lambda: left.failure == "the client has left")
     until(lambda: server.requests("/withdraw_dp_ranks") == 1)
