@@ -212,9 +212,17 @@ CATALOGUE: Final = (
         "default": Counts(16_483, 119_556, 40),
         "deep": Counts(16_723, 121_588, 40),
     }),
+    Entry("optimistic-at-once", "handoff.optimistic_at_once:AT_ONCE", expected={
+        "default": Counts(66_368, 421_488, 40),
+        "running-slots": Counts(66_368, 426_855, 40),
+    }),
     Entry("optimistic-group", "handoff.optimistic_group:SYSTEM", expected={
         "default": Counts(57_699, 232_983, 37),
         "deep": Counts(47_594, 278_970, 47),
+    }),
+    Entry("optimistic-group-loss", "handoff.optimistic_group_loss:LOSS", expected={
+        "default": Counts(124_676, 1_686_703, 26),
+        "deep": Counts(223_140, 4_335_534, 37),
     }),
     Entry("optimistic-crash", "handoff.optimistic_crash:CRASHING",
           lemmas="optimistic_lemmas", expected={

@@ -1,45 +1,70 @@
-"""`pdproto sim --study optimistic`: the benefit of optimistic prefill, as a table and a picture."""
+"""`pdproto sim --study`: what optimistic prefill gains, and what releasing at once would cost."""
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from random import Random
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from pdproto.check.report.progress import Reporter
-from pdproto.cli.options import STANDARD_OUTPUT, standard_output, write
-from pdproto.sim import study
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, write
+from pdproto.sim import study, study_release
 from pdproto.sim.chart import chart
-from pdproto.sim.study import Pair, as_markdown, pairs
+from pdproto.sim.study import Pair
+from pdproto.sim.study_release import ThreeWays
 
-STUDIES: Final = ("optimistic",)
+AnyPair = TypeVar("AnyPair", bound=Pair)
+OPTIMISTIC: Final = "optimistic"
+RELEASE: Final = "release-at-once"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of a study."""
-    parser.add_argument("--study", choices=STUDIES,
+    parser.add_argument("--study", choices=(OPTIMISTIC, RELEASE),
                         help="instead of runs with faults: the time to the first token with "
                              f"optimistic prefill and without, of {study.REQUESTS:,} requests for "
-                             "each setting, as a table in Markdown")
-    parser.add_argument("--plot", metavar="FILE", help="draw the study as SVG")
+                             "each setting, as a table in Markdown; or also with a pass that is "
+                             "released as soon as it has ended without its bootstrap")
+    parser.add_argument("--plot", metavar="FILE", help="draw the study of optimistic prefill as "
+                                                       "SVG")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the study, and print it; returns the exit status."""
-    count = sum(map(len, study.VARIED.values()))
-    found: list[Pair] = []
-    began = monotonic()
-    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        for pair in pairs(arguments.seed or 0, Random, study.REQUESTS):
-            found.append(pair)
-            reporter.line(f"{len(found)} of {count} settings", monotonic() - began)
-    if arguments.json != STANDARD_OUTPUT:
-        with standard_output() as stream:
-            stream.write(as_markdown(found))
-    if arguments.json is not None:
-        write(json.dumps([asdict(pair) for pair in found], indent=2), arguments.json)
+    if arguments.study == RELEASE:
+        if arguments.plot is not None:
+            raise UsageError(f"--plot draws --study {OPTIMISTIC} only")
+        releases = list(_counted(
+            study_release.releases(arguments.seed or 0, Random, study.REQUESTS),
+            study_release.VARIED, arguments.quiet))
+        _print(arguments.json, study_release.as_markdown(releases), releases)
+        return 0
+    pairs = list(_counted(study.pairs(arguments.seed or 0, Random, study.REQUESTS),
+                          tuple(study.VARIED), arguments.quiet))
+    _print(arguments.json, study.as_markdown(pairs), pairs)
     if arguments.plot is not None:
-        write(chart(found) + "\n", arguments.plot)
+        write(chart(pairs) + "\n", arguments.plot)
     return 0
+
+
+def _counted(
+    results: Iterator[AnyPair], varied: tuple[str, ...], quiet: bool
+) -> Iterator[AnyPair]:
+    """The results, each told when it is there."""
+    count = sum(len(study.VARIED[name]) for name in varied)
+    began = monotonic()
+    with Reporter(sys.stderr, quiet=quiet) as reporter:
+        for number, result in enumerate(results, 1):
+            reporter.line(f"{number} of {count} settings", monotonic() - began)
+            yield result
+
+
+def _print(file: str | None, table: str, results: list[Pair] | list[ThreeWays]) -> None:
+    if file != STANDARD_OUTPUT:
+        with standard_output() as stream:
+            stream.write(table)
+    if file is not None:
+        write(json.dumps([asdict(result) for result in results], indent=2), file)

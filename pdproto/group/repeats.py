@@ -1,8 +1,8 @@
 """Messages that are sent again until their request is over.
 
-The tables of passes (spec/handoff/group_attempts.py) assume that every message arrives in the end,
-and accept each message any number of times. A connection that breaks loses messages. So a rank
-keeps its messages about a request, and sends all of them again after a while.
+A connection that breaks loses messages. So a rank keeps its messages about a request, and sends all
+of them again after a while. The rows are those whose names end in `_again` in
+spec/handoff/optimistic_group_loss.py.
 """
 
 from collections.abc import Callable, Mapping

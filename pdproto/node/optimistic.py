@@ -55,6 +55,7 @@ from pdproto.spec.handoff.attempts import (
     Stage,
 )
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.language.machine import Table
 
 _GAUGES: Final = (
     ("num_optimistic_queue_reqs", "Requests that wait for a slot", QUEUED),
@@ -66,17 +67,17 @@ _GAUGES: Final = (
 
 
 class OptimisticPrefill:
-    """See the rules above. faults: bootstraps that must fail, for tests. trace: for its steps."""
+    """See above. faults: bootstraps that fail, for tests. table: PREFILL, or PREFILL_AT_ONCE."""
 
     def __init__(self, settings: OptimisticSettings, *, faults: Faults | None = None,
-                 trace: SharedTrace | None = None) -> None:
+                 table: Table = PREFILL, trace: SharedTrace | None = None) -> None:
         self.settings: Final = settings
         self.faults: Final = faults or Faults()
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
         self._requests: Final[dict[int, PrefillRequest]] = {}
         self._machine: Final = shared(
-            PREFILL, (),
+            table, (),
             {roles.Slot: range(settings.slots), tables.RunningSlot: range(settings.running_slots),
              roles.Attempt: range(settings.attempts)},
             {tables.sampled: self._sampled}, trace=trace)
@@ -284,8 +285,7 @@ class OptimisticPrefill:
 
     def _attach(self) -> bool:
         """Send parked requests whose destination is known now. Returns whether any was sent."""
-        parked = list(self._stages.ready[Stage.PARKED])
-        sent = [request for request in parked
+        sent = [request for request in list(self._stages.ready[Stage.PARKED])
                 if self.finalize_bootstrap(request) and self._send(request)]
         return bool(sent)
 

@@ -89,8 +89,8 @@ class Shape:
     rate: requests a second, for all servers together. chunks: the most chunks of a request. pages,
     slots: of each server's pool. buffers: staging buffers of each decode rank. writes: the most
     writes under way at each prefill rank. retries: None for prefill without optimism; with a
-    number, prefill servers run node/optimistic.py with these `retries` and `running_slots`. waits:
-    see PrefillNode.
+    number, prefill servers run node/optimistic.py with these `retries` and `running_slots`.
+    release_at_once: a pass without its bootstrap is released when it ends. waits: see PrefillNode.
     """
 
     prefill: int = 2
@@ -114,6 +114,7 @@ class Shape:
     writes: int = 64
     retries: int | None = None
     running_slots: int = 8
+    release_at_once: bool = False
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
     waits: Mapping[str, float] = field(

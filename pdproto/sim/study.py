@@ -116,17 +116,22 @@ def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
     for varied, settings in VARIED.items():
         for setting in settings:
             if setting not in known:
-                off, on = (_arm(setting, seed, seeded, requests, retries)
+                off, on = (arm(setting, seed, seeded, requests, retries)
                            for retries in (0, RETRIES))
                 known[setting] = off, on
             yield Pair(*known[setting], varied, setting)
 
 
-def _arm(setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int) -> Arm:
-    """Simulate one arm. Raises RuntimeError unless every request succeeds, because the times would
-    not be comparable.
+def arm(
+    setting: Setting, seed: int, seeded: Seeded, requests: int, retries: int, *,
+    release_at_once: bool = False,
+) -> Arm:
+    """Simulate one arm. retries, release_at_once: see Shape. Raises RuntimeError unless every
+    request succeeds, because the times would not be comparable.
     """
-    outcome = simulate(_plan(setting, seed, seeded, requests, retries), seeded)
+    plan = _plan(setting, seed, seeded, requests, retries)
+    shape = replace(plan.shape, release_at_once=release_at_once)
+    outcome = simulate(replace(plan, shape=shape), seeded)
     if outcome.violation is not None or outcome.succeeded != requests:
         raise RuntimeError(f"{setting}: {outcome.succeeded} of {requests} requests have succeeded; "
                            f"{outcome.violation}")

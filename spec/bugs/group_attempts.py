@@ -33,6 +33,7 @@ from pdproto.spec.handoff.group_attempts import (
     whole,
 )
 from pdproto.spec.handoff.optimistic_group import SYSTEM
+from pdproto.spec.handoff.optimistic_group_loss import LOSS
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
     AddClause,
@@ -51,6 +52,8 @@ from pdproto.spec.language import (
 _SIZES: Final = {Rank: 2, Life: 1, Attempt: 2, Decision: 7}
 ONE: Final = Configuration(_SIZES, symmetry=True, dead_bits=True)
 CRASHING: Final = Configuration(_SIZES, faults=("crash",), symmetry=True, dead_bits=True)
+LOSSY: Final = Configuration({**_SIZES, Attempt: 1, Decision: 5}, faults=("lossy",),
+                             symmetry=True, dead_bits=True)
 
 SAME_QUEUE: Final = "S5_same_decisions_same_queue"
 _DROPPED: Final = (
@@ -97,6 +100,13 @@ BUGS: Final = (
                    all_of(status(h) == Status.LAST, exists(r, whole(r, h, a)))))),
         ONE, "no_rank_computes_a_dropped_pass",
         note="one rank's report counts for all ranks"),
+    Bug("report-once", "pdproto itself",
+        "A rank's report was lost after its pass was finalized, and the client waited for ever.",
+        edited(LOSS, "report-once", DropRow("whole_again")), LOSSY, "L1_every_request_is_answered",
+        note="no clock of the entry ends a pass that is finalized"),
+    Bug("decision-once", "pdproto itself",
+        "The end of a request was lost on its way to one rank, which kept the request for ever.",
+        edited(LOSS, "decision-once", DropRow("fail_again")), LOSSY, "L3_no_orphan"),
     Bug("B38-attempts", "sglang #28086, #28236",
         "When one rank died, the others kept the KV of passes that would never be finalized.",
         edited(SYSTEM, "B38-attempts", DropRow("follow")),

@@ -75,8 +75,10 @@ from pdproto.spec.language import (
     Sizes,
     Timer,
     Tuples,
+    all_of,
     each,
     edited,
+    exists,
     forall,
     implies,
 )
@@ -97,6 +99,7 @@ ONE: Final = Configuration(
 )
 TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
 TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
+TWO_CHUNKS: Final = replace(ONE, sizes={**ONE.sizes, Chunk: 2})
 TWO_SINKS: Final = replace(ONE, sizes={**ONE.sizes, Sink: 2})
 CRASHING: Final = replace(ONE, faults=("crash",))
 RESTARTING: Final = replace(ONE, faults=("restart",))
@@ -153,6 +156,13 @@ RELEASE: Final = (
         "The transfer call returned a time-out while the adapter was still writing.",
         edited(SYSTEM, "B54", DropClause("say_drained", QUIET)),
         ONE, "S10_drained_means_quiescent", note="a failed write is taken for one that has ended"),
+    Bug("B54-skipped", "sglang #36707 (2026, open), NIXL",
+        "A chunk was skipped, and ABORT_ACK went out while a failed write could still land.",
+        edited(SYSTEM, "B54-skipped", DropClause("say_drained", QUIET),
+               AddClause("say_drained", QUIET | all_of(
+                   forall(part, write(p, h, d, part) != Write.POSTED),
+                   exists(part, write(p, h, d, part) == Write.SKIPPED)))),
+        TWO_CHUNKS, "S10_drained_means_quiescent", note="a skipped chunk clears the count"),
     Bug("B74", "sglang 0.5.19 to 0.5.21, late ACKs",
         "An acknowledgement of an earlier life of the room counted for the present one.",
         edited(SYSTEM, "B74", AddRow(engine, Row(

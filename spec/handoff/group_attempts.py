@@ -19,8 +19,8 @@ Rule 6: A rank does not outlive its group.
 
 Which request needs whose place is left open: a pass may yield whenever rule 3 allows it
 (attempts.py says when it does). The entry owns slots and running slots, as there. After the
-hand-over of a request, and for lost messages, agreement.py applies as for any other request.
-Properties and system: optimistic_group.py.
+hand-over of a request agreement.py applies as for any other request. Properties and system:
+optimistic_group.py; with lost messages: optimistic_group_loss.py.
 """
 
 from collections.abc import Mapping

@@ -41,6 +41,8 @@ TRACE_LENGTHS: Final = {
     "B06-attempts": 5,
     "B36-attempts": 5,
     "early-yield": 7,
+    "report-once": 19,
+    "decision-once": 4,
     "B38-attempts": 4,
 }
 

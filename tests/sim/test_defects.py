@@ -77,7 +77,7 @@ CASES = {
 }
 # R5 needs a lost answer, and its system has no clock that repeats: tests/node/test_single_turns.py.
 # The pages of copy-runs-on are freed by the runtime: tests/pages/test_device_copies.py.
-ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "R5", "abort-in-quarantine",
+ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "B54-skipped", "R5", "abort-in-quarantine",
              "copy-runs-on", "queue-timed", "queue-timed-by-decode"}
 BUGS = {bug.id: bug for bug in runnable()}
 

@@ -28,10 +28,9 @@ SEEDS: Final = {
     "struck-out-for-good": 30, "refused-for-its-clock": 70, "goodbye-of-an-earlier-run": 2,
     "first-come-on-each-rank": 3, "failed-by-its-predecessor": 0, "request-of-a-dead-life": 2,
     "use-not-passed-on": 3, "B05": 88,
-    "B05-worker": 84, "B22": 387, "R1": 106, "R2": 12, "B27": 2, "B41": 12, "B54": 88, "B74": 125,
-    "R19": 157, "B23": 1, "B23-fan-out": 165, "B23-cleared": 87, "B46": 2, "copy-runs-on": 258,
-    "B36": 192, "B43": 32,
-    "B62": 99, "B49": 24, "B09": 0,
+    "B05-worker": 84, "B22": 387, "R1": 106, "R2": 12, "B27": 2, "B41": 12, "B54": 88,
+    "B54-skipped": 2017, "B74": 125, "R19": 157, "B23": 1, "B23-fan-out": 165, "B23-cleared": 87,
+    "B46": 2, "copy-runs-on": 258, "B36": 192, "B43": 32, "B62": 99, "B49": 24, "B09": 0,
     "B10": 242, "B15": 70, "B40": 70, "R8a": 2998, "R25": 4482, "B31": 41, "B51": 41, "B52": 5,
     "B50": 1349, "R4": 1513, "R5": 49, "R3": 647, "R22": 3322, "B28": 41, "B38": 32,
     "B38-pages": 1058, "queue-timed": 2, "queue-timed-by-decode": 2, "fence-untold": 647, "B64": 70,
@@ -43,7 +42,8 @@ SEEDS: Final = {
     "B32-slots": 29, "B32-seats": 29, "B32-budget": 29, "optimistic-keeping": 29,
     "B32-slot-leak": 3, "B36-optimistic": 6, "O1": 3, "O2": 1, "O2-slot": 10, "O5": 1,
     "O5-endless": 29, "B07-attempts": 218, "O5-dice": 17, "O5-later": 27, "B06-attempts": 2,
-    "B36-attempts": 12, "early-yield": 44, "B38-attempts": 32, "B02-transfer": 0,
+    "B36-attempts": 12, "early-yield": 44, "report-once": 822,
+    "decision-once": 7, "B38-attempts": 32, "B02-transfer": 0,
     "B28-transfer": 111, "successor": 111, "B16": 64, "B62-pass": 5, "refused-late": 43,
 }
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pdproto.cli.main import main
-from pdproto.sim import study
+from pdproto.sim import study, study_release
 from pdproto.sim.chart import LINES, chart
 
 FAILING = ("--seed", "0", "--requests", "30", "--pp", "2", "--faults", "abort,hang", "--bug", "B22")
@@ -88,6 +88,16 @@ def test_the_documented_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row in document.read_text().splitlines()
 
 
+@pytest.mark.slow
+def test_the_documented_figures_of_a_release_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "VARIED", {"arrival skew": (study.BASE,)})
+    monkeypatch.setattr(study_release, "VARIED", ("arrival skew",))
+    *_, row = study_release.as_markdown(
+        study_release.releases(0, Random, study.REQUESTS)).splitlines()
+    document = Path(__file__).resolve().parents[2] / "docs" / "optimistic.md"
+    assert row in document.read_text().splitlines()
+
+
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A study of two settings and few requests."""
@@ -123,3 +133,19 @@ def test_a_study_from_the_command_line(
     assert told.startswith("| varied | value | median without |")
     assert len(json.loads(answers.read_text())) == 2
     assert plot.read_text().startswith("<svg ")
+
+
+@pytest.mark.usefixtures("small")
+def test_a_release_at_once_runs_passes_again(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many attempts as there are, and later than if the pass had kept its KV."""
+    monkeypatch.setattr(study_release, "VARIED", ("arrival skew",))
+    answers = tmp_path / "study.json"
+    status, told = run(capsys, "--study", "release-at-once", "--json", answers)
+    assert status == 0
+    assert told.startswith("| varied | value | median without | parked | at once |")
+    _, late = json.loads(answers.read_text())
+    assert late["optimistic"]["reruns"] < late["at_once"]["reruns"] <= study.RETRIES + 1
+    assert late["optimistic"]["median_s"] < late["at_once"]["median_s"]
+    assert run(capsys, "--study", "release-at-once", "--plot", tmp_path / "x.svg")[0] == 2

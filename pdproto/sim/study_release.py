@@ -1,0 +1,47 @@
+"""The cost of releasing a pass at once: optimistic prefill in both ways, in virtual time.
+
+A pass that ends before its bootstrap keeps its KV until another request needs its place
+(spec/handoff/optimistic.py), or drops it at once and runs again, as in SGLang #26780
+(spec/handoff/optimistic_at_once.py). Requests, delays and scheduler are those of study.py.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pdproto.sim import study
+from pdproto.sim.chance import Seeded
+from pdproto.sim.study import MS, RETRIES, Arm, Pair, arm
+
+VARIED: Final = ("arrival skew", "allocation delay", "load", "running slots at 80 % load")
+
+
+@dataclass(frozen=True, slots=True)
+class ThreeWays(Pair):
+    """One setting. optimistic: a pass keeps its KV. at_once: it is released at once."""
+
+    at_once: Arm
+
+
+def releases(seed: int, seeded: Seeded, requests: int) -> Iterator[ThreeWays]:
+    """Every setting of VARIED, in the order of the study."""
+    for varied in VARIED:
+        for setting in study.VARIED[varied]:
+            without, optimistic = (arm(setting, seed, seeded, requests, retries)
+                                   for retries in (0, RETRIES))
+            at_once = arm(setting, seed, seeded, requests, RETRIES, release_at_once=True)
+            yield ThreeWays(without, optimistic, varied, setting, at_once)
+
+
+def as_markdown(found: Iterable[ThreeWays]) -> str:
+    """The results as a Markdown table, in milliseconds."""
+    lines = ["| varied | value | median without | parked | at once | P99 without | parked "
+             "| at once | passes run again, parked | at once |",
+             "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
+    for one in found:
+        arms = one.without, one.optimistic, one.at_once
+        medians = " | ".join(f"{each.median_s / MS:.0f}" for each in arms)
+        p99s = " | ".join(f"{each.p99_s / MS:.0f}" for each in arms)
+        lines.append(f"| {one.varied} | {one.value} | {medians} | {p99s} | "
+                     f"{one.optimistic.reruns:.2f} | {one.at_once.reruns:.2f} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,137 @@
+"""Optimistic prefill on a group of ranks while messages between its processes are lost.
+
+In optimistic_group.py every message arrives in the end. Here each may be lost, and clocks repeat
+it. The entry notes each decision with its number, and repeats it. A rank repeats what its state
+says: its vote, and the chunks of its pass that it has computed. A process runs these rows by
+keeping its messages and sending all of them again, until agreement.py says that the request is over
+on every rank (pdproto/group/repeats.py).
+
+Every safety property holds as before. What a decision leads to waits for the clocks.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.attempts import Forward, Link, a
+from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, r
+from pdproto.spec.handoff.group_attempts import (
+    ACTIVE,
+    CURRENT,
+    MESSAGES,
+    Vote,
+    admit,
+    dead,
+    entry,
+    fail,
+    finalize,
+    forward,
+    give_way,
+    go_on,
+    half,
+    kv,
+    link,
+    rank,
+    ready,
+    run,
+    stage,
+    vote,
+    whole,
+    world,
+)
+from pdproto.spec.handoff.optimistic_group import LIVENESS, SAFETY, SYSTEM
+from pdproto.spec.handoff.roles import Attempt, Life
+from pdproto.spec.language import (
+    AddEffect,
+    AddFaults,
+    AddRow,
+    Configuration,
+    Fairness,
+    OnRow,
+    ReplaceProperties,
+    Row,
+    State,
+    System,
+    Table,
+    Timer,
+    auto,
+    edited,
+    lose,
+)
+from pdproto.spec.language.edit import Edit
+from pdproto.spec.language.properties import Property
+from pdproto.spec.language.symbols import Message
+
+
+class Said(State):
+    """A decision of the entry, but the one to run a pass."""
+
+    NOTHING = auto()
+    GO_ON = auto()
+    FINALIZE = auto()
+    GIVE_WAY = auto()
+    ADMIT = auto()
+    FAIL = auto()
+
+
+said = entry.function("said", Said, Decision, Life, edges={Said.NOTHING: tuple(Said)[1:]})
+said_run = entry.relation("said_run", Decision, Life, Attempt)
+
+DECISIONS: Final[tuple[tuple[Said, Message[Rank, Decision, Life], tuple[str, ...]], ...]] = (
+    (Said.GO_ON, go_on, ("decide_to_go_on",)),
+    (Said.FINALIZE, finalize, ("decide_finalize",)),
+    (Said.GIVE_WAY, give_way, ("decide_to_yield", "force_retry")),
+    (Said.ADMIT, admit, ("decide_admit",)),
+    (Said.FAIL, fail, ("decide_fail", "give_up", "abort")),
+)
+LOST: Final = "the decision may have been lost"
+REPORT_LOST: Final = "the report may have been lost"
+
+NOTED: Final[tuple[Edit, ...]] = (
+    AddEffect("decide_run", said_run(n, h, a).to(True)),
+    *(AddEffect(row, said(n, h).to(value)) for value, _, rows in DECISIONS for row in rows),
+)
+REPEATED: Final[tuple[Edit, ...]] = (
+    AddRow(entry, Row(
+        "run_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h, a),
+        when=said_run(n, h, a), send=[run(r, n, h, a)], why=LOST)),
+    *(AddRow(entry, Row(
+        f"{message.name}_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h),
+        when=said(n, h) == value, send=[message(r, n, h)], why=LOST))
+      for value, message, _ in DECISIONS),
+    *(AddRow(rank, Row(
+        f"{message.name}_again", on=Timer("no_decision"), at=Health.UP, choose=(h,),
+        when=[stage(r, h).among(*ACTIVE), vote(r, h) == value], send=[message(r, h)],
+        why=REPORT_LOST))
+      for value, message in ((Vote.READY, ready), (Vote.DEAD, dead))),
+    AddRow(rank, Row(
+        "half_again", on=Timer("no_decision"), at=Health.UP, choose=(h, a),
+        when=[forward(r, h) == Forward.HALF, CURRENT], send=[half(r, h, a)], why=REPORT_LOST)),
+    AddRow(rank, Row(
+        "whole_again", on=Timer("no_decision"), at=Health.UP, choose=(h, a),
+        when=[forward(r, h) == Forward.WHOLE, CURRENT], send=[whole(r, h, a)], why=REPORT_LOST)),
+)
+LOSSY: Final = Table(world, rows=tuple(map(lose, MESSAGES.values())))
+
+
+def _without_the_message(claim: Property) -> Property:
+    """The property, if it does not read a message that may be lost after it was read."""
+    if claim.name == "M5_3_finalized_once_and_surely":
+        return OnRow(claim.name, "finalize", (link(r, h) == Link.PENDING) & kv(r, h),
+                     why="once, and while the rank holds the KV")
+    return claim
+
+
+LOSS: Final[System] = edited(
+    SYSTEM, "optimistic-group-loss", *NOTED, *REPEATED, AddFaults("lossy", LOSSY),
+    ReplaceProperties((
+        *map(_without_the_message, SAFETY),
+        *(replace(claim, under=(Fairness.TIMERS,)) for claim in LIVENESS),
+    )),
+    about="Prefill before its bootstrap on a group of ranks, where messages are lost.",
+    configurations={
+        "default": Configuration({Rank: 2, Life: 1, Attempt: 1, Decision: 5},
+                                 faults=("lossy", "crash"), symmetry=True, dead_bits=True),
+        "deep": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("lossy",),
+                              symmetry=True, dead_bits=True),
+    },
+)
