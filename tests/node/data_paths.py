@@ -1,4 +1,4 @@
-"""Data data paths that keep account instead of copying, and nodes that hand over by them.
+"""Data paths that keep account instead of copying, and nodes that hand over by them.
 
 A `Fabric` is the staging memory of all sinks of a test. It notes what must never happen: a write
 that lands in memory that is not leased to its life, a chunk out of order, memory given back twice.
