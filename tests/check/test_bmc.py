@@ -99,7 +99,7 @@ def test_the_trace_tells_the_run() -> None:
     assert [step.holds["mutual_exclusion"] for step in broken.trace.steps] == [True] * 6 + [False]
 
 
-def test_a_deadlock_tells_what_is_blocked() -> None:
+def test_a_deadlock_names_the_blocked_machines() -> None:
     nowhere = replace(COMMIT, final=None)
     result = bounded(nowhere, COMMITS, STEPS_MAX, properties=("deadlock",))
     (deadlock,) = result.findings
@@ -122,7 +122,7 @@ def test_it_can_be_watched() -> None:
     assert {look.what for look in seen} == {"two-phase-commit"}
 
 
-def test_when_the_time_is_up_what_was_found_stands() -> None:
+def test_findings_stand_when_the_time_is_up() -> None:
     # With losses runs have no end, so only the time ends the search.
     lossy = Configuration({Client: 2, Round: 2}, faults=("lossy",))
     result = bounded(LOCK_SERVER, lossy, 1_000, timeout_s=0.5)
@@ -131,7 +131,7 @@ def test_when_the_time_is_up_what_was_found_stands() -> None:
     assert result.verdict is Verdict.UNKNOWN
 
 
-def test_ctrl_c_leaves_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_keeps_the_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: Unrolling) -> None:
         raise KeyboardInterrupt
 
@@ -152,7 +152,7 @@ def effort(system: System, configuration: Configuration) -> tuple[Unrolling, dic
     return unrolling, {key: value for key, value in counted if key.startswith("sat")}
 
 
-def test_a_question_costs_the_same_whatever_was_asked_before() -> None:
+def test_the_cost_of_a_question_is_independent_of_earlier_ones() -> None:
     _, alone = effort(COMMIT, COMMITS)
     kept, _ = effort(RING, Configuration({Node: 3}))
     _, after = effort(COMMIT, COMMITS)

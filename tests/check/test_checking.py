@@ -219,7 +219,7 @@ def test_declared_edges_are_kept_or_the_move_is_named() -> None:
     assert found.instance == "skip(): phase goes from asked to done"
 
 
-def test_what_a_message_carries_stays_as_it_was_sent() -> None:
+def test_carried_values_stay_as_they_were_sent() -> None:
     sender = Machine("sender", c)
     receiver = Machine("receiver", h)
     chosen = sender.relation("chosen", Page)

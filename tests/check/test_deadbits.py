@@ -46,7 +46,7 @@ def test_votes_are_dead_once_the_decision_has_been_made() -> None:
     assert not {"vote(p0)", "commit", "abort", "decision"} & names
 
 
-def test_what_a_property_reads_stays() -> None:
+def test_bits_that_a_property_reads_stay() -> None:
     """A property that asks for ever which votes were sent keeps `prepared`."""
     system = edited(
         load("two-phase-commit"),

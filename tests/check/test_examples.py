@@ -253,7 +253,7 @@ def test_an_old_grant_is_harmless_in_the_first_round() -> None:
     assert judged(bold, "mutual_exclusion", one_round).verdict is Verdict.HOLDS
 
 
-def test_only_a_timer_makes_good_what_is_lost() -> None:
+def test_only_a_timer_makes_up_for_loss() -> None:
     """And without loss nobody waits for one."""
     without = Fairness.NO_TIMERS
     calm = LOCK_SERVER.configurations["no-loss"]
@@ -282,7 +282,7 @@ def test_the_ring_needs_every_rule(
     assert judged(bold, broken, default).verdict is Verdict.VIOLATED
 
 
-def test_the_coordinator_must_hear_everybody() -> None:
+def test_the_coordinator_must_hear_every_participant() -> None:
     default = TWO_PHASE_COMMIT.configurations["default"]
     hasty = edited(TWO_PHASE_COMMIT, "hasty", DropClause("decide_commit", forall(p, heard(p))))
     assert judged(hasty, "agreement", default).verdict is Verdict.VIOLATED

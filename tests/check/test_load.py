@@ -99,7 +99,7 @@ def test_a_spec_that_changed_is_read_anew() -> None:
     assert (first.name, load("spec.py:SYSTEM").name) == ("idle", "changed")
 
 
-def test_what_a_spec_prints_is_no_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_spec_is_no_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     save("spec.py", f"print('reading')\n{IDLE}")
     load("spec.py:SYSTEM")
     assert tuple(capsys.readouterr()) == ("", "reading\n")
@@ -188,7 +188,7 @@ def test_a_name_that_leads_nowhere(name: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Lock-Server", "lock_server"])
-def test_a_mistyped_name_is_told_what_was_meant(name: str) -> None:
+def test_a_mistyped_name_gets_a_suggestion(name: str) -> None:
     assert refusal(name).startswith(f"{name!r} is no built-in system: perhaps lock-server")
 
 

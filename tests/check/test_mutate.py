@@ -135,7 +135,7 @@ class TestASharedTable:
         assert (of_first.of(other), of_other.of(first)) == (None, None)
         assert of_first.of(first) is not None
 
-    def test_what_is_claimed_of_a_row_that_is_dropped(self) -> None:
+    def test_claims_about_a_dropped_row(self) -> None:
         parts = Parts()
         system = parts.system(
             worker=(Row("r", on=Call("c"), at=Phase.IDLE),),
@@ -168,7 +168,7 @@ def ends(small: str) -> tuple[tuple[Mutant, Judged], ...]:
 
 
 @pytest.mark.parametrize("name", EITHER)
-def test_a_kill_is_what_a_check_finds(name: str) -> None:
+def test_a_kill_is_a_finding_of_a_check(name: str) -> None:
     """Every verdict is that of the whole check, and every length that of its trace."""
     system = SMALL[name]
     for mutant, judged in ends(name):
@@ -210,7 +210,7 @@ def without_consumption(system: System) -> System:
 
 
 @pytest.mark.parametrize("name", EITHER)
-def test_equivalent_is_what_has_the_same_graph(name: str) -> None:
+def test_equivalent_mutants_have_the_same_graph(name: str) -> None:
     system = without_consumption(SMALL[name])
     configuration = replace(system.configurations["default"], faults=())
     original = graph(system, configuration)
@@ -324,7 +324,7 @@ class TestWhatBecomesOfAMutant:
                          if (m.row.name, m.words) == ("ignore_report_calm", "drop the row"))
             assert trials.judged(mutant).outcome is end
 
-    def test_what_nobody_could_do_is_refused(self) -> None:
+    def test_an_impossible_mutant_is_refused(self) -> None:
         parts = Parts()
         system = parts.system(
             boss=(Row("hear", choose=(w, i), when=[parts.report(w, i)], to=Mood.CROSS),),
@@ -356,7 +356,7 @@ class TestWhatBecomesOfAMutant:
         assert (judged.kill.property, judged.kill.steps) == (lemma.name, 1)
         assert prepared([system]).judged(mutant).outcome is MutantOutcome.SURVIVED
 
-    def test_what_another_system_declares_is_no_fault_of_the_mutant(self) -> None:
+    def test_a_fault_of_another_system_is_no_fault_of_the_mutant(self) -> None:
         """A message that only another system knows is declared after this system was made."""
         parts = Parts()
         system = parts.system(

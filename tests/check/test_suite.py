@@ -165,7 +165,7 @@ class TestCommand:
         assert " rows fire in no system:\n" in out
         assert "  crash  " in out
 
-    def test_ctrl_c_tells_what_is_done(
+    def test_ctrl_c_shows_the_finished_systems(
         self, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")

@@ -107,7 +107,7 @@ def lines_of(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_the_committed_copy_is_what_the_tables_say_now(name: str) -> None:
+def test_the_committed_pages_are_up_to_date(name: str) -> None:
     """If this fails, run `pdproto tables NAME --output docs/tables/NAME.md` and look at it."""
     committed = (COMMITTED / f"{name}.md").read_text(encoding="utf-8")
     assert committed == page_of(name)
@@ -150,7 +150,7 @@ def test_a_row_in_full() -> None:
     ) in document(lock_server.SYSTEM)
 
 
-def test_what_only_some_systems_have() -> None:
+def test_sections_that_only_some_systems_have() -> None:
     text = document(writer_system())
     assert lines_of(text) >= {
         "| `Page` | What is written. | `p0`, `p1`, ... |",
@@ -177,7 +177,7 @@ def test_what_only_some_systems_have() -> None:
     }
 
 
-def test_what_a_system_does_not_have_is_not_mentioned() -> None:
+def test_sections_that_a_system_lacks_are_left_out() -> None:
     lamp = Machine("lamp")
     text = document(System("lamp", "A lamp.", (Table(lamp),)))
     headings = [part for part in text.splitlines() if part.startswith("#")]

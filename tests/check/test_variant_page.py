@@ -103,7 +103,7 @@ def test_any_edit_is_determined_by_its_difference(
     variant_document(variant, LOCK)
 
 
-def test_what_properties_assume_is_told_in_one_line() -> None:
+def test_assumptions_of_properties_are_told_in_one_line() -> None:
     claims = [claim for claim in LOCK.properties if isinstance(claim, LeadsTo)]
     (before,) = {"; when ".join(claim.under) for claim in claims}
     variant = edited(LOCK, "calm", ReplaceProperties(tuple(
@@ -115,7 +115,7 @@ def test_what_properties_assume_is_told_in_one_line() -> None:
     assert told in variant_document(variant, LOCK).splitlines()
 
 
-def test_a_page_says_only_what_differs() -> None:
+def test_a_page_shows_only_the_differences() -> None:
     variant = edited(LOCK, "renamed", about="Another name.")
     assert variant_document(variant, LOCK) == (
         "# renamed\n\nAnother name.\n\n"

@@ -139,7 +139,7 @@ def test_triggers_read_as_in_a_trace() -> None:
     assert trigger_text(Completion("write", p)) == "completion write(p)"
 
 
-def test_triggers_share_a_name_whatever_their_arguments_are_called() -> None:
+def test_triggers_share_a_name_under_any_names_of_arguments() -> None:
     assert trigger_name(None) == ("", "")
     assert trigger_name(yes(p)) == trigger_name(yes(q)) == ("message", "yes")
     assert trigger_name(Call("write", p)) == ("call", "write")

@@ -34,7 +34,7 @@ def test_a_defect_is_kept_once_in_a_system() -> None:
     assert [name for name, times in names.items() if times > 1] == []
 
 
-def test_each_defect_says_what_its_users_saw() -> None:
+def test_each_defect_describes_the_effect_for_users() -> None:
     for bug in EVERY:
         assert bug.source, bug.id
         assert bug.symptom.rstrip("."), bug.id

@@ -292,7 +292,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("missing", "extra"), [("torch", "kernels"), ("triton", "kernels"), ("matplotlib", "plot")]
     )
-    def test_what_is_not_installed_is_named(
+    def test_a_missing_package_is_named(
         self, capsys: Output, monkeypatch: pytest.MonkeyPatch, missing: str, extra: str
     ) -> None:
         def load(_: str) -> None:
@@ -316,7 +316,7 @@ class TestRefusals:
 
 
 class TestReports:
-    def test_every_file_is_what_it_says(self, capsys: Output) -> None:
+    def test_every_file_has_its_format(self, capsys: Output) -> None:
         Path("folder").mkdir()
         files = {kind: f"folder/report.{kind}" for kind in REPORTS}
         options = [part for kind, file in files.items() for part in (f"--{kind}", file)]
@@ -371,7 +371,7 @@ class TestReports:
         assert Path("link").is_symlink()
         assert Path("target").read_text(encoding="utf-8") == "text"
 
-    def test_a_device_or_a_pipe_stays_what_it_is(self) -> None:
+    def test_a_device_or_a_pipe_is_not_replaced(self) -> None:
         os.mkfifo("pipe")
         reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
         write("text", "pipe")

@@ -148,7 +148,7 @@ def test_every_part_of_the_hand_over_comes_with_its_variants() -> None:
     assert all(list(searches(load(name))) for part in parts for name in part)
 
 
-def test_ctrl_c_keeps_what_was_judged(
+def test_ctrl_c_keeps_the_mutants_that_were_checked(
     lamp: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     judged = Trials.judged

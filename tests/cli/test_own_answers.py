@@ -131,7 +131,7 @@ class TestInterrupts:
 class TestSuggestions:
     """Text for a spec, whether or not it suffices."""
 
-    def test_what_suffices_can_be_pasted(self, folder: Path, capsys: Output) -> None:
+    def test_sufficient_lemmas_can_be_pasted(self, folder: Path, capsys: Output) -> None:
         assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 0
         out = capsys.readouterr().out
         text = out.partition("put them beside the system:\n")[2]
@@ -142,7 +142,7 @@ class TestSuggestions:
         assert main([*PROVE, "--lemmas", "lemmas.py"]) == 0
         assert "proved    lemma lemma_1" in capsys.readouterr().out
 
-    def test_what_does_not_suffice_is_shown(
+    def test_insufficient_lemmas_are_shown(
         self, monkeypatch: pytest.MonkeyPatch, capsys: Output
     ) -> None:
         clauses = (two_phase_commit.heard(two_phase_commit.p),)
@@ -165,7 +165,7 @@ class TestSuggestions:
         assert [str(one.claim) for one in namespace["LEMMAS"]] == [*map(str, found.lemmas)]
 
 
-def test_what_is_violated_before_anything_is_mutated_is_drawn(capsys: Output) -> None:
+def test_a_violation_before_any_mutation_is_drawn(capsys: Output) -> None:
     assert main(["mutate", "lock-server-broken", "--quiet"]) == 1
     out, err = capsys.readouterr()
     assert "mutual_exclusion is violated before anything is mutated" in err

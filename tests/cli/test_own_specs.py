@@ -52,7 +52,7 @@ class TestGivenTopologies:
         assert main(["lint", f"{SPECS}:RING", *asked]) == 0
         assert f"at Process={'4' if '--size' in asked else '3'}" in capsys.readouterr().out
 
-    def test_what_the_function_raises_is_one_line(self, capsys: Output) -> None:
+    def test_an_error_of_the_function_is_one_line(self, capsys: Output) -> None:
         assert main(["lint", f"{SPECS}:RING", "--size", "Process=2"]) == 2
         err = capsys.readouterr().err
         assert "`given=` of following(Process, Process) raised KeyError: 2" in err
@@ -187,7 +187,7 @@ def test_a_mistyped_name_is_guessed(
     assert f"perhaps {meant}" in err
 
 
-def test_the_specs_are_what_they_are_called() -> None:
+def test_the_specs_agree_with_their_names() -> None:
     systems: list[System] = [load(f"{SPECS}:{name}") for name in ("RING", "MARKERS", "ONE_ANSWER")]
     assert [system.sorts[0] for system in systems] == [Process] * 3
     assert isinstance(systems[0].rigids[0], Rigid)

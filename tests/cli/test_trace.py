@@ -52,7 +52,7 @@ def test_one_side_alone_is_taken_at_its_word(capsys: pytest.CaptureFixture[str])
     assert f"assumed: {received} messages of decode-0, which no line sends" in told
 
 
-def test_what_no_row_explains_is_told(
+def test_a_line_that_no_row_explains_is_shown(
     files: list[Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The line, the row that it names and what that lacks, its nearest, and what led to it."""
@@ -78,7 +78,7 @@ def test_what_no_row_explains_is_told(
     assert "commit cannot fire here" in page.read_text()
 
 
-def test_json_of_what_conforms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_a_conforming_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", *GOLDEN_FILES, "--json", "-"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["verdict"] == "conforms"
@@ -206,7 +206,7 @@ def test_no_line_at_all(files: list[Path], capsys: pytest.CaptureFixture[str]) -
     assert verify(load("transfer"), [files[SOURCE]]).missing == (f"{files[SOURCE]} has no lines",)
 
 
-def test_what_is_asked_wrongly(
+def test_bad_arguments_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for arguments, why in (

@@ -72,7 +72,7 @@ def test_every_label_that_is_shown_is_there(expression: str, text: str) -> None:
             assert label in there[name], f"{name} has no label {label}"
 
 
-def test_every_rule_says_what_to_do() -> None:
+def test_every_rule_names_the_remedy() -> None:
     assert len(alerts()) >= 10
     for rule in alerts():
         for part in ("severity:", "summary:", "do:"):

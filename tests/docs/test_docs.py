@@ -90,7 +90,7 @@ NAMED = sorted(set(re.findall(r"`([\w/]+\.py):([\w.]+)`", ARCHITECTURE)))
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)
-def test_what_the_architecture_names_is_there(path: str, name: str) -> None:
+def test_every_name_in_the_architecture_exists(path: str, name: str) -> None:
     assert name in defined(ROOT / path)
 
 
@@ -164,12 +164,12 @@ def wanted() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(
     {*reference_pages.PAGES, *(name for name, _ in reference_pages.SECTIONS)}))
-def test_the_reference_is_what_the_code_says(name: str, wanted: dict[str, str]) -> None:
+def test_the_reference_agrees_with_the_code(name: str, wanted: dict[str, str]) -> None:
     """If this fails, run `python -m tests.docs.reference_pages` and look at it."""
     assert read(DOCS / "reference" / name) == wanted[name]
 
 
-def test_every_public_object_says_what_it_is() -> None:
+def test_every_public_object_has_a_docstring() -> None:
     assert api_reference.without_docstring() == []
 
 

@@ -55,7 +55,7 @@ def entered(line: str) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES)
-def test_the_guide_is_what_happens(
+def test_the_guide_shows_the_real_output(
     guide: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each line below a command is printed by it, in this order; line breaks apart."""

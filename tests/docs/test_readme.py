@@ -82,7 +82,7 @@ class TestCheckYourOwn:
         told = capsys.readouterr().out
         assert "error: totality: pool has no row for ask(w) (where w = w0, lent(w0))" in told
 
-    def test_tables_writes_what_is_promised(self, capsys: Output) -> None:
+    def test_tables_writes_the_promised_page(self, capsys: Output) -> None:
         assert main(shown("tables")) == 0
         told = capsys.readouterr().out
         assert told.startswith("# page\n")
@@ -201,7 +201,7 @@ def test_there_are_snippets_to_run() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SNIPPETS))
-def test_a_snippet_runs_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
+def test_a_snippet_runs_and_prints_its_output(name: str, tmp_path: Path) -> None:
     block = SNIPPETS[name]
     (tmp_path / "shown.py").write_text(block, encoding="utf-8")
     done = subprocess.run(

@@ -62,7 +62,7 @@ def test_requests_are_a_poisson_process_that_the_seed_decides() -> None:
     assert pstdev(between) == pytest.approx(mean, rel=0.05), "an exponential's is its mean"
 
 
-def test_what_is_varied_leaves_the_rest_as_it_was() -> None:
+def test_varying_a_parameter_keeps_the_others() -> None:
     base = planned(BASE, 0, 50)
     for other in (planned(replace(BASE, allocation_s=1.0), 0, 50),
                   planned(replace(BASE, running_slots=1), 0, 50)):
@@ -135,7 +135,7 @@ def test_the_picture_has_a_panel_for_each_parameter() -> None:
     assert "+40%" in told, "what gets worse is drawn as well"
 
 
-def test_what_is_held_back_arrives_in_order_and_no_sooner() -> None:
+def test_delayed_batches_arrive_in_order_and_no_sooner() -> None:
     delays = iter((0.5, 0.1, 2.0))
     distance = Distance(lambda: next(delays))
     peer = cast("Peer", "a peer")
@@ -169,7 +169,7 @@ def test_the_cost_of_asking_is_a_table_too() -> None:
     assert query_numbers(found, 1, 2)["rows"][0]["forced"]["calls"] == 2.5
 
 
-def test_what_one_study_alone_can_do_is_refused_to_the_other(
+def test_an_option_of_one_study_is_refused_to_the_other(
     capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", "force-query", "--only", "load"]) == 2
@@ -212,7 +212,7 @@ class Scripted:
     (1, [0, 1, 2, 1, 2], [1.0, 70.0, 5.0]),
     (3, [0, 1, 2, 1, 2, 1, 1], [1.0, 30.0, 5.0]),
 ])
-def test_what_was_disturbed_is_measured_again_and_the_quietest_run_counts(
+def test_a_disturbed_setting_is_measured_again_and_the_quietest_run_counts(
     monkeypatch: pytest.MonkeyPatch, again: int, given: list[int], late_ms: list[float]
 ) -> None:
     lane = Scripted({0: [1.0], 1: [90.0, 70.0, 80.0, 30.0], 2: [50.0, 5.0]})

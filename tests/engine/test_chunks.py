@@ -97,7 +97,7 @@ def test_no_pages_are_clean() -> None:
     assert unpack_verified(layout, pack_pages(layout, [], KEY), [], KEY).clean
 
 
-def test_what_cannot_be_packed_or_unpacked_is_refused() -> None:
+def test_bad_arguments_of_pack_and_unpack_are_refused() -> None:
     _, layout = pools_of(1)
     with pytest.raises(ValueError, match="page 8 of 8"):
         pack_pages(layout, [8], KEY)

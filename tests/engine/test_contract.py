@@ -427,7 +427,7 @@ def test_memory_that_ended_cleanly_is_leased_again(pair: Pair) -> None:
     assert len(regions) == 1
 
 
-def test_what_does_not_fit_is_not_posted(pair: Pair) -> None:
+def test_a_write_past_the_lease_is_not_posted(pair: Pair) -> None:
     lease = leased(pair.sink, 100)
     for offset, length in ((0, 101), (100, 1), (-1, 1)):
         with pytest.raises(ValueError, match="of a lease of 100"):
@@ -470,7 +470,7 @@ def test_any_bytes_are_an_address_or_a_remote_error(data: bytes) -> None:
     assert Address.decode(address.encode()) == address
 
 
-def test_what_is_no_address_is_said_to_be_none() -> None:
+def test_a_malformed_address_is_named() -> None:
     for data in (b"", b"x" * 600, msgspec.msgpack.encode(["tcp", "", 0, 0, 0, b""])):
         with pytest.raises(RemoteProtocolError, match="address"):
             Address.decode(data)

@@ -28,6 +28,7 @@ from tests.engine.test_contract import (  # noqa: F401 - pytest finds them here 
     test_a_lease_that_is_released_too_early_harms_nobody_else,
     test_a_sink_that_closes_in_mid_write_ends_the_writes,
     test_a_source_that_closes_in_mid_write_leaves_nothing_running,
+    test_a_write_past_the_lease_is_not_posted,
     test_a_write_that_begins_after_a_fence_is_refused,
     test_a_write_to_a_lease_that_has_ended_is_refused,
     test_a_writer_in_another_process_lands_its_bytes,
@@ -36,7 +37,6 @@ from tests.engine.test_contract import (  # noqa: F401 - pytest finds them here 
     test_many_writes_of_many_leases_are_in_flight_at_once,
     test_the_bytes_of_a_write_land_where_they_should_and_nowhere_else,
     test_two_sources_of_one_life_have_memory_of_their_own,
-    test_what_does_not_fit_is_not_posted,
 )
 
 
@@ -82,7 +82,7 @@ def test_pages_take_no_landing_memory(pair: Pair) -> None:
     assert pair.sink.counts().target_bytes == 0
 
 
-def test_who_leased_pages_looks_at_them_himself(pair: Pair) -> None:
+def test_the_engine_does_not_view_the_pages_of_its_caller(pair: Pair) -> None:
     lease = leased(pair.sink, 100)
     assert isinstance(pair.sink, InPlaceSink)
     with pytest.raises(EngineError, match="on the caller's memory"):
@@ -90,7 +90,7 @@ def test_who_leased_pages_looks_at_them_himself(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-def test_only_who_declares_a_page_fence_leases_pages(name: str) -> None:
+def test_only_engines_with_a_page_fence_lease_pages(name: str) -> None:
     pair = Pair(ENGINES[name])
     pages = Pages(np.zeros((3, PAGE_BYTES), np.uint8), [0, 2, 1], 100)
     if pair.sink.target_scope is Scope.PAGE:

@@ -36,7 +36,7 @@ def test_a_process_that_closes_nothing_ends_well() -> None:
     ends_well("nixl")
 
 
-def test_the_library_is_moved_on_only_while_somebody_may_write() -> None:
+def test_the_library_is_polled_only_while_a_source_may_write() -> None:
     before, steps = moving(), list[None]()
     progress = Progress(lambda: steps.append(None))
     assert not moving() - before, "no thread before the first write"

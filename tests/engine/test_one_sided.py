@@ -55,7 +55,7 @@ def ends() -> Iterator[Ends]:
     assert ends.sink.obedient.closed
 
 
-def test_what_a_library_only_says_has_landed_has_no_digest(ends: Ends) -> None:
+def test_a_write_that_the_library_only_reports_has_no_digest(ends: Ends) -> None:
     """An engine cannot know better than its library. The sink does, and commits nothing."""
     layout = register([np.random.default_rng(1).integers(0, 256, (8, 1, 1, 4096), np.uint8)])
     lease = ends.lease(chunk_bytes(layout, 3))
@@ -69,7 +69,7 @@ def test_what_a_library_only_says_has_landed_has_no_digest(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("abandons", [True, False])
-def test_what_failed_and_lands_later_lands_in_nobodys_memory(
+def test_a_failed_write_that_lands_later_hits_no_leased_memory(
     ends: Ends,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -205,7 +205,7 @@ def test_an_address_is_landing_memory_once(ends: Ends) -> None:
     sink.close()
 
 
-def test_what_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
+def test_memory_that_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
     lease = ends.lease(8 * MEGABYTE)
     ends.obedient.rule = ends.fault.hangs
     np.frombuffer(ends.sink.leases._held[lease.number].view, np.uint8)[:] = OLD
@@ -218,7 +218,7 @@ def test_what_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
     ends.fault.land()
 
 
-def test_a_source_that_ends_leaves_the_library_what_it_reads(ends: Ends) -> None:
+def test_a_source_that_ends_keeps_the_memory_that_the_library_reads(ends: Ends) -> None:
     lease = ends.lease(4096)
     ends.obedient.rule = ends.fault.hangs
     ends.source.post(lease.address, 0, [bytes(4096)])
@@ -338,7 +338,7 @@ def test_a_library_that_stumbles_ends_its_engine_loudly(
         ends.source.post(lease.address, 0, [bytes(9)])
 
 
-def test_a_source_that_has_copied_what_nobody_granted_is_dropped(ends: Ends) -> None:
+def test_a_source_that_copied_without_a_grant_is_dropped(ends: Ends) -> None:
     lease = ends.lease(9)
     host, _, port = lease.address.endpoint.rpartition(":")
     with socket.create_connection((host, int(port))) as sock:

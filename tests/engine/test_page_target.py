@@ -102,7 +102,7 @@ def test_a_single_flipped_bit_is_found_where_it_lies(place: int, bit: int) -> No
     assert not target.intact([2, 1], KEY)
 
 
-def test_what_is_not_this_lifes_or_not_all_here_is_not_intact() -> None:
+def test_bytes_of_another_life_or_missing_bytes_are_not_intact() -> None:
     ours = register(pools_of(1))
     places = PagePlaces(register(pools_of(2)))
     target = places.target([4, 0, 9])

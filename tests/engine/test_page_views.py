@@ -35,7 +35,7 @@ def test_the_views_of_a_chunk_are_the_bytes_that_are_packed(
     assert together == pack_pages(layout, pages, KEY).tobytes()
 
 
-def test_what_is_posted_lies_in_the_pools() -> None:
+def test_posted_pages_lie_in_the_pools() -> None:
     pools = pools_of(1, VIEW_BYTES_MIN)
     first, *_ = chunk_views(PagePlaces(register(pools)), [2, 3, 5], KEY)
     assert np.shares_memory(np.frombuffer(first, np.uint8), pools[0][2:4])

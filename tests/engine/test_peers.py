@@ -96,7 +96,9 @@ def bad_packets(lease: Lease) -> dict[str, list[bytes]]:
     }
 
 
-def test_a_peer_is_dropped_for_what_it_sends(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_peer_is_dropped_for_malformed_messages(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
     lease = grant(pair)
     for count, (said, packets) in enumerate(bad_packets(lease).items(), start=1):
         caplog.clear()

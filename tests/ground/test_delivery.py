@@ -75,7 +75,7 @@ def test_every_receiver_hears_a_broadcast(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_who_ignores_it_has_had_it(size: int) -> None:
+def test_an_ignored_message_counts_as_delivered(size: int) -> None:
     """Told once, before the worker has come: it is not told again."""
     found = judged(stopping(late=True), size)
     assert found.verdict is Verdict.VIOLATED
@@ -86,7 +86,7 @@ def test_who_ignores_it_has_had_it(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_sent_again_it_is_there_for_everybody_again(size: int) -> None:
+def test_a_repeated_message_reaches_every_receiver_again(size: int) -> None:
     """Also for who has taken it, while others have not."""
     assert judged(stopping(late=True, again=True), size).verdict is Verdict.HOLDS
 

@@ -262,7 +262,7 @@ def exercise(seed: int, group: OptimisticRanks, requests: int = 6) -> None:
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 2))
 @settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))
-def test_whatever_the_order_of_messages_all_ranks_run_the_same_passes(
+def test_all_ranks_run_the_same_passes_under_any_order_of_messages(
     seed: int, ranks: int, slots: int, running_slots: int, retries: int
 ) -> None:
     group = OptimisticRanks(ranks, OptimisticSettings(slots=slots, running_slots=running_slots,

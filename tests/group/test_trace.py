@@ -111,7 +111,7 @@ SPOILT: dict[str, tuple[Callable[[Lines], Lines], str]] = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_what_cannot_be_is_found(what: str, traces: list[Lines], tmp_path: Path) -> None:
+def test_an_impossible_trace_is_found(what: str, traces: list[Lines], tmp_path: Path) -> None:
     spoil, why = SPOILT[what]
     verified = replayed(tmp_path, traces[0], spoil(traces[1]))
     assert verified.verdict is Verdict.VIOLATED
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_found(what: str, traces: list[Lines], tmp_path: Path)
     assert re.search(why, verified.rejection.why)
 
 
-def test_the_row_is_told_with_what_it_lacks(traces: list[Lines], tmp_path: Path) -> None:
+def test_the_row_is_shown_with_its_missing_guard(traces: list[Lines], tmp_path: Path) -> None:
     lines = [line for line in traces[1] if line.get("row") != "vote_ready"]
     rejection = replayed(tmp_path, lines).rejection
     assert rejection is not None

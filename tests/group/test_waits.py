@@ -54,7 +54,7 @@ def test_a_step_further_makes_repeats_prompt_again_and_leaves_the_others() -> No
     assert (70.0, "transfer_timeout") in run(waits, 70.0, *names)
 
 
-def test_who_waits_for_nothing_is_not_kept() -> None:
+def test_a_life_without_a_wait_is_not_kept() -> None:
     waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0})
     waits.follow(LIFE, ("no_votes",), 0.0)
     assert len(run(waits, 3.0, "no_votes")) == 2
@@ -64,7 +64,7 @@ def test_who_waits_for_nothing_is_not_kept() -> None:
     assert run(waits, 101.0) == [(101.0, "no_votes")]
 
 
-def test_what_is_fire_nowed_is_due_at_once_and_once() -> None:
+def test_a_wait_that_is_fired_now_is_due_at_once_and_once() -> None:
     waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0, "transfer_timeout": 70.0})
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 0.0)
     assert len(run(waits, 7.0, "no_votes", "transfer_timeout")) == 3
@@ -110,7 +110,7 @@ def apart(link: Link) -> Iterator[tuple[Ranks, Proxy]]:
                 group.close()
 
 
-def test_what_was_lost_with_a_connection_is_said_again_when_it_is_back() -> None:
+def test_lost_messages_are_repeated_when_the_connection_is_back() -> None:
     """And not when some wait ends: here none ever does."""
     with apart(Link(sign_of_life_s=LINK.sign_of_life_s, silent_s=600.0, grace_s=600.0)) as (
         group, between

@@ -53,5 +53,5 @@ def test_every_message_is_answered(system: System) -> None:
     assert errors == []
 
 
-def test_each_design_says_what_it_lacks() -> None:
+def test_each_design_names_its_missing_rule() -> None:
     assert [design.id for design in DESIGNS if not design.lacks or not design.repaired] == []

@@ -98,7 +98,7 @@ def heal_time(running: Traffic) -> str:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_firewall_that_forgets_what_prefill_says_fails_no_hand_over(version: int) -> None:
+def test_a_firewall_that_drops_messages_of_prefill_fails_no_hand_over(version: int) -> None:
     wire = Wire()
     with traffic(wire, version) as running:
         ends = running.pair
@@ -113,7 +113,7 @@ def test_a_firewall_that_forgets_what_prefill_says_fails_no_hand_over(version: i
         assert ends.decode.health() is ends.prefill.health() is None
 
 
-def test_a_firewall_that_forgets_what_decode_says_fails_no_hand_over() -> None:
+def test_a_firewall_that_drops_messages_of_decode_fails_no_hand_over() -> None:
     wire = Wire()
     with traffic(wire) as running:
         ends = running.pair

@@ -141,7 +141,7 @@ def test_items_of_a_hand_over_that_has_ended_serve_the_next_at_once(closing: Exi
         receiver.close()  # and nobody waits for its release
 
 
-def test_who_has_everything_may_come_before_who_has_nothing(closing: ExitStack) -> None:
+def test_a_full_share_may_come_before_an_empty_one(closing: ExitStack) -> None:
     """A rank that holds a copy of what another sends has no part of its own, and comes when it may.
     """
     ours = components(range(LAYERS), seed=None)

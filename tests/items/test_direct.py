@@ -75,7 +75,7 @@ def test_every_item_arrives_through_landing_memory_first_and_in_place_then(
         pair.over(receiver)
 
 
-def test_a_source_in_the_same_place_is_presumed_to_have_what_this_rank_has(
+def test_a_source_in_the_same_place_is_presumed_to_have_the_share_of_this_rank(
     closing: ExitStack
 ) -> None:
     pair = DirectPair(closing, [range(LAYERS)])
@@ -165,7 +165,7 @@ def test_items_that_hold_other_bytes_than_were_sent_are_not_taken(
     assert "the digests of the bytes of stage0 do not agree" in str(receiver.failure)
 
 
-def test_a_source_is_held_to_what_it_has_said(closing: ExitStack) -> None:
+def test_a_source_is_held_to_its_header(closing: ExitStack) -> None:
     """It has said so many layers, and comes with as many bytes under another header."""
     pair = DirectPair(closing, [range(LAYERS)])
     pair.know()
@@ -234,7 +234,7 @@ def test_a_write_elsewhere_or_of_other_bounds_is_the_peers_fault(
         target.places(begins, head + kv + more)
 
 
-def test_what_has_been_written_is_not_written_again(target: ItemTarget) -> None:
+def test_written_bytes_are_not_written_again(target: ItemTarget) -> None:
     """What a digest was found right of would otherwise not stay so."""
     head, kv, state = lengths(target.share)
     target.places(0, head + kv)
@@ -259,7 +259,7 @@ def test_an_item_that_there_is_not_is_refused(target: ItemTarget, numbers: list[
                    worker=target._worker)
 
 
-def test_nothing_has_come_of_what_was_not_written(target: ItemTarget) -> None:
+def test_incomplete_bytes_are_not_intact(target: ItemTarget) -> None:
     head, kv, state = lengths(target.share)
     header, *_ = target.places(0, head + kv)
     header[:] = target.share.header

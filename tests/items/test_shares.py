@@ -37,7 +37,7 @@ def rank(of: np.ndarray, place: Place, layers: range) -> list[Component]:
 
 
 @pytest.mark.parametrize(("there", "here"), [(1, 1), (1, 2), (2, 1), (4, 2), (2, 8), (8, 2)])
-def test_what_all_partners_send_is_the_whole_of_a_rank(there: int, here: int) -> None:
+def test_the_shares_of_all_partners_make_up_a_rank(there: int, here: int) -> None:
     of = whole(layers=2)
     for sink in (Place(here, number) for number in range(here)):
         right = rank(of, sink, range(2))
@@ -77,7 +77,7 @@ def test_of_ranks_that_hold_the_same_one_sends_it() -> None:
     assert covers == [everything(latent, sink), frozenset()]
 
 
-def test_what_does_not_fit_says_in_which_words() -> None:
+def test_a_mismatch_is_told_in_words() -> None:
     of, one, two = whole(layers=2), Place(1, 0), Place(2, 0)
     ours = rank(of, one, range(1))
     header = share_for(rank(of, one, range(2)), one, one).header

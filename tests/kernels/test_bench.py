@@ -84,7 +84,7 @@ def test_cases_are_chosen_by_name(
     assert "no case with 'fourth' in its name, of: first of all; second" in told.err
 
 
-def test_what_was_measured_before_an_error_is_printed(
+def test_figures_from_before_an_error_are_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def units(**_: object) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def test_cases_count_their_bytes() -> None:
     assert [case.payload_bytes for case in SMALL] == [655_360, 5_242_880]
 
 
-def test_cases_cover_what_was_promised_and_fit_a_gpu() -> None:
+def test_cases_cover_the_promised_sizes_and_fit_a_gpu() -> None:
     every = (*CASES, *MORE)
     assert len({case.title for case in every}) == len(every)
     assert {case.listing for case in every} == set(Listing)
@@ -185,7 +185,7 @@ class TestCasesOfAGpu:
         return made
 
     @pytest.mark.parametrize("case", TINY, ids=lambda case: case.title)
-    def test_a_case_and_what_else_does_it_are_right(self, subjects: Any, case: Case) -> None:
+    def test_a_case_and_its_baselines_are_right(self, subjects: Any, case: Case) -> None:
         from pdproto.bench import baselines  # noqa: PLC0415
         from pdproto.bench import subject as bench_subject  # noqa: PLC0415
 
@@ -262,7 +262,7 @@ class TestCasesOfAGpu:
             with pytest.raises(bench_subject.WrongResultError):
                 baselines.prove(subject, name, [lambda: None] * len(calls), baseline.right)
 
-    def test_what_is_wrong_is_not_timed(
+    def test_a_wrong_result_is_not_timed(
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from pdproto.bench import baselines  # noqa: PLC0415
@@ -288,7 +288,7 @@ class TestCasesOfAGpu:
                 with pytest.raises(bench_subject.WrongResultError, match=message):
                     bench_subject.check(subject)
 
-    def test_what_a_chunk_enqueues_is_counted(self) -> None:
+    def test_the_launches_of_a_chunk_are_counted(self) -> None:
         pytest.importorskip("triton")
         from pdproto.bench.load import counted  # noqa: PLC0415
 

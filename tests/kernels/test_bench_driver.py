@@ -87,7 +87,7 @@ class TestLaunches:
                            sums.ctypes.data)  # fmt: skip
             assert sums.tolist() == [adler32(page.tobytes()) for page in pages]
 
-    def test_what_the_driver_refuses_is_an_error(self, library: ctypes.CDLL) -> None:
+    def test_a_refusal_of_the_driver_is_an_error(self, library: ctypes.CDLL) -> None:
         with pytest.raises(RuntimeError, match="cuModuleLoadData: CUDA error 200"):
             Kernels(library, b"PTX?")
         kernels = Kernels(library, IMAGE)
@@ -117,7 +117,7 @@ class TestRealLibraries:
         for name in (b"warp_per_token", b"block_per_piece", b"thread_per_page"):
             assert b".text." + name + b"\0" in image
 
-    def test_what_does_not_compile_says_why(self, compiler: ctypes.CDLL) -> None:
+    def test_a_compile_error_gives_its_reason(self, compiler: ctypes.CDLL) -> None:
         with pytest.raises(RuntimeError, match="nonsense"):
             driver.compiled("nonsense();", ("--gpu-architecture=sm_90",), compiler)
 

@@ -47,7 +47,7 @@ class Clock:
         return run
 
 
-def test_a_run_says_what_is_left_and_begins_nothing_too_late(
+def test_a_run_names_the_cases_left_and_begins_none_too_late(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clock, results = Clock(), Results()
@@ -62,7 +62,7 @@ def test_a_run_says_what_is_left_and_begins_nothing_too_late(
     ]
 
 
-def test_what_does_not_fit_is_noted_and_the_rest_goes_on() -> None:
+def test_a_case_that_does_not_fit_is_noted_and_the_rest_goes_on() -> None:
     clock, results = Clock(), Results()
     error = torch.cuda.OutOfMemoryError("CUDA out of memory.\nmore")
     units = {"large": clock.unit(1, error), "small": clock.unit(1)}
@@ -120,7 +120,7 @@ def test_units_have_every_case_and_the_quick_ones_few() -> None:
     assert "pack: 32 KiB pages, reversed" in every
 
 
-def test_goals_stand_beside_what_a_bound_on_blocks_does() -> None:
+def test_goals_stand_beside_the_effect_of_a_bound_on_blocks() -> None:
     told = budgets_told({
         4: (0.2, 0.09, 0.001), 8: (0.31, 0.25, 0.013), 16: (0.6, 0.5, 0.03), 32: (1.1, 0.9, 0.1),
     })  # fmt: skip
@@ -197,7 +197,7 @@ class TestSglang:
         subject = make(case, "cuda" if torch.cuda.is_available() else "cpu")
         baselines.prove(subject, "its kernel", sglang.kernel(subject))
 
-    def test_what_it_cannot_do_is_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_cases_that_it_cannot_run_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sglang, "_module", lambda: None)
         odd = make(Case("odd", Operation.PACK, 3, 2, 4, 16, 8, 0.9), "cpu")
         with pytest.raises(LeftOutError, match="same number of K and V"):

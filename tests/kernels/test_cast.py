@@ -206,7 +206,7 @@ def test_bad_pages_on_the_device_are_cast_to_zeros(path: Path, scale: Scale, kin
         assert not pool[[0, 2]].any()
 
 
-def test_what_cannot_be_cast_is_named(path: Path) -> None:
+def test_an_uncastable_pool_is_named(path: Path) -> None:
     pool = path.put(np.zeros((2, 2, 1, 32), np.float16))
     layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
     chunk = path.put(np.zeros(200, np.uint8))

@@ -35,7 +35,9 @@ def by_definition(page: bytes, key: int, entry: int, position: int) -> int:
     page=st.binary(min_size=1, max_size=70), key=st.integers(0, 2**64 - 1),
     entries=st.integers(1, 3), positions=st.integers(1, 3),
 )  # fmt: skip
-def test_it_is_what_the_docstring_says(page: bytes, key: int, entries: int, positions: int) -> None:
+def test_the_digest_agrees_with_its_docstring(
+    page: bytes, key: int, entries: int, positions: int
+) -> None:
     data = np.tile(np.frombuffer(page, np.uint8), (entries * positions, 1))
     want = [by_definition(page, key, entry, position)
             for entry in range(entries) for position in range(positions)]  # fmt: skip

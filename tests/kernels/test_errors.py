@@ -266,7 +266,7 @@ def test_device_arguments_are_named(path: Path) -> None:
                    chunk)  # fmt: skip
 
 
-def test_warmup_makes_what_copies_need(path: Path) -> None:
+def test_warmup_makes_every_kernel_that_copies_need(path: Path) -> None:
     layout = path.layout(new_pools(GEOMETRY))
     made = warmup(layout, peers=[(HeadRange(0, 2), HeadRange(2, 2))]) if path.triton else 0
     # Packing, unpacking, both with digests, digests of pages: each with page numbers checked

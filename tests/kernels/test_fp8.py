@@ -50,6 +50,6 @@ def test_decoding_agrees_with_torch() -> None:
     assert np.array_equal(fp8.decode(codes), theirs, equal_nan=True)
 
 
-def test_scales_ignore_what_is_not_finite() -> None:
+def test_scales_ignore_elements_that_are_not_finite() -> None:
     data = np.array([[896, -2, np.nan, np.inf], [0, 0, 0, -0.0], [1e-40, 0, 0, 0]], np.float32)
     assert fp8.scale_for(data, (1,)).ravel().tolist() == [2.0, 1.0, fp8.SCALE_MIN]

@@ -78,7 +78,7 @@ def test_interleaved_pools_that_share_no_byte_are_served() -> None:
         assert layout.entries == len(pools)
 
 
-def test_what_cannot_be_served_is_named() -> None:
+def test_an_unservable_pool_is_named() -> None:
     good = np.zeros((2, 2, 1, 8), np.uint8)
     cases: list[tuple[list[Any], str]] = [
         ([], r"at least one pool"),
@@ -98,7 +98,7 @@ def test_what_cannot_be_served_is_named() -> None:
         register([good], chunk_pages_max=0)
 
 
-def test_what_is_no_array_is_a_type_error() -> None:
+def test_other_objects_than_arrays_are_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"pools\[0\]: want a numpy array or a torch tensor"):
         register([bytearray(8)])
     with pytest.raises(TypeError, match="no fixed place"):

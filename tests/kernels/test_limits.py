@@ -102,7 +102,7 @@ def test_division_by_multiplication_is_exact(divisor: int, numerator: int) -> No
         assert ((edge + 1) * factor >> 32) >> shift == edge // divisor
 
 
-def test_division_refuses_what_it_cannot() -> None:
+def test_division_refuses_numbers_past_its_limit() -> None:
     for divisor in (0, -1, NUMERATOR_MAX + 1):
         with pytest.raises(ValueError, match="divisor"):
             division(divisor)

@@ -78,7 +78,7 @@ LANES = np.arange(64, dtype=np.uint32)
          LANES * 0 + 0x7E38),  # 900 and 1
     ],
 )  # fmt: skip
-def test_what_instructions_compute(expression: str, want: np.ndarray) -> None:
+def test_instructions_compute_their_definition(expression: str, want: np.ndarray) -> None:
     assert np.array_equal(_computed(expression, WORDS), want.astype(np.uint32))
 
 

@@ -139,7 +139,7 @@ def _slowly(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def test_threads_that_start_together_share_what_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_start_together_share_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bindings would be two sets of turns, of which one is forgotten under its kernels."""
     layout = _layout(np.float16)
     monkeypatch.setattr("pdproto.kernels.device_memory.Uplink", _slowly(Uplink))
@@ -155,7 +155,7 @@ def test_threads_that_start_together_share_what_is_made(monkeypatch: pytest.Monk
     assert all(other is rows for _, other in tables)
 
 
-def test_what_is_made_is_found_without_a_lock() -> None:
+def test_made_kernels_are_found_without_a_lock() -> None:
     layout = _layout(np.float16)
     warmup(layout, scales=[Scale.PAGE])
     binding, plan = binding_of(layout), plan_for(layout, 1)

@@ -81,7 +81,7 @@ def test_each_sends_along_a_rigid_relation() -> None:
     assert reached(system, given={a.near: near}) == [set(), {"hint[0, 1]"}]
 
 
-def test_a_receiver_reads_what_the_message_carries() -> None:
+def test_a_receiver_reads_the_carried_values() -> None:
     a = Parts()
     system = a.system(
         worker=[
@@ -157,7 +157,7 @@ def test_a_message_that_names_no_receiver_reaches_all() -> None:
     assert {"mood[]=cross", "stop[]", "phase[0]=done", "phase[1]=done"} in reached(system)
 
 
-def test_a_receiver_may_read_what_was_sent_to_it_and_a_sender_what_it_sent() -> None:
+def test_a_machine_may_read_the_messages_that_it_received_or_sent() -> None:
     a = Parts()
     a.system(
         boss=[Row("both", choose=(w, i), when=[a.report(w, i), ~a.order(w, i)])],

@@ -37,7 +37,7 @@ def opened(pair: Cluster) -> tuple[Sender, Receiver]:
 
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
-def test_closing_what_has_not_ended_gives_it_up(pair: Cluster, side: str) -> None:
+def test_closing_an_open_hand_over_gives_it_up(pair: Cluster, side: str) -> None:
     sender, receiver = opened(pair)
     closed, other = (sender, receiver) if side == "prefill" else (receiver, sender)
     closed.close()
@@ -60,7 +60,7 @@ def test_the_other_side_hears_why(pair: Cluster, side: str) -> None:
     assert (other.failure or "").endswith("the server stops")
 
 
-def test_closing_what_has_ended_gives_back_and_changes_no_answer(pair: Cluster) -> None:
+def test_closing_an_ended_hand_over_frees_it_and_changes_no_answer(pair: Cluster) -> None:
     sender, receiver = opened(pair)
     sender.send([1, 2, 3])
     until(polls([sender, receiver], SUCCESS))
@@ -89,7 +89,7 @@ def free_without_a_collection(pair: Cluster, hand_over: Callable[[], None]) -> N
 
 
 @pytest.mark.parametrize("outcome", [SUCCESS, FAILED])
-def test_what_is_over_is_free_without_a_collection(pair: Cluster, outcome: KVPoll) -> None:
+def test_an_ended_hand_over_is_freed_without_a_collection(pair: Cluster, outcome: KVPoll) -> None:
     def hand_over() -> None:
         sender, receiver = opened(pair)
         if outcome is SUCCESS:
@@ -155,7 +155,7 @@ def test_a_sender_that_finds_its_hand_over_failed_has_lasted_no_time(pair: Clust
     assert sender.metrics == HandoffMetrics(seconds=0.0, bytes=0, chunks=0, repeats=0)
 
 
-def test_who_waits_is_read_while_others_come_and_go() -> None:
+def test_waiting_hand_overs_are_read_while_others_come_and_go() -> None:
     """Another thread may change what is read between any two steps of the reader."""
     with cluster() as nodes:
         waiting, late = ByRoom(), nodes.prefills[0].open(9)
@@ -219,7 +219,7 @@ def test_in_the_asyncio_form(pair: Cluster) -> None:
     asyncio.run(main())
 
 
-def test_what_was_watched_is_free_without_a_collection(pair: Cluster) -> None:
+def test_a_watched_hand_over_is_freed_without_a_collection(pair: Cluster) -> None:
     """A watcher refers to its hand-over, and the hand-over to its watcher."""
     stood: list[KVPoll] = []
 

@@ -60,7 +60,7 @@ def bereaved() -> Iterator[tuple[PrefillNode, Sender]]:
         assert prefill.in_doubt() == ()
 
 
-def test_pages_come_back_though_nobody_knows_what_lands() -> None:
+def test_pages_come_back_while_writes_are_in_doubt() -> None:
     """What is in doubt is seen, nothing but knowledge ends it, and no hand-over waits for that."""
     with bereaved() as (prefill, sender):
         (in_doubt,) = prefill.in_doubt()
@@ -149,7 +149,7 @@ def test_an_error_of_a_hand_over_that_has_failed_already() -> None:
         nodes.settled()
 
 
-def test_who_is_declared_gone_is_lost_at_once() -> None:
+def test_a_peer_that_is_declared_gone_is_lost_at_once() -> None:
     """A supervisor knows of a death before any connection has ended. A source is fenced then."""
     with cluster(prefill={"at_once": False}) as nodes:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
@@ -184,13 +184,13 @@ def test_a_write_to_a_sink_that_has_ended_is_not_in_doubt() -> None:
         assert prefill.in_doubt() == ()
 
 
-def test_nobody_is_declared_gone_who_was_never_there() -> None:
+def test_an_unknown_peer_is_not_declared_gone() -> None:
     with cluster() as nodes:
         nodes.prefills[0].declare_gone("d9")
         until(lambda: nodes.prefills[0]._core.mistakes == 1)
 
 
-def test_who_reads_while_a_write_ends_finds_the_others() -> None:
+def test_reading_while_a_write_ends_finds_the_others() -> None:
     """Another thread may read between any two steps: here, while the writes are compared."""
     in_doubt, read, life = InDoubtWrites(), list[tuple[int, ...]](), Life(7, 1, 3)
 

@@ -134,7 +134,7 @@ def decode_without_memory(pipe: Connection) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_sink_that_is_lost_ends_what_waits_for_its_memory(how: signal.Signals) -> None:
+def test_a_lost_sink_ends_the_hand_overs_that_wait_for_its_memory(how: signal.Signals) -> None:
     """The source waits without a clock, and learns of it by its connection or its silence."""
     link = PROMPT if how is signal.SIGKILL else Link(sign_of_life_s=0.1, silent_s=1.0)
     ours, theirs = get_context("spawn").Pipe()

@@ -45,7 +45,7 @@ def test_every_count_of_an_engine_is_told(
 
 
 @pytest.mark.parametrize("engine", BUILT_IN)
-def test_what_a_hand_over_adds(engine: str) -> None:
+def test_a_hand_over_adds_to_the_counters(engine: str) -> None:
     """Bytes, chunks and seconds at both ends, and gauges that return to zero."""
     prefill = source(engine, pools(1))
     decode = sink(engine, pools())

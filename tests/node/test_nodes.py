@@ -146,7 +146,7 @@ def test_abort(pair: Cluster, at: str, after: str) -> None:
     assert sender.released
 
 
-def test_an_abort_before_anybody_has_met(pair: Cluster) -> None:
+def test_an_abort_before_both_sides_have_met(pair: Cluster) -> None:
     """Who comes later for the room is told, and does not wait."""
     (sender,) = pair.senders(7)
     sender.abort("never mind")
@@ -293,7 +293,7 @@ def test_memory_is_given_at_once() -> None:
         until(polls(senders, KVPoll.WAITING_FOR_INPUT))
 
 
-def test_who_finds_no_memory_does_not_hold_up_who_does(pair: Cluster) -> None:
+def test_a_request_without_memory_does_not_delay_one_with_memory(pair: Cluster) -> None:
     """A request that is too large for what is free lets smaller ones pass."""
     lease, free = pair.landing.lease, 2
 
@@ -406,7 +406,7 @@ def test_a_digest_that_does_not_agree() -> None:
         assert nodes.decodes[0].metrics.read()["spoilt_chunks"] == 1
 
 
-def test_what_is_not_compared_any_more_is_not_called_spoilt() -> None:
+def test_pages_that_are_not_compared_are_not_called_spoilt() -> None:
     """A copy that waits when its hand-over is given up is not made, and no digest is to blame."""
     with cluster(decode={"at_once": False, "clean": False}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
@@ -587,7 +587,7 @@ def test_many_rooms_are_forgotten(pair: Cluster) -> None:
     assert most <= 60
 
 
-def test_what_the_loop_asks_of_itself_is_done_at_once() -> None:
+def test_a_request_of_the_loop_to_itself_is_done_at_once() -> None:
     """A callback that opens the next hand-over waits for no clock."""
     with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
         (decode,) = nodes.decodes

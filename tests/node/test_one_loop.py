@@ -129,7 +129,7 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("kind", "names"), [
     (PrefillNode, {"in_doubt"}), (DecodeNode, {"seek"}), (DirectDecodeNode, {"seek"})])
-def test_a_node_shows_what_its_users_need(kind: type, names: set[str]) -> None:
+def test_a_node_has_only_the_methods_that_users_need(kind: type, names: set[str]) -> None:
     """The public names of a node. One more needs a reason, and a line in the documents."""
     both = {"close", "declare_gone", "health", "living_peers", "lost_peers", "open",
             "open_handoffs", "stalled"}
@@ -137,7 +137,7 @@ def test_a_node_shows_what_its_users_need(kind: type, names: set[str]) -> None:
     assert public == both | names
 
 
-def test_a_group_shows_what_its_users_need() -> None:
+def test_a_group_has_only_the_methods_that_users_need() -> None:
     public = {name for name, _ in inspect.getmembers(Group) if not name.startswith("_")}
     assert public == {"abort", "answer", "answers", "arrivals", "bootstrapped", "close",
                       "decisions", "ended", "failed", "health", "prepared", "submit",

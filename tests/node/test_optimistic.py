@@ -244,7 +244,7 @@ def test_m5_3_every_pass_is_finalized_with_a_slot() -> None:
     assert None not in slots
 
 
-def test_m5_4_who_finds_no_slot_is_passed_over() -> None:
+def test_m5_4_a_request_without_a_slot_is_passed_over() -> None:
     """Two early ones hold the slots; the third, whose bootstrap is there, gets through."""
     scheduler = toy(slots=2, running_slots=2, retries=1)
     early = [scheduler.submit(f"early{n}", FakeSender()) for n in range(2)]
@@ -394,7 +394,7 @@ def test_a_bootstrap_that_never_comes_ends_by_the_clock() -> None:
 
 
 @pytest.mark.parametrize("word", [KVPoll.BOOTSTRAPPING, READY])
-def test_an_abort_gives_back_what_the_request_holds(word: KVPoll) -> None:
+def test_an_abort_frees_the_resources_of_the_request(word: KVPoll) -> None:
     scheduler, sender = toy(), FakeSender(word)
     request = scheduler.submit("r", sender)
     turns(scheduler, 4)

@@ -37,7 +37,7 @@ def fail(nodes: Cluster, outcome: WriteOutcome) -> tuple[str | None, str | None]
     (WriteOutcome.ERROR, f"the engine gave up writing to d0: {SAID}"),
     (WriteOutcome.REFUSED, f"a write to d0 was refused: {SAID}"),
 ])
-def test_what_the_engine_says_is_heard_on_both_sides(
+def test_the_reason_of_the_engine_reaches_both_sides(
     outcome: WriteOutcome, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "pdproto"), cluster(prefill={"at_once": False}) as nodes:
@@ -46,7 +46,7 @@ def test_what_the_engine_says_is_heard_on_both_sides(
     assert f"node d0: room 7 (11.0) with p0 has failed: p0: {told}" in caplog.text
 
 
-def test_what_may_still_land_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_write_in_doubt_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """With the life, the sink, and what the engine said, also where a log is read by its fields."""
     with cluster(prefill={"at_once": False}) as nodes:
         fail(nodes, WriteOutcome.ERROR)
@@ -71,7 +71,7 @@ def test_an_address_that_is_none(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", BUILT_IN)
-def test_a_sink_that_is_gone_is_what_a_sender_says(engine: str) -> None:
+def test_a_sender_names_a_sink_that_is_gone(engine: str) -> None:
     """With where the engine has looked for it, and not only that something has failed."""
     prefill = source(engine, pools(1))
     with closing(prefill):
@@ -106,7 +106,7 @@ def test_a_kernel_that_raises_fails_the_hand_over(
         assert "RuntimeError('CUDA error: device lost')" in (receiver.failure or "")
 
 
-def test_what_cannot_be_read_fails_with_the_engine_s_reason() -> None:
+def test_unreadable_pages_fail_with_the_reason_of_the_engine() -> None:
     """The sink's own engine, too, may be at fault: then the digest is not blamed."""
     theirs, ours = pools(2), pools()
     prefill, decode = source("shared-memory", theirs), sink("shared-memory", ours)

@@ -16,7 +16,7 @@ from tests.node.data_paths import cluster, polls, until
     (1.0, TypeError, "room 1.0: want a whole number, not float"),
     (True, TypeError, "room True: want a whole number, not bool"),
 ], ids=str)
-def test_what_is_no_room_is_refused_at_the_call(
+def test_a_malformed_room_is_refused_at_the_call(
     room: int, error: type[Exception], reason: str
 ) -> None:
     with cluster() as nodes:

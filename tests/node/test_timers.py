@@ -58,7 +58,7 @@ def test_progress_makes_repeats_prompt_again() -> None:
     assert [due for due, name in run(timers, 22.0) if name == "no_answer"] == [20.5, 21.5]
 
 
-def test_what_is_cancelled_is_not_kept() -> None:
+def test_a_cancelled_timer_is_not_kept() -> None:
     """Of ten thousand that ended before their time only a few entries are left."""
     timers = Timers({"no_news": 600.0, "bootstrap_timeout": 600.0})
     for _ in range(10_000):

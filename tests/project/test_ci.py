@@ -115,7 +115,7 @@ def test_everything_passes(clone: Path) -> None:
     assert ci(clone).returncode == 0
 
 
-def test_what_is_missing_is_installed_by_the_name_of_its_package(clone: Path) -> None:
+def test_a_missing_tool_is_installed_by_the_name_of_its_package(clone: Path) -> None:
     for tool in TOOLS:
         if tool not in {"spin", "nft"}:
             program(clone, tool, 'if [ "$1" = -n ]; then shift; "$@"; fi')

@@ -78,7 +78,7 @@ def test_ends_that_run_other_tables_are_found_out(
     assert complaint in raised.value.finding.note
 
 
-def test_what_a_failure_prints() -> None:
+def test_a_failure_prints_its_run() -> None:
     """The run as a picture, cut down to what it needs, and what replays it.
 
     The shortest run of all may break the promise by another way: the search finds that one.

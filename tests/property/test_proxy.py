@@ -102,7 +102,7 @@ def test_fates(fates: Sequence[Fate], heard: str) -> None:
         assert it.hear(len(heard)) == wanted
 
 
-def test_a_message_that_is_larger_than_what_is_read_at_once() -> None:
+def test_a_message_that_is_larger_than_one_read() -> None:
     with network() as net, line(net) as it:
         it.say(b"y" * 3_000_000)
         assert it.hear(1) == [[b"caller", b"y" * 3_000_000]]
@@ -139,7 +139,7 @@ def test_nobody_is_behind_the_door() -> None:
         assert it.hear(1) == [[b"caller", b"there"]]
 
 
-def test_what_is_whole_is_told_from_what_is_not() -> None:
+def test_whole_messages_are_told_from_incomplete_ones() -> None:
     """At every place where the bytes may be torn apart."""
     ping = b"\x04\x03abc"
     message = b"\x01\x01m" + b"\x02" + (300).to_bytes(8) + b"n" * 300

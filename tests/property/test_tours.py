@@ -50,7 +50,7 @@ def test_every_transition_is_taken(ground: Ground, states: int, edges: int) -> N
     assert taken.idle > 0
 
 
-def test_a_tour_takes_what_the_explorer_counts() -> None:
+def test_a_tour_takes_every_transition_of_the_explorer() -> None:
     """All that can fire in some state is an edge, or is among what changes nothing."""
     ground = transferring(transfer.SYSTEM)
     found = explore(ground)

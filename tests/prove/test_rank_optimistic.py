@@ -16,8 +16,8 @@ from tests.property.profiles import some
 from tests.tiers import sampled
 
 SAMPLE: Final = 2  # helpers of each ranking
-RANKINGS_SAMPLED: Final = 3
-ROWS_SAMPLED: Final = 4
+RANKINGS_SAMPLED: Final = 2
+ROWS_SAMPLED: Final = 2
 NAMES: Final = ("optimistic", "optimistic-loss", "optimistic-no-timeouts")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}")

@@ -87,7 +87,7 @@ def test_rooms_of_the_other_ranks_stay(end: End) -> None:
     assert registry.rooms.query(Rooms((9,)), 1.0) == FullAnswer({9: 1}, ())
 
 
-def test_nothing_is_kept_of_a_room_whose_run_is_over() -> None:
+def test_rooms_of_an_ended_run_are_forgotten() -> None:
     registry = listed()
     before = len(registry.rooms)
     leave(registry)

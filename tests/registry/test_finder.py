@@ -161,7 +161,7 @@ def test_m1_2_a_registry_that_is_down_fails_the_look_up_too(traced: Traced) -> N
     assert fired("give_up") + fired("miss") == fired("clear") == fired("open") - 1
 
 
-def test_who_sees_an_answer_sees_no_problem_any_more(
+def test_the_problem_is_cleared_before_the_answer_can_be_read(
     monkeypatch: pytest.MonkeyPatch, traced: Traced
 ) -> None:
     """Also who asks between two steps of taking note of it: that one waits."""

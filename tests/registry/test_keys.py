@@ -118,7 +118,7 @@ def test_a_client_takes_no_server_without_the_keys() -> None:
             client.register(prefill(of=1))
 
 
-def test_a_client_without_keys_is_told_what_is_missing(server: RegistryServer) -> None:
+def test_a_client_without_keys_gets_a_hint(server: RegistryServer) -> None:
     with (closing(RegistryClient(server.address)) as client,
           pytest.raises(UnreachableError, match="if the registry has keys, set PDPROTO_KEYS")):
         client.look_up_all()

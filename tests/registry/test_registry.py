@@ -149,7 +149,7 @@ def test_m1_4_a_goodbye_that_overtakes_its_registration_holds(client: RegistryCl
     client.health()
 
 
-def test_b4_a_successor_whose_clock_is_behind_takes_the_place_of_who_is_gone(
+def test_b4_a_successor_with_an_earlier_clock_replaces_a_run_that_is_gone(
     server: RegistryServer, client: RegistryClient
 ) -> None:
     """As soon as the earlier run is out: until then its greater number keeps its place."""
@@ -163,7 +163,7 @@ def test_b4_a_successor_whose_clock_is_behind_takes_the_place_of_who_is_gone(
     successor.stop()
 
 
-def test_b4_nobody_who_shows_life_is_displaced_by_a_lower_number(client: RegistryClient) -> None:
+def test_b4_a_live_run_is_not_replaced_by_a_lower_number(client: RegistryClient) -> None:
     """A process that stood still, and was replaced meanwhile, does not take the place back."""
     client.register(prefill(0, of=1, run=3))
     client.register(prefill(0, of=1, run=9))
@@ -175,7 +175,7 @@ def test_b4_nobody_who_shows_life_is_displaced_by_a_lower_number(client: Registr
     assert client.look_up_all().addresses()[Rank(0, 0, 0, 0)].incarnation == 9
 
 
-def test_m1_4_who_gives_no_sign_of_life_is_struck_out() -> None:
+def test_m1_4_a_rank_without_signs_of_life_is_removed() -> None:
     """A rank that dies without a word is noticed, and one that lives is kept."""
     with RegistryServer(limits=NEVER_SILENT) as server:
         address = f"127.0.0.1:{server.port}"
@@ -497,7 +497,7 @@ def test_any_bytes_are_a_body_or_a_refusal(kind: type[Any], body: bytes) -> None
     assert all(refused.reason.startswith(kind.__name__) for refused in refusals)
 
 
-def test_metrics_tell_what_has_happened(server: RegistryServer, client: RegistryClient) -> None:
+def test_metrics_count_rows_and_requests(server: RegistryServer, client: RegistryClient) -> None:
     """Ranks, rows of the tables, requests by route and status."""
     client.register(prefill(0))
     client.register(prefill(1))
@@ -516,7 +516,7 @@ def test_metrics_tell_what_has_happened(server: RegistryServer, client: Registry
         assert line in metrics
 
 
-def test_what_a_rank_leaves_open_another_may_say(client: RegistryClient) -> None:
+def test_another_rank_may_set_a_property_left_open(client: RegistryClient) -> None:
     """The first word counts; HTTP ports are each rank's own."""
     client.register(prefill(0, of=3, prefill_http_port=3000, version=None))
     client.register(prefill(1, of=3, page_size=64, prefill_http_port=3001))

@@ -46,7 +46,7 @@ def test_it_serves_until_it_is_told_to_stop(number: signal.Signals) -> None:
         assert (serving.returncode, errors) == (0, "")
 
 
-def test_it_writes_what_it_does(tmp_path: Path) -> None:
+def test_it_traces_the_rows_that_fire(tmp_path: Path) -> None:
     with started("--port", "0", "--trace", str(tmp_path / "rows")) as serving:
         try:
             assert serving.stdout is not None

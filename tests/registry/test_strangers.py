@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HALF = b"PUT /route HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{"
 
 
-def test_b7_who_leaves_in_the_midst_of_a_body_is_no_defect_of_ours(
+def test_b7_a_client_that_leaves_in_the_midst_of_a_body_is_no_error_of_the_server(
     caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was counted as a 500, with a traceback in the log."""
@@ -45,7 +45,7 @@ def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1\0", "10.0.0.1\r\nX: y", "10.0.0.1\n", "a host", "é"])
-def test_b7_what_is_no_host_is_no_rank_ip(host: str) -> None:
+def test_b7_a_malformed_host_is_no_rank_ip(host: str) -> None:
     """It is given to whoever looks the rank up, and stands in their logs."""
     with RegistryServer() as server:
         status, reason = sglang(server, "PUT", "/route", {

@@ -140,7 +140,7 @@ def test_one_that_a_later_run_has_followed_is_refused_and_goes_on_asking(traced:
     assert rows["ignore_register_collecting_ready"] == rows["enroll_again"] + 1
 
 
-def test_only_what_the_world_does_befalls_a_machine() -> None:
+def test_only_rows_of_the_world_change_a_machine_from_outside() -> None:
     rank, run = Rank(0, 0, 0, 0), (1, Rank(0, 0, 0, 0))
     machine = Shared(tables.SOURCE, (rank, run))
     with pytest.raises(LocalProtocolError, match="the world has no row 'enroll'"):
@@ -168,7 +168,7 @@ def test_a_rank_that_dies_is_missed_though_nobody_says_so(traced: Traced) -> Non
     assert "leave" not in verified.rows
 
 
-def test_what_another_machine_has_said_or_written_is_told(tmp_path: Path) -> None:
+def test_messages_and_writes_of_another_machine_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     with path.open("wb") as target:
         trace = SharedTrace("node", target)

@@ -364,7 +364,7 @@ def test_more_peers_and_chunks(table: Table, wider: Sizes) -> None:
 
 
 @pytest.mark.parametrize("wider", WIDER, ids=_name)
-def test_an_instance_does_what_the_system_does(wider: Sizes) -> None:
+def test_an_instance_takes_the_rows_of_the_system(wider: Sizes) -> None:
     """The oracle of one instance is the interpreter of the whole: the same rows can fire, and they
     lead to the same.
     """
@@ -466,7 +466,7 @@ def test_words_are_those_of_the_table() -> None:
     assert automaton.words(opened) == "sending(p0, h0) = bootstrapping, kv(p0, h0)"
 
 
-def test_a_device_writes_what_its_declaration_lets_it() -> None:
+def test_a_device_writes_only_declared_values() -> None:
     """And nothing else: no state can be assigned from outside."""
     automaton = transfer_oracle(SOURCE, SMALL).automaton
     cell = write, (0, 0, 0, 0)

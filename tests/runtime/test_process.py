@@ -145,7 +145,7 @@ def test_rows_without_a_trigger_that_fire_for_ever_are_refused() -> None:
     ("client", (), NAMES, WAITS, "names no instance of lease-lock"),
     ("server", (), (*NAMES, ("judge",)), WAITS, "names no instance of lease-lock"),
 ])  # fmt: skip
-def test_what_does_not_fit_the_system_is_refused(
+def test_arguments_that_do_not_fit_the_system_are_refused(
     machine: str, own: tuple[str, ...], among: tuple[Name, ...], waits: dict[str, float],
     problem: str,
 ) -> None:  # fmt: skip

@@ -179,7 +179,7 @@ def test_the_world_and_a_machine_without_its_name_are_refused() -> None:
         Shared(group.RANK, bounded={group.Rank: range(2)})
 
 
-def test_who_is_at_fault() -> None:
+def test_errors_say_which_side_is_at_fault() -> None:
     """A message without a row is the peer's fault, a call without one the caller's."""
     machine = Shared(group.RANK, (1,), {group.Rank: range(2)})
     with pytest.raises(RemoteProtocolError, match="takes no message 'hello'"):
@@ -205,7 +205,7 @@ def test_who_is_at_fault() -> None:
     assert repr(machine) == "rank(k1): initial"
 
 
-def test_only_what_others_write_can_be_set() -> None:
+def test_only_variables_of_other_owners_can_be_set() -> None:
     machine = Shared(registry.REGISTRY, bounded={Source: range(2)})
     machine.set(bootstrap.suspected, (0, 5), True)
     assert machine.value(bootstrap.suspected, 0, 5)
@@ -228,7 +228,7 @@ def test_a_message_that_only_guards_read_is_noted() -> None:
     assert expired.row == "expire"
 
 
-def test_only_what_has_concluded_is_forgotten() -> None:
+def test_only_concluded_elements_are_forgotten() -> None:
     """By the declared edges, and by what is still held; then the life reads as initial."""
     machine = Shared(dp_rank.REGISTRY, bounded={routing.Group: range(2)})
     machine.receive(routing.enroll_published, 0)
@@ -242,7 +242,7 @@ def test_only_what_has_concluded_is_forgotten() -> None:
         machine.forget(routing.Group, 1)
 
 
-def test_what_is_held_is_not_forgotten() -> None:
+def test_a_held_element_is_not_forgotten() -> None:
     prefill = Shared(
         attempts.PREFILL,
         bounded={attempts.RunningSlot: range(1), Slot: range(1), Attempt: range(1)},

@@ -154,7 +154,7 @@ def test_work_does_not_grow_with_the_open_lives(
     assert all(count > 10 for count in among_few)
 
 
-def test_memory_is_what_is_open() -> None:
+def test_memory_grows_only_with_open_hand_overs() -> None:
     """Decisions that have been applied, and lives that are forgotten, take no room."""
     machine, _ = rank(FEW)
     for life in range(FEW):

@@ -81,7 +81,7 @@ def test_any_bytes(data: bytes) -> None:
 
 
 @given(batches, st.data())
-def test_what_is_cut_short_is_refused(batch: AnyBatch, data: st.DataObject) -> None:
+def test_a_truncated_batch_is_refused(batch: AnyBatch, data: st.DataObject) -> None:
     whole = encode(*batch)
     with pytest.raises(RemoteProtocolError, match="not a batch"):
         decode(whole[:data.draw(st.integers(0, len(whole) - 1))])

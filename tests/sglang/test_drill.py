@@ -116,7 +116,7 @@ def test_a_room_that_is_put_elsewhere_fails_on_both_sides_at_once_with_both_rank
     ({"decode_tp": 2, "states": ("mamba",)},
      "tensor parallelism 2 there and 1 here: the pdproto backend does not split mamba states yet"),
 ], ids=str)
-def test_what_two_servers_cannot_share_fails_the_requests_by_name(
+def test_a_mismatch_of_two_servers_fails_the_requests_by_name(
     asked: dict[str, Any], why: str
 ) -> None:
     found = drill(requests=4, **asked)

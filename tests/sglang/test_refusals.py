@@ -50,7 +50,7 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
     (False, {"attn_cp_size": 2}, r"decode ranks of a context parallelism \(2\)"),
     (False, {"attn_dcp_size": 2}, r"decode context parallelism \(2\)"),
 ], ids=str)
-def test_a_refusal_names_what_asks_for_it(
+def test_a_refusal_names_its_setting(
     monkeypatch: pytest.MonkeyPatch, prefill: bool, asked: dict[str, Any], why: str
 ) -> None:
     told = refusal(monkeypatch, prefill=prefill, **{"policy": "early"} | asked)

@@ -75,7 +75,7 @@ def test_a_refused_flag_is_named_with_its_value(name: str, value: object) -> Non
     assert f"does not start with {written}={value}: " in told
 
 
-def test_what_is_set_in_vain_is_said_in_one_line() -> None:
+def test_a_setting_without_effect_is_told_in_one_line() -> None:
     assert without_effect(reading(ENVIRONMENT), reading(FLAGS)) is None
     told = without_effect(reading(ENVIRONMENT, SGLANG_DISAGGREGATION_QUEUE_SIZE=8),
                           reading(FLAGS, disaggregation_ib_device="mlx5_0"))

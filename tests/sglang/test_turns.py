@@ -8,7 +8,7 @@ from pdproto.sglang.turns import Turns
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_whatever_is_known_first_the_order_is_that_of_the_numbers(order: tuple[int, ...]) -> None:
+def test_the_order_is_that_of_the_numbers(order: tuple[int, ...]) -> None:
     turns, done = Turns(), list[int]()
     assert [turns.draw() for _ in range(3)] == [0, 1, 2]
     for number in order:

@@ -109,5 +109,5 @@ def test_b28_nobody_notices_a_dead_source() -> None:
     assert simulate(plan, Random, roles=roles_of(transfer.NO_TIMERS)).violation is None
 
 
-def test_what_is_shipped_is_what_is_run() -> None:
+def test_the_simulator_runs_the_shipped_tables() -> None:
     assert ran(0, Kind.ABORT, Kind.HANG, roles=roles_of(transfer.SYSTEM)).violation is None

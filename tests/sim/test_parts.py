@@ -140,7 +140,7 @@ def test_a_network_loses_repeats_and_reorders() -> None:
     assert len(sent(fault(Kind.PARTITION, server="c"))[1]) == 40
 
 
-def test_what_is_under_way_to_a_process_dies_with_it() -> None:
+def test_a_batch_to_a_process_that_dies_is_lost() -> None:
     event_queue = EventQueue()
     network = Network(event_queue, 0.001, stream)
     sender, old, new = Hearing("a"), Hearing("b"), Hearing("b")
@@ -191,7 +191,7 @@ def test_a_partition_hides_the_end_of_a_process() -> None:
     assert caller.noted == [True, False]
 
 
-def test_a_connection_is_tried_until_somebody_answers() -> None:
+def test_a_connection_is_tried_until_a_process_answers() -> None:
     event_queue = EventQueue()
     network = Network(event_queue, 0.001, stream)
     caller, callee = Hearing("a"), Hearing("b")

@@ -163,7 +163,7 @@ def test_a_full_disk_ends_traces_and_nothing_else() -> None:
     assert sum(cut.values()) < sum(sizes.values())
 
 
-def test_what_is_taken_out_changes_nothing_for_the_rest() -> None:
+def test_a_removed_request_changes_nothing_for_the_rest() -> None:
     """So that a failing run can be made small."""
     def outcome_of(requests: int) -> RunOutcome:
         plan = planned(3, Shape(requests=requests), Random)

@@ -184,7 +184,7 @@ def test_a_stranger_that_leaves(pair: Cluster) -> None:
     assert pair.prefills[0]._core.malformed == {}
 
 
-def test_who_says_nothing_any_more_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_peer_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     """Also where no connection ends."""
     link = Link(sign_of_life_s=0.05, silent_s=0.2)
     with (cluster(sinks=0, link=link) as nodes, foreigner(nodes.prefills[0].endpoint) as stranger,

@@ -75,7 +75,7 @@ def test_a_node_says_that_it_is_not_heard() -> None:
         nodes.settled()
 
 
-def test_who_is_merely_idle_is_heard() -> None:
+def test_an_idle_peer_does_not_count_as_silent() -> None:
     with cluster(2, 2, link=LINK) as nodes:
         receivers = nodes.receivers(1)
         until(lambda: all(has_spoken(d, p.name) for d in nodes.decodes for p in nodes.prefills))

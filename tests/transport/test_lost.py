@@ -80,7 +80,7 @@ def _made(between: Proxy, connections: int) -> bool:
 
 
 @pytest.mark.parametrize("lost", ["introduction", "address", "abort"])
-def test_what_was_under_way_is_said_again(lost: str) -> None:
+def test_messages_under_way_are_sent_again(lost: str) -> None:
     """As soon as the connection is back, and not when some wait ends."""
     with (
         cluster(link=PATIENT, waits=NO_REPEATS) as nodes,

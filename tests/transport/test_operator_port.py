@@ -76,7 +76,7 @@ def whom(told: Mapping[str, Any], kind: str = "waits_for") -> set[tuple[str, str
     return {(one["who"], one["what"]) for one in told[kind]}
 
 
-def test_a_hand_over_says_at_each_step_for_whom_it_waits() -> None:
+def test_a_hand_over_names_at_each_step_the_peer_that_it_waits_for() -> None:
     """From decode's request on, until both have succeeded. Nothing is asked of the nodes that their
     tables do not say: a row that is dropped there is not waited for here.
     """
@@ -134,7 +134,7 @@ def test_the_longest_in_their_state_come_first() -> None:
         assert json.loads(prefill.get("/debug/handoffs?limit=0")[1])["open"] == 3
 
 
-def test_what_is_wrong_with_the_peer_is_said() -> None:
+def test_the_problem_with_the_peer_is_shown() -> None:
     with cluster(link=PATIENT, sinks=0) as nodes:
         (prefill,) = nodes.prefills
         decode = nodes.decode("d0", 17)
@@ -220,6 +220,6 @@ def test_every_metric_of_the_node_is_served() -> None:
     ("/debug/handoffs?limit=1001", 400), ("/debug/handoffs?room=9223372036854775808", 400),
     ("/debug/handoffs?room=%D9%A3", 200), ("/nothing", 404), ("/metrics/", 404),
 ])
-def test_what_is_no_question_is_refused(path: str, status: int) -> None:
+def test_a_malformed_question_is_refused(path: str, status: int) -> None:
     with both() as (_, prefill, __):
         assert prefill.get(path)[0] == status

@@ -15,7 +15,7 @@ from pdproto.transport.settings import NAMES, Settings, SettingsError, load, var
 SILENT = "silent_s"
 
 
-def test_the_defaults_are_those_of_what_they_set() -> None:
+def test_the_defaults_are_those_of_the_code() -> None:
     settings, link = load({}), Link()
     for name in ("sign_of_life_s", "silent_s", "grace_s"):
         assert getattr(settings, name) == getattr(link, name)
@@ -24,7 +24,7 @@ def test_the_defaults_are_those_of_what_they_set() -> None:
     assert settings.told() == "settings: all are the defaults"
 
 
-def test_every_wait_is_a_setting_and_says_what_it_leads_to() -> None:
+def test_every_wait_is_a_setting_with_its_consequence() -> None:
     for name, wait in WAITS.items():
         assert wait.leads_to in NAMES[f"waits.{name}"].told
 
@@ -87,7 +87,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({}, ["operator=9400"],
      "operator=9400 (--set): '9400': want host:port, and [host]:port with an IPv6 address"),
 ])
-def test_what_is_wrong_is_refused_with_the_fix(
+def test_a_wrong_setting_is_refused_with_the_fix(
     environment: dict[str, str], sets: list[str], told: str
 ) -> None:
     with pytest.raises(SettingsError) as refused:
@@ -147,7 +147,7 @@ def test_the_verb_prints_each_with_where_it_comes_from(
 
 
 @given(st.one_of(st.booleans(), st.floats(0.001, 1e6), st.sampled_from(["tcp", "shm"])))
-def test_what_is_printed_can_be_given_again(value: object) -> None:
+def test_printed_settings_can_be_given_again(value: object) -> None:
     name = {bool: "direct", float: "grace_s", str: "engine"}[type(value)]
     again = getattr(load({}, [f"{name}={written(value)}"]), name)
     assert again == (float(f"{value:g}") if isinstance(value, float) else value)

@@ -23,7 +23,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_status, "TIMEOUT_S", PATIENCE_S)
 
 
-def test_it_shows_what_is_stuck_and_for_whom_it_waits(
+def test_it_shows_each_stuck_hand_over_and_its_awaited_peer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -61,7 +61,7 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
 
 
 @pytest.mark.parametrize("wrong", [["nowhere"], ["127.0.0.1:1", "--every", "0"]])
-def test_what_is_no_address_is_refused(
+def test_a_malformed_address_is_refused(
     wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["top", *wrong]) == 2

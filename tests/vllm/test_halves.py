@@ -236,14 +236,14 @@ def test_a_request_is_declined_whose_hand_over_has_failed_already() -> None:
     assert told == [loading]
 
 
-def test_what_nobody_asks_to_keep_is_not_kept(closing: ExitStack) -> None:
+def test_blocks_without_a_request_to_keep_them_are_freed(closing: ExitStack) -> None:
     servers = Servers(closing)
     assert servers.prefill.finish("r", TOKENS, THERE, complete=False) is None
     assert servers.prefill.finish("r", TOKENS, []) is None
     assert not servers.prefill.kept
 
 
-def test_prefill_that_ends_fails_what_waits_for_it() -> None:
+def test_the_end_of_prefill_fails_waiting_requests() -> None:
     with ExitStack() as closing:
         servers = Servers(closing)
         params = servers.prefill.finish("r", TOKENS, THERE)

@@ -32,7 +32,7 @@ def test_a_room_is_refused_when_nobody_will_open_it() -> None:
 
 @given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]), st.sampled_from([(1, 1), (2, 1),
                                                                                (2, 2), (1, 1)]))
-def test_both_ends_agree_on_who_sends_to_whom(
+def test_both_ends_agree_on_the_pairs_of_ranks(
     theirs: int, ours: int, stages: tuple[int, int]
 ) -> None:
     """Every source is told the same sinks by each of them, and these are those that it feeds."""

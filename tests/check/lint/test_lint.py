@@ -377,7 +377,7 @@ class TestAttachments:
     def test_one_that_reads_its_own_sent_bit_first(self) -> None:
         assert remarks(self.letters(careful=True), "carries") == []
 
-    def test_one_whose_message_is_never_sent(self) -> None:
+    def test_a_row_on_a_message_that_is_never_sent(self) -> None:
         assert remarks(self.letters(careful=False, posted=False), "carries") == []
 
 
@@ -551,7 +551,7 @@ class TestUnused:
             "see chooses w and does not use it",
         ]
 
-    def test_what_each_ranges_over_is_used(self) -> None:
+    def test_the_variable_of_each_is_used(self) -> None:
         bench = Bench()
         near = Rigid("near", page, w)
         begin = Row(
@@ -665,7 +665,7 @@ class TestInterpretations:
         assert remarks(self.system(given=True), "never-fires") == []
         assert remarks(self.system(given=True), "incomplete") == []
 
-    def test_what_is_impossible_is_not_said_before_all_were_seen(self) -> None:
+    def test_a_row_is_not_called_impossible_before_all_states_were_seen(self) -> None:
         # Two relations over pairs have 256 interpretations, 76 of them different but for names.
         system = self.system(given=False)
         remark = the_remark(system, "incomplete")

@@ -93,7 +93,7 @@ def test_tlc_tells_a_deadlock_in_a_state_that_violates_something_else_too() -> N
     [(every_word.PING, set()), (every_word.PATIENT, {"a_wait_ends"})],
     ids=["losses_end", "a_safety_net_never_fires"],
 )
-def test_liveness_assumes_what_the_property_says(system: System, refuted: set[str]) -> None:
+def test_liveness_assumes_the_fairness_of_the_property(system: System, refuted: set[str]) -> None:
     told = asked(system, system.configurations["default"])
     assert told.differences == ()
     assert set(told.opinions[1].violated or ()) == refuted
@@ -154,7 +154,7 @@ def test_bulk_updates_and_messages_to_many_write_the_function_anew() -> None:
             "/\\ n1 = n /\\ n2 = m) THEN TRUE ELSE call[n1, n2]]\n") in text
 
 
-def test_what_is_not_asked_is_said_in_the_module() -> None:
+def test_the_module_names_the_questions_left_out() -> None:
     text = model(lock_server.SYSTEM, {Client: 2, Round: 1}).text
     assert ("\\* not asked here: the_lock_comes_back, if delivery takes the message off the "
             "network") in text

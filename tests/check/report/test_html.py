@@ -228,7 +228,7 @@ def test_changes_elsewhere_stand_in_their_own_lane() -> None:
     assert len(classed(picture(Trace((), (), (two,))), "aside")) == 1
 
 
-def test_elements_escape_what_is_not_markup() -> None:
+def test_elements_escape_text() -> None:
     built = element("p", "<i>", Markup("<b>x</b>"), title='"', aria_hidden=True, lang=False)
     assert built == '<p title="&quot;" aria-hidden>&lt;i&gt;<b>x</b></p>'
 

@@ -36,7 +36,7 @@ def test_counts_are_those_of_the_cases(name: str) -> None:
     assert int(suite.attrib["errors"]) == len(suite.findall("testcase/error"))
 
 
-def test_what_is_unknown_is_an_error_with_the_reason() -> None:
+def test_an_unknown_verdict_is_an_error_with_the_reason() -> None:
     error = parsed(samples.incomplete()).find(".//testcase[@name='consistent']/error")
     assert error is not None
     assert error.attrib["type"] == "incomplete"

@@ -24,7 +24,7 @@ def test_without_a_trace_there_is_nothing_to_tell() -> None:
     assert list(trace_lines(bare)) == []
 
 
-def test_what_is_known_of_the_start_is_not_told_twice() -> None:
+def test_initial_values_are_not_told_twice() -> None:
     (finding,) = samples.at_once().findings
     assert finding.trace is not None
     said = replace(finding, trace=replace(finding.trace, start_holds={"free at first": False}))

@@ -75,7 +75,7 @@ def test_a_terminal_shows_one_line_and_clears_it() -> None:
     assert end == ""
 
 
-def test_a_narrow_terminal_gets_what_fits_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     stream = Terminal()
     Reporter(stream).show(look(1.0))
@@ -93,7 +93,7 @@ def test_a_terminal_is_asked_for_its_own_width() -> None:
     assert shown == "\r" + LINE[:39]
 
 
-def test_a_dumb_terminal_gets_what_a_log_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_the_lines_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
     with Reporter(stream) as reporter:
@@ -109,7 +109,7 @@ def test_quiet_is_quiet() -> None:
 
 
 @pytest.mark.parametrize("stream", [StringIO(), Terminal()])
-def test_what_is_said_stays(stream: StringIO) -> None:
+def test_messages_stay(stream: StringIO) -> None:
     with Reporter(stream) as reporter:
         reporter.say("the portable engine is slow")
         reporter.show(look(1.0))

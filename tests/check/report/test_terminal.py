@@ -156,7 +156,7 @@ def test_wide_characters_keep_the_columns_straight() -> None:
     assert {cell_len(line) for line in told} == {lines[-1].rindex("│") + 1}
 
 
-def test_a_bare_result_prints_what_there_is() -> None:
+def test_a_bare_result_is_printed() -> None:
     text = shown(samples.result(sizes={}, description=""), 80)
     assert text.splitlines() == [
         "two-phase-commit",

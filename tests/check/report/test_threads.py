@@ -24,7 +24,7 @@ def test_a_message_to_both_sides_is_two_threads() -> None:
     assert [right.passes(index) for index in range(4)] == [False, True, True, False]
 
 
-def test_what_is_sent_again_is_received_from_the_second_time() -> None:
+def test_a_repeated_message_is_received_from_its_second_sending() -> None:
     again = step("send", "b", sent=(PING,))
     first, second = routed(again, again, step("hear", "c", received=PING))
     assert first.ends == ()

@@ -131,7 +131,7 @@ def test_a_path_that_is_not_possible_is_told_and_left(page: Page, address: str) 
     expect(page.locator(".band")).to_have_count(1)
 
 
-def test_disabled_rows_say_what_they_need(page: Page) -> None:
+def test_disabled_rows_show_their_missing_guard(page: Page) -> None:
     page.keyboard.press("1")
     expect(page.locator(".band")).to_have_count(2)
     page.keyboard.press("d")

@@ -35,7 +35,7 @@ SAME = {
 
 
 @pytest.mark.parametrize(("text", "formula"), SAME.items())
-def test_a_text_means_what_the_language_means(text: str, formula: Formula) -> None:
+def test_a_text_has_the_meaning_of_the_language(text: str, formula: Formula) -> None:
     walked = walker()
     ground = walked.ground
     guards = wanted(ground, text)
@@ -87,7 +87,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_refusal_says_what_to_write_instead(text: str) -> None:
+def test_a_refusal_gives_the_right_form(text: str) -> None:
     with pytest.raises(FormulaError, match=re.escape(REFUSED[text])):
         wanted(walker().ground, text)
 

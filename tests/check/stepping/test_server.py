@@ -75,7 +75,7 @@ def test_a_map_and_the_instances_of_a_row_are_answered(address: str) -> None:
     ("map", {"path": [], "states": 201}, "`states` is no number from 1 to 200"),
     ("map", {"path": [], "states": "7"}, "`states` is no number"),
 ])  # fmt: skip
-def test_a_wrong_question_is_told_what_is_wrong(
+def test_a_wrong_question_gets_the_reason(
     address: str, question: str, body: object, said: str
 ) -> None:
     status, answer = asked(address, question, body)

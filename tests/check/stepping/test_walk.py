@@ -78,7 +78,7 @@ def test_a_row_is_disabled_exactly_by_the_conditions_that_fail(name: str) -> Non
             assert oracle.holds(row.table.guard(row.row), values, row.environment)
 
 
-def test_a_disabled_row_says_what_is_the_case_instead() -> None:
+def test_a_disabled_row_shows_the_present_values() -> None:
     walked = walker()
     state = walked.after(walked.follow(["ask(c0, r0)"]))
     told = {one.label: [str(failing) for failing in one.failing]

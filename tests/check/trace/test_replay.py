@@ -47,7 +47,7 @@ def test_a_line_that_is_missing_or_out_of_order_is_found(replayer: Replayer, kin
 
 
 @pytest.mark.parametrize("kind", ["dropped", "swapped", "row", "parameter"])
-def test_what_the_lines_say_is_judged_by_the_book(replayer: Replayer, kind: str) -> None:
+def test_lines_are_compared_with_the_tables(replayer: Replayer, kind: str) -> None:
     """Numbered anew, an altered trace is accepted only where it is a run of the tables all the
     same: so says the oracle. It agrees where a trace is refused, too.
     """
