@@ -27,16 +27,21 @@ IN_FLIGHT: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a GPU runs a copy; a CPU ignores it.
+    """How a copy is run.
 
-    `stream` is a torch.cuda.Stream (default: the current one). `ctas_max` bounds the thread
-    blocks of the kernel, so that a compute kernel beside it keeps its multiprocessors.
+    On a GPU: `stream` is a torch.cuda.Stream (default: the current one). `ctas_max` bounds the
+    thread blocks of the kernel, so that a compute kernel beside it keeps its multiprocessors.
+    On a CPU: `threads` is how many threads copy the bytes of a chunk of 1 MiB or more, each whole
+    entries; the caller's is one of them, and casts and digests alone use no other.
     """
 
     stream: Any = None
     ctas_max: int | None = None
+    threads: int = 1
 
     def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise ValueError(f"launch: threads must be at least 1, got {self.threads}")
         if self.ctas_max is not None and self.ctas_max < 1:
             raise ValueError(f"launch: ctas_max must be at least 1, got {self.ctas_max}")
 

@@ -159,7 +159,7 @@ def pack_slices(
     sums = host_digests(plan, digests, "digests")
     check_apart(layout, plan, targets, sums, "digests", written=True)
     if index.size:
-        host.pack(layout, plan, index, targets, sums, key)
+        host.pack(layout, plan, index, targets, sums, key, launch.threads)
     return plan
 
 
@@ -197,7 +197,7 @@ def unpack_slices(  # noqa: PLR0913 - all but four by name, with defaults
     check_apart(layout, plan, sources, sums, "expected", written=False)
     found = host_report(layout, report)
     if index.size:
-        host.unpack(layout, plan, index, sources, sums, found, key)
+        host.unpack(layout, plan, index, sources, sums, found, key, launch.threads)
     return plan
 
 

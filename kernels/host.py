@@ -254,11 +254,15 @@ def pack(
     chunks: Sequence[Bytes],
     digests: Sequence[NDArray[np.uint64] | None],
     key: int,
+    threads: int = 1,
 ) -> None:
-    """Fill one chunk per peer, then its digests, taken of the bytes in the chunk."""
+    """Fill one chunk per peer, then its digests, taken of the bytes in the chunk.
+
+    threads: of copy.c; numpy uses one.
+    """
     for peer, chunk, out in zip(plan.peers, chunks, digests, strict=True):
         if native.available():
-            native.gather(_found(layout, plan, peer)[2], pages, chunk, out, key)
+            native.gather(_found(layout, plan, peer)[2], pages, chunk, out, key, threads)
             continue
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):
             data = part_bytes(chunk, peer, part)
@@ -276,7 +280,8 @@ def unpack(
     expected: Sequence[NDArray[np.uint64] | None],
     report: HostReport | None,
     key: int,
-) -> None:
+    threads: int = 1,
+) -> None:  # fmt: skip
     """Store chunks into pages, and digest the bytes of the pages, not those of the chunk.
 
     A late writer can change a chunk between its check and the copy. It cannot change the pages:
@@ -285,7 +290,7 @@ def unpack(
     for peer, chunk, wanted in zip(plan.peers, chunks, expected, strict=True):
         if native.available():
             sums = None if wanted is None else np.empty(wanted.size, np.uint64)
-            native.scatter(_found(layout, plan, peer)[2], pages, chunk, sums, key)
+            native.scatter(_found(layout, plan, peer)[2], pages, chunk, sums, key, threads)
             _compare(sums, wanted, report, peer.pages)
             continue
         for part, route in zip(peer.parts, routes_of(layout, plan, peer), strict=True):

@@ -13,6 +13,7 @@ import numpy as np
 
 from pdproto.bench.report import Results, Row
 from pdproto.kernels.chunk import (
+    Launch,
     digests_in,
     new_report,
     pack_chunk,
@@ -50,7 +51,7 @@ def _in_turns(calls: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
 
 def _case(
     name: str, entries: int, pool_pages: int, tokens: int, row_bytes: int, pages: int,
-    goal: float | None,
+    goal: float | None, launch: Launch,
 ) -> list[Row]:  # fmt: skip
     generator = np.random.default_rng(1)
     pools = generator.integers(0, 256, (entries, pool_pages, tokens, 1, row_bytes), np.uint8)
@@ -62,11 +63,11 @@ def _case(
     sums, report = digests_in(plan.only, chunk), new_report(layout)
     times = _in_turns({
         "copy": lambda: np.copyto(other, chunk),
-        "pack": lambda: pack_chunk(layout, listed, chunk),
-        "unpack": lambda: unpack_chunk(layout, listed, chunk),
-        "pack and digest": lambda: pack_chunk(layout, listed, chunk, digests=sums),
+        "pack": lambda: pack_chunk(layout, listed, chunk, launch=launch),
+        "unpack": lambda: unpack_chunk(layout, listed, chunk, launch=launch),
+        "pack and digest": lambda: pack_chunk(layout, listed, chunk, digests=sums, launch=launch),
         "unpack and verify": lambda: unpack_chunk(
-            layout, listed, chunk, expected=sums, report=report
+            layout, listed, chunk, expected=sums, report=report, launch=launch
         ),
     })  # fmt: skip
     rows = []
@@ -110,10 +111,13 @@ def _small(entries: int, tokens: int, row_bytes: int, pages: int) -> dict[str, s
     return numbers
 
 
-def units(*, quick: bool) -> dict[str, Unit]:
-    """The measurements by name. quick: only a few."""
+def units(*, quick: bool, threads: int = 1) -> dict[str, Unit]:
+    """The measurements by name. quick: only a few. threads: of our copies; the copy that they are
+    compared with has one.
+    """
     cases = CASES[:1] if quick else CASES
-    found: dict[str, Unit] = {case[0]: partial(_rows, case) for case in cases}
+    launch = Launch(threads=threads)
+    found: dict[str, Unit] = {case[0]: partial(_rows, (*case, launch)) for case in cases}
     return found | {"small chunks": _numbers}
 
 
@@ -126,12 +130,13 @@ def _numbers(results: Results) -> None:
         results.numbers.update(_small(*small))
 
 
-def measure(chosen: Mapping[str, Unit], results: Results) -> None:
-    """Run the measurements on one thread; both times of a ratio are taken alternately."""
+def measure(chosen: Mapping[str, Unit], results: Results, threads: int = 1) -> None:
+    """Run the measurements; both times of a ratio are taken alternately. threads: as told."""
     results.facts.update({
         "processor": _processor(),
         "versions": f"Python {platform.python_version()}, numpy {np.__version__}",
-        "method": f"one thread, {ROUNDS} rounds in turns, medians; the copy is numpy.copyto",
+        "method": f"{threads} threads of ours, {ROUNDS} rounds in turns, medians; the copy is "
+                  "numpy.copyto on one",
     })  # fmt: skip
     for unit in chosen.values():
         unit(results)

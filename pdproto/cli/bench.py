@@ -30,6 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=MINUTES,
         help=f"on a GPU, start no case that would end later than this (default: {MINUTES:g})",
     )  # fmt: skip
+    kernels.add_argument(
+        "--threads", type=int, default=1, metavar="N",
+        help="on a CPU, threads for each of our copies (default: 1)",
+    )  # fmt: skip
     kernels.add_argument("--json", type=Path, metavar="FILE", help="write every number as JSON")
     kernels.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
     kernels.add_argument("--plot", type=Path, metavar="FILE",
@@ -53,8 +57,11 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             from pdproto.bench import host  # noqa: PLC0415
 
-            chosen = _select_units(host.units(quick=arguments.quick), arguments.cases)
-            host.measure(chosen, results)
+            threads = arguments.threads
+            if threads < 1:
+                return _refused(f"--threads: want 1 or more, got {threads}")
+            units = host.units(quick=arguments.quick, threads=threads)
+            host.measure(_select_units(units, arguments.cases), results, threads)
     except _NoCaseError as error:
         return _refused(str(error))
     finally:

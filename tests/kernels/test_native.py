@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from threading import current_thread
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pdproto.kernels import native
+from pdproto.kernels import host, native
+from pdproto.kernels.chunk import (
+    HeadRange,
+    Launch,
+    digests_in,
+    new_report,
+    pack_chunk,
+    pack_slices,
+    plan_for,
+    register,
+    unpack_slices,
+)
 from pdproto.kernels.digest import page_digests
-from tests.kernels.pools import POISON
+from tests.kernels.pools import POISON, Geometry, new_pools
 
 PAST_THE_CACHE: int = (8 << 20) + 1  # CACHED_MAX of copy.c, and a byte
 KEY = 12345
@@ -87,3 +100,60 @@ def test_pages_of_several_rows_past_the_cache(row_bytes: int) -> None:
     native.scatter(routes, pages, chunk, digests, KEY)
     assert np.array_equal(rows[pages][:, pattern].reshape(count, -1), wanted)
     assert np.array_equal(digests, page_digests(wanted, KEY))
+
+
+@pytest.mark.parametrize("threads", [2, 3, 16])
+@pytest.mark.parametrize("peers", [None, (HeadRange(0, 1), HeadRange(1, 2))])
+def test_threads_copy_the_same_bytes_and_digests(
+    threads: int, peers: tuple[HeadRange, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries of two geometries, so that a share begins within a part and ends in the next."""
+    monkeypatch.setattr(native, "SHARED_BYTES_MIN", 0)
+    pools = [pool for row, entries in ((24, 3), (64, 4)) for pool in new_pools(
+        Geometry(entries=entries, pages=9, tokens=2, heads=3, row_bytes=row))]
+    source = register(pools)
+    pages = np.array([8, 0, 5, 3])
+    plan = plan_for(source, pages.size, peers=peers)
+    found = []
+    for count in (1, threads):
+        sink = register(sinks := [np.zeros_like(pool) for pool in pools])
+        chunks = [np.zeros(peer.bytes, np.uint8) for peer in plan.peers]
+        sums = [digests_in(peer, chunk) for peer, chunk in zip(plan.peers, chunks, strict=True)]
+        launch, report = Launch(threads=count), new_report(sink)
+        pack_slices(source, pages, chunks, peers, digests=sums, key=7, launch=launch)
+        unpack_slices(sink, pages, chunks, peers, expected=sums, key=7, report=report,
+                      launch=launch)
+        assert report.read().clean
+        found.append([*chunks, *sinks])
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other)
+    for sink, pool in zip(found[1][-len(pools):], pools, strict=True):
+        assert np.array_equal(sink[pages], pool[pages])
+
+
+def test_each_thread_takes_whole_entries_and_none_takes_two_shares(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = new_pools(Geometry(entries=7, pages=9, tokens=2, heads=3, row_bytes=24))
+    layout = register(pools)
+    plan = plan_for(layout, 1)
+    for threads in range(1, 9):
+        routes = host._found(layout, plan, plan.only)[2]
+        shares = routes.shares(threads)
+        assert len(shares) == min(threads, 7)
+        assert [share.first for share in shares] == [0, *(share.last for share in shares[:-1])]
+        assert shares[-1].last == 7
+        assert [share.before for share in shares] == [144 * share.first for share in shares]
+    taken: list[str] = []
+    gather = native._library().kv_gather_parts
+    monkeypatch.setattr(native, "SHARED_BYTES_MIN", 0)
+    monkeypatch.setattr(native._library(), "kv_gather_parts", lambda *of: (
+        taken.append(current_thread().name), gather(*of)))
+    pack_chunk(layout, [4], np.zeros(plan.only.bytes, np.uint8), launch=Launch(threads=3))
+    assert len(taken) == 3
+    assert sum(name.startswith("pdproto-copy") for name in taken) == 2
+
+
+def test_no_threads_are_refused() -> None:
+    with pytest.raises(ValueError, match="launch: threads must be at least 1, got 0"):
+        Launch(threads=0)
