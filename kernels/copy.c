@@ -20,7 +20,8 @@ enum {
     AHEAD = 8,            /* pages */
     BEGINS = 512,         /* bytes */
     SOON = 1536,          /* bytes */
-    LONG = 1024,          /* bytes of a row */
+    LONG = 1024,          /* bytes of a row that goes past the cache into a page: see RESULTS.md */
+    LONG_IN_CHUNK = 2048, /* the same, into a chunk */
     LINE = 64,            /* bytes */
     CACHED_MAX = 8 << 20, /* bytes of a call: what is read next is best left in the cache */
 };
@@ -258,8 +259,10 @@ static inline void carry_all(const Route *routes, uint64_t parts, const int64_t 
         bytes += routes[part].entries * count * routes[part].rows * routes[part].row_bytes;
     for (uint64_t part = 0; part < parts; first += routes[part++].entries) {
         const Route *route = routes + part;
-        /* Short rows arrive in the very buffers that lines wait in on their way past the cache. */
-        int past = bytes > CACHED_MAX && (into_pages || route->row_bytes >= LONG);
+        /* Short rows arrive in the very buffers that lines wait in on their way past the cache, and
+           the memory opens a row of its own for each that leaves by them. */
+        uint64_t length = into_pages ? LONG : LONG_IN_CHUNK;
+        int past = bytes > CACHED_MAX && route->row_bytes >= length;
         for (uint64_t entry = 0; entry < route->entries; entry++)
             for (uint64_t i = 0; i < count; i++, chunk += route->rows * route->row_bytes) {
                 if (!(into_pages && past))

@@ -116,7 +116,8 @@ def test_threads_copy_the_same_bytes_and_digests(
     plan = plan_for(source, pages.size, peers=peers)
     found = []
     for count in (1, threads):
-        sink = register(sinks := [np.zeros_like(pool) for pool in pools])
+        sinks = [np.zeros_like(pool) for pool in pools]
+        sink = register(sinks)
         chunks = [np.zeros(peer.bytes, np.uint8) for peer in plan.peers]
         sums = [digests_in(peer, chunk) for peer, chunk in zip(plan.peers, chunks, strict=True)]
         launch, report = Launch(threads=count), new_report(sink)
@@ -127,8 +128,8 @@ def test_threads_copy_the_same_bytes_and_digests(
         found.append([*chunks, *sinks])
     for one, other in zip(*found, strict=True):
         assert np.array_equal(one, other)
-    for sink, pool in zip(found[1][-len(pools):], pools, strict=True):
-        assert np.array_equal(sink[pages], pool[pages])
+    for stored, pool in zip(found[1][-len(pools):], pools, strict=True):
+        assert np.array_equal(stored[pages], pool[pages])
 
 
 def test_each_thread_takes_whole_entries_and_none_takes_two_shares(
@@ -147,8 +148,12 @@ def test_each_thread_takes_whole_entries_and_none_takes_two_shares(
     taken: list[str] = []
     gather = native._library().kv_gather_parts
     monkeypatch.setattr(native, "SHARED_BYTES_MIN", 0)
-    monkeypatch.setattr(native._library(), "kv_gather_parts", lambda *of: (
-        taken.append(current_thread().name), gather(*of)))
+
+    def gather_seen(*of: object) -> None:
+        taken.append(current_thread().name)
+        gather(*of)
+
+    monkeypatch.setattr(native._library(), "kv_gather_parts", gather_seen)
     pack_chunk(layout, [4], np.zeros(plan.only.bytes, np.uint8), launch=Launch(threads=3))
     assert len(taken) == 3
     assert sum(name.startswith("pdproto-copy") for name in taken) == 2
