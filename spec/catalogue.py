@@ -238,6 +238,10 @@ CATALOGUE: Final = (
         "default": Counts(30, 54, 5),
         "two-lives": Counts(900, 3_240, 10),
     }),
+    Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", expected={
+        "default": Counts(573, 2_495, 15),
+        "deep": Counts(6_317, 38_080, 21),
+    }),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", expected={
         "default": Counts(7_719, 58_160, 29),

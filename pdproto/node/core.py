@@ -204,6 +204,10 @@ class Core:
     def on_end(self) -> None:
         """React to the end of the node. Frames that are said now are the last ones."""
 
+    def on_drain(self, _why: str) -> None:
+        """React to the begin of a drain: refuse what peers have begun, and the application has not.
+        """
+
     def on_close(self) -> None:
         """Close the devices of the node. No turn follows."""
 

@@ -258,6 +258,15 @@ class Prefill(Node):
     def on_ended_early(self, endpoint: Endpoint, sender: Sender) -> None:
         """The request of this endpoint is that of a sender that has ended before."""
 
+    def on_drain(self, why: str) -> None:
+        """See Core.on_drain."""
+        for early in list(self._early):
+            endpoint = early.endpoint
+            self._early.drop(early)
+            self._bindings.forget_life(self.life(endpoint))
+            self.take(endpoint, endpoint.automaton.call("open_sender"))
+            self.give_up(early, why)
+
     def on_turn(self, now: float) -> float | None:
         """See Core.on_turn."""
         dues = (self._bindings.end_waits(), super().on_turn(now))

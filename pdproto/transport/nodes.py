@@ -8,12 +8,15 @@ handles that `open` returns (node/sender.py, node/receiver.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from threading import Lock
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeVar
 
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
+from pdproto.node.drain import Drain
+from pdproto.node.handle import Handle
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
@@ -30,6 +33,8 @@ from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
 
+AnyHandle = TypeVar("AnyHandle", bound=Handle)
+
 
 class RunningNode:
     """The methods that both kinds of node have.
@@ -44,17 +49,51 @@ class RunningNode:
         self.incarnation: Final = core.incarnation
         self.metrics: Final[Metrics] = core.metrics
         self._core = core
+        self._drain: Drain | None = None
         self._loop: Final = EventLoop(core, link)
         self.bound: Final = self._loop.bound
         self.endpoint: Final = self._loop.endpoint
         self._loop.measure(core.metrics)
         core.metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
                            lambda: float(self.health() is None))
+        core.metrics.gauge("draining", "1 from the start of a drain on, else 0",
+                           lambda: float(self._drain is not None))
+        core.metrics.gauge("num_drain_reqs", "Requests that a drain waits for",
+                           lambda: 0 if self._drain is None else self._drain.left)
         self._loop.start()
 
     def health(self) -> str | None:
         """Why no hand-over can make progress here; None while some can (property L11)."""
         return self.stalled() or self._core.problem()
+
+    def drain(self) -> Future[None]:
+        """Take no new request from now on. The result comes when those that are there have ended.
+
+        A request that the application opens later fails at once, at both servers, with the reason.
+        A second call returns the same. Raises LocalProtocolError when the node is closed.
+        """
+        if self._drain is None:
+            drain = self._drain = Drain(self._core)
+            self._core.ask(drain.begin)
+        return self._drain.emptied
+
+    def unready(self) -> str | None:
+        """Why this node gets no new request: it drains, or `health`. None if it takes some."""
+        drain = self._drain
+        if drain is None:
+            return self.health()
+        return f"{drain.reason}: {drain.left} requests are left"
+
+    def _met(self, handle: AnyHandle) -> AnyHandle:
+        """A handle that was just opened. A drain refuses it."""
+        drain = self._drain
+        if drain is not None:
+            self._core.ask(lambda: drain.meet(handle))
+        return handle
+
+    def _refusal(self, room: int) -> str | None:
+        """Why a drain refuses a room that a sink begins; None if none does."""
+        return None if self._drain is None else self._drain.refusal(room)
 
     def stalled(self) -> str | None:
         """Why only a restart of the process helps: the node's loop is closed or hangs, or the
@@ -135,7 +174,8 @@ class PrefillNode(RunningNode):
         kind: Callable[..., Prefill] = self._kind if dp is None else partial(RoutedPrefill, dp=dp)
         link = link or Link()
         super().__init__(kind(name, data_path, link=link, incarnation=new_incarnation(),
-                              waits=waits, trace=trace, refuses=refuses, role=role), link)
+                              waits=waits, trace=trace, role=role,
+                              refuses=lambda room: self._refusal(room) or refuses(room)), link)
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
@@ -152,7 +192,7 @@ class PrefillNode(RunningNode):
         halves come more than a second apart (decision 046). Raises LocalProtocolError when the node
         is closed, TypeError or ValueError for a room that is no such number.
         """
-        return self._core.open(room, on_released, watcher, named, use)
+        return self._met(self._core.open(room, on_released, watcher, named, use))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
@@ -220,9 +260,9 @@ class DecodeNode(RunningNode):
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
         with self._opening:  # so that lives begin in the order of their numbers
-            return self._core.open(room, sources, sinks=sinks, generation=generation,
-                                   on_released=on_released, watcher=watcher, pages=pages,
-                                   slot=slot, addressed=addressed, use=use)
+            return self._met(self._core.open(
+                room, sources, sinks=sinks, generation=generation, on_released=on_released,
+                watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use))
 
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
@@ -239,8 +279,9 @@ class DecodeNode(RunningNode):
         Raises LocalProtocolError when the node is closed, or has no desk.
         """
         with self._opening:
-            return self._core.seek(room, server, pages=pages, slot=slot, named=named,
-                                   on_released=on_released, watcher=watcher, use=use)
+            return self._met(self._core.seek(
+                room, server, pages=pages, slot=slot, named=named, on_released=on_released,
+                watcher=watcher, use=use))
 
 
 class DirectDecodeNode(DecodeNode):

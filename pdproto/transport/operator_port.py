@@ -2,12 +2,13 @@
 
     GET /metrics            for Prometheus
     GET /health             200 while the node's loop and device run; else 503 and why: restart it
-    GET /ready              200 while hand-overs can go on; else 503 and why: send no requests
+    GET /ready              200 while the node takes requests; else 503 and why: send none
+    POST /drain             begin to drain: 202 and what is left, and 200 when the node is empty
     GET /debug/handoffs     the open hand-overs: what each waits for, and which timer ends it
                             (?limit=100, ?room=7)
 
-It is read-only. It shows names, addresses, rooms and rates to everyone who can reach it, and no KV
-cache.
+It shows names, addresses, rooms and rates to everyone who can reach it, and no KV cache. Everyone
+who can reach it can begin a drain.
 """
 
 import logging
@@ -20,6 +21,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from pdproto.engine.hosts import split
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.json_logs import log_as_json
 from pdproto.transport.nodes import RunningNode
@@ -47,6 +49,7 @@ class OperatorPort(HttpServer):
             web.get("/metrics", self._metrics),
             web.get("/health", self._health),
             web.get("/ready", self._ready),
+            web.post("/drain", self._drain),
             web.get("/debug/handoffs", self._handoffs),
         ])
         super().__init__(f"operator's port of {node.name}", app, host, port)
@@ -60,7 +63,16 @@ class OperatorPort(HttpServer):
         return _verdict(self._node.stalled())
 
     async def _ready(self, _: web.Request) -> web.Response:
-        return _verdict(self._node.health())
+        return _verdict(self._node.unready())
+
+    async def _drain(self, _: web.Request) -> web.Response:
+        try:
+            emptied = self._node.drain()
+        except LocalProtocolError as error:
+            return web.Response(status=503, text=str(error))
+        if emptied.done():
+            return web.Response(text="empty")
+        return web.Response(status=202, text=self._node.unready())
 
     async def _handoffs(self, request: web.Request) -> web.Response:
         limit = _number(request, "limit", SHOWN_MAX)

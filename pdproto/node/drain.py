@@ -1,0 +1,68 @@
+"""A drain of a node: it refuses new requests, and says when the last old one has ended.
+
+The table decides (SERVER in spec/handoff/drain.py). Its machine is made when the drain begins, with
+the requests that the node has then: before that, it would take every request.
+"""
+
+from collections.abc import Hashable
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from pdproto.node.handle import ENDED, Handle
+from pdproto.node.node import Node
+from pdproto.runtime.store import Shared
+from pdproto.spec.handoff import drain as tables
+from pdproto.spec.handoff.roles import Life
+
+
+class Drain:
+    """The drain of one node. Only its loop calls the methods.
+
+    emptied: done when no request is left whose pages are in use, or that has not ended.
+    """
+
+    def __init__(self, core: Node) -> None:
+        self.emptied: Final[Future[None]] = Future()
+        self.reason: Final = f"node {core.name} drains, and takes no new request"
+        self.left = 0  # requests that have not ended; for any thread
+        self._core: Final = core
+        self._machine: Final = Shared(tables.SERVER, scans=True)
+
+    def begin(self) -> None:
+        """Take the requests that the node has, and begin to drain."""
+        for owner in self._core.open_ends():
+            if owner.settled not in ENDED and self._is_taken(owner):
+                self.left += 1
+                owner.watchers = (*owner.watchers, partial(self._look, owner))
+        self._machine.call("drain")
+        self._core.on_drain(self.reason)
+        self._look_whether_empty()
+
+    def meet(self, owner: Handle) -> None:
+        """Fail the request of this handle, if it is new."""
+        if not self._is_taken(owner):
+            self._core.give_up(owner, self.reason)
+
+    def refusal(self, room: int) -> str | None:
+        """The reason why a room is refused that a peer has begun and the application has not."""
+        return None if self._is_taken(("room", room)) else self.reason
+
+    def _is_taken(self, request: Hashable) -> bool:
+        step = self._machine.receive(tables.ask, request)
+        if any(message is tables.refused for message, _ in step.sent):
+            self._machine.forget(Life, request)
+            return False
+        return True
+
+    def _look(self, owner: Handle) -> None:
+        if (owner.settled in ENDED
+                and self._machine.value(tables.request, owner) is tables.Taken.OPEN):
+            self._machine.call("end", owner)
+            self._machine.forget(Life, owner)
+            self.left -= 1
+            self._look_whether_empty()
+
+    def _look_whether_empty(self) -> None:
+        if self._machine.fire("be_empty") is not None:
+            self.emptied.set_result(None)

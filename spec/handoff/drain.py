@@ -1,0 +1,194 @@
+"""A server drains: it finishes what it has, takes no new request, and says when it is empty.
+
+Rule 1: A request that the server has taken before the drain ends as if there were no drain.
+Rule 2: A request that comes later is refused at once, and its client is told.
+Rule 3: An empty server has no open request, and gets none any more.
+Rule 4: The registry answers no new request with a server that drains. The address of an old request
+is still found.
+
+Assumption: a request that is taken ends, which the other tables of the hand-over show.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Life
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Configuration,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    Machine,
+    Message,
+    OnRow,
+    Reject,
+    Row,
+    Sometimes,
+    State,
+    System,
+    Table,
+    all_of,
+    any_of,
+    auto,
+    forall,
+    implies,
+)
+
+
+class Serving(State):
+    """The state of a server that may be drained."""
+
+    OPEN = auto()
+    DRAINING = auto()
+    EMPTY = auto()
+
+
+class Taken(State):
+    """The state of a request at the server."""
+
+    UNKNOWN = auto()
+    OPEN = auto()
+    ENDED = auto()
+    REFUSED = auto()
+
+
+class Listing(State):
+    """The entry of the server at the registry."""
+
+    LISTED = auto()
+    STRUCK_OUT = auto()
+
+
+class Asking(State):
+    """The state of a request at its client."""
+
+    IDLE = auto()
+    LOOKING_UP = auto()
+    ASKING = auto()
+    OPEN = auto()
+    DONE = auto()
+    REFUSED = auto()
+
+
+h = Life("h")
+
+server = Machine("server")
+registry = Machine("registry")
+client = Machine("client", h)
+
+serving = server.function("serving", Serving, edges={
+    Serving.OPEN: (Serving.DRAINING,), Serving.DRAINING: (Serving.EMPTY,), Serving.EMPTY: ()})
+request = server.function("request", Taken, Life, edges={
+    Taken.UNKNOWN: (Taken.OPEN, Taken.REFUSED), Taken.OPEN: (Taken.ENDED,),
+    Taken.ENDED: (), Taken.REFUSED: ()})
+listing = registry.function("listing", Listing)
+known = registry.relation("known", Life)
+asking = client.function("asking", Asking, edges={
+    Asking.IDLE: (Asking.LOOKING_UP,),
+    Asking.LOOKING_UP: (Asking.ASKING, Asking.REFUSED),
+    Asking.ASKING: (Asking.OPEN, Asking.DONE, Asking.REFUSED),
+    Asking.OPEN: (Asking.DONE,)})
+
+look_up = Message("look_up", h, sender=client, receiver=registry)
+found = Message("found", h, sender=registry, receiver=client)
+turned_away = Message("turned_away", h, sender=registry, receiver=client)
+ask = Message("ask", h, sender=client, receiver=server)
+taken = Message("taken", h, sender=server, receiver=client)
+refused = Message("refused", h, sender=server, receiver=client)
+ended = Message("ended", h, sender=server, receiver=client)
+leave = Message("leave", sender=server, receiver=registry)
+
+SERVER: Final = Table(server, state=serving, rows=(
+    Row("accept", on=ask(h), at=Serving.OPEN, when=request(h) == Taken.UNKNOWN,
+        do=[request(h).to(Taken.OPEN)], send=[taken(h)]),
+    Row("refuse", on=ask(h), at=(Serving.DRAINING, Serving.EMPTY),
+        when=request(h) == Taken.UNKNOWN, do=[request(h).to(Taken.REFUSED)], send=[refused(h)],
+        why="the client goes to another server at once, and waits for no timeout"),
+    Ignore(ask(h), when=request(h) != Taken.UNKNOWN, why="the server has answered this request"),
+    Row("end", on=Call("end", h), when=request(h) == Taken.OPEN,
+        do=[request(h).to(Taken.ENDED)], send=[ended(h)], fair=True,
+        why="every hand-over ends, in a drain as well"),
+    Row("drain", on=Call("drain"), at=Serving.OPEN, to=Serving.DRAINING, send=[leave()]),
+    Ignore(Call("drain"), at=(Serving.DRAINING, Serving.EMPTY), why="the server drains already"),
+    Row("be_empty", at=Serving.DRAINING, to=Serving.EMPTY,
+        when=forall(h, request(h) != Taken.OPEN)),
+))
+
+REGISTRY: Final = Table(registry, state=listing, rows=(
+    Row("point", on=look_up(h), at=Listing.LISTED, do=[known(h).to(True)], send=[found(h)]),
+    Row("point_again", on=look_up(h), at=Listing.STRUCK_OUT, when=known(h), send=[found(h)],
+        why="a request from before the drain still finds its server"),
+    Row("turn_away", on=look_up(h), at=Listing.STRUCK_OUT, when=~known(h), send=[turned_away(h)]),
+    Row("strike_out", on=leave(), at=Listing.LISTED, to=Listing.STRUCK_OUT),
+    Ignore(leave(), at=Listing.STRUCK_OUT, why="the server is struck out already"),
+))
+
+CLIENT: Final = Table(client, state=asking, rows=(
+    Row("begin", on=Call("request"), at=Asking.IDLE, to=Asking.LOOKING_UP, send=[look_up(h)],
+        fair=True, why="every request is made some time"),
+    Row("go", on=found(h), at=Asking.LOOKING_UP, to=Asking.ASKING, send=[ask(h)]),
+    Ignore(found(h), at=(Asking.ASKING, Asking.OPEN, Asking.DONE, Asking.REFUSED),
+           why="the client has its server already"),
+    Reject(found(h), at=Asking.IDLE, why="it has not asked"),
+    Row("be_turned_away", on=turned_away(h), at=Asking.LOOKING_UP, to=Asking.REFUSED),
+    Ignore(turned_away(h), at=Asking.REFUSED, why="the client knows it"),
+    Reject(turned_away(h), at=(Asking.IDLE, Asking.ASKING, Asking.OPEN, Asking.DONE),
+           why="the registry gives one answer for a request"),
+    Row("be_taken", on=taken(h), at=Asking.ASKING, to=Asking.OPEN),
+    Ignore(taken(h), at=(Asking.OPEN, Asking.DONE), why="the client knows it"),
+    Reject(taken(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
+           why="the server has not been asked, or has refused"),
+    Row("be_refused", on=refused(h), at=Asking.ASKING, to=Asking.REFUSED),
+    Ignore(refused(h), at=Asking.REFUSED, why="the client knows it"),
+    Reject(refused(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.OPEN, Asking.DONE),
+           why="the server has not been asked, or has taken the request"),
+    Row("be_done", on=ended(h), at=(Asking.ASKING, Asking.OPEN), to=Asking.DONE,
+        why="the end may arrive before the word that the request was taken"),
+    Ignore(ended(h), at=Asking.DONE, why="the client knows it"),
+    Reject(ended(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
+           why="the server has taken no such request"),
+))
+
+PROPERTIES: Final = (
+    Always("a_drained_server_has_no_open_request",
+           implies(serving() == Serving.EMPTY, request(h) != Taken.OPEN),
+           why="rule 3: its process may be ended"),
+    Always("a_taken_request_is_never_refused",
+           implies(request(h).among(Taken.OPEN, Taken.ENDED), asking(h) != Asking.REFUSED),
+           why="rule 1: a drain fails no request that was accepted before it"),
+    Always("only_a_drain_refuses",
+           implies(asking(h) == Asking.REFUSED, serving() != Serving.OPEN),
+           why="a server that serves refuses nothing"),
+    Always("a_server_is_struck_out_for_a_drain",
+           implies(listing() == Listing.STRUCK_OUT, serving() != Serving.OPEN)),
+    OnRow("rule_4_an_old_request_is_found", "turn_away", ~known(h),
+          why="its server may have it"),
+    LeadsTo("a_request_is_answered_at_once", asking(h) == Asking.ASKING,
+            asking(h) != Asking.ASKING, under=(Fairness.NO_TIMERS,),
+            why="rule 2: no timer is needed for a refusal"),
+    LeadsTo("a_drain_ends", serving() == Serving.DRAINING, serving() == Serving.EMPTY,
+            why="the operator gets an answer"),
+    LeadsTo("a_taken_request_is_done", request(h) == Taken.OPEN, asking(h) == Asking.DONE,
+            why="rule 1"),
+    LeadsTo("a_drained_server_is_struck_out", serving() == Serving.DRAINING,
+            listing() == Listing.STRUCK_OUT, under=(Fairness.NO_TIMERS,)),
+    Sometimes("a_request_is_open_in_a_drain",
+              all_of(serving() == Serving.DRAINING, request(h) == Taken.OPEN)),
+    Sometimes("a_request_is_refused", request(h) == Taken.REFUSED),
+    Sometimes("a_request_is_turned_away",
+              all_of(asking(h) == Asking.REFUSED, request(h) == Taken.UNKNOWN)),
+    Sometimes("a_server_is_empty", serving() == Serving.EMPTY),
+)
+
+SYSTEM: Final = System(
+    "drain",
+    "A server drains: it finishes what it has, refuses what is new, and says when it is empty.",
+    tables=(SERVER, REGISTRY, CLIENT),
+    properties=PROPERTIES,
+    final=forall(h, any_of(asking(h) == Asking.DONE, asking(h) == Asking.REFUSED)),
+    configurations={
+        "default": Configuration({Life: 2}),
+        "deep": Configuration({Life: 3}),
+    },
+)

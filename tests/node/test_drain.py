@@ -1,0 +1,149 @@
+"""A node drains: what it has ends well, what is new is refused at both ends, until it is empty."""
+
+import http.client
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing
+
+import pytest
+
+from pdproto.node.drain import Drain
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
+from pdproto.transport.operator_port import OperatorPort
+from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
+
+
+@pytest.fixture
+def nodes() -> Iterator[Cluster]:
+    with cluster() as found:
+        yield found
+
+
+def begun(node: RunningNode) -> Future[None]:
+    """A drain that the loop of the node has begun."""
+    emptied, told = node.drain(), Future[None]()
+    node._core.ask(lambda: told.set_result(None))
+    told.result(PATIENCE_S)
+    return emptied
+
+
+def drained(nodes: Cluster, side: str) -> RunningNode:
+    return nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_what_was_accepted_ends_well_and_then_the_node_is_empty(
+    nodes: Cluster, side: str
+) -> None:
+    node = drained(nodes, side)
+    senders, receivers = nodes.senders(1), published(nodes.receivers(1))
+    until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+    emptied = begun(node)
+    assert not emptied.done()
+    assert node.metrics.read()["num_drain_reqs"] == 1
+    for sender in senders:
+        sender.send([0, 1], last=False)
+        sender.send([2])
+    until(polls([*senders, *receivers], KVPoll.SUCCESS))
+    for receiver in receivers:
+        receiver.close()
+    emptied.result(PATIENCE_S)
+    assert node.metrics.read()["num_drain_reqs"] == 0
+    nodes.settled()
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_new_request_is_refused_at_both_ends_at_once(nodes: Cluster, side: str) -> None:
+    node = drained(nodes, side)
+    begun(node).result(PATIENCE_S)
+    (sender,), (receiver,) = nodes.senders(2), published(nodes.receivers(2))
+    until(polls([sender, receiver], KVPoll.FAILED))
+    for handle in (sender, receiver):
+        assert f"node {node.name} drains, and takes no new request" in (handle.failure or "")
+        handle.close()
+    nodes.settled()
+
+
+def test_a_sink_is_told_of_the_drain_though_no_request_comes_to_prefill(nodes: Cluster) -> None:
+    begun(nodes.prefills[0]).result(PATIENCE_S)
+    (receiver,) = nodes.receivers(3)
+    until(polls([receiver], KVPoll.FAILED))
+    assert "p0 drains" in (receiver.failure or "")
+    receiver.close()
+
+
+def test_a_sink_that_came_before_the_drain_is_told_as_well(nodes: Cluster) -> None:
+    """Its request has not reached prefill, so it is new there."""
+    (receiver,) = nodes.receivers(3)
+    until(lambda: nodes.prefills[0].metrics.read()["num_remembered_lives"] == 1)
+    begun(nodes.prefills[0])
+    until(polls([receiver], KVPoll.FAILED))
+    assert "p0 drains" in (receiver.failure or "")
+    receiver.close()
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_request_that_ends_in_a_failure_of_its_own_ends_the_drain(
+    nodes: Cluster, side: str
+) -> None:
+    node = drained(nodes, side)
+    (sender,), (receiver,) = nodes.senders(1), published(nodes.receivers(1))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    emptied = begun(node)
+    (sender if side == "decode" else receiver).abort("the client has left")
+    until(polls([sender, receiver], KVPoll.FAILED))
+    assert "the client has left" in (sender.failure or "")
+    receiver.close()
+    emptied.result(PATIENCE_S)
+
+
+def test_a_request_opened_as_the_drain_begins_is_taken_or_refused_but_not_both(
+    nodes: Cluster
+) -> None:
+    """Its opening was asked for before the drain, and its check comes after it."""
+    core = nodes.prefills[0]._core
+    sender = core.open(1)
+    drain = Drain(core)
+    core.ask(drain.begin)
+    core.ask(lambda: drain.meet(sender))
+    (receiver,) = published(nodes.receivers(1))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([0, 1, 2])
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    receiver.close()
+    drain.emptied.result(PATIENCE_S)
+
+
+def test_a_second_drain_is_the_same_and_a_closed_node_has_none(nodes: Cluster) -> None:
+    node = nodes.prefills[0]
+    assert node.drain() is node.drain()
+    closed = nodes.decodes[0]
+    closed.close()
+    with pytest.raises(LocalProtocolError, match="is closed"):
+        closed.drain()
+
+
+def asked(port: OperatorPort, method: str, path: str) -> tuple[int, str]:
+    with closing(http.client.HTTPConnection(port.host, port.port, timeout=30.0)) as connection:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def test_an_operator_drains_a_node_and_learns_when_it_is_empty(nodes: Cluster) -> None:
+    (sender,), (receiver,) = nodes.senders(1), published(nodes.receivers(1))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    with OperatorPort(nodes.prefills[0]) as port:
+        assert asked(port, "GET", "/ready") == (200, "OK")
+        assert asked(port, "GET", "/drain")[0] == 405
+        assert asked(port, "POST", "/drain")[0] == 202
+        status, told = asked(port, "GET", "/ready")
+        assert (status, asked(port, "GET", "/health")) == (503, (200, "OK"))
+        assert told == "node p0 drains, and takes no new request: 1 requests are left"
+        sender.send([0, 1, 2])
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        until(lambda: asked(port, "POST", "/drain") == (200, "empty"))
+        assert asked(port, "GET", "/ready")[0] == 503
