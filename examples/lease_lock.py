@@ -21,7 +21,6 @@ from pdproto.spec.language import (
     Table,
     Timer,
     edited,
-    exists,
     forall,
     implies,
 )
@@ -47,7 +46,7 @@ spent = client.relation("spent", Token)
 wanted = server.relation("wanted", Client)
 lent = server.relation("lent", Client, Token)
 issued = server.relation("issued", Token)
-last = store.relation("last", Token)
+last = store.function("last", Token)
 wrote = store.relation("wrote", Token)
 
 want = Message("want", c, sender=client, receiver=server)
@@ -76,12 +75,8 @@ SERVER = Table(server, rows=(
 ))  # fmt: skip
 
 STORE = Table(store, rows=(
-    Row("store_first", on=write(c, t), when=forall(u, ~last(u)),
-        do=[last(t).to(True), wrote(t).to(True)]),
-    Row("store_later", on=write(c, t), choose=(u,), when=[last(u), u.differs(t), u.before(t)],
-        do=[last(u).to(False), last(t).to(True), wrote(t).to(True)]),
-    Row("store_again", on=write(c, t), when=last(t)),
-    Ignore(write(c, t), when=exists(u, last(u) & t.before(u)),
+    Row("put_in", on=write(c, t), when=~last().after(t), do=[last().to(t), wrote(t).to(True)]),
+    Ignore(write(c, t), when=last().after(t),
            why="a later lease has written, so this one is over"),
 ))  # fmt: skip
 
@@ -93,9 +88,9 @@ SYSTEM = System(
                why="the server lends the lock to one client at a time"),
         Sometimes("the_lock_is_lent", lent(c, t)),
         Always("one_client_a_token", implies(has(c, t) & has(d, t), c.same(d))),
-        Always("no_write_comes_late", implies(last(u) & wrote(t), ~u.before(t)),
+        Always("no_write_comes_late", implies((last() == u) & wrote(t), ~u.before(t)),
                why="a client whose time is over cannot undo the write of its successor"),
-        Sometimes("two_leases_wrote", wrote(t) & last(u) & t.before(u)),
+        Sometimes("two_leases_wrote", wrote(t) & last().after(t)),
         Sometimes("two_believe_in_it", has(c, t) & has(d, u) & c.differs(d)),
     ),
     final=forall((c, t), ~lent(c, t)),
@@ -104,12 +99,11 @@ SYSTEM = System(
 
 BROKEN = edited(
     SYSTEM, "lease-lock-unfenced",
-    DropClause("store_later", u.before(t)), DropRow("ignore_write"),
+    DropClause("put_in", ~last().after(t)), DropRow("ignore_write"),
 )  # fmt: skip
 
 LEMMAS = (
-    Always("one_last", implies(last(t) & last(u), t.same(u))),
-    Always("a_write_is_followed", implies(wrote(t), exists(u, last(u)))),
+    Always("a_write_is_followed", implies(wrote(t), last().is_set)),
     Always("a_grant_is_issued", implies(grant(c, t), issued(t))),
     Always("a_grant_has_one_client", implies(grant(c, t) & grant(d, t), c.same(d))),
     Always("a_holder_was_granted", implies(has(c, t), grant(c, t))),

@@ -17,11 +17,12 @@ from typing import Final
 
 from pdproto.spec import language
 from pdproto.spec.language.edit import Postponed, postponed_errors
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.symbols import Function, Relation, Symbol
 from pdproto.spec.language.system import System
 
-SYMBOLS: Final = {"Function": Function, "Relation": Relation}
+SYMBOLS: Final = {"Function": Function, "ElementFunction": ElementFunction, "Relation": Relation}
 HIDDEN: Final = ("self", "place", "like")  # parameters that no spec gives
 
 NO_NAMES: Final[Mapping[str, str]] = {}

@@ -157,27 +157,25 @@ class Narrator:
 
         The row's update gives the messages sent, because a message may be sent again.
         """
-        changes, sent, lost = [], [], []
+        sent, lost = [], []
         layout = self.ground.layout
+        changes = tuple(
+            Change(lane_name(symbol.owner, at[: len(symbol.owner.own)]), cell_name(symbol, at),
+                   before, after)
+            for symbol, at, (before, after) in layout.texts(move.before, move.after)
+            if isinstance(symbol, Variable) and before != after
+        )
         touched = move.row.action.clear | move.row.action.assign
         for (symbol, indices), field in layout.fields.items():
-            if not touched & field.mask:
+            if not touched & field.mask or not isinstance(symbol, Message):
                 continue
             before = layout.value(move.before, symbol, indices)
             after = layout.value(move.after, symbol, indices)
-            match symbol:
-                case Message() if after is True:
-                    sent.append(self._arrow(symbol, indices))
-                case Message() if before is True:
-                    lost.append(self._arrow(symbol, indices))
-                case Variable() if before != after:
-                    own = indices[: len(symbol.owner.own)]
-                    lane = lane_name(symbol.owner, own)
-                    name = cell_name(symbol, indices)
-                    changes.append(Change(lane, name, value_name(before), value_name(after)))
-                case _:
-                    pass
-        return tuple(changes), tuple(sent), tuple(lost)
+            if after is True:
+                sent.append(self._arrow(symbol, indices))
+            elif before is True:
+                lost.append(self._arrow(symbol, indices))
+        return changes, tuple(sent), tuple(lost)
 
     def _arrow(self, message: Message[*tuple[Any, ...]], indices: Indices) -> Arrow:
         given = dict(zip(message.formals, indices, strict=True))

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.check.words import effect_text, formula_text, trigger_text, update_text
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import TRUE, Formula
 from pdproto.spec.language.machine import Instance, Row, Timer
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
@@ -65,6 +66,8 @@ def _is_given(system: System, rigid: Rigid[*tuple[Any, ...]]) -> bool:
 def variable_cells(variable: Variable) -> Cells:
     """The line of a variable, as VARIABLES."""
     values = ", ".join(map(value_name, variable.values))
+    if isinstance(variable, ElementFunction):
+        values = f"{UNSET}, or an element of {code(variable.sorts[-1].__name__)}"
     return code(variable.signature), values, _moves(variable)
 
 

@@ -141,6 +141,7 @@ class PortableEngine:
             if pattern not in self._hits and guard.holds(state):
                 self._hits[pattern] = identity
         moves = any(self._program.progress[row] and target != state for row, target in steps)
+        moves = moves or self._program.renames(state)
         if not moves and not any(guard.holds(state) for guard in self._program.final):
             self._stuck += 1
             if self._stuck_first is None:

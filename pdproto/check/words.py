@@ -5,10 +5,11 @@ and `vote(p0)` in a trace.
 """
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, TypeAlias, assert_never
 
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -44,7 +45,8 @@ def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:
 
 def update_text(update: Update, elements: Elements = VARIABLES) -> str:
     """The text of an assignment: `heard(p) := true`; a bulk argument is `any`."""
-    return f"{_applied(update.symbol, update.arguments, elements)} := {value_name(update.value)}"
+    cell, value = _reading(update, elements)
+    return f"{cell} := {value}"
 
 
 def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
@@ -111,6 +113,8 @@ def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
             return _conjunction(formula, elements)
         case Or():
             return _disjunction(formula, elements)
+        case Forall() | Exists() if (text := _about_element(formula, elements)) is not None:
+            return text, _Binding.CLOSED
         case Forall():
             return _quantified("for all", formula, elements), _Binding.OPEN
         case Exists():
@@ -150,10 +154,11 @@ def _disjunction(formula: Or, elements: Elements) -> tuple[str, _Binding]:
 
 
 def _atom(atom: Atom, elements: Elements, *, positive: bool) -> str:
-    cell = _cell(atom, elements)
-    if isinstance(atom.value, bool):
+    if isinstance(atom.value, bool) and not isinstance(atom.symbol, ElementFunction):
+        cell = _cell(atom, elements)
         return cell if positive else f"not {cell}"
-    return f"{cell} {'=' if positive else '!='} {value_name(atom.value)}"
+    cell, value = _reading(atom, elements)
+    return f"{cell} {'=' if positive else '!='} {value}"
 
 
 def _negated(part: Formula, elements: Elements) -> str:
@@ -164,6 +169,8 @@ def _negated(part: Formula, elements: Elements) -> str:
             return _related(left, "!=", right, elements)
         case Before(left, right):
             return f"not ({_related(left, 'before', right, elements)})"
+        case Forall() | Exists() if (text := _about_element(part, elements)) is not None:
+            return f"not ({text})"
         case Or() if (among := _among(part, elements, negated=True)) is not None:
             return among
         case _:
@@ -175,11 +182,13 @@ def _among(formula: Formula, elements: Elements, *, negated: bool = False) -> st
     if not isinstance(formula, Or) or len(formula.parts) < 2:
         return None
     parts = [part for part in formula.parts if isinstance(part, Atom)]
-    cells = {(part.symbol, part.arguments) for part in parts}
-    if len(parts) != len(formula.parts) or len(cells) != 1 or isinstance(parts[0].value, bool):
+    cells = {(part.symbol, part.symbol.reading(part.arguments, part.value)[0]) for part in parts}
+    if len(parts) != len(formula.parts) or len(cells) != 1:
         return None
-    values = ", ".join(value_name(part.value) for part in parts)
-    return f"{_cell(parts[0], elements)} {'not in' if negated else 'in'} {{{values}}}"
+    if isinstance(parts[0].value, bool) and not isinstance(parts[0].symbol, ElementFunction):
+        return None
+    values = ", ".join(_reading(part, elements)[1] for part in parts)
+    return f"{_reading(parts[0], elements)[0]} {'not in' if negated else 'in'} {{{values}}}"
 
 
 def _quantified(word: str, formula: Forall | Exists, elements: Elements) -> str:
@@ -231,6 +240,39 @@ def _cell(atom: Atom, elements: Elements) -> str:
     if isinstance(atom, Sent):
         return sent_text(atom, elements)
     return _applied(atom.symbol, atom.arguments, elements)
+
+
+def _reading(of: Atom | Update, elements: Elements) -> tuple[str, str]:
+    """The texts of the cell and of its value."""
+    arguments, value = of.symbol.reading(of.arguments, of.value)
+    text = value_name(value) if isinstance(value, bool | Enum) else _argument(value, elements)
+    return _applied(of.symbol, arguments, elements), text
+
+
+def _about_element(formula: Forall | Exists, elements: Elements) -> str | None:
+    """`last(s) = unset`, `last(s) before t` and the like, for a formula about some value."""
+
+    def is_value(atom: Atom) -> bool:
+        """Whether the atom says that a function into a sort has the bound variable as its value."""
+        return isinstance(atom.symbol, ElementFunction) and atom.arguments[-1] == value and (
+            value not in atom.arguments[:-1])
+
+    value = formula.variable
+    inner = {v: i for v, i in elements.items() if v != value}
+    match formula:
+        case Forall(_, Not(Atom() as atom)) if is_value(atom):
+            return f"{_reading(atom, inner)[0]} = {UNSET}"
+        case Exists(_, Atom() as atom) if is_value(atom):
+            return f"{_reading(atom, inner)[0]} != {UNSET}"
+        case Exists(_, And((Atom() as atom, Before(left, right)))) if is_value(atom):
+            sides = (_reading(atom, inner)[0] if side == value else _argument(side, inner)
+                     for side in (left, right))
+            return " before ".join(sides) if value in (left, right) else None
+        case Exists(_, And((Atom() as atom, Atom() as other))) if (
+            is_value(atom) and is_value(other)
+        ):
+            return f"{_reading(atom, inner)[0]} = {_reading(other, inner)[0]}"
+    return None
 
 
 def _called(name: str, parameters: tuple[Sort, ...], elements: Elements) -> str:

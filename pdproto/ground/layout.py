@@ -12,6 +12,7 @@ from itertools import product
 from typing import Final, TypeAlias
 
 from pdproto.ground.program import WORD_BITS, Literal, Stripe
+from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sizes, Symbol
@@ -86,6 +87,21 @@ class Layout:
         """The value of every cell in a state."""
         return {cell: self.value(state, *cell) for cell in self.fields}
 
+    def text(self, state: int, symbol: Symbol, arguments: Indices) -> str:
+        """The value of a symbol at its arguments, as text: `idle`, `true`, `t1`, `unset`."""
+        if not isinstance(symbol, ElementFunction):
+            return value_name(self.value(state, symbol, arguments))
+        sort = symbol.sorts[-1]
+        elements = (sort.element(i) for i in range(self.sizes[sort])
+                    if self.value(state, symbol, (*arguments, i)))
+        return next(elements, UNSET)
+
+    def texts(self, *states: int) -> Iterator[tuple[Symbol, Indices, tuple[str, ...]]]:
+        """Every symbol at its arguments, with its text in each of the states."""
+        for symbol in self.symbols:
+            for at in product(*(range(self.sizes[sort]) for sort in symbol.domain)):
+                yield symbol, at, tuple(self.text(state, symbol, at) for state in states)
+
     def encode(self, values: Mapping[Cell, Value]) -> int:
         """The state with these values; all other cells have their initial value."""
         return sum(self.literal(*cell, value).value for cell, value in values.items())
@@ -142,10 +158,14 @@ def _size(symbol: Symbol, sizes: Sizes) -> int:
 
 
 def cell_name(symbol: Symbol, indices: Indices) -> str:
-    """The text of a cell: `vote(p0)`; without arguments just the name."""
+    """The text of a cell: `vote(p0)`; without arguments just the name.
+
+    A function into a sort may have the index of its value behind those of its arguments.
+    """
     if not indices:
         return symbol.name
-    elements = (sort.element(i) for sort, i in zip(symbol.sorts, indices, strict=True))
+    sorts = symbol.sorts[: max(len(indices), len(symbol.domain))]
+    elements = (sort.element(i) for sort, i in zip(sorts, indices, strict=True))
     return f"{symbol.name}({', '.join(elements)})"
 
 

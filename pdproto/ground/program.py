@@ -217,10 +217,20 @@ class Program:
 
     def normal(self, state: int) -> int:
         """The stored form of a state: dead bits cleared, then the orbit's representative."""
+        return self.symmetry.canonical(self._swept(state))
+
+    def _swept(self, state: int) -> int:
         for sweep in self.sweeps:
             if sweep.guard.holds(state):
                 state = sweep.apply(state)
-        return self.symmetry.canonical(state)
+        return state
+
+    def renames(self, state: int) -> bool:
+        """Whether a progress row leads from a stored state to another one of its orbit."""
+        return bool(self.symmetry) and any(
+            counts and row.guard.holds(state) and self._swept(row.apply(state)) != state
+            for row, counts in zip(self.rows, self.progress, strict=True)
+        )
 
     def steps(self, state: int) -> Iterator[tuple[int, int]]:
         """Each enabled row and the stored form of the state it leads to (perhaps `state` again)."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Hashable, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.language.formula import Value
-from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Symbol
 
 Element: TypeAlias = Hashable
@@ -129,6 +130,22 @@ class Cells:
         for index in (*self.indices.values(), *self._places.values()):
             index.clear()
 
+    def matching(self, key: Key, value: Value) -> list[Key]:
+        """The cell; or, where ANY stands for every element, the stored cells that it includes.
+
+        Raises LocalProtocolError if all these get a value that has to be stored.
+        """
+        if ANY not in key:
+            return [key]
+        if value is not self.default:
+            raise LocalProtocolError(f"{self.symbol}: {value} for every element cannot be stored")
+        return [one for one in self.values
+                if all(a is ANY or a == b for a, b in zip(key, one, strict=True))]
+
+    def last_of(self, arguments: Key) -> Element | None:
+        """The last element of a stored cell that begins with these arguments; None without one."""
+        return next((key[-1] for key in self.values if key[:-1] == arguments), None)
+
     def of_element(self, sort: type[Sort], element: Element) -> list[Key]:
         """The stored cells with this element."""
         keys: dict[Key, None] = {}
@@ -198,3 +215,8 @@ def projection(places: tuple[int, ...]) -> Callable[[Key], Key]:
         place = places[0]
         return lambda key: (key[place],)
     return itemgetter(*places)
+
+
+def element_text(sort: type[Sort], element: Hashable) -> str:
+    """The text of an element: a number as in a trace ("p0"), any other value in brackets."""
+    return sort.element(element) if isinstance(element, int) else f"{sort.prefix}[{element}]"

@@ -59,7 +59,7 @@ class Writer(Expressions):
         given = ", ".join(v.name for v in parameters)
         guard = normal(self.guard_of(row))
         yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
-        updates = "".join(self._update(update) for update in self.table.updates(row))
+        updates = "".join(map(self._assignment, self.table.assignments(row)))
         sends = "".join(self._send(effect) for effect in row.send)
         yield f"def effects_{row.name}({given}):\n    return ({updates}), ({sends})"
         if any(v not in arguments_of(row) for v in parameters):
@@ -78,8 +78,20 @@ class Writer(Expressions):
         return any(argument is ANY and sort not in self.bounded
                    for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True))
 
-    def _update(self, update: Update) -> str:
-        """The changes of one update, as items of a tuple display."""
+    def _assignment(self, assigned: Update) -> str:
+        """The changes of one assignment, as items of a tuple display.
+
+        An element takes the place of the one before it, if it is another one.
+        """
+        *cleared, update = assigned.symbol.plain(assigned)
+        kept = "" if ANY in assigned.arguments else f" if key != {key_of(assigned.arguments)}"
+        return "".join(self._update(one, kept) for one in cleared) + self._update(update)
+
+    def _update(self, update: Update, kept: str = "") -> str:
+        """The changes of one update, as items of a tuple display.
+
+        kept: the condition on a cell (`key`) of a bulk update to be changed.
+        """
         symbol, arguments, value = update.symbol, update.arguments, self.value(update.value)
         holder = self.holder(symbol)
         bulk = [i for i, argument in enumerate(arguments) if argument is ANY]
@@ -94,7 +106,7 @@ class Writer(Expressions):
             bound = tuple(i for i in range(len(arguments)) if i not in bulk)
             index = self.index(symbol, bound, frozenset(symbol.values[1:]))
             key = key_of(tuple(arguments[i] for i in bound))
-            return f"*(({holder}, key, {value}) for key in {index}.get({key}, ())), "
+            return f"*(({holder}, key, {value}) for key in {index}.get({key}, ()){kept}), "
         names = [f"any_{i}" if i in bulk else v.name for i, v in enumerate(arguments)]
         loops = " ".join(f"for any_{i} in {self.elements(symbol.sorts[i])}" for i in bulk)
         return f"*(({holder}, ({', '.join(names)},), {value}) {loops}), "

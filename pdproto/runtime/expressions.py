@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NoReturn, TypeAlias
 
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -280,7 +281,13 @@ class Expressions:
         return Generator(symbol, arguments, values, places[0]) if len(places) == 1 else None
 
     def narrow(self, found: Generator) -> bool:
-        """Whether an argument other than the machine's own narrows the cells down, or need not."""
+        """Whether an argument other than the machine's own narrows the cells down, or need not.
+
+        A cell of a function into a sort has one value at most, so the look-up finds one at most.
+        """
+        if isinstance(found.symbol, ElementFunction) and (
+                found.place == len(found.arguments) - 1):
+            return True
         others = (v for i, v in enumerate(found.arguments) if i != found.place)
         return self.scans or any(v not in self.own for v in others)
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 from pdproto.runtime.cells import Cells, Key
 from pdproto.runtime.compile import Writer, arguments_of
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.place import SpecError
@@ -180,6 +181,6 @@ def retractable_relations(table: Table) -> frozenset[Symbol]:
     return frozenset(
         update.symbol
         for update in written
-        if isinstance(update.symbol, Relation)
+        if isinstance(update.symbol, Relation | ElementFunction)
         and (update.value is False or update.symbol.engine is not None)
     )

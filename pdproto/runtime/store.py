@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
-from pdproto.runtime.cells import Cells, Floor, Key
+from pdproto.runtime.cells import Cells, Floor, Key, element_text
 from pdproto.runtime.compile import Writer
 from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from pdproto.runtime.expressions import (
@@ -42,10 +42,11 @@ from pdproto.runtime.rows import (
     retractable_relations,
 )
 from pdproto.runtime.witness import Witness
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, RowKind, Table
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -278,6 +279,12 @@ class Shared:
         """The value of a cell. Raises LocalProtocolError for a symbol that the table never uses."""
         return self._cells_of(symbol).read(arguments)
 
+    def element(
+        self, function: ElementFunction[Any, *tuple[Any, ...]], *arguments: Hashable
+    ) -> Hashable | None:
+        """The value of a function into a sort; None if it has none. Raises as `value` does."""
+        return self._cells_of(function).last_of(arguments)
+
     def stored(self, symbol: Symbol) -> dict[Key, Value]:
         """The cells that are not initial, with their values. Raises as `value` does."""
         return dict(self._cells_of(symbol).values)
@@ -313,10 +320,12 @@ class Shared:
         if row is None or not table.machine.world:
             raise LocalProtocolError(f"the world has no row {row_name!r} in this table")
         for update in (u for u in table.updates(row) if u.symbol in self._cells):
-            key = tuple(elements[variable.name] for variable in update.arguments)
-            if self._witness is not None:
-                self._witness.written(update.symbol, key, update.value)
-            self._cells[update.symbol].write(key, update.value)
+            cells = self._cells[update.symbol]
+            key = tuple([ANY if v is ANY else elements[v.name] for v in update.arguments])
+            for one in cells.matching(key, update.value):
+                if self._witness is not None:
+                    self._witness.written(update.symbol, one, update.value)
+                cells.write(one, update.value)
 
     def forget(self, sort: type[Sort], element: Hashable) -> None:
         """Drop every cell of an element that has concluded.
@@ -358,12 +367,11 @@ class Shared:
         machine = self.table.machine
         own = ["all"]
         if self.own is not None:
-            own = [_element(sort, e) for sort, e in zip(machine.sorts, self.own, strict=True)]
+            own = list(map(element_text, machine.sorts, self.own))
         shown = []
         stored = ((c, key, value) for c in self._cells.values() for key, value in c.values.items())
         for cells, key, value in islice(stored, SHOWN_MAX):
-            named = zip(cells.symbol.sorts, key, strict=True)
-            cell = f"{cells.symbol}({', '.join(_element(sort, e) for sort, e in named)})"
+            cell = f"{cells.symbol}({', '.join(map(element_text, cells.symbol.sorts, key))})"
             shown.append(cell if value is True else f"{cell} = {value}")
         shown += [f"... {len(self) - SHOWN_MAX:,} more"] if len(self) > SHOWN_MAX else []
         return f"{machine.name}({', '.join(own)}): {', '.join(shown) or 'initial'}"
@@ -390,8 +398,3 @@ class Shared:
                     problem = f"it is for another instance than {self.own!r}"
         if problem:
             raise error(f"{trigger.name}{arguments!r}: {problem}")
-
-
-def _element(sort: type[Sort], element: Hashable) -> str:
-    """The text of an element: a number as in a trace ("p0"), any other value in brackets."""
-    return sort.element(element) if isinstance(element, int) else f"{sort.prefix}[{element}]"

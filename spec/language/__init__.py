@@ -21,20 +21,10 @@ from .edit import (
     edited,
 )
 from .formula import FALSE, TRUE, Formula, all_of, any_of, exists, forall, implies
-from .machine import (
-    Call,
-    Completion,
-    Ignore,
-    Machine,
-    Reject,
-    Row,
-    Table,
-    Timer,
-    each,
-    lose,
-)
+from .machine import Call, Completion, Machine, Row, Table, Timer
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
+from .shorthands import Ignore, Reject, each, lose
 from .sorts import ANY, Sort
 from .symbols import Message, Rigid, Sizes, State, Tuples
 from .system import Configuration, System

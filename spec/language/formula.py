@@ -77,8 +77,8 @@ class Not(Formula):
         match self.part:
             case Same(left, right):
                 return f"{left!r}.differs({right!r})"
-            case Atom(value=enum.Enum()):
-                return repr(self.part).replace(" == ", " != ", 1)
+            case Atom() if " == " in (text := repr(self.part)):
+                return text.replace(" == ", " != ", 1)
             case _:
                 return f"~{self.part!r}"
 
@@ -110,10 +110,11 @@ class Atom(Formula):
     value: Value
 
     def __repr__(self) -> str:
-        applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
-        if isinstance(self.value, bool):
-            return applied if self.value else f"~{applied}"
-        return f"{applied} == {type(self.value).__name__}.{self.value.name}"
+        arguments, value = self.symbol.reading(self.arguments, self.value)
+        applied = f"{self.symbol}({', '.join(map(repr, arguments))})"
+        if isinstance(value, bool):
+            return applied if value else f"~{applied}"
+        return f"{applied} == {shown(value)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -26,30 +26,28 @@ from typing import (
     overload,
 )
 
-from .formula import TRUE, And, Formula
+from .elements import ElementFunction
+from .formula import And, Formula
 from .kinds import require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import Sort
-from .symbols import Each, Function, Message, Relation, Sent, Symbol, Update
+from .symbols import Each, Function, Relation, Sent, Symbol, Update
 from .triggers import Call, Completion, Timer, Trigger
 
 __all__ = [
     "Call",
     "Completion",
-    "Ignore",
     "Instance",
     "Machine",
-    "Reject",
     "Row",
     "RowKind",
     "Table",
     "Timer",
     "Trigger",
-    "each",
-    "lose",
 ]
 
 E = TypeVar("E", bound=enum.Enum)
+V = TypeVar("V", bound=Sort)
 A = TypeVar("A", bound=Sort)
 B = TypeVar("B", bound=Sort)
 C = TypeVar("C", bound=Sort)
@@ -126,18 +124,33 @@ class Machine(Generic[*Ps]):
         self, name: str, values: type[E], a: type[A], b: type[B], c: type[C], /,
         *, edges: Mapping[E, Collection[E]] | None = None,
     ) -> Function[E, *Ps, A, B, C]: ...
+    @overload
+    def function(self, name: str, values: type[V], /) -> ElementFunction[V, *Ps]: ...
+    @overload
     def function(
-        self, name: str, values: type[E], /, *sorts: type[Sort],
-        edges: Mapping[E, Collection[E]] | None = None,
-    ) -> Function[E, *tuple[Any, ...]]:
-        """A variable `name(self..., sorts...)` with values in an enum, initially its first."""
-        given: object = values
-        require(isinstance(given, type) and issubclass(given, enum.Enum),
-                f"function {name!r}: its values are {shown(given)}: want an enum, such as "
-                "class Phase(State); for a truth value use relation()")
-        symbol: Function[E, *tuple[Any, ...]] = Function(
-            self, name, self.sorts + sorts, tuple(values), edges
-        )
+        self, name: str, values: type[V], a: type[A], /
+    ) -> ElementFunction[V, *Ps, A]: ...
+    @overload
+    def function(
+        self, name: str, values: type[V], a: type[A], b: type[B], /
+    ) -> ElementFunction[V, *Ps, A, B]: ...
+    def function(
+        self, name: str, values: Any, /, *sorts: type[Sort],
+        edges: Mapping[Any, Collection[Any]] | None = None,
+    ) -> Any:
+        """A variable `name(self..., sorts...)`: a member of an enum, initially the first; or an
+        element of a sort, initially none.
+        """
+        is_class = isinstance(values, type)
+        require(is_class and issubclass(values, enum.Enum | Sort),
+                f"function {name!r}: its values are {shown(values)}: want an enum, such as "
+                "class Phase(State), or a sort; for a truth value use relation()")
+        symbol: Function[Any, *tuple[Any, ...]] | ElementFunction[Any, *tuple[Any, ...]]
+        if issubclass(values, Sort):
+            require(edges is None, f"function {name!r}: edges= is for the values of an enum")
+            symbol = ElementFunction(self, name, self.sorts + sorts, values)
+        else:
+            symbol = Function(self, name, self.sorts + sorts, tuple(values), edges)
         self.declare(symbol)
         return symbol
 
@@ -225,77 +238,6 @@ class Row:
         return f"Row({self.name!r})"
 
 
-def Ignore(  # noqa: N802 - reads as a kind of row
-    on: Sent | Call | Timer | Completion,
-    *,
-    at: enum.Enum | tuple[enum.Enum, ...] = (),
-    when: Formula | Sequence[Formula] = (),
-    why: str,
-    name: str = "",
-) -> Row:
-    """A row for a trigger that changes nothing here, with the reason.
-
-    name: for the second one that ignores the same in the same states.
-    """
-    return _without_effect("ignore", on, at, when, why, name)
-
-
-def Reject(  # noqa: N802 - as above
-    on: Sent | Call | Completion,
-    *,
-    at: enum.Enum | tuple[enum.Enum, ...] = (),
-    when: Formula | Sequence[Formula] = (),
-    why: str,
-    name: str = "",
-) -> Row:
-    """A row for a trigger that only a faulty peer can cause; the explorer proves that none does.
-
-    name: for the second one that rejects the same in the same states.
-    """
-    return _without_effect("reject", on, at, when, why, name)
-
-
-def _without_effect(
-    kind: RowKind,
-    on: Sent | Call | Timer | Completion,
-    at: enum.Enum | tuple[enum.Enum, ...],
-    when: Formula | Sequence[Formula],
-    why: str,
-    name: str,
-) -> Row:
-    states = at if isinstance(at, tuple) else (at,)
-    given: tuple[object, ...] = states
-    # A value of no enum is refused with the row.
-    values = (state.name.lower() for state in given if isinstance(state, enum.Enum))
-    trigger = on.symbol.name if isinstance(on, Sent) else getattr(on, "name", "?")
-    name = name or "_".join([kind, trigger, *values])
-    return Row(name, on=on, at=at, when=when, fair=False, why=why, kind=kind)
-
-
-def each(variable: Sort, sent: Sent, *, where: Formula = TRUE) -> Each:
-    """Send the message to every element of the variable's sort for which `where` holds."""
-    given: tuple[object, object] = variable, sent
-    require(isinstance(given[0], Sort) and isinstance(given[1], Sent),
-            f"each({shown(variable)}, {shown(sent)}): want a variable and then a message that uses "
-            "it, as in each(v, ask(v))")
-    return Each(variable, sent, where)
-
-
-def lose(message: Message[*tuple[Any, ...]]) -> Row:
-    """The fault row that takes one instance of the message off the network (for a world table)."""
-    require(isinstance(message, Message), f"lose({shown(message)}): want a message without its "
-                                          "arguments, as in lose(ask)")
-    instance = message(*message.formals)
-    return Row(
-        f"lose_{message.name}",
-        choose=message.formals,
-        when=[instance],
-        do=[instance.to(False)],
-        fair=False,
-        why="the network loses it",
-    )
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Table:
     """A machine's rows. state: the function that `at` and `to` refer to."""
@@ -325,8 +267,9 @@ class Table:
                 self.place)
         state: object = self.state
         arguments = state.symbol if hasattr(state, "symbol") else "phase"
+        into = " into an enum" if isinstance(state, ElementFunction) else ""
         require(state is None or isinstance(state, Function),
-                f"state= is {shown(state)}: want a function of {self.machine} without its "
+                f"state= is {shown(state)}: want a function{into} of {self.machine} without its "
                 f"arguments, as in state={arguments}", self.place)
 
     def row(self, name: str) -> Row:
@@ -352,11 +295,15 @@ class Table:
         at = (self._state(row).among(*row.states),) if row.states else ()
         return And((*at, *row.conditions))
 
-    def updates(self, row: Row) -> tuple[Update, ...]:
-        """The row's whole update of variables: `to` and `do`, without the messages."""
+    def assignments(self, row: Row) -> tuple[Update, ...]:
+        """The row's whole update of variables as it is written: `to` and `do`, without messages."""
         if row.to is None:
             return tuple(row.do)
         return (self._state(row).to(row.to), *row.do)
+
+    def updates(self, row: Row) -> tuple[Update, ...]:
+        """The assignments as updates of single values, in order; a later one wins."""
+        return tuple(one for update in self.assignments(row) for one in update.symbol.plain(update))
 
     def formulas(self, row: Row) -> Iterator[Formula]:
         """The row's guard, and the `where` of each of its `each` effects."""

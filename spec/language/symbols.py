@@ -22,6 +22,7 @@ E = TypeVar("E", bound=enum.Enum)
 Ss = TypeVarTuple("Ss")
 
 Sizes: TypeAlias = Mapping[type[Sort], int]
+Reading: TypeAlias = tuple[tuple[Sort, ...], "Value | Sort"]
 Tuples: TypeAlias = Collection[tuple[int, ...]]
 
 
@@ -67,9 +68,9 @@ class Symbol(NoFormula):
 
     def checked(self, arguments: tuple[Any, ...]) -> tuple[Sort, ...]:
         """The arguments, if they are variables of the right sorts."""
-        right = len(arguments) == len(self.sorts) and all(
+        right = len(arguments) == len(self.domain) and all(
             argument is ANY or type(argument) is sort
-            for argument, sort in zip(arguments, self.sorts, strict=True)
+            for argument, sort in zip(arguments, self.domain, strict=True)
         )
         if not right:
             got = ", ".join(
@@ -79,14 +80,27 @@ class Symbol(NoFormula):
         return arguments
 
     @property
+    def domain(self) -> tuple[type[Sort], ...]:
+        """The sorts of the arguments with which the symbol is called."""
+        return self.sorts
+
+    @property
     def signature(self) -> str:
-        return f"{self.name}({', '.join(sort.__name__ for sort in self.sorts)})"
+        return f"{self.name}({', '.join(sort.__name__ for sort in self.domain)})"
 
     @property
     def advice(self) -> str:
-        if not self.sorts:
+        if not self.domain:
             return f"it lacks its parentheses: {self.name}()"
-        return f"it lacks its arguments, variables of {', '.join(s.__name__ for s in self.sorts)}"
+        return f"it lacks its arguments, variables of {', '.join(s.__name__ for s in self.domain)}"
+
+    def reading(self, arguments: tuple[Sort, ...], value: Value) -> "Reading":
+        """A cell of the symbol with a value, as a spec writes it: the arguments and the value."""
+        return arguments, value
+
+    def plain(self, update: "Update") -> tuple["Update", ...]:
+        """The update as updates of single values, in order; a later one wins."""
+        return (update,)
 
     def __repr__(self) -> str:
         return self.name
@@ -130,6 +144,8 @@ class Variable(Symbol):
 
     def shared_with(self, engine: "Machine[*tuple[Any, ...]]", writes: Sequence[Value]) -> None:
         """Make this a device variable: `engine` may write these values, and the owner may not."""
+        require(self.domain == self.sorts, f"{self.signature} has elements as its values: a device "
+                                           "shares a relation, or a function into an enum")
         if engine.sorts != self.sorts[: len(engine.sorts)]:
             raise SpecError(here(), f"{self.signature}: {engine.name}'s own sorts must come first")
         self.engine = engine
@@ -219,8 +235,8 @@ class Update:
     place: Place = field(default_factory=here, compare=False)
 
     def __repr__(self) -> str:
-        applied = f"{self.symbol}({', '.join(map(repr, self.arguments))})"
-        return f"{applied} := {shown(self.value)}"
+        arguments, value = self.symbol.reading(self.arguments, self.value)
+        return f"{self.symbol}({', '.join(map(repr, arguments))}) := {shown(value)}"
 
 
 class Message(Symbol, Generic[*Ss]):

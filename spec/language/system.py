@@ -5,6 +5,7 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from .elements import ElementFunction
 from .formula import Formula, atoms, bound_variables, free_variables
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
@@ -165,6 +166,10 @@ class System:
     def bounded_variables(self) -> tuple[Variable, ...]:
         """The variables whose moves are restricted to declared edges."""
         return tuple(s for s in self.variables if isinstance(s, Variable) and s.edges is not None)
+
+    def element_functions(self) -> tuple[ElementFunction[Any, *tuple[Any, ...]], ...]:
+        """The variables whose values are elements of a sort."""
+        return tuple(s for s in self.variables if isinstance(s, ElementFunction))
 
     def __repr__(self) -> str:
         return f"System({self.name})"

@@ -116,7 +116,7 @@ def _identity(table: Table, row: Row) -> tuple[int, int, int]:
 def _spoken_of(table: Table, row: Row) -> Iterable[Symbol]:
     """Every symbol of the row: of its guard, its updates and what it sends."""
     yield from (atom.symbol for atom, _ in atoms(table.guard(row)))
-    yield from (update.symbol for update in table.updates(row))
+    yield from (update.symbol for update in table.assignments(row))
     for effect in row.send:
         yield effect.sent.symbol if isinstance(effect, Each) else effect.symbol
 
@@ -159,7 +159,7 @@ def check_row(table: Table, row: Row) -> None:
         problem = _unreadable(atom, positive, table.machine, row)
         if problem:
             raise SpecError(row.place, problem)
-    for update in table.updates(row):
+    for update in table.assignments(row):
         problem = _unwritable(update, table.machine)
         if problem:
             raise SpecError(row.place, problem)
@@ -208,7 +208,7 @@ def _check_parameters(table: Table, row: Row) -> None:
             raise SpecError(row.place, f"choose={variable!r}: the trigger already gives it")
     _check_binding(row, parameters, bound_variables(table.guard(row)))
     used = list(free_variables(table.guard(row)))
-    for update in table.updates(row):
+    for update in table.assignments(row):
         used += update.arguments
     for effect in row.send:
         match effect:
@@ -313,7 +313,8 @@ def _unreadable_message(
 
 
 def _cell(of: Atom | Update) -> str:
-    return f"{of.symbol}({', '.join(map(repr, of.arguments))})"
+    arguments, _ = of.symbol.reading(of.arguments, of.value)
+    return f"{of.symbol}({', '.join(map(repr, arguments))})"
 
 
 def _self(machine: Machine[*tuple[Any, ...]]) -> str:

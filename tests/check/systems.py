@@ -74,6 +74,9 @@ class Parts:
         self.mode = self.hub.function("mode", Mode)
         self.known = self.hub.relation("known", Node)
         self.passed = self.hub.relation("passed", Epoch)
+        self.favourite = self.node.function("favourite", Item)
+        self.leader = self.hub.function("leader", Node)
+        self.newest = self.hub.function("newest", Epoch)
         self.ask = Message("ask", n, i, sender=self.node, receiver=self.hub)
         self.tell = Message("tell", n, e, sender=self.hub, receiver=self.node)
         self.stop = Message("stop", sender=self.hub, receiver=self.node)
@@ -82,7 +85,10 @@ class Parts:
         literals = [self.phase(n) == value for value in Phase]
         literals += [self.phase(n) != Phase.IDLE, forall(j, ~self.holds(n, j))]
         literals += [exists(j, self.holds(n, j)), self.stop(), exists(e, self.tell(n, e))]
+        literals += [self.favourite(n).unset, self.favourite(n).is_set]
+        literals += [forall(j, implies(self.favourite(n) == j, self.holds(n, j)))]
         if i in extra:
+            literals += [self.favourite(n) == i, self.favourite(n) != i]
             literals += [self.holds(n, i), ~self.holds(n, i), ~self.ask(n, i)]
             literals += [forall(j, j.same(i) | self.holds(n, j))]
         return literals
@@ -90,10 +96,13 @@ class Parts:
     def hub_literals(self, extra: tuple[Any, ...]) -> list[Formula]:
         literals = [self.mode() == Mode.OFF, self.mode() == Mode.ON, ~self.stop()]
         literals += [forall(m, self.known(m)), exists(m, self.known(m))]
+        literals += [self.leader().unset, self.newest().is_set]
         if n in extra:
+            literals += [self.leader() == n, self.leader() != n]
             literals += [self.known(n), ~self.known(n), exists(e, ~self.tell(n, e))]
         if e in extra:
             literals += [self.passed(e), forall(f, ~f.before(e) | self.passed(f))]
+            literals += [self.newest().before(e), ~self.newest().after(e)]
         return literals
 
 
@@ -111,10 +120,11 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         (None, ()), (Call("go"), ()), (Call("put", i), (i,)), (Timer("late"), ()),
         (parts.tell(n, e), (e,)), (parts.stop(), ()), (Completion("ready", i), (i,)),
     ]))
-    updates: list[Update] = [parts.holds(n, ANY).to(False)]
+    updates: list[Update] = [parts.holds(n, ANY).to(False), parts.favourite(n).clear()]
     sends: list[Sent | Each] = [each(j, parts.ask(n, j))]
     if i in extra:
         updates += [parts.holds(n, i).to(True), parts.holds(n, i).to(False)]
+        updates += [parts.favourite(n).to(i), parts.favourite(n).to(i)]
         sends += [parts.ask(n, i), each(j, parts.ask(n, j), where=j.differs(i))]
     return Row(
         name,
@@ -136,12 +146,13 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     ]))
     choose = draw(st.sampled_from([(), (e,)]))
     given: tuple[Sort, ...] = (*extra, *choose)
-    updates: list[Update] = [parts.known(ANY).to(False)]
+    updates: list[Update] = [parts.known(ANY).to(False), parts.leader().clear()]
     sends: list[Sent | Each] = [parts.stop()]
     if n in given:
         updates += [parts.known(n).to(True), parts.known(n).to(False)]
+        updates += [parts.leader().to(n), parts.leader().to(n)]
     if e in given:
-        updates += [parts.passed(e).to(True)]
+        updates += [parts.passed(e).to(True), parts.newest().to(e), parts.newest().to(e)]
         sends += [each(m, parts.tell(m, e))]
     if n in given and e in given:
         sends += [parts.tell(n, e)]
@@ -174,7 +185,9 @@ def systems(draw: st.DrawFn) -> System:
         # Two rows that are always there, so that something happens in most systems.
         nodes = [Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,
                      send=[each(j, parts.ask(n, j))])]
-        hubs = [Row("learn", on=parts.ask(n, i), at=Mode.OFF, do=[parts.known(n).to(True)])]
+        led = draw(st.sampled_from([[], [parts.leader().to(n)]]))
+        hubs = [Row("learn", on=parts.ask(n, i), at=Mode.OFF,
+                    do=[parts.known(n).to(True), *led])]
         nodes += [draw(node_rows(parts, f"node_{k}")) for k in range(draw(st.integers(1, 3)))]
         hubs += [draw(hub_rows(parts, f"hub_{k}")) for k in range(draw(st.integers(1, 3)))]
         return System(
@@ -196,7 +209,8 @@ def systems(draw: st.DrawFn) -> System:
             faults={"lossy": (Table(parts.network, rows=(
                 lose(parts.ask), lose(parts.tell),
                 Row("crash", choose=(n,), when=[parts.phase(n) != Phase.IDLE],
-                    do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False)]),
+                    do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False),
+                        parts.favourite(n).clear()]),
             )),)},
         )
     except SpecError:

@@ -16,7 +16,9 @@ from pdproto.check.native import NativeEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.result import CheckResult, Trace
 from pdproto.ground.grounding import Ground
-from pdproto.spec.language import Configuration, Fairness, System
+from pdproto.spec.language import ANY, Configuration, Fairness, System
+from pdproto.spec.language.elements import ElementFunction
+from pdproto.spec.language.symbols import Symbol
 from tests.check.fair import pending_for_ever
 from tests.check.systems import SIZES, systems
 
@@ -69,6 +71,35 @@ def test_engines_agree_with_the_oracle(system: System, faults: tuple[str, ...]) 
         assert fired == expected.fired
         assert _edges(ground, engine) == expected.edges
         engine.close()
+
+
+@given(systems())
+@SEARCHES
+def test_an_assignment_gives_the_cell_that_element_alone(system: System) -> None:
+    """All readers share the relation behind a function into a sort, so this knows nothing of it."""
+    for before, (name, indices), after in oracle(system, ("lossy",)).edges:
+        found = system.row(name)
+        assert found is not None
+        table, row = found
+        element = dict(zip(table.parameters(row), indices, strict=True))
+        expected = _elements(before)
+        for update in row.do:
+            if isinstance(update.symbol, ElementFunction):
+                *cell, value = update.arguments
+                key = update.symbol, tuple(element[v] for v in cell)
+                expected.pop(key, None)
+                if value is not ANY:
+                    expected[key] = element[value]
+        assert _elements(after) == expected
+
+
+def _elements(store: Store) -> dict[tuple[Symbol, tuple[int, ...]], int]:
+    """The elements in the cells of functions into a sort."""
+    held = [(symbol, at) for (symbol, at), _ in store if isinstance(symbol, ElementFunction)]
+    elements: dict[tuple[Symbol, tuple[int, ...]], int] = {
+        (symbol, at[:-1]): at[-1] for symbol, at in held}
+    assert len(elements) == len(held)
+    return elements
 
 
 def _edges(ground: Ground, engine: Engine) -> set[tuple[Store, tuple[str, tuple[int, ...]], Store]]:

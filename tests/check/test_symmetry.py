@@ -5,14 +5,17 @@ from math import comb
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import Reductions, explore
+from pdproto.check.engine import Engine
+from pdproto.check.explore import Reductions, explore, program
+from pdproto.check.native import NativeEngine
+from pdproto.check.portable import PortableEngine
 from pdproto.check.symmetry import symmetry
 from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import ring_election
 from pdproto.spec.examples.ring_election import Node, upward
 from pdproto.spec.examples.two_phase_commit import Participant
-from pdproto.spec.language import ANY, Configuration, Machine, Row, Sort, System, Table
+from pdproto.spec.language import ANY, Configuration, Machine, Row, Sort, System, Table, forall
 
 
 class Left(Sort):
@@ -68,6 +71,51 @@ def test_a_relation_between_two_sorts_by_all_renamings(left: int, right: int, or
     """Matrices of bits up to row and column permutations (OEIS A028657)."""
     assert states(marks(), {Left: left, Right: right}, reduced=True) == orbits
     assert states(marks(), {Left: left, Right: right}, reduced=False) == 2 ** (left * right)
+
+
+@pytest.mark.parametrize(("left", "right", "orbits"), [(2, 2, 4), (3, 3, 7), (3, 2, 6)])
+def test_a_function_from_one_sort_into_another(left: int, right: int, orbits: int) -> None:
+    """k of the left elements have a value: the partitions of k into at most `right` parts."""
+    a, b = Left("a"), Right("b")
+    machine = Machine("voter", a)
+    vote = machine.function("vote", Right)
+    row = Row("vote_for", choose=(b,), do=[vote(a).to(b)])
+    system = System("votes", "", (Table(machine, rows=(row,)),))
+    assert states(system, {Left: left, Right: right}, reduced=True) == orbits
+    assert states(system, {Left: left, Right: right}, reduced=False) == (right + 1) ** left
+
+
+@pytest.mark.parametrize(("size", "orbits"), [(2, 6), (3, 16), (4, 45)])
+def test_a_function_from_a_sort_into_itself(size: int, orbits: int) -> None:
+    """Partial functions of a set into itself, up to renaming (OEIS A126285)."""
+    a, b = Left("a"), Left("b")
+    machine = Machine("member", a)
+    follows = machine.function("follows", Left)
+    row = Row("follow", choose=(b,), do=[follows(a).to(b)])
+    system = System("followers", "", (Table(machine, rows=(row,)),))
+    assert states(system, {Left: size}, reduced=True) == orbits
+    assert states(system, {Left: size}, reduced=False) == (size + 1) ** size
+
+
+def test_a_step_to_a_renamed_state_is_a_step() -> None:
+    """A token goes round for ever; up to renaming it lies still, which is no deadlock."""
+    a, b = Left("a"), Left("b")
+    machine = Machine("ring")
+    at = machine.relation("at", Left)
+    rows = (
+        Row("begin", choose=(a,), when=forall(b, ~at(b)), do=[at(a).to(True)]),
+        Row("hand_on", choose=(a, b), when=[at(a), a.differs(b)],
+            do=[at(a).to(False), at(b).to(True)]),
+    )
+    ground = Ground(System("ring", "", (Table(machine, rows=rows),)), {Left: 3})
+    form = program(ground, reductions=Reductions(symmetry=True))
+    engines: list[Engine] = [PortableEngine(form), NativeEngine(form, workers=1)]
+    for engine in engines:
+        while engine.step(1_000):
+            pass
+        assert engine.states == 2  # no token, one token
+        assert engine.stuck[0] == 0
+        engine.close()
 
 
 def test_sorts_too_large_for_all_renamings_are_left_alone() -> None:

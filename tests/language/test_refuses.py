@@ -5,7 +5,6 @@ because a type checker refuses much of this as well (test_language_typing.py).
 """
 
 import inspect
-from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -48,29 +47,11 @@ from pdproto.spec.language import (
     implies,
     lose,
 )
+from tests.language.refusals import Build, Refusal, is_refused, refusals, wrong
 from tests.language.tiny import Item, Mood, Nothing, Parts, Phase, Turn, Worker, i, j, v, w
 
-MARKER: Final = "# <- here"
-
-
-def wrong(value: Any) -> Any:
-    """A value where a type checker would not let it stand."""
-    return value
-
-
-Build = Callable[[Any], object]
-MALFORMED: Final[list[tuple[Build, str]]] = []
-
-
-def malformed(problem: str) -> Callable[[Build], Build]:
-    """Register a spec that is refused with these words."""
-
-    def registered(build: Build) -> Build:
-        MALFORMED.append((build, problem))
-        return build
-
-    return registered
-
+MALFORMED: Final[list[Refusal]] = []
+malformed = refusals(MALFORMED)
 
 COMPUTED: Final = (
     "is no formula, because Python has computed it at once: compare a function with ==, variables "
@@ -759,16 +740,7 @@ def fault_layer_that_is_there(a: Any) -> object:
     ("build", "problem"), MALFORMED, ids=[build.__name__ for build, _ in MALFORMED]
 )
 def test_a_malformed_spec_is_refused_at_its_line(build: Build, problem: str) -> None:
-    lines, start = inspect.getsourcelines(build)
-    (marked,) = (start + k for k, line in enumerate(lines) if line.rstrip().endswith(MARKER))
-    with pytest.raises(SpecError) as caught:
-        build(Parts())
-    error = caught.value
-    assert error.place.path.endswith("tests/language/test_refuses.py")
-    assert error.place.line == marked
-    assert str(error) == f"{error.place}: {error.problem}"
-    # What was declared first stands somewhere above; its line is checked below.
-    assert error.problem.partition(", first at ")[0] == problem.partition(", first at ")[0]
+    is_refused(build, problem)
 
 
 def test_no_malformed_spec_hides_another() -> None:

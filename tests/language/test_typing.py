@@ -39,6 +39,8 @@ worker = Machine("worker", w)
 boss = Machine("boss")
 phase = worker.function("phase", Phase, edges={Phase.IDLE: (Phase.BUSY,)})
 step = worker.function("step", Phase, Item)
+best = worker.function("best", Item)
+friend = worker.function("friend", Worker, Item)
 has = worker.relation("has", Item)
 pair = worker.relation("pair", Item, Worker)
 mood = boss.function("mood", Mood)
@@ -88,6 +90,23 @@ phase(w).to(True)  # error: arg-type
 has(w, i).to(True)
 has(w, i).to(Phase.BUSY)  # error: arg-type
 worker.function("pace", Phase, edges={Mood.CALM: ()})  # error: misc
+
+# Functions into a sort: an element of that sort, or none.
+all_of(best(w) == i, best(w) != j, best(w).unset, best(w).is_set, best(w).same(best(v)))
+best(i)  # error: arg-type
+best(w, i)  # error: call-arg
+friend(w, i).to(v)
+friend(w, v)  # error: arg-type
+all_of(best(w) == w)  # error: arg-type
+best(w).to(i)
+best(w).to(w)  # error: arg-type
+best(w).to(None)  # error: arg-type
+best(w).same(friend(w, i))  # error: arg-type
+best(w).among(i, j)
+best(w).before(w)  # error: arg-type
+Row("x", do=[best(w).to(i), friend(w, i).clear()], when=best(w).unset)
+Row("w", when=[best(w)])  # error: list-item
+worker.function("most", Item, edges={})  # error: type-var
 
 # Rows: formulas where formulas stand, updates where updates do.
 Row("a", on=report(w, i), when=[has(w, i), ~has(w, j)], do=[has(w, i).to(False)])

@@ -57,6 +57,8 @@ class Parts:
         self.write = self.worker.function("write", Phase, Item)
         self.mood = self.boss.function("mood", Mood)
         self.knows = self.boss.relation("knows", Worker)
+        self.best = self.worker.function("best", Item)
+        self.latest = self.boss.function("latest", Turn, Item)
         self.near = Rigid("near", w, v)
         self.secret = Rigid("secret", w, visible_to=[self.boss])
         self.report = Message("report", w, i, sender=self.worker, receiver=self.boss)

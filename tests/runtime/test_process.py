@@ -123,6 +123,7 @@ def test_elements_with_parts_travel() -> None:
     shop = Process(SYSTEM, "store", among=NAMES)
     shop.take(b'["write",["ann",[3,"a"]]]', 0.0)
     assert shop.machine.stored(last) == {((3, "a"),): True}
+    assert shop.machine.element(last) == (3, "a")
 
 
 def test_rows_without_a_trigger_that_fire_for_ever_are_refused() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from pdproto.check.lint.remark import Remark, Severity
-from pdproto.check.lint.solver import after, solve
+from pdproto.check.lint.solver import after
 from pdproto.check.lint.subject import LintSubject
 from pdproto.check.words import trigger_text
 from pdproto.ground.grounding import GroundRow
@@ -56,7 +56,7 @@ def _both(subject: LintSubject, one: int, two: int) -> dict[int, int] | None:
     With lemmas the question is that of `pdproto prove`: a faulty peer may send any message, so a
     lemma must exclude the state even if the trigger has not been sent.
     """
-    solution = solve(subject.receivable, subject.guards[one] + subject.guards[two])
+    solution = subject.solve(subject.receivable, subject.guards[one] + subject.guards[two])
     if solution is None or not subject.lemmas:
         return solution
     holds = subject.cells.holds
@@ -92,7 +92,9 @@ def _order_matters(subject: LintSubject, one: int, two: int) -> bool:
         return True
     both = subject.guards[one] + subject.guards[two]
     return any(
-        solve(subject.receivable, (*both, after(subject.cells.fails(guard), written))) is not None
+        subject.solve(
+            subject.receivable, (*both, after(subject.cells.fails(guard), written))
+        ) is not None
         for guard, written in (
             (rows[two].action.guard, writes[0]),
             (rows[one].action.guard, writes[1]),

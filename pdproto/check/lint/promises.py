@@ -7,7 +7,6 @@ the explorer, which checks reachable states only, and it holds at every size.
 from collections.abc import Iterator
 
 from pdproto.check.lint.remark import Remark, Severity
-from pdproto.check.lint.solver import solve
 from pdproto.check.lint.subject import LintSubject
 from pdproto.check.questions import forbidden_moves, questions
 from pdproto.ground.layout import value_name
@@ -43,7 +42,7 @@ def attachments(subject: LintSubject) -> Iterator[Remark]:
     }
     for question in questions(subject.ground) if carriers else ():
         for pattern in question.patterns if question.name in carriers else ():
-            solution = solve(subject.reachable, subject.cells.holds(pattern.guard))
+            solution = subject.solve(subject.reachable, subject.cells.holds(pattern.guard))
             if solution is not None:
                 problem = f"no guard excludes that {pattern.instance}"
                 witness = subject.witness(solution, subject.reachable)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from pdproto.check.lint.remark import Remark, Severity
-from pdproto.check.lint.solver import after, solve
+from pdproto.check.lint.solver import after
 from pdproto.check.lint.subject import LintSubject
 from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.machine import Row
@@ -87,4 +87,4 @@ def _fires_again(subject: LintSubject, number: int, row: GroundRow, message: Any
     }
     guard = subject.guards[number]
     again = tuple(after(constraint, written) for constraint in guard)
-    return solve(subject.reachable, guard + again) is not None
+    return subject.solve(subject.reachable, guard + again) is not None

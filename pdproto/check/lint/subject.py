@@ -5,7 +5,7 @@ for the values so far adds the values that it writes. These include every value 
 reach. So a value that is impossible here is impossible in every run, but not the other way round.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,8 @@ from pdproto.check.words import trigger_name
 from pdproto.ground.grounding import Ground, GroundRow, Interpretation
 from pdproto.ground.layout import Indices, cell_name, value_name
 from pdproto.ground.program import Guard
-from pdproto.spec.language.formula import normal
+from pdproto.spec.language.elements import ElementFunction, one_value
+from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.machine import Call, Completion, Machine, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always
@@ -79,9 +80,16 @@ class LintSubject:
     @cached_property
     def known(self) -> tuple[Constraint, ...]:
         """The lemmas at these sizes, without those that are too large for guards."""
+        return self._constraints(lemma.claim for lemma in self.lemmas)
+
+    @cached_property
+    def functional(self) -> tuple[Constraint, ...]:
+        """That each cell of a function into a sort has one value at most."""
+        return self._constraints(map(one_value, self.system.element_functions()))
+
+    def _constraints(self, claims: Iterable[Formula]) -> tuple[Constraint, ...]:
         found: list[Constraint] = []
-        for lemma in self.lemmas:
-            formula = normal(lemma.claim)
+        for formula in map(normal, claims):
             with suppress(SpecError):
                 for environment in self.ground.instances(formula):
                     guard = self.ground.guard(formula, environment)
@@ -93,10 +101,22 @@ class LintSubject:
         self, domains: Domains, constraints: Sequence[Constraint]
     ) -> dict[int, int] | None:
         """The solution of `solve`, among the states in which the lemmas hold."""
-        solution = solve(domains, constraints)
+        solution = self.solve(domains, constraints)
         if solution is None or not self.known:
             return solution
-        return solve(domains, (*constraints, *self.known))
+        return self.solve(domains, (*constraints, *self.known))
+
+    def solve(
+        self, domains: Domains, constraints: Iterable[Constraint]
+    ) -> dict[int, int] | None:
+        """The solution of `solve`, with one value at most in each cell of a function."""
+        asked = tuple(constraints)
+        if self.functional:
+            named = {cell for constraint in asked for box in constraint for cell in box}
+            # Any other cell may be false, so no constraint on it excludes a solution.
+            asked += tuple(constraint for constraint in self.functional
+                           if named.issuperset(cell for box in constraint for cell in box))
+        return solve(domains, asked)
 
     @cached_property
     def _reached(self) -> tuple[Domains, frozenset[int]]:
@@ -107,7 +127,7 @@ class LintSubject:
         while grown:
             grown = False
             for number, row in list(waiting.items()):
-                if solve(domains, self.guards[number]) is None:
+                if self.solve(domains, self.guards[number]) is None:
                     continue
                 del waiting[number]
                 fired.add(number)
@@ -140,7 +160,7 @@ class LintSubject:
 
     def possible(self, guards: list[Guard]) -> bool:
         """Whether one of the guards can hold in a state whose cells are all reachable."""
-        return any(solve(self.reachable, self.cells.holds(g)) is not None for g in guards)
+        return any(self.solve(self.reachable, self.cells.holds(g)) is not None for g in guards)
 
     def witness(self, solution: Domains, domains: Domains) -> tuple[str, ...]:
         """The cells that a solution narrows: `vote(p0) = committed`."""
@@ -165,6 +185,10 @@ class LintSubject:
         """The text of a cell with the first of the codes; of a relation or message as a literal."""
         symbol, indices = self.names[cell]
         value = symbol.values[(codes & -codes).bit_length() - 1]
+        if isinstance(symbol, ElementFunction):
+            equal = "=" if value else "!="
+            return (f"{cell_name(symbol, indices[:-1])} {equal} "
+                    f"{symbol.sorts[-1].element(indices[-1])}")
         name = cell_name(symbol, indices)
         if isinstance(value, bool):
             return name if value else f"not {name}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pdproto.check.lint.remark import Remark, Severity
-from pdproto.check.lint.solver import Constraint, Domains, solve
+from pdproto.check.lint.solver import Constraint, Domains
 from pdproto.check.lint.subject import AnyMachine, LintSubject, TriggerInstance
 from pdproto.check.words import trigger_name, trigger_text
 from pdproto.ground.layout import Indices, value_name
@@ -99,7 +99,7 @@ def _not_offered(
     own = (0,) * len(machine.own)
     for value, domains in _states(subject, subject.receivable, state, own):
         here = [n for n in rows if subject.event(subject.ground.rows[n]).own == own]
-        if all(solve(domains, subject.guards[number]) is None for number in here):
+        if all(subject.solve(domains, subject.guards[number]) is None for number in here):
             missing.append(value_name(value))
     if missing:
         problem = f"{trigger_text(trigger)} is not offered by {machine} in {_among(missing)}"
@@ -128,7 +128,7 @@ def _holes(
         for value, domains in choices:
             if value in holes:
                 continue
-            solution = solve(domains, given + refused)
+            solution = subject.solve(domains, given + refused)
             if solution is not None and not _excluded(subject, domains, rows):
                 pinned = {c: v for c, v in solution.items() if ({c: 0b10},) not in given}
                 witness = subject.witness(pinned, domains)

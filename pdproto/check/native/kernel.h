@@ -330,6 +330,26 @@ static bool is_final(const Search *search, const u64 *state) {
     return any;
 }
 
+/* Whether a row of the protocol leads from a stored state to another one of its orbit. */
+INLINE bool renames(const Search *search, const u64 *state, u64 W) {
+    const Program *program = search->program;
+    const Guards *guards = &program->rows.guards;
+    u64 next[W];
+    if (!program->stripes.count && !program->groups.count)
+        return false;
+    for (u64 block = 0; block < guards->blocks; block++) {
+        u64 bits = holding(guards, block, state, W) & program->block_progress[block];
+        for (; bits; bits &= bits - 1) {
+            apply(&program->rows, guards->block_start[block] + lowest(bits), state, next, W);
+            if (program->sweeps.guards.count)
+                sweep(program, next, W);
+            if (!same(next, state, W))
+                return true;
+        }
+    }
+    return false;
+}
+
 INLINE void expand_at(Search *search, u32 number, u32 worker, i64 sign, u64 W) {
     Shard *shard = &search->shard[number];
     Box *box = search->box[number];
@@ -352,7 +372,8 @@ INLINE void expand_at(Search *search, u32 number, u32 worker, i64 sign, u64 W) {
             progress |= moved & program->block_progress[block];
             posted += count;
         }
-        if (!progress && !is_final(search, state) && !shard->stuck++)
+        if (!progress && !is_final(search, state) && !renames(search, state, W) &&
+            !shard->stuck++)
             shard->stuck_first = identity;
     }
     shard->round_end = index;

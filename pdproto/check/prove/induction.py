@@ -17,6 +17,7 @@ from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
 from pdproto.ground.grounding import Ground, Interpretation
 from pdproto.ground.layout import Cell, cell_name, cells, value_name
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable
@@ -127,6 +128,11 @@ def _start(values: Mapping[Cell, Value]) -> Iterator[Change]:
     """The cells that are not initial, each on the lane of its owner."""
     for (symbol, indices), value in values.items():
         if value == symbol.values[0]:
+            continue
+        if isinstance(symbol, ElementFunction):
+            lane = lane_name(symbol.owner, indices[: len(symbol.owner.sorts)])
+            yield Change(lane, cell_name(symbol, indices[:-1]), "",
+                         symbol.sorts[-1].element(indices[-1]))
             continue
         owner: Any = _owner(symbol)
         own = indices[: len(owner.sorts)] if isinstance(symbol, Variable) else _sender(

@@ -18,6 +18,7 @@ from typing import Any, Final
 from pdproto.check.prove.rewriting import apart, before_row, initially, marked
 from pdproto.check.prove.settling import unmoved, written
 from pdproto.check.questions import BUSY, PEERS, sends_unasked
+from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
     TRUE,
     Atom,
@@ -136,6 +137,9 @@ def _properties(system: System) -> Iterator[Claim]:
 
 
 def _derived(system: System) -> Iterator[Claim]:
+    for function in system.element_functions():
+        yield Claim(f"{function.name}_has_one_value", one_value(function), Method.INDUCTION,
+                    function.place)
     for variable in system.bounded_variables():
         yield Claim(f"{variable.name}_edges", Or(()), Method.EDGES, variable.place)
     if any(row.kind == "reject" for _, row in system.rows()):

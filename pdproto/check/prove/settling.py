@@ -53,7 +53,8 @@ def unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Formula:
 
 
 def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Formula]:
-    for update in table.updates(row):
+    # An assignment of an element changes nothing where the cell has this value already.
+    for update in table.assignments(row):
         if update.symbol in symbols:
             yield everywhere(update.symbol, update.arguments, update.value)
     for effect in row.send:

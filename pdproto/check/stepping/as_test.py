@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pdproto.check.narrative import Transition
 from pdproto.check.stepping.walk import Walker
-from pdproto.ground.layout import cell_name, value_name
+from pdproto.ground.layout import cell_name
 from pdproto.spec.language.symbols import Variable
 
 
@@ -66,10 +66,6 @@ def _sizes(walker: Walker) -> dict[str, int]:
 
 def _values(walker: Walker, state: int) -> Iterator[tuple[str, str]]:
     """The variables that differ from the initial state."""
-    layout = walker.ground.layout
-    for symbol, indices in layout.fields:
-        value = layout.value(state, symbol, indices)
-        if isinstance(symbol, Variable) and value != layout.value(
-            walker.initial, symbol, indices
-        ):
-            yield cell_name(symbol, indices), value_name(value)
+    for symbol, at, (value, initial) in walker.ground.layout.texts(state, walker.initial):
+        if isinstance(symbol, Variable) and value != initial:
+            yield cell_name(symbol, at), value

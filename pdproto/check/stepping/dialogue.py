@@ -10,7 +10,7 @@ from pdproto.check.stepping.formulas import FormulaError, example, wanted
 from pdproto.check.stepping.standing import Stands, standings
 from pdproto.check.stepping.walk import Choice, Disabled, Path, PathError, Walker
 from pdproto.check.stepping.ways import shortest
-from pdproto.ground.layout import cell_name, value_name
+from pdproto.ground.layout import cell_name
 
 NEAREST: Final = 10  # disabled rows that `w` shows without a name
 MARKS: Final = {Stands.VIOLATED: "✗", Stands.OWED: "…", Stands.UNSEEN: "○"}
@@ -168,11 +168,10 @@ class Dialogue:
             yield from (f"      {reason}" for reason in one.because)
 
     def _values(self) -> Iterator[str]:
-        layout = self.walker.ground.layout
-        for cell in layout.fields:
-            value = layout.value(self.state, *cell)
-            if value != layout.value(self.walker.initial, *cell):
-                yield f"  {cell_name(*cell)} = {value_name(value)}"
+        texts = self.walker.ground.layout.texts(self.state, self.walker.initial)
+        for symbol, at, (value, initial) in texts:
+            if value != initial:
+                yield f"  {cell_name(symbol, at)} = {value}"
         yield f"  all else as in the initial state, {counted(len(self._moves), 'step')} ago"
 
 

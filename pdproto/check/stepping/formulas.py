@@ -15,6 +15,7 @@ from pdproto.check.load import suggestion
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.ground.program import Guard
+from pdproto.spec.language.elements import UNSET, ElementCell, ElementFunction
 from pdproto.spec.language.formula import (
     FALSE,
     TRUE,
@@ -178,9 +179,17 @@ class _Reader:
         if isinstance(left, ast.Name) and left.id not in self.symbols:
             return Same(*self._pair(left, right))
         symbol, arguments = self._cell(left)
+        if isinstance(symbol, ElementFunction) and len(arguments) == len(symbol.domain):
+            cell = ElementCell(symbol, arguments)
+            if isinstance(right, ast.Name) and right.id == UNSET:
+                return cell.unset
+            return cell == self._argument(right, symbol.sorts[-1])
         return Atom(symbol, arguments, self._value(symbol, right))
 
     def _fact(self, symbol: Symbol, arguments: tuple[Sort, ...]) -> Formula:
+        if len(arguments) != len(symbol.sorts):
+            raise FormulaError(f"{symbol.name} has a value: compare it, as in "
+                               f"{symbol.name}(...) = {symbol.sorts[-1].element(0)}")
         if symbol.values != (False, True):
             value = value_name(symbol.values[-1])
             raise FormulaError(f"{symbol.name} has a value: compare it, as in "
@@ -201,10 +210,9 @@ class _Reader:
             known = ", ".join(self.symbols)
             raise FormulaError(f"there is no {name!r}{suggestion(name, self.symbols)}; "
                                f"there are: {known}")
-        if len(nodes) != len(symbol.sorts):
+        if len(nodes) not in (len(symbol.domain), len(symbol.sorts)):
             raise FormulaError(f"{symbol.signature} was given {len(nodes)} arguments")
-        arguments = tuple(self._argument(argument, sort)
-                          for argument, sort in zip(nodes, symbol.sorts, strict=True))
+        arguments = tuple(map(self._argument, nodes, symbol.sorts))
         return symbol, arguments
 
     def _argument(self, node: ast.expr, sort: type[Sort]) -> Sort:

@@ -13,7 +13,7 @@ from pdproto.check.stepping.formulas import wanted
 from pdproto.check.stepping.standing import standings
 from pdproto.check.stepping.walk import Choice, Disabled, PathError, Walker
 from pdproto.check.stepping.ways import Way, neighbourhood, shortest, shortest_to_deadlock
-from pdproto.ground.layout import cell_name, value_name
+from pdproto.ground.layout import cell_name
 from pdproto.spec.language.symbols import Variable
 
 PICTURE: Final = "p"  # step s of the picture has the id ps{s}
@@ -167,17 +167,17 @@ def _state(
     before = moves[-1].before if moves else state
     main = {table.state for table in walker.system.tables}
     lanes: dict[str, list[dict[str, Any]]] = {lane.name: [] for lane in walker.narrator.lanes()}
-    for symbol, indices in layout.fields:
+    for symbol, indices, texts in layout.texts(state, before, walker.initial):
         if not isinstance(symbol, Variable):
             continue
         lane = lane_name(symbol.owner, indices[: len(symbol.owner.own)])
-        value, was = (layout.value(one, symbol, indices) for one in (state, before))
+        value, was, initial = texts
         lanes.setdefault(lane, []).append({
             "name": cell_name(symbol, indices),
-            "value": value_name(value),
-            "before": value_name(was) if was != value else None,
+            "value": value,
+            "before": was if was != value else None,
             "main": symbol in main,
-            "initial": value == layout.value(walker.initial, symbol, indices),
+            "initial": value == initial,
         })
     for lane, cells in lanes.items():
         if cells:

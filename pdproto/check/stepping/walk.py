@@ -19,7 +19,7 @@ from pdproto.check.result import Trace, TraceStep
 from pdproto.check.rigid import interpretations
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.grounding import Environment, Ground, GroundRow, Interpretation
-from pdproto.ground.layout import cell_name, value_name
+from pdproto.ground.layout import cell_name
 from pdproto.ground.program import Guard
 from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.symbols import Sent
@@ -216,8 +216,10 @@ class Walker:
     def values(self, guard: Guard, state: int) -> list[str]:
         """The cells that a guard reads, each with its value in the state: `phase(c0) = idle`."""
         layout, reads = self.ground.layout, guard.reads
-        return [f"{cell_name(symbol, indices)} = {value_name(layout.value(state, symbol, indices))}"
-                for (symbol, indices), field in layout.fields.items() if field.mask & reads]
+        read = dict.fromkeys((symbol, indices[: len(symbol.domain)])
+                             for (symbol, indices), field in layout.fields.items()
+                             if field.mask & reads)
+        return [f"{cell_name(*cell)} = {layout.text(state, *cell)}" for cell in read]
 
     @staticmethod
     def label(row: GroundRow) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias
 
+from pdproto.ground.layout import value_name
+from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -146,6 +148,13 @@ class TracedCells:
     def value(self, symbol: Symbol, key: tuple[Hashable, ...]) -> Value:
         """The value of a variable at these elements."""
         return self._value(symbol, key, {})
+
+    def text(self, symbol: Symbol, key: tuple[Hashable, ...]) -> str:
+        """The value of a variable at these elements, as text."""
+        if not isinstance(symbol, ElementFunction):
+            return value_name(self.value(symbol, key))
+        stored = self._values.get(symbol, {})
+        return next((str(cell[-1]) for cell in stored if cell[:-1] == key), UNSET)
 
     def _value(
         self, symbol: Symbol, key: tuple[Hashable, ...], assumed: Mapping[Cell, bool]

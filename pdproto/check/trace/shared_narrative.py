@@ -14,7 +14,7 @@ from pdproto.check.words import trigger_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Machine, Row, Table
-from pdproto.spec.language.sorts import ANY
+from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Message, Sent, Update
 from pdproto.spec.language.system import System
 
@@ -85,17 +85,18 @@ def changes_of(
     cells: TracedCells, table: Table, row: Row, lane: str, environment: Environment
 ) -> tuple[Change, ...]:
     """The changes that the row will make to its machine; call it before the row is applied."""
-    return tuple(_changes(cells, table.updates(row), lane, environment))
+    return tuple(_changes(cells, table.assignments(row), lane, environment))
 
 
 def _changes(
     cells: TracedCells, updates: Iterable[Update], lane: str, environment: Environment
 ) -> Iterator[Change]:
     for update in updates:
-        key = [ANY if v is ANY else environment[v] for v in update.arguments]
+        arguments, value = update.symbol.reading(update.arguments, update.value)
+        key = tuple(ANY if v is ANY else environment[v] for v in arguments)
         cell = _applied(str(update.symbol), ("any" if of is ANY else of for of in key))
-        after = value_name(update.value)
-        before = "" if ANY in key else value_name(cells.value(update.symbol, tuple(key)))
+        after = str(environment[value]) if isinstance(value, Sort) else value_name(value)
+        before = "" if ANY in key else cells.text(update.symbol, key)
         if before != after:
             yield Change(lane, cell, before, after)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import lease_lock
 from pdproto.check.interpret import Interpreter
 from pdproto.check.opinions.promela import RESERVED, promela
 from pdproto.check.opinions.spin import SpinRun, available, spin
@@ -67,6 +68,7 @@ def test_spin_finds_the_published_states_of_two_phase_commit(
         (two_phase_commit.SYSTEM, {Participant: 3}, NO_FAULTS),
         (lock_server.SYSTEM, {Client: 2, Round: 2}, NO_FAULTS),
         (lock_server.SYSTEM, {Client: 2, Round: 1}, LOSSY),
+        (lease_lock.SYSTEM, {lease_lock.Client: 2, lease_lock.Token: 2}, NO_FAULTS),
         (ring_election.SYSTEM, {Node: 3}, NO_FAULTS),  # 72 bits: more than a word
     ],
     ids=lambda value: value.name if isinstance(value, System) else None,

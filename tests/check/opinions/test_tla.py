@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from examples import lease_lock
 from pdproto.check.interpret import Interpreter
 from pdproto.check.opinions import tlc
 from pdproto.check.opinions.compare import CHECKERS, Compared, compare
@@ -62,6 +63,7 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
         (lock_server.SYSTEM, Configuration({Client: 2, Round: 1}, faults=("lossy",))),
         (ring_election.SYSTEM, Configuration({Node: 2})),
         (awkward_system(), Configuration({Thing: 2})),
+        (lease_lock.SYSTEM, Configuration({lease_lock.Client: 2, lease_lock.Token: 2})),
     ],
     ids=lambda value: value.name if isinstance(value, System) else "",
 )
