@@ -14,6 +14,7 @@ from pdproto.spec.handoff.optimistic import LIVENESS, SAFETY, SYSTEM
 from pdproto.spec.language import (
     AddClause,
     DropClause,
+    OnRow,
     ReplaceProperties,
     System,
     Table,
@@ -21,15 +22,18 @@ from pdproto.spec.language import (
     edited,
 )
 
+_ROWS: Final = ("force_retry", "force_fall_back")
 # It says that only a test forces a retry.
 _OF_THE_TEST: Final = "M5_5_forced_on_the_first_pass_only"
 
 AT_ONCE: Final[System] = edited(
     SYSTEM, "optimistic-at-once",
-    *(edit for row in ("force_retry", "force_fall_back")
+    *(edit for row in _ROWS
       for edit in (DropClause(row, FORCED), AddClause(row, any_of(~ready(h), FORCED)))),
     ReplaceProperties((
         *(claim for claim in (*SAFETY, *LIVENESS) if claim.name != _OF_THE_TEST),
+        *(OnRow(f"M5_2_a_bootstrapped_pass_does_not_{row}", row, any_of(~ready(h), FORCED),
+                why="the pass is finalized instead, and uses no attempt") for row in _ROWS),
     )),
     about="Optimistic prefill in which a pass without its bootstrap is released at once.",
     configurations={

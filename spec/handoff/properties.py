@@ -257,6 +257,8 @@ MISSION: Final = (
         "M5_2_a_bootstrapped_pass_does_not_reserve_early", "M5_2_a_bootstrapped_pass_does_not_park",
         "M5_2_a_bootstrapped_pass_does_not_run_again",
         "M5_2_a_bootstrapped_pass_does_not_fall_back",
+        "M5_2_a_bootstrapped_pass_does_not_force_retry",
+        "M5_2_a_bootstrapped_pass_does_not_force_fall_back",
         "M5_2_a_ready_request_needs_a_place_at_run_again",
         "M5_2_a_ready_request_needs_a_place_at_fall_back",
         "S8_kv_is_held_while_the_last_chunk_is_computed"),
