@@ -46,15 +46,15 @@ from pdproto.kernels.arguments import (
 )
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
-from pdproto.kernels.registration import register
+from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
 from pdproto.kernels.runs import coalesce_runs
 
 __all__ = [
     "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
-    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "new_report",
-    "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register", "unpack_cast",
-    "unpack_chunk", "unpack_slices", "warmup",
+    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "entries_of",
+    "new_report", "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register",
+    "unpack_cast", "unpack_chunk", "unpack_slices", "warmup",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ the attributes that arrays of numpy and tensors of torch share. Sizes and stride
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -69,6 +69,27 @@ def _nests(axes: Sequence[tuple[int, int]], row_bytes: int) -> bool:
     return True
 
 
+def _with_heads(memory: Memory, order: Order) -> Memory:
+    """A pool of latents as they are kept, [page, token, dim], as one with a single head."""
+    if len(memory.shape) != 3:
+        return memory
+    (pages, tokens, dim), (page, token, element) = memory.shape, memory.strides
+    if order is Order.HND:
+        return replace(memory, shape=(pages, 1, tokens, dim), strides=(page, page, token, element))
+    return replace(memory, shape=(pages, tokens, 1, dim), strides=(page, token, token, element))
+
+
+def _halves(pools: Sequence[Any], axis: int) -> list[Any]:
+    """The keys of every pool, and then the values of every pool."""
+    if axis not in {0, 1}:
+        raise ValueError(f"kv_axis: want 0 or 1, got {axis}")
+    for index, pool in enumerate(pools):
+        if len(pool.shape) not in {4, 5} or pool.shape[axis] != 2:
+            told = f"want keys and values on axis {axis}, got shape {tuple(pool.shape)}"
+            raise ValueError(f"pools[{index}]: {told}")
+    return [pool[half] if axis == 0 else pool[:, half] for half in (0, 1) for pool in pools]
+
+
 def _geometry(memory: Memory, order: Order, name: str) -> Geometry:
     """Read the geometry off one pool, whose axes are those of `register`."""
     if len(memory.shape) != 4 or 0 in memory.shape:
@@ -85,13 +106,17 @@ def _geometry(memory: Memory, order: Order, name: str) -> Geometry:
 
 
 def register(
-    pools: Sequence[Any], *, order: Order = Order.NHD, chunk_pages_max: int | None = None
-) -> KVLayout:
+    pools: Sequence[Any], *, order: Order = Order.NHD, chunk_pages_max: int | None = None,
+    kv_axis: int | None = None,
+) -> KVLayout:  # fmt: skip
     """Register the pools of a paged KV cache, in the order their bytes take in a chunk.
 
     Each pool is a numpy array or torch tensor of shape [page, token, head, dim] (NHD) or
     [page, head, token, dim] (HND), of any element type and any strides as long as a row of
-    `dim` elements is contiguous. MLA has one head. All pools have the same number of pages and
+    `dim` elements is contiguous. MLA has one head, and may leave that axis out: [page, token, dim].
+    kv_axis: where keys and values of a layer are one pool, the axis of length 2 that tells them
+    apart: 0 for [2, page, ...], 1 for [page, 2, ...]. The keys of all layers precede the values.
+    All pools have the same number of pages and
     lie on the same device; shapes may differ from pool to pool. No two pools share a byte, but
     they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk
     (default: the pages of a pool).
@@ -100,10 +125,17 @@ def register(
     """
     if not pools:
         raise ValueError("pools: want at least one pool")
+    if kv_axis is not None:
+        pools = _halves(pools, kv_axis)
     if len(pools) > SEGMENTS_MAX:
         raise ValueError(f"pools: at most {SEGMENTS_MAX} entries, got {len(pools)}")
-    memories = [memory_of(pool, f"pools[{index}]") for index, pool in enumerate(pools)]
+    memories = [
+        _with_heads(memory_of(pool, f"pools[{index}]"), order) for index, pool in enumerate(pools)
+    ]
+    if kv_axis is None and all(len(m.shape) == 5 for m in memories):
+        raise ValueError("pools: of five axes; name that of keys and values with kv_axis")
     geometries = [_geometry(m, order, f"pools[{i}]") for i, m in enumerate(memories)]
+
     pages, device = memories[0].shape[0], memories[0].device
     for index, memory in enumerate(memories):
         if memory.shape[0] != pages or memory.device != device:
@@ -123,3 +155,16 @@ def register(
         members = list(indices)
         groups.append(Group(geometry, members[0], tuple(memories[i].address for i in members)))
     return KVLayout(order, pages, limit, device, tuple(groups), tuple(pools))
+
+
+def entries_of(layout: KVLayout, first: int, last: int) -> KVLayout:
+    """The layout of the entries from `first` up to `last`: to hand over some layers by themselves.
+
+    Keep it: plans and tables are made once for each layout. Raises ValueError for no such entries.
+    """
+    if not 0 <= first < last <= layout.entries:
+        raise ValueError(f"entries {first} to {last} of {layout.entries}")
+    part = register(
+        layout.pools[first:last], order=layout.order, chunk_pages_max=layout.chunk_pages_max
+    )
+    return replace(part, device=layout.device)

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pdproto.kernels.chunk import Order, register
+from pdproto.kernels.chunk import Order, entries_of, pack_chunk, plan_for, register
+from tests.kernels.paths import Path, on_cpu
+from tests.kernels.pools import Geometry, new_pools
 
 
 def test_groups_are_consecutive_entries_of_one_geometry() -> None:
@@ -83,7 +85,7 @@ def test_an_unservable_pool_is_named() -> None:
     cases: list[tuple[list[Any], str]] = [
         ([], r"at least one pool"),
         ([good, np.zeros((3, 2, 1, 8), np.uint8)], r"pools\[1\]: 3 pages"),
-        ([np.zeros((2, 2, 8), np.uint8)], r"pools\[0\]: want a non-empty"),
+        ([np.zeros((2, 8), np.uint8)], r"pools\[0\]: want a non-empty"),
         ([np.zeros((2, 2, 8, 2), np.uint8).transpose(0, 1, 3, 2)], r"pools\[0\]: its last axis"),
         ([good[::-1]], r"pools\[0\]: rows overlap or run backwards"),
     ]
@@ -110,3 +112,54 @@ def test_torch_tensors_are_read_like_arrays() -> None:
     pool = torch.zeros((3, 4, 2, 8), dtype=torch.bfloat16)
     shape = register([pool]).shapes[0][1]
     assert (shape.tokens, shape.heads, shape.row_bytes, shape.element) == (4, 2, 16, "bfloat16")
+
+
+def test_latents_need_no_axis_of_heads() -> None:
+    pool = np.random.default_rng(0).integers(0, 256, (5, 4, 24), np.uint8)
+    for order in Order:
+        found = register([pool], order=order)
+        four = register([pool[:, :, None] if order is Order.NHD else pool[:, None]], order=order)
+        assert (found.shapes, found.pages) == (four.shapes, 5)
+        chunks = [np.zeros(plan_for(four, 2).only.bytes, np.uint8) for _ in range(2)]
+        for layout, chunk in zip((found, four), chunks, strict=True):
+            pack_chunk(layout, [4, 1], chunk)
+        assert np.array_equal(chunks[0], chunks[1])
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (2, 5, 4, 3, 24)), (1, (5, 2, 4, 3, 24)),
+                                             (0, (2, 5, 4, 24)), (1, (5, 2, 4, 24))])
+def test_keys_and_values_of_a_layer_may_be_one_pool(axis: int, shape: tuple[int, ...]) -> None:
+    chance = np.random.default_rng(0)
+    pools = [chance.integers(0, 256, shape, np.uint8) for _ in range(2)]
+    parts = [np.take(pool, half, axis) for half in range(2) for pool in pools]
+    layout, apart, pages = register(pools, kv_axis=axis), register(parts), [4, 0]
+    plan = plan_for(layout, 2).only
+    assert plan == plan_for(apart, 2).only
+    chunks = [np.zeros(plan.bytes, np.uint8) for _ in range(2)]
+    pack_chunk(layout, pages, chunks[0])
+    pack_chunk(apart, pages, chunks[1])
+    assert np.array_equal(chunks[0], chunks[1])
+
+
+def test_an_axis_of_keys_and_values_is_named_and_has_two() -> None:
+    with pytest.raises(ValueError, match="of five axes; name that of keys and values with kv_axis"):
+        register([np.zeros((2, 5, 4, 3, 24), np.uint8)])
+    with pytest.raises(ValueError, match=r"pools\[0\]: want keys and values on axis 1, got shape"):
+        register([np.zeros((2, 5, 4, 3, 24), np.uint8)], kv_axis=1)
+    with pytest.raises(ValueError, match="kv_axis: want 0 or 1, got 2"):
+        register([np.zeros((2, 5, 4, 3, 24), np.uint8)], kv_axis=2)
+
+
+@on_cpu
+def test_some_layers_are_handed_over_by_themselves(path: Path) -> None:
+    pools = new_pools(Geometry(entries=5, pages=6, tokens=2, heads=2, row_bytes=48))
+    layout = path.layout(pools)
+    part = entries_of(layout, 1, 4)
+    plan = plan_for(part, 2).only
+    chunk = path.put(np.zeros(plan.bytes, np.uint8))
+    pack_chunk(part, [5, 2], chunk)
+    wanted = np.concatenate([pool[[5, 2]].reshape(-1) for pool in pools[1:4]])
+    assert np.array_equal(path.get(chunk)[:plan.payload_bytes], wanted)
+    for first, last in ((-1, 2), (2, 2), (3, 6)):
+        with pytest.raises(ValueError, match=f"entries {first} to {last} of 5"):
+            entries_of(layout, first, last)
