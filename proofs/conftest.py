@@ -19,5 +19,7 @@ def pytest_pycollect_makeitem(
             collector, name=f"{name}[{question.name}]", callobj=question.ask)
         if question.slow:
             item.add_marker(pytest.mark.slow)
+        if question.nightly:
+            item.add_marker(pytest.mark.nightly)
         items.append(item)
     return items

@@ -21,6 +21,7 @@ from tests.handoff.exploring import counts, explored, failing, judged, lint_erro
 SAFE: Final = tuple(claim.name for claim in (*SAFETY, *TWO_LIVES))
 
 
+@pytest.mark.nightly
 def test_three_ranks_are_safe() -> None:
     found = check(SYSTEM, SYSTEM.configurations["deep"], CheckSettings(properties=SAFE, workers=2))
     assert failing(found) == []

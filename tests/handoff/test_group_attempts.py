@@ -25,6 +25,7 @@ def test_every_row_fires_and_no_premise_is_empty() -> None:
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
 
 
+@pytest.mark.nightly
 def test_three_ranks_run_alike() -> None:
     sizes = {**SYSTEM.configurations["default"].sizes, Rank: 3}
     safety = tuple(c.name for c in SYSTEM.properties if isinstance(c, Always | OnRow))

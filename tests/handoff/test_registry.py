@@ -35,6 +35,7 @@ DP_RANK_NO_TIMERS: Final = dp_rank.NO_TIMERS
 SYSTEMS: Final = (REGISTRY, DP_RANK)
 
 
+@pytest.mark.nightly
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
     """Two ranks and two hand-overs at once, each with half of the other's look-up."""
     live = {claim.name for claim in REGISTRY.properties if isinstance(claim, LeadsTo)}

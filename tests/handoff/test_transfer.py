@@ -32,6 +32,7 @@ from proofs.draining import without
 from tests.handoff.exploring import counts, explored, failing, judged, name_of
 
 
+@pytest.mark.nightly
 def test_one_size_up_nothing_unsafe_is_reached() -> None:
     """Two staging buffers: the second life waits for none of the first's; an engine may stray."""
     safety = tuple(one.name for one in SYSTEM.properties if not isinstance(one, LeadsTo))
