@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pdproto.check.user_cache import RESULTS
+from pdproto.check.user_cache import MUTANTS, RESULTS
 from tests import durations, shared_answers, skips
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -50,7 +50,8 @@ def nothing_is_remembered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(autouse=True)
 def no_answer_is_recalled(nothing_is_remembered: Path) -> None:
     """Each test starts without the results that a command of another test has kept."""
-    shutil.rmtree(nothing_is_remembered / "pdproto" / RESULTS, ignore_errors=True)
+    for kind in (RESULTS, MUTANTS):
+        shutil.rmtree(nothing_is_remembered / "pdproto" / kind, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

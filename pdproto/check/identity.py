@@ -47,6 +47,14 @@ def identity(system: System, configuration: Configuration, *rest: object) -> str
     return digest.of(parts).hex()
 
 
+def name_of(system: System, configuration: Configuration, *rest: object) -> str | None:
+    """The identity as the name of a kept value (store.py); None if the question has none."""
+    try:
+        return identity(system, configuration, *rest)
+    except Exception:
+        return None  # the check reports the error, for example in the user's own `given=`
+
+
 class _Digest:
     """Digests of values at these sizes. Each object is walked once, however often it occurs."""
 

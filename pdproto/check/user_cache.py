@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 RESULTS: Final = "results"  # of `pdproto check` (cache.py)
+MUTANTS: Final = "mutants"  # of `pdproto mutate` (mutate/recalled.py)
 PROOFS: Final = "proofs"  # of `pdproto prove` (prove/assurance.py)
 
 

@@ -1,6 +1,6 @@
-"""Show the cache of results of `check` and of proofs, or remove its files.
+"""Show the cache of results of `check`, of mutants and of proofs, or remove its files.
 
-`pdproto check --no-cache` and `pdproto prove --no-cache` neither read nor write the cache.
+The option --no-cache of `check`, `bugs`, `mutate` and `prove` neither reads nor writes the cache.
 """
 
 import argparse
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from pdproto.check.user_cache import PROOFS, RESULTS, user_cache
+from pdproto.check.user_cache import MUTANTS, PROOFS, RESULTS, user_cache
 from pdproto.cli.options import console
 
 
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each folder of the cache; returns the exit status."""
     table = Table("kept", "files", "KiB", "folder", box=None)
-    for kind in (RESULTS, PROOFS):
+    for kind in (RESULTS, MUTANTS, PROOFS):
         files = _files(user_cache(kind))
         size = sum(path.stat().st_size for path in files)
         if arguments.clear:

@@ -21,7 +21,10 @@ from pdproto.check.mutate.processes import Names, NotHeldError, chosen, judged, 
 from pdproto.check.mutate.trials import Judged, MutantOutcome, Trials
 from pdproto.check.report.mutants import LEFT, as_json, draw
 from pdproto.check.report.terminal import render_trace
+from pdproto.check.store import Store
+from pdproto.check.user_cache import MUTANTS, user_cache
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
+from pdproto.cli.recall import add_no_cache
 from pdproto.cli.systems import families, subject
 
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
@@ -45,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="processes (default: one for each core); the result is the same for any number",
     )
     parser.add_argument("--json", metavar="FILE|-", help="write the result of every mutant as JSON")
+    add_no_cache(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
@@ -53,8 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([arguments.json])
     progress = _ProgressLines(quiet=arguments.quiet)
     together = families(arguments.systems)
+    store = Store(None if arguments.no_cache else user_cache(MUTANTS))
     try:
-        every = prepared(together, subject, arguments.workers, progress.say_sometimes)
+        every = prepared(together, subject, arguments.workers, progress.say_sometimes, store)
     except NotHeldError as found:
         progress.say(str(found))
         if arguments.json != STANDARD_OUTPUT:
@@ -68,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     picked = chosen(every, arguments.sample, arguments.seed)
     campaigns = []
     for names, trials, numbers in zip(together, every, picked, strict=True):
-        ends = _judged(names, trials, numbers, arguments.workers, progress)
+        ends = _judged(names, trials, numbers, arguments.workers, progress, store)
         campaigns.append(Campaign(names, trials, ends))
         if progress.interrupted:
             break
@@ -105,12 +110,13 @@ class _ProgressLines:
 
 
 def _judged(
-    names: Names, trials: Trials, picked: Sequence[int], workers: int, progress: _ProgressLines
+    names: Names, trials: Trials, picked: Sequence[int], workers: int, progress: _ProgressLines,
+    store: Store,
 ) -> tuple[Judged, ...]:
     """The results of the mutants with these numbers, in order; after Ctrl-C those so far."""
     done: list[Judged] = []
     try:
-        with closing(judged(names, trials, picked, subject, workers)) as ends:
+        with closing(judged(names, trials, picked, subject, workers, store)) as ends:
             for end in ends:
                 done.append(end)
                 if end.outcome in LEFT and not progress.quiet:

@@ -92,16 +92,16 @@ def test_properties_sizes_faults_and_settings_are_part_of_a_question(tmp_path: P
     system, kept = load("registry"), Cache(tmp_path)
     usual = default(system)
     files = {
-        kept._file(system, usual, SETTINGS),
-        kept._file(system, replace(usual, faults=()), SETTINGS),
-        kept._file(system, replace(usual, dead_bits=not usual.dead_bits), SETTINGS),
-        kept._file(system, replace(usual, sizes={s: n + 1 for s, n in usual.sizes.items()}),
+        kept._name(system, usual, SETTINGS),
+        kept._name(system, replace(usual, faults=()), SETTINGS),
+        kept._name(system, replace(usual, dead_bits=not usual.dead_bits), SETTINGS),
+        kept._name(system, replace(usual, sizes={s: n + 1 for s, n in usual.sizes.items()}),
                    SETTINGS),
-        kept._file(system, usual, CheckSettings(keep_going=True)),
-        kept._file(system, usual, CheckSettings(properties=(system.properties[0].name,))),
-        kept._file(system, usual, CheckSettings(limits=SearchLimits(states_max=10))),
-        kept._file(replaced(system), usual, SETTINGS),
-        kept._file(system, usual, SETTINGS, with_answers),
+        kept._name(system, usual, CheckSettings(keep_going=True)),
+        kept._name(system, usual, CheckSettings(properties=(system.properties[0].name,))),
+        kept._name(system, usual, CheckSettings(limits=SearchLimits(states_max=10))),
+        kept._name(replaced(system), usual, SETTINGS),
+        kept._name(system, usual, SETTINGS, with_answers),
     }
     assert len(files) == 9
 
@@ -235,4 +235,4 @@ def test_a_question_without_an_identity_is_asked_each_time(
     vars(strange)["about"] = object()
     with pytest.raises(TypeError, match="has no identity"):
         identity.identity(strange, default(system))
-    assert Cache(tmp_path)._file(strange, default(system), SETTINGS) is None
+    assert Cache(tmp_path)._name(strange, default(system), SETTINGS) is None

@@ -55,9 +55,9 @@ def test_cache_shows_and_clears(capsys: Output, cache: Path) -> None:
     assert main(["cache"]) == 0
     shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     kept = str(len(list((cache / "proofs").iterdir())))
-    assert shown == [["kept", "files"], ["results", "1"], ["proofs", kept]]
+    assert shown == [["kept", "files"], ["results", "1"], ["mutants", "0"], ["proofs", kept]]
     assert main(["cache", "--clear"]) == 0
     assert not [path for path in cache.rglob("*") if path.is_file()]
     capsys.readouterr()
     assert main(["cache"]) == 0
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]] == ["0", "0"]
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]] == ["0"] * 3

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import Monitor, silent
+from pdproto.check.mutate.recalled import Recalled, search_name
 from pdproto.check.mutate.trials import (
     BaseError,
     Judged,
@@ -24,6 +25,7 @@ from pdproto.check.mutate.trials import (
 )
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.result import Finding, Verdict
+from pdproto.check.store import Store
 from pdproto.check.worker_pool import run_tasks
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
@@ -31,6 +33,8 @@ from pdproto.spec.language.system import System
 # A function of a module, which workers import: from a name to the system with its lemmas.
 Load: TypeAlias = Callable[[str], ProofSubject]
 Names: TypeAlias = tuple[str, ...]
+
+NO_STORE: Final = Store(None)
 
 
 class NotHeldError(Exception):
@@ -51,11 +55,13 @@ class NotHeldError(Exception):
 
 
 def prepared(
-    families: Sequence[Names], load: Load, workers: int, tell: Callable[[str], None]
+    families: Sequence[Names], load: Load, workers: int, tell: Callable[[str], None],
+    store: Store = NO_STORE,
 ) -> tuple[Trials, ...]:
     """The trials of each family, after all searches of the unchanged systems.
 
-    tell: is called with lines of progress. Raises NotHeldError, and the errors of `load`.
+    tell: is called with lines of progress. store: of the searches of earlier runs. Raises
+    NotHeldError, and the errors of `load`.
     """
     subjects = {name: load(name) for names in families for name in names}
     systems = {name: one.system for name, one in subjects.items()}
@@ -63,12 +69,17 @@ def prepared(
     # Most violations are found early: safety before liveness, small sizes first.
     tasks.sort(key=lambda task: _effort(systems[task[1]], task[2]))
     measured: dict[str, list[Search]] = {name: [] for name in systems}
+    kept = [(task, store.read(search_name(task[2], systems[task[1]]), Search)) for task in tasks]
+    for (_, name, _), known in kept:
+        measured[name] += [] if known is None else [known]
+    tasks = [task for task, known in kept if known is None]
     with closing(found for found in run_tasks(tasks, _measured, workers, silent)) as all_found:
         for done, (number, found) in enumerate(all_found):
             name = tasks[number][1]
             if isinstance(found, BaseError):
                 raise NotHeldError(systems[name], found)
             measured[name].append(found)
+            store.keep(search_name(tasks[number][2], systems[name]), found)
             tell(f"{done + 1} of {len(tasks)} searches before anything is mutated")
     return tuple(
         _trials_of([subjects[name] for name in names], [
@@ -122,13 +133,25 @@ class _Task:
 
 
 def judged(
-    names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: int
+    names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: int,
+    store: Store = NO_STORE,
 ) -> Generator[Judged, None, None]:
-    """The results of the mutants with these numbers, as they finish. Close it to stop the workers.
+    """The results of the mutants with these numbers: first those of earlier runs, then the others
+    as they finish. Close it to stop the workers.
     """
-    tasks = [_Task(load, names, trials.searches, number) for number in picked]
+    recalled = Recalled(store, trials)
+    tasks = []
+    for number in picked:
+        known = recalled.read(number)
+        if known is None:
+            tasks.append(_Task(load, names, trials.searches, number))
+        else:
+            yield known
     with closing(end for _, end in run_tasks(tasks, _tried, workers, silent)) as ends:
-        yield from ends
+        for end in ends:
+            recalled.keep(end)
+            yield end
+    store.make_room()
 
 
 @cache

@@ -144,7 +144,7 @@ static void close(Staying *staying, u64 from, u8 leaving) {
         staying->traps[position(staying, member[i])] = traps;
     staying->found |= traps;
     staying->left.count = from;
-    staying->number -= (u32)size;
+    staying->number -= (u32)size;      /* used again, so that they stay below the components */
 }
 
 static void leave(Staying *staying) {
@@ -170,19 +170,13 @@ static bool explore(Staying *staying, u32 identity) {
         return false;
     while (staying->depth) {
         Stack *ahead = &staying->ahead;
-        const Visit *visit = &staying->visit[staying->depth - 1];
-        if (ahead->count == visit->start) {
+        if (ahead->count == staying->visit[staying->depth - 1].start) {
             leave(staying);
             continue;
         }
-        u32 target = ahead->item[--ahead->count], there = *mark_of(staying, target);
-        u32 *mark = mark_of(staying, visit->identity);
-        if (there == OPEN) {
-            if (!enter(staying, target))
-                return false;
-        } else if (there < *mark) {
-            *mark = there;
-        }
+        u32 target = ahead->item[--ahead->count];
+        if (*mark_of(staying, target) == OPEN && !enter(staying, target))
+            return false;
     }
     return true;
 }
