@@ -19,6 +19,7 @@ from pdproto.kernels.chunk import (
     pack_chunk,
     pack_slices,
     plan_for,
+    register,
     unpack_chunk,
     unpack_slices,
     warmup,
@@ -28,6 +29,7 @@ from pdproto.kernels.reference import pack_reference
 from pdproto.kernels.report import HostReport
 from tests.kernels.paths import PATHS, Path, on_device
 from tests.kernels.pools import POISON, Geometry, new_pools
+from tests.skips import INTERPRETED
 
 GEOMETRY: Final = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=32)
 
@@ -272,3 +274,23 @@ def test_warmup_makes_every_kernel_that_copies_need(path: Path) -> None:
     # Packing, unpacking, both with digests, digests of pages: each with page numbers checked
     # before, as int64 or as int32; and digests of chunks. Whole pages and slices.
     assert made == (2 * 6 * 3 if path.triton else warmup(layout))
+
+
+def test_a_stream_of_another_device_is_refused_by_both_names() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip(INTERPRETED)
+    path = PATHS["interpreter"]
+    layout = path.layout(new_pools(Geometry(entries=1, pages=2, tokens=2, heads=1, row_bytes=16)))
+    chunk = path.put(np.zeros(plan_for(layout, 1).only.bytes, np.uint8))
+    stream = SimpleNamespace(device=torch.device("cuda:1"))
+    with pytest.raises(ValueError, match="launch: its stream is on cuda:1, the pools are on cpu"):
+        pack_chunk(layout, [0], chunk, launch=Launch(stream=stream))
+    assert not path.get(chunk).any()
+
+
+def test_pools_on_two_devices_are_refused_by_both_names() -> None:
+    torch = pytest.importorskip("torch")
+    pools = [torch.zeros((2, 2, 1, 16), dtype=torch.uint8, device=name) for name in ("cpu", "meta")]
+    with pytest.raises(ValueError, match=r"pools\[1\]: 2 pages on meta, but pools\[0\] has 2 on "):
+        register(pools)

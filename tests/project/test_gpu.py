@@ -71,3 +71,14 @@ def test_measured_results_replace_the_note_that_there_are_none() -> None:
     assert changed.split("## Compiled")[1] == text.split("## Compiled")[1]
     with pytest.raises(ValueError, match=r"RESULTS\.md has no section GPU"):
         results_with("# Other\n", "")
+
+
+def test_the_tests_for_a_gpu_are_found_without_one() -> None:
+    """A module that cannot be imported would be noticed on a GPU only."""
+    pytest.importorskip("torch")
+    found = subprocess.run([*STEPS["test"][0].command, "--collect-only", "-q"], cwd=gpu.ROOT,
+                           check=False, capture_output=True, text=True, timeout=120)
+    assert found.returncode == 0, found.stdout[-2000:]
+    for module in ("tests/kernels/test_chunk.py", "tests/kernels/test_device.py",
+                   "tests/pages/test_cuda.py"):
+        assert f"{module}:" in found.stdout
