@@ -28,7 +28,7 @@ from typing import (
 
 from .elements import ElementFunction
 from .formula import And, Formula
-from .kinds import require, require_name, shown
+from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import Sort
 from .symbols import Each, Function, Relation, Sent, Symbol, Update
@@ -107,22 +107,23 @@ class Machine(Generic[*Ps]):
 
     @overload
     def function(
-        self, name: str, values: type[E], /, *, edges: Mapping[E, Collection[E]] | None = None
+        self, name: str, values: type[E], /,
+        *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps]: ...
     @overload
     def function(
         self, name: str, values: type[E], a: type[A], /,
-        *, edges: Mapping[E, Collection[E]] | None = None,
+        *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps, A]: ...
     @overload
     def function(
         self, name: str, values: type[E], a: type[A], b: type[B], /,
-        *, edges: Mapping[E, Collection[E]] | None = None,
+        *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps, A, B]: ...
     @overload
     def function(
         self, name: str, values: type[E], a: type[A], b: type[B], c: type[C], /,
-        *, edges: Mapping[E, Collection[E]] | None = None,
+        *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps, A, B, C]: ...
     @overload
     def function(self, name: str, values: type[V], /) -> ElementFunction[V, *Ps]: ...
@@ -136,10 +137,10 @@ class Machine(Generic[*Ps]):
     ) -> ElementFunction[V, *Ps, A, B]: ...
     def function(
         self, name: str, values: Any, /, *sorts: type[Sort],
-        edges: Mapping[Any, Collection[Any]] | None = None,
+        edges: Mapping[Any, Collection[Any]] | None = None, init: Any = None,
     ) -> Any:
-        """A variable `name(self..., sorts...)`: a member of an enum, initially the first; or an
-        element of a sort, initially none.
+        """A variable `name(self..., sorts...)`: a member of an enum, initially `init`, or the
+        first; or an element of a sort, initially none.
         """
         is_class = isinstance(values, type)
         require(is_class and issubclass(values, enum.Enum | Sort),
@@ -147,10 +148,15 @@ class Machine(Generic[*Ps]):
                 "class Phase(State), or a sort; for a truth value use relation()")
         symbol: Function[Any, *tuple[Any, ...]] | ElementFunction[Any, *tuple[Any, ...]]
         if issubclass(values, Sort):
-            require(edges is None, f"function {name!r}: edges= is for the values of an enum")
+            require(edges is None and init is None,
+                    f"function {name!r}: edges= and init= are for the values of an enum")
             symbol = ElementFunction(self, name, self.sorts + sorts, values)
         else:
-            symbol = Function(self, name, self.sorts + sorts, tuple(values), edges)
+            first = () if init is None else (init,)
+            require(init is None or init in tuple(values),
+                    f"init={no_value(init, name, values)}")
+            ordered = tuple(dict.fromkeys((*first, *values)))
+            symbol = Function(self, name, self.sorts + sorts, ordered, edges)
         self.declare(symbol)
         return symbol
 

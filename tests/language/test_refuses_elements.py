@@ -6,7 +6,7 @@ import pytest
 
 from pdproto.spec.language import ANY, Row, Table
 from tests.language.refusals import Build, Refusal, is_refused, refusals, wrong
-from tests.language.tiny import Item, Phase, i, j, t, u, v, w
+from tests.language.tiny import Item, Mood, Phase, i, j, t, u, v, w
 
 MALFORMED: Final[list[Refusal]] = []
 malformed = refusals(MALFORMED)
@@ -112,9 +112,19 @@ def element_of_every_cell(a: Any) -> object:
     return a.system(worker=[Row("work", when=a.best(ANY).unset)])  # <- here
 
 
-@malformed("function 'most': edges= is for the values of an enum")
+@malformed("function 'most': edges= and init= are for the values of an enum")
 def element_with_edges(a: Any) -> object:
     return a.worker.function("most", Item, edges={})  # <- here
+
+
+@malformed("function 'most': edges= and init= are for the values of an enum")
+def element_at_the_start(a: Any) -> object:
+    return a.worker.function("most", Item, init=i)  # <- here
+
+
+@malformed("init=Mood.CALM is no value of pace: it has Phase.IDLE, Phase.BUSY, Phase.DONE")
+def start_in_a_value_of_another_enum(a: Any) -> object:
+    return a.worker.function("pace", Phase, init=Mood.CALM)  # <- here
 
 
 @malformed("state= is best: want a function into an enum of worker without its arguments, "
