@@ -56,8 +56,8 @@ def drill(pair: tuple[Host, Host], version: int, engine: str, *, direct: bool = 
         cluster.run(120.0, lambda _: None)
     finally:
         cluster.close()
-    verdict = HandoffVerdict(topology, load, cluster.members, seconds=1.0, restarted=frozenset(),
-                      survivors=[])
+    verdict = HandoffVerdict(topology, load, cluster.members, started=0.0, ended=1.0,
+                             restarted=frozenset(), survivors=[])
     assert verdict.complaints == ()
 
 

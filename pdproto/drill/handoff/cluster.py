@@ -67,6 +67,7 @@ class HandoffCluster:
         which all ranks listen. bug: the historical defect that the tables of all ranks have. keys:
         of all ranks; needed when the ranks are on several hosts.
         """
+        self.started: Final = monotonic()
         self._bug: Final = bug
         self._context: Final = self.context()
         incarnation = new_incarnation()  # of the decode ranks as a group

@@ -82,8 +82,10 @@ class RankTask:
 class Report:
     """The report of a rank. outcomes: by room, True for Success. reasons: why the others failed.
 
-    latencies: seconds from open to Success. left: counts that should be zero at the end, by name.
-    ended: why the rank stopped before its last request, if it did.
+    latencies: seconds from open to Success. began, last_ended: when the rank was ready to open its
+    first hand-over, and when its last one ended, on the clock of the host. verify_seconds: for
+    comparing bytes. left: counts that should be zero at the end, by name. ended: why the rank
+    stopped before its last request, if it did.
     """
 
     name: str
@@ -92,6 +94,9 @@ class Report:
     latencies: list[float] = field(default_factory=list)
     corrupt: list[int] = field(default_factory=list)
     verified_bytes: int = 0
+    began: float = 0.0
+    last_ended: float = 0.0
+    verify_seconds: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
     ended: str | None = None

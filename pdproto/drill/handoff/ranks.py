@@ -74,14 +74,19 @@ def _file(folder: str | None, name: str) -> Iterator[FileIO | None]:
 class Progress:
     """Reports the progress of the rank to the parent: now and then, and at every tenth."""
 
-    def __init__(self, pipe: "Connection[Any, Any]", requests: int) -> None:
+    def __init__(self, pipe: "Connection[Any, Any]", report: Report, requests: int) -> None:
         self._pipe: Final = pipe
+        self._report: Final = report
+        report.began = report.last_ended = monotonic()
+        self._known = 0
         self._tenth: Final = max(1, requests // 10)
         self._told = 0.0
         self._done = 0
 
-    def tell(self, done: int) -> None:
-        now = monotonic()
+    def tell(self) -> None:
+        now, done = monotonic(), len(self._report.outcomes)
+        if done != self._known:
+            self._known, self._report.last_ended = done, now
         if now - self._told > REPORT_S or done - self._done >= self._tenth:
             self._told, self._done = now, done
             self._pipe.send(done)
@@ -124,7 +129,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         pipe.recv()  # every process is there
         gc.freeze()  # later collections skip the objects that exist now
         report, pool = Report(rank.name), Pool(load.pool_pages)
-        progress = Progress(pipe, load.requests)
+        progress = Progress(pipe, report, load.requests)
         work = Work(rank, node, pools, pool, report, decided)
         group: Group | None = None
         beside: dict[str, Metrics] = {}
@@ -143,7 +148,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         else:
             scheduler = Senders(work)
         for _ in scheduler.run():
-            progress.tell(len(report.outcomes))
+            progress.tell()
         used = Used(node, pool, load.pool_pages, beside)
         _settle(report, used, pipe)
         if group is not None:
@@ -171,11 +176,11 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered: "
                                f"{directory.problem}")
         report, pool = Report(rank.name), Pool(load.pool_pages)
-        progress = Progress(pipe, load.requests)
+        progress = Progress(pipe, report, load.requests)
         receivers = Receivers(rank, node, pools, pool, directory=directory, report=report,
                               router=pipe)
         for _ in receivers.run():
-            progress.tell(len(report.outcomes))
+            progress.tell()
         _settle(report, Used(node, pool, load.pool_pages), pipe)
         directory.close()
         _end(node, pipe)

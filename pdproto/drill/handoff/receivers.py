@@ -132,6 +132,7 @@ class Receivers:
 
     def _verify(self, held: _Open) -> None:
         """Compare every byte of every page, and the metadata, with the load."""
+        began = monotonic()
         load, room = self.rank.load, held.request.room
         for source, pools in self.pools.items():
             right = held.receiver.metadata.get(source) == load.metadata(room, source)
@@ -141,3 +142,4 @@ class Receivers:
                 self.report.verified_bytes += want.nbytes
             if not right:
                 self.report.corrupt.append(room)
+        self.report.verify_seconds += monotonic() - began

@@ -27,7 +27,7 @@ def run_drill(
         cluster.begin()
         began = monotonic()
         cluster.run(timeout_s, lambda done: on_progress(done, monotonic() - began))
-        seconds = monotonic() - began
+        ended = monotonic()
         for victim, room in cluster.doomed.items():
             if not cluster.restarts:
                 raise NothingKilledError(f"{victim} sent none of the requests after the first "
@@ -35,5 +35,6 @@ def run_drill(
     finally:
         cluster.close()
     restarted = frozenset(cluster.topology.prefill if cluster.restarts else ())
-    return HandoffVerdict(cluster.topology, cluster.load, cluster.members, seconds=seconds,
+    return HandoffVerdict(cluster.topology, cluster.load, cluster.members,
+                          started=cluster.started, ended=ended,
                           restarted=restarted, survivors=cluster.survivors)

@@ -19,6 +19,8 @@ REASONS_SHOWN: Final = 6
 class HandoffVerdict:
     """The reports of all ranks, compared with each other and with the load.
 
+    started, ended: of the whole drill, on the clock of the host. The hand-overs take from the first
+    moment at which every decode rank could open one until the last one has ended at every rank.
     restarted: ranks of a server that was restarted. survivors: the earlier processes of its ranks,
     without the one that was killed.
     """
@@ -29,17 +31,24 @@ class HandoffVerdict:
         load: Load,
         members: Mapping[str, HandoffProcess],
         *,
-        seconds: float,
+        started: float,
+        ended: float,
         restarted: frozenset[str],
         survivors: Sequence[HandoffProcess] = (),
     ) -> None:
         self.topology: Final = topology
         self.load: Final = load
         self.members: Final = members
-        self.seconds: Final = seconds
         self.restarted: Final = restarted
         self.survivors: Final = survivors
         self.reports: Final = {name: m.report or Report(name) for name, m in members.items()}
+        decode = [self.reports[name] for name in topology.decode]
+        first = max(report.began for report in decode)
+        last = max(report.last_ended for report in self.reports.values())
+        self.start_seconds: Final = first - started
+        self.seconds: Final = max(last - first, 1e-9)
+        self.release_seconds: Final = ended - last
+        self.verify_seconds: Final = max(report.verify_seconds for report in decode)
 
     @cached_property
     def complaints(self) -> tuple[str, ...]:
@@ -117,6 +126,9 @@ class HandoffVerdict:
             "succeeded": self.succeeded,
             "failed": self.load.requests - self.succeeded,
             "seconds": round(self.seconds, 3),
+            "start_seconds": round(self.start_seconds, 3),
+            "verify_seconds": round(self.verify_seconds, 3),
+            "release_seconds": round(self.release_seconds, 3),
             "requests_per_second": round(self.load.requests / self.seconds, 1),
             "verified_bytes": verified,
             "verified_bytes_per_second": round(verified / self.seconds),
@@ -139,6 +151,10 @@ class HandoffVerdict:
             ("succeeded", numbers["succeeded"]),
             ("failed (aborted, or a rank was killed)", numbers["failed"]),
             ("hand-overs/s", numbers["requests_per_second"]),
+            ("seconds of the hand-overs", numbers["seconds"]),
+            ("of these, comparing bytes at a decode rank", numbers["verify_seconds"]),
+            ("seconds before: starting", numbers["start_seconds"]),
+            ("seconds after: giving everything back", numbers["release_seconds"]),
             ("latency p50, p99 (ms)",
              f"{numbers['latency_p50_ms']}, {numbers['latency_p99_ms']}"),
             ("bytes verified", f"{numbers['verified_bytes']:,}"),
