@@ -174,9 +174,10 @@ def _initiation(claim: Claim) -> Obligation:
 def _steps(
     system: System, claim: Claim, assumed: tuple[Claim, ...]
 ) -> Iterator[Obligation]:
+    after = apart(claim.formula, MARK)
     for table, row, layer in rows(system):
-        guard = normal(table.guard(row))
-        for facts, goal in _violations(claim, table, row):
+        for facts, goal in _violations(claim, after, table, row):
+            guard = normal(table.guard(row))
             yield Obligation(claim, Sequent(assumed, (guard, *facts), goal), table, row, layer)
 
 
@@ -188,15 +189,14 @@ def rows(system: System) -> Iterator[tuple[Table, Row, str]]:
 
 
 def _violations(
-    claim: Claim, table: Table, row: Row
+    claim: Claim, after: Formula, table: Table, row: Row
 ) -> Iterator[tuple[tuple[Formula, ...], tuple[Sort, ...]]]:
     """The ways in which the row may violate the claim: further facts before it, and their goal.
 
-    None if the row cannot violate the claim.
+    after: the claim with marked variables. None if the row cannot violate the claim.
     """
     match claim.method:
         case Method.INDUCTION:
-            after = apart(claim.formula, MARK)
             before = before_row(after, table, row)
             if before != after:
                 yield (normal(negated(before)),), free_variables(after)
