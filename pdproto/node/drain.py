@@ -19,25 +19,32 @@ from pdproto.spec.handoff.roles import Life
 class Drain:
     """The drain of one node. Only its loop calls the methods.
 
-    emptied: done when no request is left whose pages are in use, or that has not ended.
+    emptied: done when no request is left whose pages are in use, or that has not ended. left: how
+    many requests have not ended, for any thread; None until the loop has counted them.
     """
 
     def __init__(self, core: Node) -> None:
         self.emptied: Final[Future[None]] = Future()
         self.reason: Final = f"node {core.name} drains, and takes no new request"
-        self.left = 0  # requests that have not ended; for any thread
+        self.left: int | None = None
         self._core: Final = core
         self._machine: Final = Shared(tables.SERVER, scans=True)
 
     def begin(self) -> None:
         """Take the requests that the node has, and begin to drain."""
-        for owner in self._core.open_ends():
-            if owner.settled not in ENDED and self._is_taken(owner):
-                self.left += 1
-                owner.watchers = (*owner.watchers, partial(self._look, owner))
+        taken = [owner for owner in self._core.open_ends()
+                 if owner.settled not in ENDED and self._is_taken(owner)]
+        for owner in taken:
+            owner.watchers = (*owner.watchers, partial(self._look, owner))
+        self.left = len(taken)
         self._machine.call("drain")
         self._core.on_drain(self.reason)
         self._look_whether_empty()
+
+    def told(self) -> str:
+        """The reason, and how many requests are left once that is known; for any thread."""
+        left = self.left
+        return self.reason if left is None else f"{self.reason}; requests left: {left}"
 
     def meet(self, owner: Handle) -> None:
         """Fail the request of this handle, if it is new."""
@@ -56,7 +63,7 @@ class Drain:
         return True
 
     def _look(self, owner: Handle) -> None:
-        if (owner.settled in ENDED
+        if (self.left is not None and owner.settled in ENDED
                 and self._machine.value(tables.request, owner) is tables.Taken.OPEN):
             self._machine.call("end", owner)
             self._machine.forget(Life, owner)

@@ -56,10 +56,10 @@ class RunningNode:
         self._loop.measure(core.metrics)
         core.metrics.gauge("healthy", "1 while some hand-over can go on, else 0",
                            lambda: float(self.health() is None))
-        core.metrics.gauge("draining", "1 from the start of a drain on, else 0",
-                           lambda: float(self._drain is not None))
+        core.metrics.gauge("draining", "1 once a drain has counted its requests, else 0",
+                           lambda: float(self._drain_waits_for() is not None))
         core.metrics.gauge("num_drain_reqs", "Requests that a drain waits for",
-                           lambda: 0 if self._drain is None else self._drain.left)
+                           lambda: self._drain_waits_for() or 0)
         self._loop.start()
 
     def health(self) -> str | None:
@@ -79,10 +79,11 @@ class RunningNode:
 
     def unready(self) -> str | None:
         """Why this node gets no new request: it drains, or `health`. None if it takes some."""
-        drain = self._drain
-        if drain is None:
-            return self.health()
-        return f"{drain.reason}: {drain.left} requests are left"
+        return self.health() if self._drain is None else self._drain.told()
+
+    def _drain_waits_for(self) -> int | None:
+        """How many requests a drain waits for; None before it has counted them."""
+        return None if self._drain is None else self._drain.left
 
     def _met(self, handle: AnyHandle) -> AnyHandle:
         """A handle that was just opened. A drain refuses it."""

@@ -63,9 +63,10 @@ from pdproto.spec.language.symbols import Message
 
 
 class Said(State):
-    """A decision of the entry, but the one to run a pass."""
+    """A decision of the entry. `said_run` has the attempt of the one to run a pass."""
 
     NOTHING = auto()
+    RUN = auto()
     GO_ON = auto()
     FINALIZE = auto()
     GIVE_WAY = auto()
@@ -73,7 +74,7 @@ class Said(State):
     FAIL = auto()
 
 
-said = entry.function("said", Said, Decision, Life, edges={Said.NOTHING: tuple(Said)[1:]})
+said = entry.function("said", Said, Decision, Life)
 said_run = entry.relation("said_run", Decision, Life, Attempt)
 
 DECISIONS: Final[tuple[tuple[Said, Message[Rank, Decision, Life], tuple[str, ...]], ...]] = (
@@ -87,13 +88,14 @@ LOST: Final = "the decision may have been lost"
 REPORT_LOST: Final = "the report may have been lost"
 
 NOTED: Final[tuple[Edit, ...]] = (
+    AddEffect("decide_run", said(n, h).to(Said.RUN)),
     AddEffect("decide_run", said_run(n, h, a).to(True)),
     *(AddEffect(row, said(n, h).to(value)) for value, _, rows in DECISIONS for row in rows),
 )
 REPEATED: Final[tuple[Edit, ...]] = (
     AddRow(entry, Row(
         "run_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h, a),
-        when=said_run(n, h, a), send=[run(r, n, h, a)], why=LOST)),
+        when=[said(n, h) == Said.RUN, said_run(n, h, a)], send=[run(r, n, h, a)], why=LOST)),
     *(AddRow(entry, Row(
         f"{message.name}_again", on=Timer("no_confirmation"), at=Health.UP, choose=(r, n, h),
         when=said(n, h) == value, send=[message(r, n, h)], why=LOST))
@@ -104,10 +106,10 @@ REPEATED: Final[tuple[Edit, ...]] = (
         why=REPORT_LOST))
       for value, message in ((Vote.READY, ready), (Vote.DEAD, dead))),
     AddRow(rank, Row(
-        "half_again", on=Timer("no_decision"), at=Health.UP, choose=(h, a),
+        "half_again", on=Timer("no_release"), at=Health.UP, choose=(h, a),
         when=[forward(r, h) == Forward.HALF, CURRENT], send=[half(r, h, a)], why=REPORT_LOST)),
     AddRow(rank, Row(
-        "whole_again", on=Timer("no_decision"), at=Health.UP, choose=(h, a),
+        "whole_again", on=Timer("no_release"), at=Health.UP, choose=(h, a),
         when=[forward(r, h) == Forward.WHOLE, CURRENT], send=[whole(r, h, a)], why=REPORT_LOST)),
 )
 LOSSY: Final = Table(world, rows=tuple(map(lose, MESSAGES.values())))

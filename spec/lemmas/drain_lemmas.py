@@ -32,7 +32,7 @@ LEMMAS: Final = (
     Always("a_client_that_is_turned_away_asks_no_server",
            implies(turned_away(h), all_of(~known(h), listing() == Listing.STRUCK_OUT))),
     Always("a_server_is_found_by_its_entry", implies(found(h), known(h))),
-    Always("who_asks_has_found", implies(ask(h), found(h)),
+    Always("an_asking_client_has_found_its_server", implies(ask(h), found(h)),
            why="a client asks only a server that the registry has named"),
     Always("an_answered_request_was_asked",
            implies(request(h) != Taken.UNKNOWN, ask(h))),

@@ -42,9 +42,9 @@ from pdproto.spec.language import (
     implies,
 )
 from tests.check.systems import SMALLER, systems
-from tests.language.tiny import Item, Mood, Parts, Phase, Worker, i, v, w
+from tests.language.tiny import Item, Mood, Parts, Phase, Turn, Worker, i, v, w
 
-TWO_AND_ONE: Final = Configuration({Worker: 2, Item: 1})
+TWO_AND_ONE: Final = Configuration({Worker: 2, Item: 1, Turn: 1})
 
 
 def one_row(row: Row, **more: object) -> list[tuple[EditKind, str]]:

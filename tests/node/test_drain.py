@@ -1,6 +1,7 @@
 """A node drains: what it has ends well, what is new is refused at both ends, until it is empty."""
 
 import http.client
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -139,11 +140,27 @@ def test_an_operator_drains_a_node_and_learns_when_it_is_empty(nodes: Cluster) -
         assert asked(port, "GET", "/ready") == (200, "OK")
         assert asked(port, "GET", "/drain")[0] == 405
         assert asked(port, "POST", "/drain")[0] == 202
-        status, told = asked(port, "GET", "/ready")
-        assert (status, asked(port, "GET", "/health")) == (503, (200, "OK"))
-        assert told == "node p0 drains, and takes no new request: 1 requests are left"
+        told = "node p0 drains, and takes no new request; requests left: 1"
+        until(lambda: asked(port, "GET", "/ready") == (503, told))
+        assert asked(port, "GET", "/health") == (200, "OK")
         sender.send([0, 1, 2])
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         until(lambda: asked(port, "POST", "/drain") == (200, "empty"))
         assert asked(port, "GET", "/ready")[0] == 503
+
+
+def test_no_number_is_told_before_the_requests_are_counted(nodes: Cluster) -> None:
+    """A supervisor that reads 0 ends the process."""
+    nodes.senders(1)
+    node, counts = nodes.prefills[0], threading.Event()
+
+    def hold_the_loop() -> None:
+        counts.wait(20.0)
+
+    node._core.ask(hold_the_loop)
+    node.drain()
+    assert node.unready() == "node p0 drains, and takes no new request"
+    assert node.metrics.read()["draining"] == 0
+    counts.set()
+    until(lambda: node.unready() == "node p0 drains, and takes no new request; requests left: 1")

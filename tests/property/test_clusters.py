@@ -33,7 +33,7 @@ CASES: Final = {
     "transfer, as served": (transfer.SYSTEM, FAULTY, SERVED),
     "transfer, two lives and chunks, as served": (transfer.SYSTEM, LIVES, SERVED),
     "transfer, nobody gives up": (transfer.NO_TIMEOUTS, FAULTY, SERVED),
-    "agreement": (agreement.SYSTEM, GROUP, None),
+    "agreement": (agreement.LOSS, GROUP, None),
     "agreement, delivered once": (agreement.ONCE, GROUP, None),
     **{name: (load(name), load(name).configurations["default"], None)
        for name in ("registry", "dp-rank", "optimistic", "group-transfer")},
