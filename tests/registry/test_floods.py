@@ -3,6 +3,7 @@
 What a stranger says before any rank has registered; old certificates; a thousand connections.
 """
 
+import http.client
 import resource
 import socket
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from pdproto.registry.wire import RefusedError, Registration
 from pdproto.transport import http_server
 from pdproto.transport import keys as keys_module
 from pdproto.transport.keys import Keys, new_secret, of_secret
+from tests.registry.test_keys import asked, tls_with
 from tests.registry.test_registry import prefill, until
 
 SECRET: Final = new_secret()
@@ -67,7 +69,8 @@ def expired(monkeypatch: pytest.MonkeyPatch) -> Keys:
 def test_an_expired_certificate_is_no_key(expired: Keys) -> None:
     """Our own do not expire, but an operator may sign others with the same key."""
     with RegistryServer(keys=KEYS) as server:
-        assert not is_told(server, expired, prefill(0))
+        with pytest.raises((OSError, http.client.HTTPException)):
+            asked(server, "register the last incarnation", tls_with(expired))
         assert server.app.registry.present_ranks == 0
     with RegistryServer(keys=expired) as server:
         assert not is_told(server, KEYS, prefill(0))
