@@ -15,7 +15,7 @@ from typing import Any, Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from pdproto.transport.http_server import connections_max
+from pdproto.transport.files import connections_max
 
 EVENTS_MAX: Final = 256  # read in one turn of the loop; the next turn reads others
 

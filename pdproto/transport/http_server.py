@@ -10,7 +10,6 @@ Rule 2: if files still run out, the log has a line now and then, without a trace
 import asyncio
 import errno
 import logging
-import resource
 import socket
 import threading
 from collections.abc import Callable
@@ -23,7 +22,8 @@ from aiohttp import web
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import joined, listening
-from pdproto.runtime.limits import HANDSHAKE_S, PORT_CONNECTIONS_MAX
+from pdproto.runtime.limits import HANDSHAKE_S
+from pdproto.transport.files import connections_max
 
 log = logging.getLogger("pdproto.http")
 
@@ -31,13 +31,6 @@ CLOSING_S: Final = 1.0  # for requests that are served when the server stops, an
 ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
-
-
-def connections_max() -> int:
-    """How many connections a server may have open: half of the files that the process may have."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    half = PORT_CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else soft // 2
-    return max(1, min(PORT_CONNECTIONS_MAX, half))
 
 
 class HttpServer:

@@ -1,6 +1,5 @@
 """The data port over TCP under strangers and slow peers: writes land, and memory comes back."""
 
-import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -14,6 +13,7 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from tests.engine.engines import until, write
 from tests.engine.test_peers import dial
+from tests.transport.many_files import many_files
 
 MANY: Final = 1_000
 LENGTH: Final = 100
@@ -21,11 +21,8 @@ LENGTH: Final = 100
 
 @pytest.fixture
 def sink() -> Iterator[TcpSink]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with closing(TcpSink(connections_max=100)) as one:
+    with many_files(), closing(TcpSink(connections_max=100)) as one:
         yield one
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def written(sink: TcpSink, source: TcpSource, life: str) -> Result:
@@ -50,7 +47,7 @@ def test_a_thousand_connections_of_one_address_are_bounded_and_stop_no_write(
             assert written(sink, another, "new connection") is Result.LANDED
 
 
-def test_a_writer_that_stops_in_mid_write_holds_no_memory_and_nobody_else(sink: TcpSink) -> None:
+def test_a_writer_that_stops_in_mid_write_holds_no_memory_and_no_other(sink: TcpSink) -> None:
     """Its fence needs no word of it, and its connection no turn of the others."""
     lease = sink.lease("slow", "source", LENGTH)
     assert lease is not None

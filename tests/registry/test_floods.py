@@ -4,7 +4,6 @@ What a stranger says before any rank has registered; old certificates; a thousan
 """
 
 import http.client
-import resource
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -16,11 +15,12 @@ import pytest
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient, UnreachableError
 from pdproto.registry.wire import RefusedError, Registration
-from pdproto.transport import http_server
+from pdproto.transport import files
 from pdproto.transport import keys as keys_module
 from pdproto.transport.keys import Keys, new_secret, of_secret
 from tests.registry.test_keys import asked, tls_with
 from tests.registry.test_registry import prefill, until
+from tests.transport.many_files import many_files
 
 SECRET: Final = new_secret()
 KEYS: Final = of_secret(SECRET)
@@ -79,11 +79,9 @@ def test_an_expired_certificate_is_no_key(expired: Keys) -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server keeps few connections, and this process may open enough to pass that."""
-    monkeypatch.setattr(http_server, "PORT_CONNECTIONS_MAX", FEW)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    monkeypatch.setattr(files, "PORT_CONNECTIONS_MAX", FEW)
+    with many_files():
+        yield
 
 
 @pytest.mark.usefixtures("few")

@@ -4,7 +4,6 @@ A node has the keys of its cluster, so that none of them completes its handshake
 """
 
 import os
-import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -15,9 +14,10 @@ import pytest
 import zmq
 
 from pdproto.node.link import place_of
-from pdproto.transport import http_server, sockets
+from pdproto.transport import files, sockets
 from pdproto.transport.door import Door
 from tests.node.data_paths import Cluster, until
+from tests.transport.many_files import many_files
 from tests.transport.test_strangers import KEYS, hand_over, speaking
 
 FEW: Final = 40  # connections that a node of these tests accepts
@@ -31,11 +31,9 @@ HELLO: Final = b"\x04\xc8\x05HELLO\x01\x00" + bytes(192)  # of CURVE, as long as
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A node accepts few connections, and this process may open enough to pass that."""
-    monkeypatch.setattr(http_server, "PORT_CONNECTIONS_MAX", FEW)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    monkeypatch.setattr(files, "PORT_CONNECTIONS_MAX", FEW)
+    with many_files():
+        yield
 
 
 def dialled(nodes: Cluster, opened: ExitStack, count: int, said: bytes) -> list[socket.socket]:
