@@ -39,12 +39,13 @@ class Cache:
 
         Raises the errors of `checking.check`.
         """
-        known = self.recall(system, configuration, settings, complete)
+        name = self._name(system, configuration, settings, complete)
+        known = self._recalled(name)
         if known is not None:
             return known
         result = complete(system, check(system, configuration, settings))
         if _is_final(result, settings):
-            self._store.keep(self._name(system, configuration, settings, complete), result)
+            self._store.keep(name, result)
             self._store.make_room()
         return result
 
@@ -53,7 +54,10 @@ class Cache:
         complete: Completion = keep_result,
     ) -> CheckResult | None:
         """The result, if the folder has it; else None, without exploring."""
-        known = self._store.read(self._name(system, configuration, settings, complete), CheckResult)
+        return self._recalled(self._name(system, configuration, settings, complete))
+
+    def _recalled(self, name: str | None) -> CheckResult | None:
+        known = self._store.read(name, CheckResult)
         return None if known is None else replace(known, recalled=True)
 
     @property

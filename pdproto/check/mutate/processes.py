@@ -69,17 +69,22 @@ def prepared(
     # Most violations are found early: safety before liveness, small sizes first.
     tasks.sort(key=lambda task: _effort(systems[task[1]], task[2]))
     measured: dict[str, list[Search]] = {name: [] for name in systems}
-    kept = [(task, store.read(search_name(task[2], systems[task[1]]), Search)) for task in tasks]
-    for (_, name, _), known in kept:
-        measured[name] += [] if known is None else [known]
-    tasks = [task for task, known in kept if known is None]
+    missing = []
+    for task in tasks:
+        kept_as = search_name(task[2], systems[task[1]])
+        known = store.read(kept_as, Search)
+        if known is None:
+            missing.append((task, kept_as))
+        else:
+            measured[task[1]].append(known)
+    tasks = [task for task, _ in missing]
     with closing(found for found in run_tasks(tasks, _measured, workers, silent)) as all_found:
         for done, (number, found) in enumerate(all_found):
             name = tasks[number][1]
             if isinstance(found, BaseError):
                 raise NotHeldError(systems[name], found)
             measured[name].append(found)
-            store.keep(search_name(tasks[number][2], systems[name]), found)
+            store.keep(missing[number][1], found)
             tell(f"{done + 1} of {len(tasks)} searches before anything is mutated")
     return tuple(
         _trials_of([subjects[name] for name in names], [
