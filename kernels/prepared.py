@@ -21,7 +21,7 @@ from pdproto.kernels.report import Report
 
 
 class Prepared(Protocol):
-    """See above."""
+    """A copy of the pages of one chunk, whose checks and arguments are made already."""
 
     def tell(self, pages: Any) -> None:
         """Note the page numbers of the next copy: as many as it was prepared for.

@@ -116,10 +116,9 @@ def register(
     `dim` elements is contiguous. MLA has one head, and may leave that axis out: [page, token, dim].
     kv_axis: where keys and values of a layer are one pool, the axis of length 2 that tells them
     apart: 0 for [2, page, ...], 1 for [page, 2, ...]. The keys of all layers precede the values.
-    All pools have the same number of pages and
-    lie on the same device; shapes may differ from pool to pool. No two pools share a byte, but
-    they may be interleaved views of one tensor. `chunk_pages_max` bounds the pages of one chunk
-    (default: the pages of a pool).
+    All pools have the same number of pages and lie on the same device; shapes may differ from pool
+    to pool. No two pools share a byte, but they may be interleaved views of one tensor.
+    `chunk_pages_max` bounds the pages of one chunk (default: the pages of a pool).
 
     Raises TypeError or ValueError, naming the pool, before anything is kept.
     """

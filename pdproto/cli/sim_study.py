@@ -1,9 +1,9 @@
-"""`pdproto sim --study`: what optimistic prefill gains, and what releasing at once would cost."""
+"""`pdproto sim --study`: the gain of optimistic prefill, and the cost of a release at once."""
 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from random import Random
 from time import monotonic
@@ -14,7 +14,6 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, wr
 from pdproto.sim import study, study_release
 from pdproto.sim.chart import chart
 from pdproto.sim.study import Pair
-from pdproto.sim.study_release import ThreeWays
 
 AnyPair = TypeVar("AnyPair", bound=Pair)
 OPTIMISTIC: Final = "optimistic"
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _counted(
     results: Iterator[AnyPair], varied: tuple[str, ...], quiet: bool
 ) -> Iterator[AnyPair]:
-    """The results, each told when it is there."""
+    """The results, each with a line of progress when it comes."""
     count = sum(len(study.VARIED[name]) for name in varied)
     began = monotonic()
     with Reporter(sys.stderr, quiet=quiet) as reporter:
@@ -62,7 +61,7 @@ def _counted(
             yield result
 
 
-def _print(file: str | None, table: str, results: list[Pair] | list[ThreeWays]) -> None:
+def _print(file: str | None, table: str, results: Sequence[Pair]) -> None:
     if file != STANDARD_OUTPUT:
         with standard_output() as stream:
             stream.write(table)

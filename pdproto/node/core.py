@@ -24,7 +24,6 @@ from pdproto.runtime.wire import AnyFrame, Batch, decode
 log = logging.getLogger("pdproto.node")
 
 
-
 class Effects(NamedTuple):
     """The effects of a turn, for the driver to carry out.
 
@@ -205,8 +204,7 @@ class Core:
         """React to the end of the node. Frames that are said now are the last ones."""
 
     def on_drain(self, _why: str) -> None:
-        """React to the begin of a drain: refuse what peers have begun, and the application has not.
-        """
+        """React to the start of a drain: refuse the rooms that only peers have begun."""
 
     def on_close(self) -> None:
         """Close the devices of the node. No turn follows."""

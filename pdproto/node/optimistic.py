@@ -67,7 +67,7 @@ _GAUGES: Final = (
 
 
 class OptimisticPrefill:
-    """See above. faults: bootstraps that fail, for tests. table: PREFILL, or PREFILL_AT_ONCE."""
+    """Prefill of one rank. faults: bootstraps that fail, for tests. table: or PREFILL_AT_ONCE."""
 
     def __init__(self, settings: OptimisticSettings, *, faults: Faults | None = None,
                  table: Table = PREFILL, trace: SharedTrace | None = None) -> None:

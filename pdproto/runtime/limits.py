@@ -1,7 +1,7 @@
 """Every limit of a size, a number or a time that another process controls: one table.
 
-What a peer says beyond a limit is refused, and costs no more memory than the limit says. The
-module that keeps a limit imports it from here. docs/reference/limits.md is written from `LIMITS`.
+Data beyond a limit is refused, so a peer costs no more memory than the limits say. The module that
+keeps a limit imports it from here. docs/reference/limits.md is written from `LIMITS`.
 """
 
 from typing import Final, NamedTuple

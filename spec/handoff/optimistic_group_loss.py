@@ -105,12 +105,10 @@ REPEATED: Final[tuple[Edit, ...]] = (
         when=[stage(r, h).among(*ACTIVE), vote(r, h) == value], send=[message(r, h)],
         why=REPORT_LOST))
       for value, message in ((Vote.READY, ready), (Vote.DEAD, dead))),
-    AddRow(rank, Row(
-        "half_again", on=Timer("no_release"), at=Health.UP, choose=(h, a),
-        when=[forward(r, h) == Forward.HALF, CURRENT], send=[half(r, h, a)], why=REPORT_LOST)),
-    AddRow(rank, Row(
-        "whole_again", on=Timer("no_release"), at=Health.UP, choose=(h, a),
-        when=[forward(r, h) == Forward.WHOLE, CURRENT], send=[whole(r, h, a)], why=REPORT_LOST)),
+    *(AddRow(rank, Row(
+        f"{message.name}_again", on=Timer("no_release"), at=Health.UP, choose=(h, a),
+        when=[forward(r, h) == value, CURRENT], send=[message(r, h, a)], why=REPORT_LOST))
+      for value, message in ((Forward.HALF, half), (Forward.WHOLE, whole))),
 )
 LOSSY: Final = Table(world, rows=tuple(map(lose, MESSAGES.values())))
 

@@ -137,14 +137,20 @@ def test_pages_are_not_free_while_the_device_writes_them() -> None:
         assert all(torch.equal(*two) for two in zip(before, both.ours, strict=True))
 
 
+def packing(both: Pair) -> tuple[Sender, Receiver]:
+    """A hand-over whose source packs on a device that stands still."""
+    sender, receiver = both.begin(1, [3])
+    both.there.stands_still = True
+    runs = both.there.calls["run"]
+    sender.send([0])
+    until(lambda: both.there.calls["run"] > runs)  # the pack has begun
+    return sender, receiver
+
+
 def test_pages_are_not_free_while_the_device_reads_them() -> None:
     """Prefill aborts while its device packs."""
     with pair() as both:
-        sender, _ = both.begin(1, [3])
-        both.there.stands_still = True
-        runs = both.there.calls["run"]
-        sender.send([0])
-        until(lambda: both.there.calls["run"] > runs)  # the pack has begun
+        sender, _ = packing(both)
         sender.abort()
         time.sleep(0.2)
         assert sender.poll() is KVPoll.FAILED
@@ -156,11 +162,7 @@ def test_pages_are_not_free_while_the_device_reads_them() -> None:
 def test_a_source_does_not_say_drained_while_its_device_packs() -> None:
     """Decode aborts. Its lease ends when prefill's device has packed, and not before."""
     with pair() as both:
-        sender, receiver = both.begin(1, [3])
-        both.there.stands_still = True
-        runs = both.there.calls["run"]
-        sender.send([0])
-        until(lambda: both.there.calls["run"] > runs)  # the pack has begun
+        sender, receiver = packing(both)
         receiver.abort()
         until(lambda: receiver.poll() is KVPoll.FAILED and sender.poll() is KVPoll.FAILED)
         time.sleep(0.2)

@@ -63,7 +63,7 @@ def no_pinned_memory_here(both: Pair) -> None:
 
 
 def no_cache_of_kernels(both: Pair) -> None:
-    both.there.fault = PermissionError(13, "Permission denied", "/root/.triton/cache")
+    both.there.fault = PermissionError(13, "Permission denied", "/kept/triton/cache")
 
 
 STAGING = r"the late device has no [\d,]+ bytes for staging: .*--mem-fraction-static of SGLang"
@@ -75,7 +75,7 @@ PINNED = r"the late device pins no [\d,]+ bytes of host memory: lower the settin
     (no_device_memory_here, STAGING),
     (no_pinned_memory_there, PINNED),
     (no_pinned_memory_here, r"staging memory of \d+ bytes: " + PINNED),
-    (no_cache_of_kernels, "the late device: a kernel cannot be compiled: .*/root/.triton/cache.*: "
+    (no_cache_of_kernels, "the late device: a kernel cannot be compiled: .*/kept/triton/cache.*: "
                           "set TRITON_CACHE_DIR to a folder"),
 ])
 def test_a_fault_is_told_with_the_setting_and_is_over_when_it_is_mended(
