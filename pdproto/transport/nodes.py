@@ -27,6 +27,7 @@ from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.routed_decode import DecodeDesk, RoutedDecode
 from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import TraceWriter
 from pdproto.transport.event_loop import EventLoop
@@ -50,6 +51,7 @@ class RunningNode:
         self.metrics: Final[Metrics] = core.metrics
         self._core = core
         self._drain: Drain | None = None
+        self._draining: Final = Lock()
         self._loop: Final = EventLoop(core, link)
         self.bound: Final = self._loop.bound
         self.endpoint: Final = self._loop.endpoint
@@ -72,10 +74,15 @@ class RunningNode:
         A request that the application opens later fails at once, at both servers, with the reason.
         A second call returns the same. Raises LocalProtocolError when the node is closed.
         """
-        if self._drain is None:
-            drain = self._drain = Drain(self._core)
-            self._core.ask(drain.begin)
-        return self._drain.emptied
+        with self._draining:
+            if self._drain is None:
+                drain = self._drain = Drain(self._core)
+                try:
+                    self._core.ask(drain.begin)
+                except LocalProtocolError:
+                    self._drain = None
+                    raise
+            return self._drain.emptied
 
     def unready(self) -> str | None:
         """Why this node gets no new request: it drains, or `health`. None if it takes some."""
