@@ -244,11 +244,11 @@ class Calls:
                 left = len(peer.out)
                 yield self._say(peer, now)
             data = encode(self._name, self._incarnation, self._listener.floor(), (),
-                          gone="it has been closed")
+                          gone="it has been closed", version=peer.version)
             yield Say(peer, peer.connection, data, ())
 
     def _say(self, peer: Peer, now: float) -> Say:
         data, left = encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
-                                 unheard_ms=peer.unheard_ms(now))
+                                 unheard_ms=peer.unheard_ms(now), version=peer.version)
         peer.spoken = now
         return Say(peer, peer.connection, data, left)

@@ -19,6 +19,7 @@ from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
+from pdproto.runtime.versions import VERSION
 from pdproto.runtime.wire import AnyFrame, Batch, decode
 
 log = logging.getLogger("pdproto.node")
@@ -148,6 +149,7 @@ class Core:
         if peer.lost:
             peer = self.connect(peer.name, endpoint_of(batch) or peer.endpoint)
         peer.incarnation = batch.incarnation
+        peer.version = min(VERSION, batch.newest)
         self.calls.note_heard(peer, batch.unheard_ms, now)
         self.on_batch(peer, batch)
         if batch.gone is not None:

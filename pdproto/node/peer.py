@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pdproto.node.ports import Connection
+from pdproto.runtime.versions import OLDEST
 from pdproto.runtime.wire import AnyFrame, Batch
 
 GIVEN_UP_S: Final = 60.0  # after so long, a lost peer no longer counts as a network problem
@@ -24,7 +25,8 @@ class Peer:
 
     Each direction has a connection of its own, so one may be broken while the other works. mute:
     since when nothing has come from the peer though a sign of life was due. deaf: since when the
-    peer has received nothing from this node, as it reports itself.
+    peer has received nothing from this node, as it reports itself. version: of the wire format, for
+    batches to the peer.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Peer:
     lost: bool = False
     ended: bool = False
     barred: str = ""
+    version: int = OLDEST
 
     def unheard_ms(self, now: float) -> int:
         """Milliseconds since `mute`; 0 if batches come from the peer in time."""

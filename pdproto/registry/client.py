@@ -33,7 +33,6 @@ from pdproto.registry.wire import (
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.runtime.wire import VERSION
 from pdproto.spec.handoff import bootstrap
 from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.timers import WAITS
@@ -141,11 +140,8 @@ class RegistryClient:
 
     def _directory(self, answer: bytes) -> Directory:
         found = self._read(answer, Directory)
-        theirs = found.server.version
-        if theirs is not None and theirs != VERSION:
-            raise RefusedError(
-                409, f"version: the prefill server speaks {theirs}, and this node {VERSION}"
-            )
+        if (why := found.server.refusal("the prefill server", "this node")) is not None:
+            raise RefusedError(409, why)
         for rank, address in found.addresses().items():
             if is_loopback(address.rank_ip) and is_elsewhere(self._host):
                 raise RefusedError(

@@ -35,7 +35,7 @@ from pdproto.spec.handoff.roles import Incarnation, Source
 
 log = logging.getLogger("pdproto.registry")
 
-OURS: Final = ("version", "capabilities")  # of a Topology; SGLang has no such fields
+OURS: Final = ("version", "oldest", "capabilities")  # of a Topology; SGLang has no such fields
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pdproto.engine.hosts import is_wildcard
+from pdproto.runtime import versions
 from pdproto.runtime.limits import (
     ASKED_ROOMS_MAX,
     CAPABILITIES_MAX,
@@ -22,7 +23,7 @@ from pdproto.runtime.limits import (
     RANKS_MAX,
     TOPOLOGY_SIZE_MAX,
 )
-from pdproto.runtime.wire import U63, VERSION
+from pdproto.runtime.wire import U63
 
 FOLLOW_ROOM: Final = "follow_bootstrap_room"
 Piece = TypeVar("Piece")
@@ -77,7 +78,14 @@ class Topology(Struct, frozen=True):
     prefill_http_port: Port | None
     decode_allocation_policy: Word
     version: int | None
+    oldest: int | None
     capabilities: tuple[str, ...]
+
+    def refusal(self, who: object, us: str) -> str | None:
+        """The error if the server and this end have no version of the wire format in common."""
+        if self.version is None:
+            return None
+        return versions.refusal(who, self.version, self.oldest, us)
 
     @property
     def ranks(self) -> int:
@@ -92,7 +100,7 @@ class Topology(Struct, frozen=True):
         for name in self.__struct_fields__:
             ours, theirs = getattr(self, name), getattr(other, name)
             silent = ours is None or theirs is None or name == "prefill_http_port"
-            if name == "capabilities":
+            if name in ("oldest", "capabilities"):
                 silent = self.version is None or other.version is None
             if not silent and ours != theirs:
                 return name
@@ -105,7 +113,7 @@ class Topology(Struct, frozen=True):
             for name in self.__struct_fields__ if getattr(self, name) is None
         }
         if self.version is None:
-            missing["capabilities"] = other.capabilities
+            missing |= {"oldest": other.oldest, "capabilities": other.capabilities}
         return msgspec.structs.replace(self, **missing)
 
 
@@ -115,8 +123,9 @@ class Registration(Struct, frozen=True, kw_only=True):
     From `incarnation` on the fields are ours. incarnation: the number of this run of the process,
     greater than those of its earlier runs (nanoseconds of the clock do, and the registry says which
     to exceed if a clock is behind); a rank that gives one promises signs of life. force_query:
-    rooms are published even if they keep to the rule. version, capabilities: of the wire format;
-    None and () claim nothing.
+    rooms are published even if they keep to the rule. version, oldest: the newest and the oldest
+    version of the wire format that the rank speaks; capabilities: of the rank. None and () claim
+    nothing.
     """
 
     attn_tp_size: Size
@@ -143,6 +152,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     incarnation: U63 | None = None
     force_query: bool = False
     version: int | None = None
+    oldest: int | None = None
     capabilities: Annotated[tuple[Word, ...], Meta(max_length=CAPABILITIES_MAX)] = ()
     name: Word = ""
 
@@ -166,7 +176,7 @@ class Registration(Struct, frozen=True, kw_only=True):
             self.pp_size, self.page_size, self.kv_cache_dtype, self.kv_layout,
             self.dsv41_spec_layout, self.enable_dsa_cache_layer_split,
             self.enable_kv_cache_sharding, self.prefill_http_port, self.decode_allocation_policy,
-            self.version, tuple(sorted(self.capabilities)),
+            self.version, self.oldest, tuple(sorted(self.capabilities)),
         )
 
     def check(self) -> None:
@@ -185,9 +195,8 @@ class Registration(Struct, frozen=True, kw_only=True):
                                     f"and nobody can call it")
         if self.topology.ranks > RANKS_MAX:
             raise RefusedError(400, f"attn_tp_size: over {RANKS_MAX:,} ranks in all")
-        if self.version is not None and self.version != VERSION:
-            theirs = f"version: {self.rank} speaks {self.version}"
-            raise RefusedError(409, f"{theirs}, and the registry {VERSION}")
+        if (why := self.topology.refusal(self.rank, "the registry")) is not None:
+            raise RefusedError(409, why)
 
 
 class Run(Struct, frozen=True):

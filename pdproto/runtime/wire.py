@@ -10,6 +10,8 @@ A batch has all frames of a node to one peer in one turn of its loop.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -32,10 +34,10 @@ from pdproto.runtime.limits import (
     ROOM_MAX,
     SINKS_MAX,
 )
+from pdproto.runtime.versions import OLDEST, VERSION, Versioned, in_version, refusal
 from pdproto.spec.handoff import ends, group, group_attempts, routing
 from pdproto.spec.language.symbols import Message
 
-VERSION: Final = 2
 DIGEST_BYTES: Final = 8
 
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
@@ -62,7 +64,7 @@ class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
         return f"room {self.room} ({self.incarnation:x}.{self.generation})"
 
 
-class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Frame(Versioned, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One message about one life."""
 
     message: ClassVar[Message[*tuple[Any, ...]]]
@@ -286,7 +288,7 @@ class Drop(Decided, frozen=True, array_like=True, forbid_unknown_fields=True, ta
     reason: Reason
 
 
-class PassReport(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
+class PassReport(Versioned, frozen=True, array_like=True, forbid_unknown_fields=True,
                  tag="pass.report"):
     """A message of a rank in spec/handoff/group_attempts.py. attempt: of the chunks it reports."""
 
@@ -297,7 +299,7 @@ class PassReport(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     message = property(lambda self: group_attempts.MESSAGES[self.said])
 
 
-class PassDecision(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
+class PassDecision(Versioned, frozen=True, array_like=True, forbid_unknown_fields=True,
                    tag="pass.decision"):
     """A message of the entry in spec/handoff/group_attempts.py. attempt: that a rank begins."""
 
@@ -329,7 +331,7 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     that opens no lives. gone: why the node ends, in the last batch that it sends; None in all
     others. Every life that was begun with the process ends with it, so this is `gone` of each of
     them (ends.py). unheard_ms: milliseconds since the node last heard from the peer, if that is too
-    long: batches of the peer do not arrive, although this one does. 0 in all others.
+    long; else 0. version, newest: that the batch is written in, and the newest that the node reads.
     """
 
     version: int
@@ -339,6 +341,7 @@ class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     frames: Annotated[tuple[AnyFrame, ...], Meta(max_length=FRAMES_MAX)]
     gone: Reason | None = None
     unheard_ms: U63 = 0
+    newest: Annotated[int, Meta(ge=OLDEST)] = OLDEST
 
 
 class _Head(Struct, array_like=True):
@@ -348,34 +351,36 @@ class _Head(Struct, array_like=True):
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Batch)
 _head: Final = msgspec.msgpack.Decoder(_Head)
+_refusal: Final = partial(refusal, "the peer", oldest=None, us="this node")
 
 
 def encode(
     node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], gone: str | None = None,
-    *, unheard_ms: int = 0,
+    *, unheard_ms: int = 0, version: int = VERSION,
 ) -> bytes:
-    """The bytes of a batch. A batch without frames is a sign of life."""
-    return _encoder.encode(
-        Batch(VERSION, node, incarnation, floor, tuple(frames), gone, unheard_ms))
+    """The bytes of a batch in this version. A batch without frames is a sign of life."""
+    known = tuple(frame for frame in frames if frame.first <= version)
+    batch = Batch(version, node, incarnation, floor, known, gone, unheard_ms, VERSION)
+    return _encoder.encode(batch if version == VERSION else in_version(batch, version))
 
 
 def encode_some(
-    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0
+    node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0,
+    version: int = VERSION,
 ) -> tuple[bytes, Sequence[AnyFrame]]:
     """The bytes of a batch with as many of these frames as one batch may have, and the rest."""
+    told = partial(encode, node, incarnation, floor, unheard_ms=unheard_ms, version=version)
     count = min(len(frames), FRAMES_MAX)
-    data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms)
+    data = told(frames[:count])
     while len(data) > BATCH_BYTES_MAX and count > 1:
         count //= 2
-        data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms)
+        data = told(frames[:count])
     return data, frames[count:]
 
 
 def decode(data: bytes | memoryview) -> Batch:
-    """The batch in these bytes.
-
-    Raises RemoteProtocolError for bytes that are no batch. If the peer has another version, the
-    error names both versions.
+    """The batch in these bytes. Raises RemoteProtocolError for bytes that are no batch; for a
+    batch of a version that this release does not read, the error names the versions of both ends.
     """
     if (size := len(data)) > BATCH_BYTES_MAX:
         raise RemoteProtocolError(f"a batch of {size:,} bytes; {BATCH_BYTES_MAX:,} is the limit")
@@ -383,18 +388,13 @@ def decode(data: bytes | memoryview) -> Batch:
         batch = _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise RemoteProtocolError(_complaint(data, error)) from error
-    if batch.version != VERSION:
-        raise RemoteProtocolError(_versions(batch.version))
+    if batch.version != VERSION and (why := _refusal(batch.version)) is not None:
+        raise RemoteProtocolError(why)
     return batch
 
 
 def _complaint(data: bytes | memoryview, error: Exception) -> str:
-    try:
-        version = _head.decode(data).version
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        version = VERSION
-    return _versions(version) if version != VERSION else f"not a batch: {error}"
-
-
-def _versions(theirs: int) -> str:
-    return f"the peer speaks version {theirs} of the protocol, and we speak version {VERSION}"
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        if (why := _refusal(_head.decode(data).version)) is not None:
+            return why
+    return f"not a batch: {error}"

@@ -36,7 +36,7 @@ from pdproto.pages.devices import device_named
 from pdproto.registry.client import Registrar
 from pdproto.registry.desks import PrefillRegistry
 from pdproto.registry.wire import Registration
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.plugin import note_named_ranks
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
@@ -217,7 +217,7 @@ class PdprotoKVManager(BaseKVManager):
             kv_cache_dtype=self._kv_dtype, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
-            version=VERSION, name=name,
+            version=VERSION, oldest=OLDEST, name=name,
         )
 
     def _register(self, registration: Registration) -> None:

@@ -10,7 +10,7 @@ from pdproto.drill.handoff.directory import Directory, wait_for
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from tests.registry.test_trace import NEVER_SILENT
 
 PATIENCE_S = 30.0

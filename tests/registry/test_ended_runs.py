@@ -10,7 +10,7 @@ from pdproto.check.result import Verdict
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import FullAnswer, Registration, Room, Rooms, Run
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.routing import Entry, entry, h, x
 from pdproto.spec.language import DropEffect, DropProperty, DropRow, edited

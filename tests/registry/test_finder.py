@@ -21,7 +21,7 @@ from pdproto.registry.finder import Finder
 from pdproto.registry.sink import SinkPart
 from pdproto.registry.wire import Lookup, Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
 from tests.node.data_paths import OWN_HOST
 from tests.registry.test_trace import (

@@ -28,10 +28,11 @@ from pdproto.registry.client import (
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import Rank, RefusedError, Registration, Room, Rooms, Run, read
+from pdproto.runtime import versions
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import ASKED_ROOMS_MAX, BODY_BYTES_MAX
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff import registry as registry_tables
 from tests.node.data_paths import OWN_HOST
@@ -469,8 +470,9 @@ def test_a_decode_node_of_another_version_is_refused(
 ) -> None:
     """By itself, with both versions named: it has nothing to gain from going on."""
     client.register(prefill(0, of=1))
-    monkeypatch.setattr("pdproto.registry.client.VERSION", 99)
-    with pytest.raises(RefusedError, match=f"speaks {VERSION}, and this node 99"):
+    monkeypatch.setattr(versions, "VERSION", 99)
+    monkeypatch.setattr(versions, "OLDEST", 98)
+    with pytest.raises(RefusedError, match=f"speaks {VERSION}, and this node 98 to 99"):
         client.look_up_all()
 
 

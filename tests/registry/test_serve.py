@@ -14,7 +14,7 @@ from pdproto.cli.serve import PORT
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import NotFoundError, RegistryClient
 from pdproto.registry.wire import Registration
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff import dp_rank, registry
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ RANK: Final = """
 import sys, time
 from pdproto.registry.client import Registrar
 from pdproto.registry.wire import Registration
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 
 me = Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1", rank_port=5000,
                   incarnation=7, version=VERSION)

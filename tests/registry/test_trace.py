@@ -17,7 +17,7 @@ from pdproto.registry.wire import Rank, Registration
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.store import Shared
 from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff import bootstrap
 from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.ends import Memory, memory

@@ -15,7 +15,8 @@ from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Lookup, Rank, RefusedError, Registration, Rooms, Run, read
 from pdproto.runtime import limits
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.wire import VERSION, decode
+from pdproto.runtime.versions import VERSION
+from pdproto.runtime.wire import decode
 from tests.engine.test_peers import dial, hangs_up, opening
 from tests.registry.test_registry import prefill
 

@@ -15,7 +15,7 @@ from pdproto.registry.client import Registrar
 from pdproto.registry.finder import Finder
 from pdproto.registry.wire import Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import VERSION
+from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import Keys
@@ -39,7 +39,7 @@ def registrar(
         Registration(
             attn_tp_size=topology.tp, attn_tp_rank=rank.tp, attn_cp_size=topology.cp,
             attn_cp_rank=rank.cp, pp_size=topology.pp, pp_rank=rank.pp, rank_ip=host,
-            rank_port=port, incarnation=new_incarnation(), version=VERSION,
+            rank_port=port, incarnation=new_incarnation(), version=VERSION, oldest=OLDEST,
         ),
         sign_of_life_s=SIGN_OF_LIFE_S,
         retry_s=RETRY_S,

@@ -1,0 +1,71 @@
+"""The versions of the wire format that this release reads and writes.
+
+A batch says the version that it is written in, and the newest version that its sender reads.
+
+Rule 1: a node writes the newest version that both ends read; the oldest it has, until the peer's
+        first batch has come.
+Rule 2: a release reads and writes the version of the release before it. So servers are upgraded one
+        after the other.
+Rule 3: what a later version adds says so. A field: it is the last of its struct, has a default, and
+        `since` is in its type. A kind of frame: its `first` is that version, and it is not sent to
+        an older peer. For the tables such a frame is lost, as every frame may be.
+"""
+
+from functools import cache
+from typing import Any, ClassVar, Final
+
+from msgspec import Meta, Struct
+from msgspec.structs import fields
+
+VERSION: Final = 3
+OLDEST: Final = 3
+
+
+class Versioned(Struct, frozen=True):
+    """A kind of frame. first: the version that has added it."""
+
+    first: ClassVar[int] = OLDEST
+
+
+def since(version: int) -> Meta:
+    """Mark the type of a field that this version has added."""
+    return Meta(extra={"since": version})
+
+
+def in_version(value: Any, version: int) -> Any:
+    """The plain form of a struct as this version has it: lists, without the fields added later."""
+    if isinstance(value, Struct):
+        names = value.__struct_fields__[:_width(type(value), version)]
+        told = [in_version(getattr(value, name), version) for name in names]
+        tag = value.__struct_config__.tag
+        return told if tag is None else [tag, *told]
+    if isinstance(value, tuple):
+        return [in_version(element, version) for element in value]
+    return value
+
+
+def refusal(them: object, newest: int, oldest: int | None, us: str) -> str | None:
+    """The error of two ends that have no version in common; None if they have one.
+
+    oldest: None if the other end speaks one version only. us: this end, for people.
+    """
+    if newest >= OLDEST and (newest if oldest is None else oldest) <= VERSION:
+        return None
+    return f"version: {them} speaks {_spoken(newest, oldest)}, and {us} {_spoken(VERSION, OLDEST)}"
+
+
+def _spoken(newest: int, oldest: int | None) -> str:
+    return str(newest) if oldest in (None, newest) else f"{oldest} to {newest}"
+
+
+@cache
+def _width(kind: type[Struct], version: int) -> int:
+    """The number of fields that a struct has in this version."""
+    return sum(_first(field.type) <= version for field in fields(kind))
+
+
+def _first(annotation: Any) -> int:
+    """The version that has added a field of this type."""
+    marks = (mark.extra or {} for mark in getattr(annotation, "__metadata__", ())
+             if isinstance(mark, Meta))
+    return max((mark.get("since", OLDEST) for mark in marks), default=OLDEST)
