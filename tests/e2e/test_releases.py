@@ -1,6 +1,7 @@
 """Servers of this release and of the next one hand over to each other, in processes of their own.
 
-The next release is a copy of this one with a version more, and a field that it adds to a message.
+The next release is a copy of this one with a version more, and a field that it adds to a message of
+prefill.
 """
 
 import json
@@ -92,13 +93,15 @@ def the_next(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_servers_are_upgraded_one_after_the_other(the_next: Path) -> None:
-    """Decode first, then prefill: each pair hands over, and writes the newest version of both."""
+    """Either side first: each pair hands over, and writes the newest version of both."""
     well = ROOMS - ABORTED
     with Server("prefill", HERE) as prefill:
         with Server("decode", HERE) as decode:
             assert hand_over(prefill, decode, 0) == ([well, VERSION], [well, VERSION])
         with Server("decode", the_next) as decode:
             assert hand_over(prefill, decode, 100) == ([well, VERSION], [well, VERSION])
+    with Server("decode", HERE) as decode, Server("prefill", the_next) as prefill:
+        assert hand_over(prefill, decode, 0) == ([well, VERSION], [well, VERSION])
     with Server("decode", the_next) as decode:
         with Server("prefill", HERE) as prefill:
             assert hand_over(prefill, decode, 0) == ([well, VERSION], [well, VERSION])
