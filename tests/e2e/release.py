@@ -2,9 +2,9 @@
 
     python release.py prefill|decode
 
-It says its endpoint and the folder of its pdproto, and then answers each line of its input
-{"rooms": [first, stop], "peer": [name, endpoint], "aborted": [room, ...]}: how many hand-overs ended
-well, with every byte right, and the version that it writes to the peer. All lines are JSON.
+It says its endpoint and the folder of its pdproto, and then answers each line of its input,
+{"rooms": [first, stop], "peer": [name, endpoint], "aborted": [room, ...]}: how many hand-overs have
+ended well, with every byte right, and the version that it writes to the peer. All lines are JSON.
 """
 
 import asyncio
