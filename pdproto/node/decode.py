@@ -2,9 +2,7 @@
 
 Rule 1: the tables of the sink and of its pool decide (spec/handoff/sink.py). This module makes
         their events, and carries out the effects of their steps.
-Rule 2: the *done* of a source becomes an event only after its chunks have been copied into the
-        pages and their digests compared. So the table can rely on the content of the pages.
-Rule 3: pages and staging memory are freed when no copy from the memory into the pages is under way.
+Rule 2: memory is granted and freed in sink_memory.py, chunks are verified in verification.py.
 """
 
 import logging
@@ -12,17 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import Idle, SinkDataPath, Verified
+from pdproto.node.data_path import Fenced, Idle, SinkDataPath, Verified
 from pdproto.node.generations import Generations
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.link import Link
-from pdproto.node.memory_queue import MemoryQueue
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
 from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.sides import DECODE
-from pdproto.node.uses import mixed
+from pdproto.node.sink_memory import SinkMemory
+from pdproto.node.verification import Verification
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SINK_ROLE, SinkRole
@@ -42,7 +40,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim
-from pdproto.spec.handoff.poll import SINK_IS_OVER, KVPoll
+from pdproto.spec.handoff.poll import SINK_IS_OVER
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
@@ -66,19 +64,9 @@ class Decode(Node):
         self.data_path: Final = data_path
         self._generations: Final = Generations()
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
-        self._wanting: Final = MemoryQueue(
-            self.metrics, lambda: self.clock())  # noqa: PLW0108 - it has no clock yet
-        self._starved = False  # hand-overs wait for memory, and no lease will be given back
-        self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that is still silent
-        self._pool: Final = pool or Pool()
-        self._granted: Final[set[Life]] = set()
-        self._leased: Final[dict[Life, float]] = {}
-        self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
-        self._settling: Final[dict[Life, Receiver]] = {}
-        self.metrics.gauge("num_decode_leases", "Lives with a lease of staging memory",
-                           lambda: len(self._leased))
-        self.metrics.gauge("num_decode_pages", "Pages that hand-overs hold",
-                           lambda: len(self._pool.pages))
+        self._memory: Final = SinkMemory(
+            self, data_path, pool or Pool(), lambda: self._now, self._conclude)
+        self._verification: Final = Verification(self, data_path, self._hear)
         self.writers.update({
             ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i)),
             ends.publish: self._publish,
@@ -86,8 +74,8 @@ class Decode(Node):
         })
         self.reactions.update({
             (ends.claim, Claim.FENCING): self._fence,
-            (ends.lease, False): self._release_lease,
-            (ends.page, False): self._release_pages,
+            (ends.lease, False): self._memory.release_lease,
+            (ends.page, False): self._memory.release_pages,
         })
 
     # For the application
@@ -125,7 +113,7 @@ class Decode(Node):
 
     def problem(self) -> str | None:
         """See Core.problem. A decode node also needs staging memory."""
-        if self._starved:
+        if self._memory.is_starved:
             return (f"node {self.name}: hand-overs wait for staging memory, none holds any, and "
                     f"none is free: fenced writers may still reach it")
         return super().problem()
@@ -162,19 +150,8 @@ class Decode(Node):
             self.want_memory(receiver)
 
     def want_memory(self, receiver: Receiver) -> None:
-        """Queue the request for staging memory; it has its pages now.
-
-        Each source must first tell its incarnation. Otherwise its restart would go unnoticed, and
-        the DRAINED of its successor would count as the end of its writes.
-        """
-        for name in receiver.endpoint.peers:
-            if not self._has_spoken(name):
-                self._unmet.setdefault(name, []).append(receiver)
-                return
-        self._wanting.add(receiver, self._now)
-
-    def _has_spoken(self, source: str) -> bool:
-        return bool(source in self.peers and self.peers[source].incarnation)
+        """Queue the request for staging memory; it has its pages now."""
+        self._memory.want(receiver)
 
     def give_up(self, receiver: Receiver, reason: str) -> None:
         """See Node.give_up."""
@@ -189,7 +166,7 @@ class Decode(Node):
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
         """See Core.on_batch. Receivers that waited for the peer's first batch get in line now."""
-        for receiver in self._unmet.pop(peer.name, ()):
+        for receiver in self._memory.unmet(peer.name):
             self.want_memory(receiver)
         super().on_batch(peer, batch)
 
@@ -212,8 +189,8 @@ class Decode(Node):
         receiver: Receiver = endpoint.owner
         if isinstance(frame, Failed):
             receiver.blame = f"{peer.name}: {frame.reason}"
-        elif isinstance(frame, Done) and self._must_verify(receiver, peer.name):
-            self._verify(receiver, peer.name, frame)
+        elif isinstance(frame, Done) and self._verification.is_due(receiver, peer.name):
+            self._verification.begin(receiver, peer.name, frame)
             return
         self._hear(endpoint, frame, peer.name)
 
@@ -222,53 +199,20 @@ class Decode(Node):
         self.take(endpoint, endpoint.automaton.message(frame.message, (index, 0, 0)))
         self._conclude(endpoint)
 
-    def _must_verify(self, receiver: Receiver, source: str) -> bool:
-        index = receiver.endpoint.peers.index(source)
-        return (receiver.endpoint.value(ends.claim, (0, 0, index)) is Claim.OUT
-                and receiver.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.TRANSFERRING))
-
-    def _verify(self, receiver: Receiver, source: str, done: Done) -> None:
-        """Have the source's chunks copied and compared; its *done* becomes an event later (rule 2).
-        """
-        if source in receiver.unverified:
-            return
-        receiver.unverified[source] = done
-        pages = receiver.pages_of(source)
-        problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
-        if not problem:
-            receiver.uses[source] = done.use
-            self.data_path.verify(receiver.life, source, done.chunks, pages)
-            return
-        del receiver.unverified[source]
-        receiver.blame = f"{source} {problem}"
-        self._hear(receiver.endpoint, done, source)
-
     def on_device(self) -> None:
         """See Node.on_device."""
         for report in self.data_path.reports():
-            if isinstance(report, Idle):
-                self._free_pages(self._settling.pop(report.life))
-            elif isinstance(report, Verified):
-                self._verified(self.lives[report.life].owner, report)
-            else:
-                self._fenced(self.lives.get(report.life), report.source)
+            life = report.life
+            match report:
+                case Idle():
+                    self._memory.end_copies(life)
+                case Verified():
+                    self._verification.end(self.lives[life].owner, report,
+                                           is_settling=self._memory.is_settling(life))
+                case Fenced():
+                    self._fenced(self.lives.get(life), report.source)
             if self.is_late():
                 return
-
-    def _verified(self, receiver: Receiver, report: Verified) -> None:
-        endpoint, source = receiver.endpoint, report.source
-        done = receiver.unverified.pop(source)
-        receiver.metadata[source] = done.metadata
-        if report.clean:
-            receiver.landed_chunks += len(done.chunks)
-            receiver.landed_bytes += self.bytes_of(source, done.chunks, receiver.pages_of(source))
-            index = endpoint.peers.index(source)
-            self.take(endpoint, endpoint.automaton.device(
-                (ends.content, (0, 0, 0, index, 0), True)))
-        elif report.life not in self._settling:  # else it has failed, and no digest was compared
-            self.metrics.add("spoilt_chunks")
-            receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"
-        self._hear(endpoint, done, source)
 
     def _fenced(self, endpoint: Endpoint | None, source: str) -> None:
         self.metrics.add("fences_done")
@@ -282,7 +226,7 @@ class Decode(Node):
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. All lives of this peer are told at once."""
         self.metrics.add("lost_peers")
-        self._unmet.pop(peer.name, None)  # these receivers fail below
+        self._memory.unmet(peer.name)  # these receivers fail below
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
             self._on_peer_lost(endpoint, peer.name, why)
 
@@ -301,7 +245,7 @@ class Decode(Node):
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         """See Node.on_timer. The reason also names sources that have sent nothing yet."""
         if name != "heartbeat":
-            silent = [peer for peer in endpoint.peers if not self._has_spoken(peer)]
+            silent = [peer for peer in endpoint.peers if not self._memory.has_spoken(peer)]
             of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
             endpoint.owner.blame = self.blame(name) + of
 
@@ -309,37 +253,15 @@ class Decode(Node):
 
     def on_room(self) -> None:
         """See Node.on_room."""
-        is_waiting = self._wanting.serve(self._grant, lambda: self.pace.has_time)
-        self._starved = is_waiting and not self._leased
+        self._memory.serve()
 
     def wants_room(self) -> bool:
         """See Node.wants_room."""
-        return self._wanting.was_cut
-
-    def _grant(self, receiver: Receiver) -> bool:
-        """Grant memory to the request, if there is enough. Returns whether its wait is over."""
-        life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
-        try:
-            addresses = self.data_path.lease(life, receiver.pages or {})
-        except ValueError as error:
-            self.give_up(receiver, str(error))
-            return True
-        if addresses is None:
-            return False
-        granted = self._pool.grant(life, pages, receiver.slot)
-        if not granted:
-            self.data_path.release(life)
-            self.give_up(receiver, self._pool.blame(pages, receiver.slot))
-            return True
-        self._granted.add(life)
-        self._leased[life] = receiver.began = self._now
-        self._addresses[life] = addresses
-        self.take(endpoint, endpoint.automaton.device(*granted))
-        return True
+        return self._memory.queue.was_cut
 
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver, source = self.life(endpoint), endpoint.owner, endpoint.peers[index]
-        return Publish(life, self._addresses[life][source], len(receiver.pages[source]),
+        return Publish(life, self._memory.address(life, source), len(receiver.pages[source]),
                        receiver.sinks, *self.of(endpoint, index))
 
     def _abort(self, endpoint: Endpoint, index: int) -> Abort:
@@ -352,36 +274,15 @@ class Decode(Node):
                  endpoint.peers[indices[2]], endpoint.life, extra=self.fields(endpoint.life))
         self.data_path.fence(self.life(endpoint), endpoint.peers[indices[2]])
 
-    def _release_lease(self, endpoint: Endpoint, _: Indices) -> None:
-        life = self.life(endpoint)
-        self.metrics.add("held_chunk_seconds", self._now - self._leased.pop(life))
-        self.data_path.release(life)
-
-    def _release_pages(self, endpoint: Endpoint, _: Indices) -> None:
-        life, receiver = self.life(endpoint), endpoint.owner
-        self._pool.free_slot(receiver.slot)
-        self._settling[life] = receiver
-        self.data_path.settle(life)
-
-    def _free_pages(self, receiver: Receiver) -> None:
-        if receiver.life in self._granted:
-            self._granted.remove(receiver.life)
-            self._pool.free_pages(receiver.every_page)
-        receiver.tell_released()
-        if receiver.life in self.lives:
-            self._conclude(receiver.endpoint)
-        else:
-            self.release(receiver.endpoint)
-
     def _conclude(self, endpoint: Endpoint) -> None:
         """Drop a life that is over for the table; raise the floor if it was the oldest."""
         life = self.life(endpoint)
-        if (endpoint.owner.unverified or life in self._settling or life not in self.lives
+        if (endpoint.owner.unverified or self._memory.is_settling(life) or life not in self.lives
                 or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
             return
         self.forget(endpoint)
         self._generations.end(life.generation)
-        self._addresses.pop(life, None)
+        self._memory.forget(life)
         for source in endpoint.peers:
             del self._of_peer[source][life]
 
@@ -391,8 +292,8 @@ class Decode(Node):
 
     def on_failed(self, endpoint: Endpoint, _: State) -> None:
         """See Node.on_failed. Without a grant, no copy can reach the pages: free them now."""
-        if endpoint.owner.life not in self._granted:
-            self._free_pages(endpoint.owner)
+        if not self._memory.is_granted(endpoint.owner.life):
+            self._memory.free_pages(endpoint.owner)
 
     def open_ends(self) -> Iterable[Receiver]:
         """See Node.open_ends."""

@@ -121,8 +121,9 @@ def test_a_failure_is_told_when_nothing_reaches_the_pages(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[Receiver] = []
-    free = pair.node._core._free_pages
-    monkeypatch.setattr(pair.node._core, "_free_pages", freed.append)  # as while a copy goes on
+    memory = pair.node._core._memory
+    free = memory.free_pages
+    monkeypatch.setattr(memory, "free_pages", freed.append)  # as while a copy goes on
     receiver = receiver_of(Manager(pair))
     receiver.init(0)
     receiver.send_metadata(np.array([2]))

@@ -83,7 +83,7 @@ def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyP
     plan = Plan(0, shape, (request,), faults)
 
     def at_once(node: Decode, receiver: Receiver) -> None:
-        node._wanting.add(receiver, node._now)
+        node._memory.queue.add(receiver, node._now)
 
     broken = found_only_with(monkeypatch, Decode, "want_memory", at_once,
                              lambda: simulate(plan, Random))
