@@ -67,12 +67,12 @@ class Decode(Node):
         self._memory: Final = SinkMemory(
             self, data_path, pool or Pool(), lambda: self._now, self._conclude)
         self._verification: Final = Verification(self, data_path, self._hear)
-        self.writers.update({
+        self.plans.writers.update({
             ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i)),
             ends.publish: self._publish,
             ends.abort: self._abort,
         })
-        self.reactions.update({
+        self.plans.reactions.update({
             (ends.claim, Claim.FENCING): self._fence,
             (ends.lease, False): self._memory.release_lease,
             (ends.page, False): self._memory.release_pages,
@@ -129,7 +129,7 @@ class Decode(Node):
         self.metrics.add("handoffs_opened")
         self._generations.begin(receiver.life.generation)
         self.lives[receiver.life] = receiver.endpoint
-        self.register(receiver)
+        self.stages.register(receiver)
 
     def introduce(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
         """Begin a life with these sources."""

@@ -2,75 +2,36 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
 from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics, why_broken
+from pdproto.node.endpoint_stages import EndpointStages, log_fields
 from pdproto.node.fit import barred, layout_for
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.peer import Peer
+from pdproto.node.plans import Plans, Reaction, Writer
 from pdproto.node.ports import Transport
+from pdproto.node.sides import Side
 from pdproto.node.timers import Timers
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX
-from pdproto.runtime.local_rows import AnyMessage
 from pdproto.runtime.role import Role
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import AnyFrame, Batch, Life, PageLayout
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.spec.language.formula import Formula, Value
-from pdproto.spec.language.symbols import State, Symbol
+from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
 
-Reaction: TypeAlias = Callable[[Endpoint, Indices], None]
-Writer: TypeAlias = Callable[[Endpoint, int], AnyFrame]
-
-PLANS_MAX: Final = 1 << 16  # cached plans; a full cache is cleared
 CLOSED: Final = "the node has been closed"
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The differences between the two kinds of node.
-
-    stage: the variable of the table that holds the stage of an endpoint. stages: its type.
-    under_way: stages in which bytes may move, so that a failure counts as one of the transfer.
-    polls, settled: the formulas for `Handle.poll` and `Handle.settled`. queues: gauges, each with
-    its name, its description and the stages that it counts.
-    """
-
-    name: str
-    stage: Symbol
-    stages: type[State]
-    succeeded: State
-    failed: State
-    under_way: tuple[State, ...]
-    polls: Sequence[tuple[Formula, KVPoll]]
-    settled: Sequence[tuple[Formula, KVPoll]]
-    queues: tuple[tuple[str, str, tuple[State, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The consequences of a step, computed once.
-
-    reactions: in order; those that send frames come first. status, settled: the new values of the
-    handle. armed: the timers that run.
-    """
-
-    reactions: tuple[tuple[Reaction, Indices], ...]
-    status: KVPoll
-    settled: KVPoll
-    armed: tuple[str, ...]
 
 
 class _NoOwner:
@@ -83,8 +44,9 @@ class _NoOwner:
 class Node(Core):
     """A core with endpoints. It acts on each step: on messages, variables and timers, by name.
 
-    writers: by message, the function that makes its frame for the i-th peer. reactions: by variable
-    and value, the action when the variable gets that value. lives: the endpoint of each life.
+    plans: its writers make the frames of messages, and its reactions act on changed variables.
+    stages: counts the endpoints by stage. lives: the endpoint of each life. fields: gives the
+    fields of a log line about a life.
     """
 
     role: Role
@@ -103,11 +65,11 @@ class Node(Core):
         super().__init__(name, link, incarnation)
         self.metrics: Final = Metrics({"node": name, "side": side.name})
         self.lives: Final[dict[Life, Endpoint]] = {}
-        self.writers: Final[dict[AnyMessage, Writer]] = {}
-        self.reactions: Final[dict[tuple[Symbol, Value], Reaction]] = {
-            (side.stage, stage): partial(self._enter, stage) for stage in side.stages}
-        self.reactions[side.stage, side.succeeded] = self._succeed
-        self.reactions[side.stage, side.failed] = self._fail
+        self.plans: Final = Plans(side, self._send, self.besides)
+        self.stages: Final = EndpointStages(
+            name, side, self.metrics, lambda: self._now, self.on_failed)
+        self.plans.reactions.update(self.stages.reactions)
+        self.fields: Final = partial(log_fields, name)
         self.side: Final = side
         self._data_path: Final = data_path
         self.broken: Final = partial(why_broken, data_path, name)  # for any thread
@@ -115,11 +77,9 @@ class Node(Core):
             data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
-        self._plans: Final[dict[Step, Plan]] = {}
         self._timers: Final = Timers(waits)
         self._write: Final = None if trace is None else trace.write
         self._over: Final = None if trace is None else trace.over
-        self._stages: Final[dict[State, int]] = dict.fromkeys(side.stages, 0)
         self._describe()
 
     def begin(self, transport: Transport) -> None:
@@ -133,7 +93,7 @@ class Node(Core):
         step = endpoint.take(event)
         if self._write is not None:
             self._write(endpoint, event, step)
-        plan = self._plans.get(step) or self._planned(endpoint, step)
+        plan = self.plans.of(endpoint, step)
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
         owner = endpoint.owner
@@ -275,57 +235,10 @@ class Node(Core):
                 self._over(endpoint)
         self._forgotten.clear()
 
-    # Stages, metrics and log lines
-
-    def register(self, owner: Any) -> None:
-        """Count a new endpoint, in its first stage."""
-        self._stages[owner.stage] += 1
-
-    def unregister(self, owner: Any) -> None:
-        """Stop counting the endpoint, which is forgotten before it has ended."""
-        self._stages[owner.stage] -= 1
-
-    def _enter(self, stage: State, endpoint: Endpoint, _: Indices) -> None:
-        owner, stages = endpoint.owner, self._stages
-        stages[owner.stage] -= 1
-        stages[stage] += 1
-        owner.stage, owner.entered = stage, self._now
-
-    def _succeed(self, endpoint: Endpoint, indices: Indices) -> None:
-        self._enter(self.side.succeeded, endpoint, indices)
-        owner = endpoint.owner
-        owner.ended = self._now
-        self.metrics.add("handoffs_succeeded")
-        self.metrics.add("transfer_seconds", self._now - owner.began)
-
-    def _fail(self, endpoint: Endpoint, indices: Indices) -> None:
-        owner, side, before = endpoint.owner, self.side, endpoint.owner.stage
-        self._enter(side.failed, endpoint, indices)
-        owner.ended = self._now
-        owner.reason = owner.blame or "failed"
-        transferring = before in side.under_way
-        self.metrics.add("transfer_failed_reqs" if transferring else "bootstrap_failed_reqs")
-        others = f" with {', '.join(endpoint.peers)}" if endpoint.peers else ""
-        log.warning("node %s: %s%s has failed: %s", self.name,
-                    endpoint.life or f"room {owner.room}", others, owner.reason,
-                    extra=self.fields(endpoint.life, owner.room))
-        self.on_failed(endpoint, before)
-
-    def fields(self, life: Life | None, room: int | None = None) -> dict[str, Any]:
-        """The fields of a log line about a hand-over."""
-        if life is None:
-            return {"rank": self.name, "room": room}
-        return {"rank": self.name, "room": life.room, "incarnation": life.incarnation,
-                "generation": life.generation}
+    # Metrics and log lines
 
     def _describe(self) -> None:
-        metrics, side = self.metrics, self.side
-        for name, about, stages in side.queues:
-            metrics.gauge(name, about, partial(self._count, stages))
-        for stage in side.stages:
-            if stage.name not in ("SUCCESS", "FAILED", "GONE"):
-                metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
-                              partial(self._count, (stage,)), state=stage.name.lower())
+        metrics = self.metrics
         metrics.gauge("num_remembered_lives", "Lives about which a peer may still send a message",
                       lambda: len(self.lives))
         metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
@@ -340,9 +253,6 @@ class Node(Core):
         if isinstance(self._data_path, HasMetrics):
             self._data_path.measure(metrics)
 
-    def _count(self, stages: tuple[State, ...]) -> int:
-        return sum(self._stages[stage] for stage in stages)
-
     def on_close(self) -> None:
         """See Core.on_close."""
         self._data_path.close()
@@ -356,21 +266,6 @@ class Node(Core):
         """The reason of a failure, for the other side."""
         reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
         return reason[:REASON_MAX]
-
-    def _planned(self, endpoint: Endpoint, step: Step) -> Plan:
-        if len(self._plans) >= PLANS_MAX:
-            self._plans.clear()
-        frames = [(partial(self._send, self.writers[message]), indices)
-                  for message, indices in step.sent]
-        found = ((self.reactions.get((symbol, value)), indices)
-                 for symbol, indices, value in step.changed)
-        automaton, state = endpoint.automaton, step.state
-        plan = Plan((*frames, *((r, indices) for r, indices in found if r is not None),
-                     *self.besides(automaton, state)),
-                    automaton.first_value(self.side.polls, state),
-                    automaton.first_value(self.side.settled, state), automaton.armed(state))
-        self._plans[step] = plan
-        return plan
 
     def _send(self, writer: Writer, endpoint: Endpoint, indices: Indices) -> None:
         index = indices[2]  # the last index of a life's message is its other end

@@ -20,8 +20,9 @@ from pdproto.node.handle import handles_of, room_number
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.memory import NEVER, Memory
-from pdproto.node.node import Node, Reaction
+from pdproto.node.node import Node
 from pdproto.node.peer import Peer
+from pdproto.node.plans import Reaction
 from pdproto.node.sender import ByRoom, Sender
 from pdproto.node.sides import PREFILL
 from pdproto.node.source_writes import SourceWrites
@@ -88,14 +89,14 @@ class Prefill(Node):
         self._alone: Final[deque[tuple[float, Sender]]] = deque()
         self._memory: Final = Memory(self.lives, self.forget)
         self._writes: Final = SourceWrites(self, data_path, self._memory.settle)
-        self.writers.update({
+        self.plans.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
             ends.done: lambda e, _: e.owner.done(self.life(e)),
             ends.failed: lambda e, _: Failed(self.life(e), self.why(e)),
             ends.abort_ack: lambda e, _: AbortAck(self.life(e)),
             ends.drained: lambda e, _: Drained(self.life(e)),
         })
-        self.reactions.update({
+        self.plans.reactions.update({
             (ends.write, Write.POSTED): self._writes.post,
             (ends.kv, False): self._release,
         })
@@ -129,7 +130,7 @@ class Prefill(Node):
         self._bindings.open(sender)
         if sender.endpoint.life is None:
             self._unbound.add(sender)
-            self.register(sender)
+            self.stages.register(sender)
         self.take(sender.endpoint, sender.endpoint.automaton.call("open_sender"))
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
             self._release(sender.endpoint, ())  # the sink aborted first: no page was read
@@ -221,7 +222,7 @@ class Prefill(Node):
             raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} lives wait for their sender already")
         early = Sender(self, life.room, life.use)
         self._early.add(early)
-        self.register(early)
+        self.stages.register(early)
         early.endpoint.life = life
         self._memory.add(life, early.endpoint)
         why = self._refuses(life.room)
@@ -305,7 +306,7 @@ class Prefill(Node):
         early = sender.stage is Sending.UNKNOWN
         if early:
             self._memory.drop(life)
-            self.unregister(sender)
+            self.stages.unregister(sender)
             self._early.drop(sender)
             self._bindings.forget_life(life)
         return early

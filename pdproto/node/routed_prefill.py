@@ -138,7 +138,7 @@ class RoutedPrefill(Prefill):
                 raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} rooms are known here already")
             sender = Sender(self, room)
             self._unbound.add(sender)
-            self.register(sender)
+            self.stages.register(sender)
             self._bindings.open(sender)
             self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
         placed = self._placed_at(sender.endpoint)
@@ -182,7 +182,7 @@ class RoutedPrefill(Prefill):
         if sender.endpoint.life is not None:
             return  # decode has come meanwhile, and may speak of it
         if sender.stage is Sending.UNKNOWN:
-            self.unregister(sender)
+            self.stages.unregister(sender)
         self._drop(sender.endpoint)
 
     # Of a room

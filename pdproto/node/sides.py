@@ -1,11 +1,36 @@
 """The two kinds of node: their states, their polls and their queues."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from pdproto.node.node import Side
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Receiving, Sending
-from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, SENDING_SETTLED
+from pdproto.spec.handoff.poll import RECEIVING_POLL, SENDING_POLL, SENDING_SETTLED, KVPoll
+from pdproto.spec.language.formula import Formula
+from pdproto.spec.language.symbols import State, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The differences between the two kinds of node.
+
+    stage: the variable of the table that holds the stage of an endpoint. stages: its type.
+    under_way: stages in which bytes may move, so that a failure counts as one of the transfer.
+    polls, settled: the formulas for `Handle.poll` and `Handle.settled`. queues: gauges, each with
+    its name, its description and the stages that it counts.
+    """
+
+    name: str
+    stage: Symbol
+    stages: type[State]
+    succeeded: State
+    failed: State
+    under_way: tuple[State, ...]
+    polls: Sequence[tuple[Formula, KVPoll]]
+    settled: Sequence[tuple[Formula, KVPoll]]
+    queues: tuple[tuple[str, str, tuple[State, ...]], ...]
+
 
 PREFILL: Final = Side(
     "prefill", ends.sending, Sending, succeeded=Sending.SUCCESS, failed=Sending.FAILED,

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.node import node as nodes
+from pdproto.node import plans
 from pdproto.node import sender as senders
 from pdproto.node.data_path import WriteOutcome
 from pdproto.node.decode import Decode
@@ -207,10 +207,10 @@ def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.Monke
     """Plans are a cache: a node that drops them answers as before."""
     said = []
     for most in (1 << 16, 1):
-        monkeypatch.setattr(nodes, "PLANS_MAX", most)
+        monkeypatch.setattr(plans, "PLANS_MAX", most)
         source = Source()
         source.sending()
-        assert len(source.node._plans) <= most
+        assert len(source.node.plans._plans) <= most
         said.append(source.offline.line("d0").frames)
     assert said[0] == said[1]
     assert any(isinstance(frame, Done) for frame in said[0])
