@@ -10,7 +10,7 @@
 
 Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). This module proposes
         rows, with a slot, a running slot or a request that wants one; the guard of the row accepts
-        or rejects the proposal.
+        or rejects the proposal. optimistic_steps.py carries out the effects of an accepted row.
 Rule 2: no row of a request is proposed while the device computes a chunk of it. The table knows
         two chunks: the last one, and all earlier ones together.
 Rule 3: a request ends when its KV is neither written nor read any more: its last launched chunk
@@ -24,7 +24,6 @@ seconds.
 
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from pdproto.node.metrics import Metrics
@@ -33,37 +32,24 @@ from pdproto.node.optimistic_record import (
     Faults,
     HitRate,
     OptimisticSettings,
-    Order,
     Ordered,
     PrefillRequest,
-    Stages,
     Times,
 )
+from pdproto.node.optimistic_steps import OptimisticSteps
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.sample import retry_is_forced
-from pdproto.runtime.store import SharedStep
-from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import attempts as tables
-from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.attempts import (
     ACTIVE,
     ENDED,
     FOR_A_RUNNING_SLOT,
     PREFILL,
     QUEUED,
-    Forward,
     Stage,
 )
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.machine import Table
-
-_GAUGES: Final = (
-    ("num_optimistic_queue_reqs", "Requests that wait for a slot", QUEUED),
-    ("num_optimistic_waiting_reqs", "Requests that wait for a running slot", FOR_A_RUNNING_SLOT),
-    ("num_optimistic_running_reqs", "Requests whose forward is computed", (Stage.RUNNING,)),
-    ("num_optimistic_parked_reqs", "Requests whose KV waits for the sink", (Stage.PARKED,)),
-    ("num_optimistic_sending_reqs", "Requests whose KV is under way", (Stage.SENDING,)),
-)
 
 
 class OptimisticPrefill:
@@ -75,21 +61,9 @@ class OptimisticPrefill:
         self.faults: Final = faults or Faults()
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
-        self._requests: Final[dict[int, PrefillRequest]] = {}
-        self._machine: Final = shared(
-            table, (),
-            {roles.Slot: range(settings.slots), tables.RunningSlot: range(settings.running_slots),
-             roles.Attempt: range(settings.attempts)},
-            {tables.sampled: self._sampled}, trace=trace)
+        self._steps: Final = OptimisticSteps(settings, table, trace, self.metrics)
         self._number = 0
-        self._stages: Final = Stages()
-        self._slots: Final = deque(range(settings.slots))
-        self._running_slots: Final = deque(range(settings.running_slots))
-        self._failing: Final[dict[PrefillRequest, None]] = {}
         self._waiting: Final[deque[PrefillRequest]] = deque()  # by the end of their bootstrap time
-        self._orders: Final[deque[Ordered]] = deque()
-        self._now = 0.0
-        self._describe()
 
     # Step by step: sender, slot, destination
 
@@ -106,28 +80,28 @@ class OptimisticPrefill:
         if not senders or chunks < 1:
             raise ValueError(f"{request_id}: want a sender at least, and a chunk; got "
                              f"{len(senders)} and {chunks}")
-        self._now = now
+        self._steps.now = now
         request = PrefillRequest(
             request_id, self._number, tuple(senders), chunks, retracted, Times(now))
         self._number += 1
-        self._requests[request.key] = request
-        self._follow(request, self._machine.call("submit", request.key))
+        self._steps.submit(request)
         self._waiting.append(request)
         return request
 
     def ensure_metadata_buffer(self, request: PrefillRequest) -> bool:
         """Reserve a slot for the request, if it may have one. Returns whether it has one now."""
-        if request.slot is not None or not self._slots:
+        free = self._steps.slots
+        if request.slot is not None or not free:
             return request.slot is not None
-        slot = self._slots[0]
-        if not self._fire("reserve", request, m=slot) and not request.retracted:
-            self._fire("reserve_early", request, m=slot)
+        slot = free[0]
+        if not self._steps.fire("reserve", request, m=slot) and not request.retracted:
+            self._steps.fire("reserve_early", request, m=slot)
         return request.slot is not None
 
     def finalize_bootstrap(self, request: PrefillRequest) -> bool:
         """Bind the pass to its destination, if that is known. Returns whether it is bound."""
         if not request.finalized and not request.computing:
-            self._fire("finalize", request)
+            self._steps.fire("finalize", request)
         return request.finalized
 
     # Calls of the scheduler
@@ -136,9 +110,9 @@ class OptimisticPrefill:
         """Poll every request, fail those whose bootstrap is overdue, and propose rows. now:
         seconds.
         """
-        self._now = now
+        self._steps.now = now
         for stage in ACTIVE:
-            for request in list(self._stages.at[stage]):
+            for request in list(self._steps.stages.at[stage]):
                 self._poll(request)
         while self._waiting and self._is_over(self._waiting[0]):
             self._waiting.popleft()
@@ -149,12 +123,13 @@ class OptimisticPrefill:
 
         Returns the request; None if none can start.
         """
-        self._now = now
+        self._steps.now = now
         for stage, row in ((Stage.HEAD, "start_again"), (Stage.WAITING, "start")):
-            request = next(iter(self._stages.at[stage]), None)
-            if request is None or not self._running_slots:
+            request = next(iter(self._steps.stages.at[stage]), None)
+            free = self._steps.running_slots
+            if request is None or not free:
                 continue
-            if self._fire(row, request, s=self._running_slots[0]):
+            if self._steps.fire(row, request, s=free[0]):
                 request.passes += 1
                 request.times.started = now
                 self._begin(request)
@@ -168,13 +143,13 @@ class OptimisticPrefill:
         """
         if not request.computing:
             raise LocalProtocolError(f"{request.id}: no chunk of it is being computed")
-        self._now = now
+        self._steps.now = now
         request.computing = False
         if request.chunk == request.chunks - 1:
-            self._complete(request, "last_chunk")
+            self._steps.call("last_chunk", request)
             request.times.computed = now
         elif request.chunk == 0:
-            self._complete(request, "first_chunk")
+            self._steps.call("first_chunk", request)
         request.chunk += 1
         self._poll(request)
         self._go_on(request)
@@ -184,7 +159,7 @@ class OptimisticPrefill:
         """Abort the request. It ends with FAILED, unless it has ended already."""
         if request.stage not in ENDED:
             request.reason = request.reason or reason
-            self._follow(request, self._machine.call("abort_prefill", request.key))
+            self._steps.call("abort_prefill", request)
             self._settle()
 
     def count_tokens(self, request: PrefillRequest, *, input_tokens: int, hit_tokens: int) -> None:
@@ -197,9 +172,7 @@ class OptimisticPrefill:
 
     def orders(self) -> list[Ordered]:
         """The orders since the last call, to be carried out in this order."""
-        ordered = list(self._orders)
-        self._orders.clear()
-        return ordered
+        return self._steps.orders()
 
     # Proposals
 
@@ -211,49 +184,50 @@ class OptimisticPrefill:
         if status is KVPoll.FAILED:
             told = (sender.failure for sender in request.senders)
             request.reason = request.reason or next((why for why in told if why), "failed")
-            self._follow(request, self._machine.receive(tables.abort, request.key))
+            self._steps.receive(tables.abort, request)
         elif status is KVPoll.SUCCESS and request.stage is Stage.SENDING:
-            self._complete(request, "landed")
+            self._steps.call("landed", request)
         elif status > KVPoll.BOOTSTRAPPING and not request.ready:
             faulty = [rank for rank in range(len(request.senders)) if self.faults.fails(rank)]
             if faulty:
                 self.abort(request, f"rank {faulty[0]}: a fault injected for a test")
                 return
-            self._follow(request, self._machine.receive(tables.publish, request.key))
+            self._steps.receive(tables.publish, request)
 
     def _begin(self, request: PrefillRequest) -> None:
         """Order the first chunk. If it is also the last, all earlier chunks count as computed."""
         if request.chunks == 1:
-            self._complete(request, "first_chunk")
+            self._steps.call("first_chunk", request)
             self._poll(request)
             self._go_on(request)
         else:
-            self._compute(request)
+            self._steps.compute(request)
 
     def _go_on(self, request: PrefillRequest) -> None:
         """After a chunk: send, if the destination is known; then order the next chunk, or end."""
         if request.stage is not Stage.RUNNING:
             return
         self.finalize_bootstrap(request)
-        if self._machine.value(tables.forward, request.key) is Forward.WHOLE:
-            if not self._send(request) and self._fire("park", request):
-                _ = self._fire("force_retry", request) or self._fire("force_fall_back", request)
+        if self._steps.is_whole(request):
+            if not self._send(request) and self._steps.fire("park", request):
+                _ = (self._steps.fire("force_retry", request)
+                     or self._steps.fire("force_fall_back", request))
         elif request.finalized or not self._yield(request):
             if request.finalized and request.chunk > request.sent:
-                self._hand_over(request, last=False)
+                self._steps.hand_over(request, last=False)
             self._launch(request)
 
     def _launch(self, request: PrefillRequest) -> None:
         """Order the next chunk. The guard of the last chunk applies to the earlier ones too."""
         if request.chunk == request.chunks - 1:
-            if self._fire("launch_last", request):
-                self._compute(request)
-        elif self._machine.enabled("launch_last", h=request.key):
-            self._compute(request)
+            if self._steps.fire("launch_last", request):
+                self._steps.compute(request)
+        elif self._steps.may_fire("launch_last", request):
+            self._steps.compute(request)
 
     def _send(self, request: PrefillRequest) -> bool:
-        if self._fire("send", request):
-            self._hand_over(request, last=True)
+        if self._steps.fire("send", request):
+            self._steps.hand_over(request, last=True)
             return True
         return False
 
@@ -264,137 +238,57 @@ class OptimisticPrefill:
 
     def _release(self) -> bool:
         """Take back the slots of requests that have ended. Returns whether there were any."""
-        ended = [request for request in self._failing if self._end(request)]
+        ended = [request for request in self._steps.ending if self._end(request)]
         for request in ended:
-            del self._failing[request]
+            del self._steps.ending[request]
         return bool(ended)
+
+    def _end(self, request: PrefillRequest) -> bool:
+        """End the request, if rule 3 allows it. Returns whether it has ended."""
+        if request.computing or (request.sent and not all(s.released for s in request.senders)):
+            return False
+        return self._steps.end(request)
 
     def _reserve(self) -> bool:
         """Reserve slots, first for requests that have their bootstrap. Returns whether it did."""
-        if not self._slots:
+        if not self._steps.slots:
             return False
-        queues = [self._stages.ready[stage] for stage in QUEUED]
+        queues = [self._steps.stages.ready[stage] for stage in QUEUED]
         if self.settings.attempts:
-            queues.append(self._stages.at[Stage.QUEUED])
+            queues.append(self._steps.stages.at[Stage.QUEUED])
         reserved = False
         for request in [request for queue in queues for request in queue]:
-            if not self._slots:
+            if not self._steps.slots:
                 break
             reserved |= request.slot is None and self.ensure_metadata_buffer(request)
         return reserved
 
     def _attach(self) -> bool:
         """Send parked requests whose destination is known now. Returns whether any was sent."""
-        sent = [request for request in list(self._stages.ready[Stage.PARKED])
+        sent = [request for request in list(self._steps.stages.ready[Stage.PARKED])
                 if self.finalize_bootstrap(request) and self._send(request)]
         return bool(sent)
 
     def _make_room(self) -> bool:
         """Let a parked request yield its place to one that can go on. Returns whether one did."""
-        return any(self._yield(request) for request in list(self._stages.at[Stage.PARKED]))
+        return any(self._yield(request) for request in list(self._steps.stages.at[Stage.PARKED]))
 
     def _yield(self, request: PrefillRequest) -> bool:
         """Propose that the request yields to one that has its bootstrap. Returns whether it did."""
         stages = (*FOR_A_RUNNING_SLOT, *QUEUED)
-        wanting = [next(iter(ready)).key for s in stages if (ready := self._stages.ready[s])]
-        return bool(wanting) and (self._fire("run_again", request, k=wanting)
-                                  or self._fire("fall_back", request, k=wanting))
+        wanting = [next(iter(ready)).key for s in stages if (ready := self._steps.stages.ready[s])]
+        return bool(wanting) and (self._steps.fire("run_again", request, k=wanting)
+                                  or self._steps.fire("fall_back", request, k=wanting))
 
     def _is_over(self, request: PrefillRequest) -> bool:
         """Whether the wait for the request's bootstrap has ended, by success or by timeout."""
         if request.ready or request.stage in ENDED:
             return True
         limit = self.settings.bootstrap_timeout_s
-        if self._now < request.times.submitted + limit:
+        if self._steps.now < request.times.submitted + limit:
             return False
         request.reason = request.reason or f"bootstrap_timeout after {limit:g} s"
-        return self._fire("give_up_waiting", request)
-
-    # Steps
-
-    def _fire(self, row: str, request: PrefillRequest, **parameters: object) -> bool:
-        step = self._machine.fire(row, h=request.key, **parameters)
-        if step is not None:
-            self._follow(request, step)
-        return step is not None
-
-    def _complete(self, request: PrefillRequest, completion: str) -> None:
-        self._follow(request, self._machine.call(completion, request.key))
-
-    def _follow(self, request: PrefillRequest, step: SharedStep) -> None:
-        for symbol, key, value in step.changed:
-            if key is None:
-                continue
-            if symbol is tables.slot:
-                request.slot = key[1] if value else None
-                self._slots.remove(key[1]) if value else self._slots.append(key[1])
-            elif symbol is tables.running_slot:
-                request.running_slot = key[1] if value else None
-                self._running_slots.remove(key[1]) if value else self._running_slots.append(key[1])
-            elif symbol is tables.link:
-                request.finalized = True
-            elif symbol is tables.ready:
-                self._stages.mark_ready(request)
-            elif isinstance(value, Stage):
-                self._enter(request, value)
-        for _ in step.sent:
-            for sender in request.senders:
-                sender.abort(request.reason)
-
-    def _enter(self, request: PrefillRequest, stage: Stage) -> None:
-        self._stages.enter(request, stage)
-        if stage in (Stage.HEAD, Stage.DEFERRED):
-            self._drop(request)
-        elif stage in ENDED:
-            request.times.ended = self._now
-            self.metrics.add("handoffs_succeeded" if stage is Stage.SUCCESS
-                             else "transfer_failed_reqs" if request.sent
-                             else "bootstrap_failed_reqs")
-            self._failing[request] = None
-
-    def _drop(self, request: PrefillRequest) -> None:
-        """Drop the pass: the request begins again, at its first chunk."""
-        request.chunk = 0
-        request.prefill_retry_count += 1
-        request.times.started = request.times.computed = None
-        self.metrics.add("prefill_retries")
-        self._orders.append(Ordered(Order.DROP, request))
-
-    def _compute(self, request: PrefillRequest) -> None:
-        request.computing = True
-        self._orders.append(Ordered(Order.COMPUTE, request, chunk=request.chunk))
-
-    def _hand_over(self, request: PrefillRequest, *, last: bool) -> None:
-        chunks = range(request.sent, request.chunk)
-        request.sent = request.chunk
-        self._orders.append(Ordered(Order.SEND, request, chunks=chunks, last=last))
-
-    def _end(self, request: PrefillRequest) -> bool:
-        """End the request, if rule 3 allows it. Returns whether it has ended."""
-        if request.computing or (request.sent and not all(s.released for s in request.senders)):
-            return False
-        self._fire("release", request)
-        if request.slot is not None or request.running_slot is not None:
-            return False
-        del self._requests[request.key]
-        self._stages.remove(request)
-        self._machine.forget(roles.Life, request.key)
-        self._orders.append(Ordered(Order.END, request))
-        return True
-
-    def _sampled(self, key: int) -> bool:
-        """Whether a test forces the request to run again. All ranks find the same (M5.5)."""
-        request = self._requests[key]
-        return (not request.retracted and self.settings.attempts > 0
-                and retry_is_forced(request.id, self.settings.force_retry_probability))
-
-    def _describe(self) -> None:
-        for name, about, stages in _GAUGES:
-            self.metrics.gauge(name, about, partial(self._stages.count, stages))
-        self.metrics.gauge("num_optimistic_slots_taken", "Metadata slots that requests hold",
-                           lambda: self.settings.slots - len(self._slots))
-        self.metrics.gauge("num_optimistic_running_slots_taken", "Running slots that requests hold",
-                           lambda: self.settings.running_slots - len(self._running_slots))
+        return self._steps.fire("give_up_waiting", request)
 
     def __repr__(self) -> str:
-        return f"<OptimisticPrefill {self._machine!r}>"
+        return f"<OptimisticPrefill {self._steps!r}>"

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.engine.frames import NUMBER_BYTES, Frame
 from pdproto.engine.leases import Held, Leases
 from pdproto.node import core, prefill, verification
-from pdproto.node import optimistic as module
+from pdproto.node import optimistic_steps as module
 from pdproto.node.data_path import WriteOutcome
 from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
@@ -171,10 +171,10 @@ def slot_given_twice() -> None:
     """The scheduler proposes a slot that has an owner, and the table does not reject it."""
     def init(old: Any, self: Any, *given: Any, **named: Any) -> None:
         old(self, *given, **named)
-        self._slots = _AllFree(self._slots)
+        self.slots = _AllFree(self.slots)
 
     planted.put_in(historical("O2-slot"))
-    _wrap(module.OptimisticPrefill, "__init__", init)
+    _wrap(module.OptimisticSteps, "__init__", init)
 
 
 def any_incarnation() -> None:

@@ -116,5 +116,4 @@ class Toy:
         """Every gauge is 0, and nothing is remembered."""
         gauges = self.prefill.metrics.read()
         held = [name for name, value in gauges.items() if name.startswith("num_") and value]
-        return not held and not self.kv and not self.prefill._requests and \
-            len(self.prefill._machine) == 0
+        return not held and not self.kv and len(self.prefill._steps) == 0

@@ -236,7 +236,7 @@ def test_m5_3_every_pass_is_finalized_with_a_slot() -> None:
             sender.word = READY
             waiting.remove(sender)
         scheduler.turn()
-        for request in list(scheduler.prefill._stages.at[Stage.SENDING]):
+        for request in list(scheduler.prefill._steps.stages.at[Stage.SENDING]):
             sender = senders[int(request.id[1:])]
             sender.word = KVPoll.SUCCESS
     assert scheduler.idle()

@@ -64,12 +64,13 @@ class World:
             self.published.add(name)
 
     def _land(self) -> None:
-        for request in list(self.toy.prefill._stages.at[Stage.SENDING]):
+        for request in list(self.toy.prefill._steps.stages.at[Stage.SENDING]):
             self.senders[request.id].word = KVPoll.SUCCESS
 
     def _fail(self) -> None:
         """A request fails, on either side."""
-        requests = [r for r in self.toy.prefill._requests.values() if r.stage is not Stage.SUCCESS]
+        requests = [r for r in self.toy.prefill._steps._requests.values()
+                    if r.stage is not Stage.SUCCESS]
         if not requests:
             return
         request = self.random.choice(requests)
