@@ -92,7 +92,7 @@ LIMITS: Final = (
           "later ones are dropped; the tables repeat them",
           f"{CALLS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
     Limit("EARLY_LIVES_MAX", "hand-overs that decode has begun and prefill has not", DROPPED,
-          "tests/e2e/test_many_chunks.py:test_lives_without_a_request_are_bounded"),
+          "tests/e2e/test_many_chunks.py:test_a_node_bounds_the_lives_without_a_sender"),
     Limit("USED_ROOMS_MAX",
           "rooms whose requests a node counts",
           "the room that has been quiet for longest starts again at 0",

@@ -84,7 +84,7 @@ def direct(tmp_path: Path, sources: int = 1, **waits: float) -> Iterator[DirectE
             node.close()
 
 
-def test_pages_are_written_where_they_are_used(tmp_path: Path) -> None:
+def test_direct_writes_need_no_staging_memory(tmp_path: Path) -> None:
     with direct(tmp_path, sources=2) as nodes:
         for room in range(3):
             nodes.hand_over(room)
@@ -93,7 +93,7 @@ def test_pages_are_written_where_they_are_used(tmp_path: Path) -> None:
         assert counts.leased_bytes == counts.pooled_bytes == 0, "there is no staging memory"
 
 
-def test_chunks_may_be_cut_as_the_source_likes(tmp_path: Path) -> None:
+def test_a_source_may_send_chunks_of_any_number_of_pages(tmp_path: Path) -> None:
     """Scattered pages, chunks of one page, of none, and of many."""
     ours, theirs = [5, 6, 7, 1, 9, 30], [8, 3, 4, 60, 61, 0]
     with direct(tmp_path) as nodes:
@@ -111,7 +111,7 @@ def test_chunks_may_be_cut_as_the_source_likes(tmp_path: Path) -> None:
         receiver.close()
 
 
-def test_after_the_commit_nothing_is_written_while_the_answer_is_generated(tmp_path: Path) -> None:
+def test_no_write_lands_between_the_commit_and_the_close(tmp_path: Path) -> None:
     with direct(tmp_path) as nodes:
         nodes.fill(1)
         (sender,), receiver = nodes.senders(1), nodes.receiver(1)
@@ -170,7 +170,7 @@ class Stuck:
 
 
 @pytest.mark.parametrize("after", [0, 72 * 2 + 5000])
-def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
+def test_no_other_request_gets_pages_until_a_stopped_writer_is_fenced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """A write that has begun, or is to begin, when its hand-over fails; then it goes on."""
@@ -215,7 +215,7 @@ def test_pages_are_nobody_elses_until_a_stopped_writer_is_fenced(
         following.close()
 
 
-def test_digests_are_of_the_bytes_as_they_lie_in_the_pages(
+def test_digests_are_computed_of_the_bytes_in_the_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What changes a page between the last byte and the commit is found."""
@@ -246,7 +246,7 @@ def test_an_abort_before_anything_is_written_gives_the_pages_back(tmp_path: Path
         nodes.hand_over(2)
 
 
-def test_a_page_that_there_is_not_fails_its_own_hand_over(tmp_path: Path) -> None:
+def test_a_page_number_out_of_range_fails_only_its_own_hand_over(tmp_path: Path) -> None:
     with direct(tmp_path) as nodes:
         (sender,), receiver = nodes.senders(1), nodes.receiver(1)
         receiver.publish([64])
@@ -263,7 +263,7 @@ def test_an_engine_without_a_page_fence_is_refused_at_the_start() -> None:
     engine.close()
 
 
-def test_where_one_source_gets_no_pages_no_other_keeps_any() -> None:
+def test_no_source_keeps_pages_when_one_source_gets_none() -> None:
     data_path = DirectPages(layers(), TcpSink())
     with pytest.raises(ValueError, match="page 64 of 64"):
         data_path.lease(Life(1, 2, 3), {"p0": [0], "p1": [64]})
@@ -299,7 +299,7 @@ def test_m1_3_ranks_write_their_own_parts_straight_into_pages() -> None:
     assert numbers["succeeded"] > 30
 
 
-def test_the_command_says_which_engine_can_when_one_cannot() -> None:
+def test_the_command_names_the_engines_that_have_a_page_fence() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--direct", "--engine", "shm"],
         capture_output=True, text=True, timeout=60, check=False,

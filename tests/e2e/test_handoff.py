@@ -59,7 +59,7 @@ def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
     assert numbers["succeeded"] > 2
 
 
-def test_a_device_that_is_not_there_is_named() -> None:
+def test_the_command_names_a_device_that_does_not_exist() -> None:
     pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--device", "cuda"],
@@ -70,7 +70,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
     assert done.stderr.startswith("pdproto: --device cuda: cuda:0: torch ")
 
 
-def test_bad_options_are_one_clear_line() -> None:
+def test_a_bad_option_gives_one_clear_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--page-bytes", "12"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -81,7 +81,7 @@ def test_bad_options_are_one_clear_line() -> None:
 
 
 @pytest.mark.slow
-def test_m1_4_a_server_of_several_ranks_is_started_anew() -> None:
+def test_m1_4_a_server_restarts_all_its_ranks_when_one_is_killed() -> None:
     """The others of a killed rank's server notice, give everything back, and end by themselves.
 
     Decode may see for itself that the rank is gone, or be told so by the first rank of its group.
@@ -94,7 +94,7 @@ def test_m1_4_a_server_of_several_ranks_is_started_anew() -> None:
     assert 0 < sum(numbers["reasons"].values()) < 40
 
 
-def test_a_kill_that_could_not_come_is_told() -> None:
+def test_the_drill_reports_a_kill_that_did_not_take_place() -> None:
     """Every client leaves before decode has given memory, so that no rank sends anything."""
     done = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--kill",

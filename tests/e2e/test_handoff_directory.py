@@ -52,7 +52,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_rank_that_was_lost_is_found_where_its_next_run_is(client: RegistryClient) -> None:
+def test_a_lost_rank_is_found_at_the_address_of_its_next_run(client: RegistryClient) -> None:
     with looking(client) as directory:
         before = directory.endpoints
         assert before == {FIRST: "tcp://10.0.0.1:5001", SECOND: "tcp://10.0.0.1:5011"}
@@ -65,7 +65,7 @@ def test_a_rank_that_was_lost_is_found_where_its_next_run_is(client: RegistryCli
         assert directory.endpoints == {**before, FIRST: "tcp://10.0.0.1:5002"}
 
 
-def test_who_notices_a_loss_late_does_not_doubt_the_next_run(client: RegistryClient) -> None:
+def test_a_late_report_of_a_loss_does_not_drop_the_next_run(client: RegistryClient) -> None:
     """A hand-over of the run before fails after the look-up: a drill waited for ever here once."""
     with looking(client) as directory:
         before = directory.endpoints
@@ -79,7 +79,7 @@ def test_who_notices_a_loss_late_does_not_doubt_the_next_run(client: RegistryCli
         assert after == {**before, FIRST: "tcp://10.0.0.1:5002"}
 
 
-def test_who_was_only_silent_is_found_where_it_was(client: RegistryClient) -> None:
+def test_a_rank_that_was_only_silent_is_found_at_its_old_address(client: RegistryClient) -> None:
     with looking(client, patience_s=0.3) as directory:
         before = directory.endpoints
         assert before is not None
@@ -89,7 +89,7 @@ def test_who_was_only_silent_is_found_where_it_was(client: RegistryClient) -> No
         assert directory.endpoints is not before
 
 
-def test_m1_2_after_a_failed_look_up_there_is_no_info_and_a_reason(client: RegistryClient) -> None:
+def test_m1_2_a_failed_look_up_gives_a_reason_and_no_addresses(client: RegistryClient) -> None:
     directory = Directory(client.address, [FIRST])
     try:
         eventually(lambda: "no rank has registered" in directory.problem)
@@ -99,7 +99,7 @@ def test_m1_2_after_a_failed_look_up_there_is_no_info_and_a_reason(client: Regis
         directory.close()
 
 
-def test_m1_3_half_a_list_of_addresses_is_none(client: RegistryClient) -> None:
+def test_m1_3_an_incomplete_list_of_addresses_is_not_used(client: RegistryClient) -> None:
     """Also if the rank that is missing is not among those that are needed."""
     register(client, 0, run=1)
     directory = Directory(client.address, [FIRST])

@@ -23,7 +23,7 @@ def reached(decode: DecodeNode, name: str) -> bool:
     return name not in decode.lost_peers()
 
 
-def test_m1_1_m1_2_what_failed_stays_failed_when_the_rank_comes_up_after_all() -> None:
+def test_m1_1_m1_2_a_failed_hand_over_stays_failed_when_the_rank_comes_up_later() -> None:
     """One of two ranks cannot be reached. Later it can; only another hand-over has use of that."""
     with ends(waits=NOT_LONG, of_sources=LONG) as nodes:
         # Who has spoken once is not blamed for silence, however late it answers this time.

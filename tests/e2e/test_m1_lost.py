@@ -7,7 +7,7 @@ from tests.e2e.pairs import ends, until
 
 
 @pytest.mark.parametrize("published", [False, True])
-def test_m1_4_a_source_goes_away_before_and_after_memory_was_leased(published: bool) -> None:
+def test_m1_4_the_loss_of_a_source_fails_the_hand_over_at_all_ends(published: bool) -> None:
     """The hand-over fails, the other source hears of it, and nothing is held or remembered."""
     with ends(sources=2) as nodes:
         going, staying = nodes.senders(1)

@@ -146,7 +146,7 @@ def test_m2_3_a_room_on_the_wrong_rank_fails_both_processes_within_a_second() ->
 
 @pytest.mark.parametrize(("defect", "named"), [
     ("conflict unsaid", None), ("misplaced unsaid", 1), ("not turned away", None)])
-def test_m2_3_with_the_defect_in_the_tables_decode_waits(defect: str, named: int | None) -> None:
+def test_m2_3_decode_waits_when_the_tables_have_the_defect(defect: str, named: int | None) -> None:
     with server(defect) as pipes:
         (here, _), (there, _) = asked(pipes, 7 if named is None else 8, 0, named)
     assert here is not None

@@ -19,7 +19,7 @@ from pdproto.sim.study import percentile
 REQUESTS = 10
 
 
-def test_m2_4_the_rule_costs_no_call_and_a_forced_query_two_at_least(
+def test_m2_4_the_rule_costs_no_call_and_a_forced_query_at_least_two(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said: list[Measured] = []
@@ -44,7 +44,7 @@ def test_m2_4_the_rule_costs_no_call_and_a_forced_query_two_at_least(
         assert row[name]["p99_s"] == seconds[-1]
 
 
-def test_m2_4_what_is_forced_is_found_and_what_breaks_the_rule_fails() -> None:
+def test_m2_4_a_published_room_is_found_and_a_room_on_the_wrong_rank_fails() -> None:
     with RegistryServer() as server:
         routing = Routing(f"{server.host}:{server.port}", force_query=True)
         published, sought = PublishedRooms(routing), SoughtRooms(routing)

@@ -58,14 +58,14 @@ def test_m3_1_a_failure_of_one_source_tells_the_other() -> None:
     assert len(nodes.rows("p1", "abort")) == 1
 
 
-def test_m3_2_a_source_acknowledges_and_says_when_it_is_quiescent() -> None:
+def test_m3_2_a_source_acknowledges_an_abort_and_says_when_it_has_drained() -> None:
     with ends() as nodes:
         failed(nodes, 1, "the client has left")
     assert len(nodes.rows("d", "abort_ack")) == 1
     assert len(nodes.rows("d", "drained")) == 1
 
 
-def test_m3_2_a_source_that_has_succeeded_stays_so() -> None:
+def test_m3_2_a_source_that_has_succeeded_stays_successful() -> None:
     """All that it had to write has landed when the sink gives up, for the other source's sake."""
     with ends(sources=2) as nodes:
         senders, receiver = nodes.senders(1), nodes.receiver(1)
@@ -79,7 +79,7 @@ def test_m3_2_a_source_that_has_succeeded_stays_so() -> None:
         assert senders[0].poll() is KVPoll.SUCCESS
 
 
-def test_m3_2_an_abort_before_the_sender_is_remembered_for_it() -> None:
+def test_m3_2_an_abort_fails_a_sender_that_is_opened_later() -> None:
     with ends() as nodes:
         receiver = nodes.receiver(1)
         receiver.abort("the client has left")
@@ -106,7 +106,7 @@ def test_m3_5_malformed_frames_are_dropped_and_counted_and_the_peer_is_named() -
             assert node.metrics.read()["malformed_frames"] == len(whole) - 1
 
 
-def test_m3_6_nothing_is_remembered_of_many_aborts() -> None:
+def test_m3_6_nodes_forget_aborted_hand_overs() -> None:
     """Nor of acknowledgements that come late, for rooms that nobody knows any more."""
     with ends() as nodes:
         for room in range(100):

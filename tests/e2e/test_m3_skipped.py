@@ -112,7 +112,7 @@ def nodes(engine: str, sinks: int = 1) -> Iterator[Nodes]:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_an_abort_after_two_chunks_leaves_twelve_unmoved(engine: str) -> None:
+def test_an_abort_after_two_chunks_skips_twelve_chunks(engine: str) -> None:
     with nodes(engine) as given:
         given.fail_after(2)
         numbers = given.prefill.metrics.read()
@@ -121,7 +121,7 @@ def test_an_abort_after_two_chunks_leaves_twelve_unmoved(engine: str) -> None:
         assert numbers["engine_refused_writes"] == numbers["engine_failed_writes"] == 0
 
 
-def test_the_remaining_destinations_are_skipped_too() -> None:
+def test_an_abort_skips_chunks_for_every_destination() -> None:
     with nodes("tcp", sinks=2) as given:
         given.fail_after(2)
         numbers = given.prefill.metrics.read()
@@ -129,7 +129,7 @@ def test_the_remaining_destinations_are_skipped_too() -> None:
         assert numbers["landed_chunks"] + numbers["skipped_chunks"] == 2 * CHUNKS
 
 
-def test_the_worker_asks_before_each_chunk() -> None:
+def test_the_worker_moves_no_chunk_of_a_failed_hand_over() -> None:
     """Of the chunks that it has when the hand-over fails, it moves none."""
     with nodes("tcp", sinks=2) as given:
         sender, receivers = given.opened()
@@ -175,7 +175,7 @@ class Full:
 
 
 @pytest.mark.parametrize("where", ["before it is packed", "before it is posted"])
-def test_the_question_is_asked_wherever_a_chunk_is_taken_up(where: str) -> None:
+def test_the_data_path_skips_a_chunk_that_is_no_longer_wanted(where: str) -> None:
     engine, packed, wanted = Full(), Event(), Event()
     data_path = SourcePages([np.zeros((2, 1, 1, 64), np.uint8)], engine)  # type: ignore[arg-type]
     asked: list[bool] = []

@@ -16,7 +16,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
                  "--tp", "2", "--abort-rate", "0.3", "--in-flight", "16")
 
 
-def test_m4_1_all_ranks_admit_the_same_in_the_same_order(drill: Drill) -> None:
+def test_m4_1_all_ranks_admit_the_same_requests_in_the_same_order(drill: Drill) -> None:
     """And only what all of them have voted for: the replay holds every row to the tables."""
     verified = drill.conforms("agreement")
     assert verified.rows["decide_admit"] >= drill.numbers["succeeded"] > 0
@@ -49,7 +49,7 @@ def test_m4_3_failures_are_counted_once_by_each_rank_that_reports_them(drill: Dr
         assert metrics["group_bootstrap_failed_reqs"] == len(set(voted)) == len(voted)
 
 
-def test_m4_4_what_failed_holds_nothing(drill: Drill) -> None:
+def test_m4_4_a_failed_request_holds_no_page_and_no_slot(drill: Drill) -> None:
     """No page, slot or staging memory is held in the end: complaints of the drill say otherwise."""
     assert drill.numbers["complaints"] == []
     assert drill.numbers["failed"] > 0
@@ -57,7 +57,7 @@ def test_m4_4_what_failed_holds_nothing(drill: Drill) -> None:
     assert slots == 0
 
 
-def test_m4_5_a_release_follows_the_word_of_every_rank(drill: Drill) -> None:
+def test_m4_5_a_release_follows_the_reports_of_all_ranks(drill: Drill) -> None:
     entry = drill.lines("agreement", RANKS[0], "entry")
     ended: dict[int, set[int]] = {}
     for line in entry:

@@ -55,7 +55,7 @@ def test_m5_2_a_pass_is_run_again_within_its_budget_and_every_byte_is_right(dril
 
 
 @pytest.mark.slow
-def test_m5_3_nothing_is_sent_before_it_is_finalized_and_that_happens_once(drill: Drill) -> None:
+def test_m5_3_a_request_is_finalized_once_and_before_its_pages_are_sent(drill: Drill) -> None:
     for fired in rows(drill).values():
         assert fired.count("finalize") <= 1
         if "send" in fired:
@@ -63,7 +63,7 @@ def test_m5_3_nothing_is_sent_before_it_is_finalized_and_that_happens_once(drill
 
 
 @pytest.mark.slow
-def test_m5_4_both_sides_are_short_of_room_and_everything_ends(drill: Drill) -> None:
+def test_m5_4_every_request_ends_while_both_sides_are_short_of_memory(drill: Drill) -> None:
     """The replay holds every slot to one owner at a time."""
     drill.conforms("optimistic")
     metrics = drill.numbers["ranks"][PREFILL]

@@ -49,7 +49,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
                  (folder / "study.svg").read_text())
 
 
-def test_m5_9_every_request_is_answered_both_ways(found: Found) -> None:
+def test_m5_9_every_request_is_answered_with_and_without_optimistic_prefill(found: Found) -> None:
     for ran in (found.measured.without, found.measured.with_it):
         assert ran.answered.first_token_s.keys() == set(range(REQUESTS))
         assert not ran.answered.corrupt
@@ -59,7 +59,7 @@ def test_m5_9_every_request_is_answered_both_ways(found: Found) -> None:
     assert found.measured.with_it.computed.reruns <= REQUESTS * (RETRIES + 1)
 
 
-def test_m5_9_a_time_contains_what_must_come_before_the_token(found: Found) -> None:
+def test_m5_9_a_time_is_at_least_that_of_the_steps_before_the_token(found: Found) -> None:
     """Without: the bootstrap, then the forward pass. With: both, but not one after the other."""
     for request in planned(SETTING, SEED, REQUESTS):
         bootstrap = request.decode_at - request.prefill_at + request.allocation_s
@@ -69,7 +69,7 @@ def test_m5_9_a_time_contains_what_must_come_before_the_token(found: Found) -> N
         assert optimistic > max(bootstrap + SETTING.latency_s / 2, SETTING.forward_s)
 
 
-def test_m5_9_the_table_is_made_of_these_times(found: Found) -> None:
+def test_m5_9_the_table_shows_the_measured_times(found: Found) -> None:
     (row,) = found.numbers["rows"]
     both = {"without": found.measured.without, "optimistic": found.measured.with_it}
     for name, ran in both.items():
@@ -90,7 +90,7 @@ def test_a_process_that_dies_ends_the_study(
     assert "a process of the study has ended by itself" in capsys.readouterr().err
 
 
-def test_a_study_is_of_something_known(
+def test_the_command_refuses_an_unknown_study(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["study", "weather"]) == 2

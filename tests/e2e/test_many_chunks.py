@@ -39,7 +39,7 @@ def hand_over(nodes: Ends, room: int, chunks: int) -> None:
     receiver.close()
 
 
-def test_a_hand_over_in_64_chunks_replays_with_the_numbers_of_all(tmp_path: Path) -> None:
+def test_a_hand_over_in_64_chunks_replays_with_the_number_of_each(tmp_path: Path) -> None:
     with ends() as nodes:
         hand_over(nodes, 1, 64)
         told = dict(nodes.told)
@@ -52,7 +52,7 @@ def test_a_hand_over_in_64_chunks_replays_with_the_numbers_of_all(tmp_path: Path
     assert [f'"c":{chunk}' in line for chunk, line in enumerate(posted)] == [True] * 64
 
 
-def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
+def test_a_hand_over_in_the_largest_number_of_chunks_succeeds() -> None:
     with clock_counts_work(), cluster() as nodes:
         (receiver,) = published(nodes.receivers(1, generation=0), CHUNKS_MAX)
         (sender,) = nodes.senders(1)
@@ -66,7 +66,7 @@ def test_a_hand_over_in_as_many_chunks_as_there_may_be() -> None:
             assert_no_slow_turn(node.name, node._loop.pace)
 
 
-def test_a_frame_that_names_many_sinks_holds_up_nobody() -> None:
+def test_a_frame_that_names_many_sinks_delays_no_other_hand_over() -> None:
     life, address = Life(7, 17, 0), "tcp://127.0.0.1:1"
     names = ["stranger", *(f"d{number}" for number in range(SINKS_MAX - 1))]
     with ends() as nodes, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
@@ -102,7 +102,7 @@ def test_no_sink_joins_a_hand_over_that_has_begun() -> None:
         receiver.close()
 
 
-def test_lives_without_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_bounds_the_lives_without_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was refused is served when there is room again."""
     monkeypatch.setattr(prefill, "EARLY_LIVES_MAX", 3)
     with cluster(waits={"no_news": 0.05}) as nodes:

@@ -134,7 +134,7 @@ def test_nodes_hand_over_and_hold_nothing(engine: str) -> None:
         both.nothing_is_held()
 
 
-def test_success_that_did_not_land_fails_by_its_digest(
+def test_a_write_that_did_not_land_fails_by_its_digest(
     obedient: tuple[Hand, ObedientSource, Fault]
 ) -> None:
     both, source, fault = obedient
@@ -149,7 +149,7 @@ def test_success_that_did_not_land_fails_by_its_digest(
     both.nothing_is_held()
 
 
-def test_failure_that_lands_later_spoils_nothing(
+def test_a_failed_write_that_lands_later_spoils_no_page(
     obedient: tuple[Hand, ObedientSource, Fault], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The hand-over fails, the memory is given up, and the next one is right."""
@@ -170,7 +170,7 @@ def test_failure_that_lands_later_spoils_nothing(
 
 
 @pytest.mark.parametrize("name", ["mooncake", "nixl"])
-def test_an_engine_that_is_not_there_is_one_clear_line(name: str) -> None:
+def test_an_engine_that_is_not_installed_gives_one_clear_line(name: str) -> None:
     """Here the library's package is hidden from the command."""
     program = f"""
 import sys

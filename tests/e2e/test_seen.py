@@ -18,7 +18,7 @@ def test_every_test_has_been_seen_red() -> None:
     assert recorded().keys() == {pair.key for pair in PAIRS}
 
 
-def test_every_defect_and_every_test_is_there() -> None:
+def test_every_defect_and_every_test_of_a_pair_exists() -> None:
     assert {pair.defect for pair in PAIRS} <= DEFECTS.keys()
     for pair in PAIRS:
         path, _, name = pair.test.partition("::")
@@ -26,7 +26,7 @@ def test_every_defect_and_every_test_is_there() -> None:
         assert not name or re.search(rf"^def {name}\(", text, re.MULTILINE), pair.test
 
 
-def test_the_page_is_as_it_is_written() -> None:
+def test_the_page_matches_the_record() -> None:
     written = Path(ROOT / "docs/tests-see-defects.md").read_text()
     assert written == page(), "run python -m tests.e2e.seen --table > docs/tests-see-defects.md"
 

@@ -25,7 +25,7 @@ from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["shm", pytest.param("tcp", marks=pytest.mark.nightly)])
-def test_it_holds_out(engine: str, tmp_path: Path) -> None:
+def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
     """For a short while: nothing is lost, and faults there were."""
     ran = subprocess.run(
         [sys.executable, "-m", "pdproto.cli.main", "soak", "--seconds", "8", "--engine", engine,
@@ -76,7 +76,7 @@ class Faulty(SoakCluster):
     (mistaken, "a page holds other bytes than were sent"),
     (forgetful, r"decode-0 holds 1 pages"),
 ])
-def test_a_defect_is_told_of(
+def test_a_soak_reports_a_defect(
     defect: Callable[[SoakRank, Pipe], None], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds, "REST_S", 20.0)
@@ -102,7 +102,7 @@ class Told(SoakCluster):
         self._take(self.members[name], [*ended])
 
 
-def test_books_in_which_all_agree() -> None:
+def test_a_request_whose_ranks_agree_is_no_complaint() -> None:
     told = Told()
     for name in (*told.sources, *told.sinks):
         told.say(name, Ended(7, success=True))
@@ -113,7 +113,7 @@ def test_books_in_which_all_agree() -> None:
 
 
 @pytest.mark.parametrize("first", ["decode-0", "prefill-1-0-0"])
-def test_who_succeeds_at_decode_has_failed_nowhere(first: str) -> None:
+def test_a_request_that_succeeds_at_decode_must_not_fail_elsewhere(first: str) -> None:
     told = Told()
     outcomes = {"decode-0": Ended(7, success=True), "prefill-1-0-0": Ended(7, success=False)}
     for name in (first, *(outcomes.keys() - {first})):
@@ -121,27 +121,27 @@ def test_who_succeeds_at_decode_has_failed_nowhere(first: str) -> None:
     assert told.books.complaints == ["room 7: decode-0 has succeeded, and prefill-1-0-0 failed"]
 
 
-def test_a_byte_that_is_wrong() -> None:
+def test_a_wrong_byte_is_a_complaint() -> None:
     told = Told()
     told.say("decode-0", Ended(7, success=True, corrupt=True))
     assert told.books.complaints == [
         "decode-0, room 7: a page holds other bytes than were sent"]
 
 
-def test_what_is_wrong_is_on_the_page() -> None:
+def test_the_page_lists_every_complaint() -> None:
     books = Books(routed=1, complaints=["decode-0 holds 1 lives"])
     told = page(SoakResult(books, {"kills": 1}, {}, 0, 1.0), "pdproto soak", "abc")
     assert "commit abc: 1 complaints." in told
     assert told.endswith("* decode-0 holds 1 lives\n")
 
 
-def test_the_weather_is_as_foretold() -> None:
+def test_messages_are_lost_and_doubled_at_the_given_rates() -> None:
     fates = Counter(map(Weather(1, lost=0.25, doubled=0.25), ["door"] * 1000))
     assert fates.keys() == {LOST, DOUBLED, PASSES}
     assert all(200 < fates[fate] < 300 for fate in (LOST, DOUBLED))
     assert {*map(Weather(1), ["door"] * 100)} == {PASSES}
 
 
-def test_an_engine_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_an_unknown_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["soak", "--engine", "carrier-pigeon"]) == 2
     assert "carrier-pigeon" in capsys.readouterr().err
