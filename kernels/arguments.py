@@ -31,8 +31,8 @@ class Launch:
 
     On a GPU: `stream` is a torch.cuda.Stream (default: the current one). `ctas_max` bounds the
     thread blocks of the kernel, so that a compute kernel beside it keeps its multiprocessors.
-    On a CPU: `threads` is how many threads copy the bytes of a chunk of 1 MiB or more, each whole
-    entries; the caller's is one of them, and casts and digests alone use no other.
+    On a CPU: `threads` is the number of threads, with that of the caller, that copy a chunk of
+    1 MiB or more. Each copies whole entries. Casts, and digests without a copy, use one thread.
     """
 
     stream: Any = None
@@ -106,7 +106,8 @@ def page_numbers(layout: KVLayout, pages: Any, *, unique: bool = False) -> NDArr
     told = listed.tolist() if listed.size <= FEW_PAGES else (listed.min(), listed.max())
     if min(told) < 0 or max(told) >= layout.pages:
         position = int(np.flatnonzero((listed < 0) | (listed >= layout.pages))[0])
-        raise ValueError(f"pages[{position}]: page {listed[position]} of {layout.pages}")
+        raise ValueError(f"pages[{position}]: page {listed[position]} does not exist: the pools "
+                         f"have {layout.pages}")
     if unique and len(set(told)) < listed.size:
         check_unique(listed)
     return listed.astype(np.int64, copy=False)

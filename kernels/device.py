@@ -117,7 +117,7 @@ def launch_work(layout: KVLayout, work: Work) -> None:
 class PreparedLaunch:
     """See prepared.Prepared. The work has page numbers of host memory; `numbers` take their place.
 
-    Nothing checks whether a graph is being captured: a replay would read later numbers.
+    Do not use it while a graph is captured: a replay would read later numbers. Nothing checks that.
     """
 
     def __init__(self, layout: KVLayout, numbers: Numbers, work: Work) -> None:

@@ -116,9 +116,9 @@ class Binding:
     """
 
     uplink: Uplink
-    sink: torch.Tensor  # takes what a copy without a report finds
-    nothing: torch.Tensor  # stands for a chunk where there is none
-    nothing_listed: torch.Tensor  # stands for numbers where there are none
+    sink: torch.Tensor  # for the findings of a copy without a report; never read
+    nothing: torch.Tensor  # an argument in place of a chunk that the kernel does not read
+    nothing_listed: torch.Tensor  # the same in place of page numbers
     cast_tables: dict[tuple[Order, Scale | None], tuple[CastTable, torch.Tensor]] = field(
         default_factory=dict
     )

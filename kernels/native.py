@@ -59,7 +59,7 @@ class NativeRoutes:
     """The routes of consecutive parts, side by side: one call copies all of them."""
 
     def __init__(self, routes: Sequence[NativeRoute]) -> None:
-        self._routes: Final = tuple(routes)  # with what they point at
+        self._routes: Final = tuple(routes)  # with the arrays that they point at
         self._shares: Final[dict[int, tuple[Share, ...]]] = {}
         self.count: Final = len(routes)
         self.array: Final = (NativeRoute * len(routes))(*routes)

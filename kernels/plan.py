@@ -82,7 +82,7 @@ class PeerPlan:
             if part.first <= entry < part.first + part.entries:
                 before = self.pages * (part.prefix_bytes + (entry - part.first) * part.page_bytes)
                 return before + page * part.page_bytes
-        raise IndexError(f"entry {entry} of {self.entries}")
+        raise IndexError(f"entry {entry} does not exist: the chunk has {self.entries}")
 
     def expect(self, signature: int) -> None:
         """Raise ValueError unless the peer computed the same chunk. Call it before receiving."""
@@ -122,7 +122,7 @@ def _heads(shape: Shape, peer: HeadRange | None) -> HeadRange:
         return HeadRange(0, shape.heads)
     if peer.first < 0 or peer.count < 1 or peer.first + peer.count > shape.heads:
         last = peer.first + peer.count
-        raise ValueError(f"heads {peer.first} to {last} of an entry with {shape.heads}")
+        raise ValueError(f"heads {peer.first} to {last}: an entry has {shape.heads}")
     return peer
 
 

@@ -162,7 +162,7 @@ def entries_of(layout: KVLayout, first: int, last: int) -> KVLayout:
     Keep it: plans and tables are made once for each layout. Raises ValueError for no such entries.
     """
     if not 0 <= first < last <= layout.entries:
-        raise ValueError(f"entries {first} to {last} of {layout.entries}")
+        raise ValueError(f"entries {first} to {last}: the layout has {layout.entries}")
     part = register(
         layout.pools[first:last], order=layout.order, chunk_pages_max=layout.chunk_pages_max
     )

@@ -7,7 +7,7 @@ A digest depends on the life and on the place of the page in it. So bytes of ano
 that changed places, count as damaged (`pdproto.kernels.digest` lists the damage that it finds).
 Pages are stored before they are known to be clean: they belong to the hand-over until it commits.
 
-Only pools in host memory: engines move bytes of host memory.
+The pools must be in host memory, because engines move bytes of host memory.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,8 @@ memory in place also leases memory of others: a *target*, such as pages of a KV 
 
 Rule 1: a write ends in exactly one outcome. LANDED: all its bytes are in the sink's memory.
         REFUSED: not all of them are, and no more will come. ERROR: its bytes may or may not land.
-        A source that gathers reads no byte of the caller's after any of these (source.py).
+        A source that sends the caller's memory without a copy (it gathers) reads none of it
+        after the outcome (source.py).
 Rule 2: after a fence is done, no byte of that source reaches the memory of that lease or any memory
         leased later, even if the writer was stopped for long and then goes on.
 Rule 3: only `release` ends a lease. No clock ends it, and neither does the death of a source.

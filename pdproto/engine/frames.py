@@ -14,7 +14,7 @@ malformed frame raises RemoteProtocolError.
 Over TCP no token is sent. The sink begins with a CHALLENGE, 32 random bytes in the place of the
 token, new for each connection. A WRITE has a proof in that place: 8 bytes of the lease's number,
 and a digest that only a holder of the token can make, over the challenge and all of the frame. So
-one who reads the connection learns no token, and cannot use what it has read.
+a process that reads the connection learns no token, and cannot use the bytes that it has read.
 """
 
 from dataclasses import dataclass, replace

@@ -156,7 +156,7 @@ class NixlTransport:
             except Exception as error:
                 raise RemoteProtocolError(f"description: NIXL says {error}") from error
         if name not in {description.peer, description.peer.encode()}:
-            raise RemoteProtocolError(f"description: of {name!r}, want {description.peer!r}")
+            raise RemoteProtocolError(f"a description of peer {name!r}: want {description.peer!r}")
 
     def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
         """See one_sided.Transport."""

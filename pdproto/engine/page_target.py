@@ -8,7 +8,7 @@
 The chunks are those of chunks.py, each at its `chunk_offset`. Their payload goes into the pages,
 their digests into memory beside them; nothing is copied afterwards.
 
-Only pools in host memory in which the bytes of a page are contiguous.
+The pools must be in host memory, and the bytes of each page contiguous.
 """
 
 import ctypes
@@ -134,7 +134,7 @@ class PageTarget:
         known = places.layout.pages
         for page in pages:
             if not 0 <= page < known:
-                raise ValueError(f"page {page} of {known}")
+                raise ValueError(f"page {page} does not exist: the pools have {known}")
         if len(set(pages)) != len(pages):
             raise ValueError("pages: one is given more than once")
         self.length: Final = chunk_offset(places.layout, len(pages))

@@ -250,7 +250,8 @@ class Source:
 
     def _check(self, address: Address) -> None:
         if address.engine != self.engine:
-            raise ValueError(f"address: of engine {address.engine!r}, this one is {self.engine!r}")
+            raise ValueError(f"an address of engine {address.engine!r}: this engine is "
+                             f"{self.engine!r}")
 
     def _prepare(self, endpoint: str) -> None:
         try:

@@ -73,13 +73,14 @@ class Numbering:
         found = np.asarray(indices, np.int64).ravel()
         if found.size and not 0 <= int(found.min()) <= int(found.max()) < self._sizes[component]:
             raise ValueError(f"{self._names[component]}: items {int(found.min())} to "
-                             f"{int(found.max())} of {self._sizes[component]}")
+                             f"{int(found.max())}, but it has {self._sizes[component]}")
         return (found + self._bases[component]).tolist()
 
     def check(self, numbers: Sequence[int]) -> None:
         """Raise ValueError for a number that no item has."""
         if numbers and not 0 <= min(numbers) <= max(numbers) < self._bases[-1]:
-            raise ValueError(f"items {min(numbers)} to {max(numbers)} of {self._bases[-1]}")
+            raise ValueError(f"items {min(numbers)} to {max(numbers)}, but there are "
+                             f"{self._bases[-1]}")
 
     def chunks(self, states: Sequence[Any] | None) -> list[list[int]]:
         """The numbers of the items of all states, component by component."""
@@ -92,13 +93,13 @@ class Numbering:
         return bisect_right(self._bases, number) - 1
 
     def counts(self, numbers: Sequence[int]) -> dict[int, int]:
-        """The count of these items in each component."""
+        """How many of these items each component has. Components that have none are left out."""
         if not numbers or max(numbers) < self._bases[1]:
             return {0: len(numbers)}
         return Counter(map(self.component, numbers))
 
     def counted(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """The same, for every component in its place."""
+        """How many of these items each component has, for all components in order."""
         counts = self.counts(numbers)
         return tuple(counts.get(place, 0) for place in range(len(self._sizes)))
 

@@ -37,7 +37,8 @@ class Place:
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.size:
-            raise ValueError(f"rank {self.rank} of a tensor parallelism of {self.size}")
+            raise ValueError(f"rank {self.rank} does not exist in a tensor parallelism of "
+                             f"{self.size}")
 
     def heads(self, total: int) -> range:
         """The heads that it holds. With more ranks than heads, several ranks hold the same one."""

@@ -53,7 +53,7 @@ def nothing() -> None:
 
 
 def at_once() -> bool:
-    """Whether a copy of a host is done: it is when the call returns."""
+    """Whether a copy in host memory is done: it was done when its call returned."""
     return True
 
 
@@ -82,9 +82,10 @@ class Unpacked:
 
 
 class Copies(Protocol):
-    """Packs and unpacks pages. pin: pins memory from which chunks are unpacked; None without need.
+    """Packs and unpacks pages.
 
-    broken: why no copy is possible any more in this process; None while copies are.
+    pin: pins memory from which chunks are unpacked; None if it need not be pinned. broken: why this
+    process can copy nothing any more; None while it can.
     """
 
     @property
@@ -94,9 +95,9 @@ class Copies(Protocol):
     def broken(self) -> str | None: ...
 
     def warm(self, layout: KVLayout) -> None:
-        """At start: compile what chunks of these pools need, and make memory for one of a page.
+        """At the start: compile the kernels for these pools, and allocate a chunk of one page.
 
-        Raises DeviceError if that fails, so that no request finds out.
+        Raises DeviceError if that fails, so that the start fails and not a request.
         """
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
@@ -115,7 +116,7 @@ class Copies(Protocol):
 
 
 class Spares(dict[object, list[Memory]]):
-    """Free buffers, by what they fit. Any thread may take and keep them."""
+    """Free buffers, by the size of chunk that they fit. Any thread may take and keep them."""
 
     def __init__(self) -> None:
         super().__init__()

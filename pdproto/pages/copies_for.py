@@ -8,7 +8,8 @@ from pdproto.pages.host_copies import HostCopies
 
 
 def copies_for(layout: KVLayout, device: Device | None = None, *, gathers: bool = False) -> Copies:
-    """The copies for pools like these. device: if not that of the pools. gathers: see HostCopies.
+    """The copies for pools like these. device: the device that copies, if the pools
+    do not name it. gathers: see HostCopies.
 
     Raises ValueError or RuntimeError if there is no such device.
     """

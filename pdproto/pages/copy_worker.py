@@ -1,7 +1,7 @@
 """The thread of a data path that begins copies, and acts when they are done.
 
-A copy of a host is done when the call returns, and one of a device later. The thread asks the
-device again and again, so that no other thread waits for it.
+A copy in host memory is done when its call returns, and a copy on a device later. The thread asks
+the device again and again, so that no other thread waits for it.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ class CopyWorker(ThreadPoolExecutor):
     def __init__(self, name: str) -> None:
         super().__init__(1, name)
         self.is_closing = False
-        self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread's
+        self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread uses it
         self._is_polling = False
 
     def in_order(self, act: Callable[[], bool]) -> None:

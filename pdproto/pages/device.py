@@ -23,8 +23,8 @@ class DeviceEvent(Protocol):
 
 
 class DeviceStream(Protocol):
-    """Work in order. What a stream is given uses no memory that another stream still writes to,
-    except behind `wait`.
+    """A queue of work, done in order. Before it uses memory that another stream writes, it must
+    `wait` for an event of that stream.
     """
 
     def wait(self, event: DeviceEvent) -> None:
@@ -43,7 +43,7 @@ class DeviceStream(Protocol):
         """Copy a tensor of bytes to another one; one of them may be in host memory."""
 
     def record(self) -> DeviceEvent:
-        """The point behind all work that the stream has been given."""
+        """An event that happens when all work that the stream has been given is done."""
 
 
 class Device(Protocol):
@@ -57,13 +57,13 @@ class Device(Protocol):
         """The device that layouts name, if it is not that of the pools' tensors: "interpreter"."""
 
     def stream(self) -> DeviceStream:
-        """A stream of our own."""
+        """A new stream, for copies only."""
 
     def passed(self) -> DeviceEvent:
-        """The point behind the work that the caller's thread has given the device until now."""
+        """An event that happens when all work that the caller's thread has given is done."""
 
     def compute(self, work: Callable[[], object]) -> None:
-        """Do this work where the work of the caller's thread is done: `passed` comes behind it."""
+        """Do this work on the stream of the caller's thread: a later `passed` happens after it."""
 
     def at(self, address: int, length: int) -> Any:
         """A tensor over `length` bytes of the device, uint8 [byte]. The caller keeps them alive.

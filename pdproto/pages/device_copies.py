@@ -33,7 +33,7 @@ WAYS_KEPT: Final = 64  # for each chunk's memory
 
 @dataclass(eq=False, slots=True)
 class Way:
-    """Chunks of so many pages in the memory of a chunk: views of it, and the copy.
+    """The prepared copy of chunks of one number of pages, and views of the memory of the chunk.
 
     padding: between payload and digests. host: where the chunk goes, or None. view: the bytes of a
     write: a head, and the chunk.

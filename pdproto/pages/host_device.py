@@ -1,8 +1,9 @@
 """A simulated device: a processor does the work of its streams, late and step by step.
 
 A real device rarely shows that a program reads a result too early. This one shows it in most runs.
-It does one step of its work for each question whether the work is done, and a copy is two steps. A
-program that does not ask reads no copy, or half of one. The same seed gives the same delays.
+It does one step of its work each time that it is asked whether the work is done. A copy takes two
+steps. So a program that does not ask reads no copy, or half of one. The same seed gives the same
+delays.
 """
 
 from collections import Counter, deque
@@ -21,7 +22,7 @@ LAG: Final = 3  # questions for a step, on average
 
 
 class HostDevice:
-    """The device. kernels: "interpreter" for Triton's interpreter, None for the copies of a host.
+    """The device. kernels: "interpreter" for Triton's interpreter, None to copy without kernels.
 
     passes: the stream of the engine, whose work computes pages. Faults are put in by attributes:
     elsewhere: addresses of another device, by its name. bytes_max, pinned_max: of the memory on the

@@ -39,8 +39,9 @@ log = logging.getLogger("pdproto.pages")
 
 @dataclass(slots=True)
 class Copy:
-    """The chunks of one source that are being copied. is_whole: a copy of each has begun. reason:
-    why not.
+    """The chunks of one source that are being copied.
+
+    is_whole: a copy of each has begun. reason: why one of them could not be copied.
     """
 
     life: Life

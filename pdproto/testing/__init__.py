@@ -1,6 +1,7 @@
 """Tests made from a spec: fuzzers for live ends, tours, and a conformance kit for other engines.
 
-`conformance` compares an engine of your own with the tables (adapter.py lists what it must show).
+`conformance` compares an engine of your own with the tables; adapter.py lists the methods that it
+needs.
 `machine.Fuzzer` and `single.OneEnd` fuzz any system's tables as the runtime runs them, and
 `tour.tour` takes every transition. The extra `testing` must be installed.
 """

@@ -195,7 +195,7 @@ class Proxy:
     def _receive(self, end: ProxyEnd, now: float) -> None:
         target = end.other
         if target is None:
-            raise AssertionError("an end without another")
+            raise AssertionError("a connection has one end only")
         try:
             data = end.sock.recv(READ_BYTES)
         except BlockingIOError:

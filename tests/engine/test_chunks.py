@@ -99,7 +99,7 @@ def test_no_pages_are_clean() -> None:
 
 def test_bad_arguments_of_pack_and_unpack_are_refused() -> None:
     _, layout = pools_of(1)
-    with pytest.raises(ValueError, match="page 8 of 8"):
+    with pytest.raises(ValueError, match="page 8 does not exist: the pools have 8"):
         pack_pages(layout, [8], KEY)
     with pytest.raises(ValueError, match=r"into: .* bytes needed, got 7"):
         pack_pages(layout, [1], KEY, into=np.empty(7, np.uint8))

@@ -191,4 +191,4 @@ def test_a_place_that_there_is_not_refuses_the_write(closing: ExitStack) -> None
     published = msgspec.msgpack.encode(Placement(b"", 2, 2))
     data_path.post(1, Life(1, 1, 0), published, 0, [0], lambda: True)
     (number, _, reason), = data_path.outcomes()
-    assert (number, reason) == (1, "rank 2 of a tensor parallelism of 2")
+    assert (number, reason) == (1, "rank 2 does not exist in a tensor parallelism of 2")

@@ -185,7 +185,7 @@ def test_an_item_that_there_is_not_fails_the_hand_over(closing: ExitStack) -> No
     receiver = pair.node.open(1, {node.name: node.endpoint})
     receiver.publish([1, 11])
     until(lambda: receiver.poll() is KVPoll.FAILED)
-    assert "items 1 to 11 of 11" in str(receiver.failure)
+    assert "items 1 to 11, but there are 11" in str(receiver.failure)
     assert pair.target_bytes == 0
 
 
@@ -254,7 +254,7 @@ def test_a_chunk_of_two_components_is_the_peers_fault(target: ItemTarget) -> Non
 
 @pytest.mark.parametrize("numbers", [[-1], [11]])
 def test_an_item_that_there_is_not_is_refused(target: ItemTarget, numbers: list[int]) -> None:
-    with pytest.raises(ValueError, match=f"items {numbers[0]} to {numbers[0]} of 11"):
+    with pytest.raises(ValueError, match=f"items {numbers[0]} to {numbers[0]}, but there are 11"):
         ItemTarget(target.share, target._places, target._numbering, numbers, key=5,
                    worker=target._worker)
 

@@ -131,7 +131,7 @@ def test_a_lease_that_begins_with_anything_else_is_refused() -> None:
             header_in(np.frombuffer(spoilt, np.uint8), longest)
     words = np.frombuffer(header, "<u4").copy()
     words[1] = 0
-    with pytest.raises(ValueError, match="rank 0 of a tensor parallelism of 0"):
+    with pytest.raises(ValueError, match="rank 0 does not exist in a tensor parallelism of 0"):
         share_of(ours, Place(1, 0), words.tobytes())
     cut = np.array([128, 1, 0, 1, 9, *[0] * 27], "<u4").tobytes()
     with pytest.raises(ValueError, match="kv"):

@@ -44,11 +44,11 @@ def test_a_page_in_host_memory_that_no_pool_has(path: Path, bad: int) -> None:
     chunk = _chunk(path, 4096)
     pages = np.array([0, bad, 1])
     for copy in (pack_chunk, unpack_chunk):
-        with pytest.raises(ValueError, match=rf"pages\[1\]: page {bad} of 6"):
+        with pytest.raises(ValueError, match=rf"pages\[1\]: page {bad} does not exist: .* 6"):
             copy(layout, pages, chunk)
     many = np.zeros(100, np.int64)
     many[70] = bad
-    with pytest.raises(ValueError, match=rf"pages\[70\]: page {bad} of 6"):
+    with pytest.raises(ValueError, match=rf"pages\[70\]: page {bad} does not exist: .* 6"):
         pack_chunk(layout, many, chunk)
     assert (path.get(chunk) == POISON).all()
 

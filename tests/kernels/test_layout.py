@@ -161,5 +161,5 @@ def test_some_layers_are_handed_over_by_themselves(path: Path) -> None:
     wanted = np.concatenate([pool[[5, 2]].reshape(-1) for pool in pools[1:4]])
     assert np.array_equal(path.get(chunk)[:plan.payload_bytes], wanted)
     for first, last in ((-1, 2), (2, 2), (3, 6)):
-        with pytest.raises(ValueError, match=f"entries {first} to {last} of 5"):
+        with pytest.raises(ValueError, match=f"entries {first} to {last}: the layout has 5"):
             entries_of(layout, first, last)

@@ -71,7 +71,7 @@ def test_other_limits_are_named() -> None:
         plan_chunk(shapes, 1, scale=Scale.PAGE)
     with pytest.raises(ValueError, match="entries times peers"):
         plan_chunk(shapes, 1, peers=(HeadRange(0, 1),) * 65_536)
-    with pytest.raises(IndexError, match="entry 1 of 1"):
+    with pytest.raises(IndexError, match="entry 1 does not exist: the chunk has 1"):
         plan_chunk(shapes, 1).only.offset(1, 0)
 
 

@@ -63,7 +63,7 @@ def test_wrong_page_numbers_are_refused_before_anything_is_enqueued(path: Path) 
     digests = digests_in(plan, chunk)
     packing = prepare_pack(layout, chunk, numbers(), digests=digests)
     packing.tell([1, 1, 1])
-    with pytest.raises(ValueError, match=r"pages\[2\]: page 7 of 7"):
+    with pytest.raises(ValueError, match=r"pages\[2\]: page 7 does not exist: the pools have 7"):
         packing.tell([0, 1, 7])
     unpacking = prepare_unpack(layout, chunk, numbers(), expected=digests,
                                report=new_report(layout))

@@ -91,7 +91,7 @@ def test_items_of_all_components_are_numbered_through() -> None:
     assert numbering.chunks([None, []]) == numbering.chunks(None) == []
     assert numbering.split([8, 6]) == (1, [2, 0])
     assert numbering.split([10]) == (2, [1])
-    with pytest.raises(ValueError, match="swa: items 0 to 3 of 3"):
+    with pytest.raises(ValueError, match="swa: items 0 to 3, but it has 3"):
         numbering.numbers(1, [0, 3])
     with pytest.raises(ValueError, match="2 items that are not all kv"):
         numbering.split([5, 6])

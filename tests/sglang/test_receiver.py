@@ -184,7 +184,7 @@ def test_items_that_there_are_not_fail_the_request(pair: Pair) -> None:
     receiver.init(0)
     receiver.send_metadata(np.array([8]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
-    assert "kv: items 8 to 8 of 8" in reason(receiver)
+    assert "kv: items 8 to 8, but it has 8" in reason(receiver)
 
 
 def test_a_request_without_a_room_is_refused_by_name(pair: Pair) -> None:
