@@ -20,6 +20,8 @@ CATALOGUE: Final = (
           lemmas="lock_server_lemmas"),
     Entry("lock-server-broken", "examples.lock_server_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("ring-election", "examples.ring_election:SYSTEM", Purpose.EXAMPLE),
+    Entry("paxos", "examples.paxos:SYSTEM", Purpose.EXAMPLE),
+    Entry("paxos-broken", "examples.paxos_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("registry", "handoff.registry:SYSTEM",
           lemmas="registry_lemmas", ranking="registry_ranking", expected={
         "default": Counts(81_322, 614_387, 33),

@@ -10,7 +10,13 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.spec.examples import lock_server, lock_server_broken, ring_election, two_phase_commit
+from pdproto.spec.examples import (
+    lock_server,
+    lock_server_broken,
+    paxos,
+    ring_election,
+    two_phase_commit,
+)
 from pdproto.spec.examples.lock_server import Client, Lease, Round, book, c, lease, r
 from pdproto.spec.examples.ring_election import Node, elected, k, m, n
 from pdproto.spec.examples.two_phase_commit import Participant, heard, p
@@ -33,7 +39,7 @@ TWO_PHASE_COMMIT: Final = two_phase_commit.SYSTEM
 LOCK_SERVER: Final = lock_server.SYSTEM
 LOCK_SERVER_BROKEN: Final = lock_server_broken.SYSTEM
 RING_ELECTION: Final = ring_election.SYSTEM
-EXAMPLES: Final = (TWO_PHASE_COMMIT, LOCK_SERVER, RING_ELECTION)
+EXAMPLES: Final = (TWO_PHASE_COMMIT, LOCK_SERVER, RING_ELECTION, paxos.SYSTEM)
 
 
 class Counts(NamedTuple):

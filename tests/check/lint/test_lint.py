@@ -116,7 +116,8 @@ class Bench:
         return Ignore(self.answer(w), at=(Mood.IDLE, Mood.DONE), why="one is enough")
 
 
-EXAMPLES = ("two-phase-commit", "lock-server", "lock-server-broken", "ring-election")
+EXAMPLES = ("two-phase-commit", "lock-server", "lock-server-broken", "ring-election",
+            "paxos")
 
 
 def remarks(system: System, rule: str) -> list[Remark]:

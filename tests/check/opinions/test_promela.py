@@ -14,7 +14,13 @@ from pdproto.check.opinions.spin import SpinRun, available, spin
 from pdproto.check.rigid import interpretations
 from pdproto.cli.main import main
 from pdproto.ground.grounding import Ground
-from pdproto.spec.examples import lock_server, lock_server_broken, ring_election, two_phase_commit
+from pdproto.spec.examples import (
+    lock_server,
+    lock_server_broken,
+    paxos,
+    ring_election,
+    two_phase_commit,
+)
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
 from pdproto.spec.examples.two_phase_commit import Participant
@@ -69,6 +75,8 @@ def test_spin_finds_the_published_states_of_two_phase_commit(
         (lock_server.SYSTEM, {Client: 2, Round: 2}, NO_FAULTS),
         (lock_server.SYSTEM, {Client: 2, Round: 1}, LOSSY),
         (lease_lock.SYSTEM, {lease_lock.Client: 2, lease_lock.Token: 2}, NO_FAULTS),
+        (paxos.SYSTEM, {paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2},
+         NO_FAULTS),
         (ring_election.SYSTEM, {Node: 3}, NO_FAULTS),  # 72 bits: more than a word
     ],
     ids=lambda value: value.name if isinstance(value, System) else None,

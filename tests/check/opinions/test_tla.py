@@ -15,7 +15,13 @@ from pdproto.check.opinions.tla_text import Names
 from pdproto.check.rigid import interpretations
 from pdproto.cli.main import main
 from pdproto.ground.grounding import Ground
-from pdproto.spec.examples import lock_server, lock_server_broken, ring_election, two_phase_commit
+from pdproto.spec.examples import (
+    lock_server,
+    lock_server_broken,
+    paxos,
+    ring_election,
+    two_phase_commit,
+)
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
 from pdproto.spec.examples.two_phase_commit import Participant
@@ -62,6 +68,8 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
     [
         (lock_server.SYSTEM, Configuration({Client: 2, Round: 1}, faults=("lossy",))),
         (ring_election.SYSTEM, Configuration({Node: 2})),
+        (paxos.SYSTEM, Configuration({
+            paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2})),
         (awkward_system(), Configuration({Thing: 2})),
         (lease_lock.SYSTEM, Configuration({lease_lock.Client: 2, lease_lock.Token: 2})),
     ],

@@ -1,0 +1,77 @@
+"""Why one value at most is learned, for any number of acceptors, quorums, ballots and values: a
+proposal knows that no earlier ballot has chosen another value, and that none ever will.
+
+    pdproto prove paxos --engine quantified --lemmas pdproto.spec.lemmas.paxos_lemmas
+
+The catalogue does not name them yet: Z3 answers one question, that of adopt, only on some runs, and
+the cut-off runs out of memory.
+"""
+
+from typing import Final
+
+from pdproto.spec.examples.paxos import (
+    a,
+    accept,
+    b,
+    c,
+    d,
+    latest,
+    learned,
+    member,
+    promise,
+    promised,
+    proposal,
+    q,
+    report,
+    u,
+    v,
+    value,
+    vote,
+)
+from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
+
+LEMMAS: Final = (
+    Always("a_proposal_is_kept", implies(accept(b, v), proposal(b) == v),
+           why="a proposer proposes once"),
+    Always("a_vote_follows_a_proposal", implies(vote(a, b, v), accept(b, v)),
+           why="acceptors vote only as a proposer asks"),
+    Always("a_vote_promises",
+           implies(vote(a, b, v), any_of(promised(a) == b, promised(a).after(b))),
+           why="a vote promises its ballot, and promises only grow"),
+    Always("a_promise_is_kept",
+           implies(promise(a, b), any_of(promised(a) == b, promised(a).after(b))),
+           why="promises only grow"),
+    Always("a_report_is_kept",
+           implies(report(a, b, c, v), any_of(promised(a) == b, promised(a).after(b))),
+           why="promises only grow"),
+    Always("the_latest_vote_is_a_vote",
+           implies(all_of(latest(a) == c, value(a) == v), vote(a, c, v)),
+           why="an acceptor notes its vote as it sends it"),
+    Always("no_vote_is_later_than_the_latest",
+           implies(vote(a, b, v), any_of(latest(a) == b, latest(a).after(b))),
+           why="an acceptor votes in ballots that grow"),
+    Always("a_voter_has_a_value", implies(latest(a) == b, value(a).is_set),
+           why="an acceptor notes the ballot and the value of a vote together"),
+    Always("a_value_has_a_ballot", implies(value(a) == v, latest(a).is_set),
+           why="an acceptor notes the ballot and the value of a vote together"),
+    Always("a_promise_leaves_no_vote_out",
+           implies(all_of(promise(a, b), c.before(b)), ~vote(a, c, v)),
+           why="the acceptor had not voted, and takes no part in earlier ballots since"),
+    Always("a_report_is_of_an_earlier_vote",
+           implies(report(a, b, c, v), all_of(vote(a, c, v), c.before(b))),
+           why="an acceptor reports its own vote, and has not voted later than it promises"),
+    Always("a_report_leaves_no_later_vote_out",
+           implies(all_of(report(a, b, c, v), c.before(d), d.before(b)), ~vote(a, d, u)),
+           why="the vote was the latest, and the acceptor takes no part in earlier ballots since"),
+    Always("a_proposal_excludes_other_values",
+           implies(all_of(accept(b, v), c.before(b), u.differs(v)),
+                   forall(q, exists(a, all_of(
+                       member(q, a), promised(a).after(c), ~vote(a, c, u))))),
+           why="of each quorum, an acceptor has passed the earlier ballot without this vote"),
+    Always("a_learned_value_has_a_quorum",
+           implies(learned(b, v), exists(q, forall(a, implies(member(q, a), vote(a, b, v))))),
+           why="votes are not taken back"),
+    Always("a_learned_value_binds_later_ballots",
+           implies(all_of(learned(b, v), accept(c, u), b.before(c)), u.same(v)),
+           why="a later proposal of another value would exclude the quorum that voted"),
+)
