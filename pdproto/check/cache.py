@@ -39,24 +39,28 @@ class Cache:
 
         Raises the errors of `checking.check`.
         """
-        name = self._name(system, configuration, settings, complete)
-        known = self._recalled(name)
+        known = self.recall(system, configuration, settings, complete)
         if known is not None:
             return known
         result = complete(system, check(system, configuration, settings))
-        if _is_final(result, settings):
-            self._store.keep(name, result)
-            self._store.make_room()
+        self.keep(system, configuration, settings, complete, result)
         return result
+
+    def keep(
+        self, system: System, configuration: Configuration, settings: CheckSettings,
+        complete: Completion, result: CheckResult,
+    ) -> None:
+        """Keep the result, unless the same question may have another one the next time."""
+        if _is_final(result, settings):
+            self._store.keep(self._name(system, configuration, settings, complete), result)
+            self._store.make_room()
 
     def recall(
         self, system: System, configuration: Configuration, settings: CheckSettings,
         complete: Completion = keep_result,
     ) -> CheckResult | None:
         """The result, if the folder has it; else None, without exploring."""
-        return self._recalled(self._name(system, configuration, settings, complete))
-
-    def _recalled(self, name: str | None) -> CheckResult | None:
+        name = self._name(system, configuration, settings, complete)
         known = self._store.read(name, CheckResult)
         return None if known is None else replace(known, recalled=True)
 

@@ -12,12 +12,13 @@ from typing import Final
 
 from pdproto.check.answers import with_answers
 from pdproto.check.cache import NO_CACHE, Cache, Completion, keep_result
-from pdproto.check.checking import CheckSettings
-from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.elsewhere import UnansweredError, unanswered
+from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits, silent
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
-from pdproto.check.result import Checked, CheckResult, Suite, Task, WrittenRow
-from pdproto.check.worker_pool import run_tasks
+from pdproto.check.result import Checked, CheckResult, Suite, Task, Verdict, WrittenRow
+from pdproto.check.worker_pool import Workers, run_tasks
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 DEEP: Final = "deep"
@@ -46,12 +47,12 @@ def _sizes(system: System, *, deep: bool) -> list[str]:
 
 
 def run(
-    wanted: Sequence[Task], settings: CheckSettings, workers: int, monitor: Monitor,
+    wanted: Sequence[Task], settings: CheckSettings, workers: Workers, monitor: Monitor,
     cache: Cache = NO_CACHE,
 ) -> Suite:
     """Run all tasks, then search for the rows that have not fired.
 
-    settings: for each check; its monitor is not used. workers: processes. After Ctrl-C it returns
+    settings: for each check; its monitor is not used. After Ctrl-C it returns
     the results so far.
     """
     suite = Suite(tuple(wanted), ())
@@ -69,8 +70,8 @@ def run(
 
 
 def _done(
-    wanted: Sequence[Task], settings: CheckSettings, cache: Cache, workers: int, monitor: Monitor,
-    what: str,
+    wanted: Sequence[Task], settings: CheckSettings, cache: Cache, workers: Workers,
+    monitor: Monitor, what: str,
 ) -> Iterator[tuple[int, Checked]]:
     """The finished tasks with their numbers: first those in the cache, then the others as they
     finish. The monitor also gets their number.
@@ -88,17 +89,36 @@ def _done(
     def show(progress: Progress) -> None:
         monitor(replace(progress, what=f"{count} of {len(wanted)} {what}; {progress.what}"))
 
-    work = partial(perform, settings, cache)
-    for place, checked in run_tasks([wanted[number] for number in left], work, workers, show):
+    work, missing = partial(perform, settings), partial(without_answer, settings)
+    tasks = [wanted[number] for number in left]
+    for place, checked in run_tasks(tasks, work, workers, show, missing):
         count += 1
+        cache.keep(*_question(settings, checked.task), checked.result)
         yield left[place], checked
 
 
-def perform(settings: CheckSettings, cache: Cache, task: Task, monitor: Monitor) -> Checked:
+def perform(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
     """Check one system at one of its sizes."""
     system, configuration, asked, complete = _question(settings, task)
-    result = cache.check(system, configuration, replace(asked, monitor=monitor), complete)
+    result = complete(system, check(system, configuration, replace(asked, monitor=monitor)))
     return _checked(task, system, result)
+
+
+def without_answer(settings: CheckSettings, task: Task, why: str) -> Checked:
+    """The result of a task without an answer: a search that ends at its first state.
+
+    No property holds by it. For a search for rows, which has no verdict, raises UnansweredError.
+    """
+    if task.all_rows:
+        unanswered(task.title, why)
+    one = replace(settings, limits=replace(settings.limits, states_max=1))
+    checked = perform(one, task, silent)
+    findings = tuple(
+        replace(finding, verdict=Verdict.UNKNOWN) if finding.verdict is Verdict.HOLDS else finding
+        for finding in checked.result.findings
+    )
+    return replace(checked, result=replace(
+        checked.result, findings=findings, complete=False, stopped=why))
 
 
 def _question(
@@ -123,7 +143,7 @@ def _checked(task: Task, system: System, result: CheckResult) -> Checked:
 
 
 def _covered(
-    suite: Suite, settings: CheckSettings, cache: Cache, workers: int, monitor: Monitor
+    suite: Suite, settings: CheckSettings, cache: Cache, workers: Workers, monitor: Monitor
 ) -> Suite:
     """The suite with the rows that fire nowhere; unchanged if some search ended early."""
     if not all(checked.result.complete for checked in suite.checked):
@@ -135,7 +155,10 @@ def _covered(
         for checked in suite.checked
         if checked.written & missing
     ]
-    for _, checked in _done(again, settings, cache, workers, monitor, "systems looked through"):
-        missing -= checked.fired
+    try:
+        for _, checked in _done(again, settings, cache, workers, monitor, "systems looked through"):
+            missing -= checked.fired
+    except UnansweredError as error:
+        return replace(suite, stopped=str(error))
     order = sorted(missing, key=lambda row: (row[1].path, row[1].line, row[0]))
     return replace(suite, rows=len(written), never_fired=tuple(order))

@@ -1,16 +1,18 @@
-"""Worker processes for a list of tasks: the check of one system uses little more than one core.
+"""The one place where a list of tasks is spread over workers: processes here, or an executor.
 
-A new worker must import the program again, so each worker serves until no task is left.
+The check of one system uses little more than one core. A new worker must import the program again,
+so each worker serves until no task is left.
 """
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from traceback import format_exc
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from pdproto.check.elsewhere import Asking, Elsewhere, WorkerError, unanswered
 from pdproto.check.explore import Monitor, Progress
 
 Task = TypeVar("Task")
@@ -19,26 +21,41 @@ Answer = TypeVar("Answer")
 # Only the stubs give `Connection` parameters.
 Line: TypeAlias = "Connection[Any, Any]"
 
+# A number of processes of this program, or an executor.
+Workers: TypeAlias = int | Elsewhere
+
 LEAVE_S: Final = 5.0  # in which a terminated worker must end
 
 
-class WorkerError(Exception):
-    """A worker raised, or died."""
+def unlimited(_: object) -> None:
+    """The time limit of a task that has none."""
 
 
 def run_tasks(
     tasks: Sequence[Task],
     work: Callable[[Task, Monitor], Answer],
-    workers: int,
+    workers: Workers,
     monitor: Monitor,
-) -> Iterator[tuple[int, Answer]]:
+    missing: Callable[[Task, str], Answer] = unanswered,
+    limit_s: Callable[[Task], float | None] = unlimited,
+) -> Generator[tuple[int, Answer], None, None]:
     """Run all tasks, and yield the answers as they finish, each with the number of its task.
 
-    work: a function of a module, because workers import it. workers: processes; with one worker or
-    one task, it runs in this process. monitor: gets the progress of one task at a time. Raises
-    MemoryError if a worker is killed, as the system does when memory runs out, and WorkerError if
-    one raises.
+    work: a function of a module, because workers import it. workers: with one process or one task,
+    it runs in this process. monitor: gets the progress of one task at a time, from processes of
+    this program. missing: in an executor, the answer for a task that has lost its workers or is out
+    of time, given the reason; it raises UnansweredError if it is left out. limit_s: in an executor,
+    the seconds for a task. Raises MemoryError if a process of this program is killed, as the system
+    does when memory runs out, and WorkerError if a worker raises.
     """
+    if isinstance(workers, Elsewhere):
+        if tasks:
+            asking = Asking(workers, tasks, work, missing, limit_s)
+            try:
+                yield from asking.answers()
+            finally:
+                asking.end()
+        return
     if min(workers, len(tasks)) <= 1:
         for number, task in enumerate(tasks):
             yield number, work(task, monitor)
@@ -48,6 +65,17 @@ def run_tasks(
         yield from pool.answers(tasks, monitor)
     finally:
         pool.end()
+
+
+def in_order(answers: Iterable[tuple[int, Answer]]) -> Iterator[Answer]:
+    """The answers in the order of their tasks, each as soon as those before it have come."""
+    early: dict[int, Answer] = {}
+    wanted = 0
+    for number, answer in answers:
+        early[number] = answer
+        while wanted in early:
+            yield early.pop(wanted)
+            wanted += 1
 
 
 class WorkerPool(Generic[Task, Answer]):
@@ -91,7 +119,7 @@ class WorkerPool(Generic[Task, Answer]):
     def _told(self, worker: Line) -> Any:
         try:
             told = worker.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             status = self._workers[worker].exitcode
             raise MemoryError(f"a worker died (status {status})") from None
         if isinstance(told, str):

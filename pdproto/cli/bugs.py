@@ -3,7 +3,7 @@
 A defect is an edit of the tables, or a table of another project's design. With ID, the trace of
 that defect is drawn, in every system that has it. Exit status: 0 if each defect violates the
 property named in the catalogue, 1 if one does not, 2 if there is no such ID, 3 if the run was
-interrupted.
+interrupted, or if a defect has lost its workers.
 """
 
 import argparse
@@ -11,12 +11,13 @@ import json
 import sys
 from collections.abc import Sequence
 
-from pdproto.check.defect_trials import try_all
+from pdproto.check.defect_trials import SpreadTrials, try_all
 from pdproto.check.load import suggestion
 from pdproto.check.report import defects as report
 from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.recall import add_no_cache, cache
+from pdproto.cli.workers import add_executor, executor
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import EVERY
 
@@ -25,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto bugs`."""
     parser.add_argument("id", metavar="ID", nargs="?", help="draw the trace of this defect")
     parser.add_argument("--json", metavar="FILE|-", help="write the results as JSON")
+    add_executor(parser)
     add_no_cache(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
@@ -34,9 +36,11 @@ def run(arguments: argparse.Namespace) -> int:
     drawn = arguments.id is not None
     chosen = _named(arguments.id, EVERY) if drawn else EVERY
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        trials = try_all(chosen, cache(arguments), reporter.show)
+        elsewhere = executor(arguments)
+        spread = None if elsewhere is None else SpreadTrials(elsewhere, find)
+        trials = try_all(chosen, cache(arguments), reporter.show, spread)
         if trials.interrupted:
-            reporter.say(f"interrupted: {len(trials.decided)} of {len(chosen)} defects were tried")
+            reporter.say(f"incomplete: {len(trials.decided)} of {len(chosen)} defects were tried")
     if arguments.json != STANDARD_OUTPUT:
         with console() as page:
             if not drawn:
@@ -47,6 +51,11 @@ def run(arguments: argparse.Namespace) -> int:
         values = [report.as_json(trial, traced=drawn) for trial in trials.decided]
         write(json.dumps(values, indent=2), arguments.json)
     return trials.exit_status
+
+
+def find(name: str, system: str) -> Bug:
+    """The defect of that name in the system of that name. Workers call it."""
+    return next(bug for bug in EVERY if (bug.id, bug.system.name) == (name, system))
 
 
 def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:

@@ -7,7 +7,6 @@ A message or a completion that no row answers in some state is a violation, as i
 """
 
 import argparse
-import os
 import sys
 from dataclasses import replace
 from types import ModuleType
@@ -31,13 +30,13 @@ from pdproto.cli.options import (
     add_system,
     check_targets,
     configuration,
-    whole_number,
     write,
 )
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.reports import add_reports, report, say, targets
 from pdproto.cli.systems import load_with_module, with_proofs
 from pdproto.cli.watch import watched
+from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.properties import Always, Fairness
 from pdproto.spec.language.system import DEFAULT, System
 
@@ -67,10 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fairness", choices=[f.name.lower().replace("_", "-") for f in Fairness],
         action="append", default=[], help="assume this of the environment (leads_to only)",
     )
-    parser.add_argument(
-        "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-        help="threads (default: one for each core); the result is the same for any number",
-    )
+    add_workers(
+        parser, "threads (default: one for each core); the result is the same for any number")
     add_no_cache(parser)
     parser.add_argument(
         "--keep-going", action=argparse.BooleanOptionalAction,
@@ -98,6 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
             reporter.say("no C compiler was found at installation: the portable engine is slow")
         if arguments.system is None:
             return check_all(arguments, reporter)
+        if executor(arguments) is not None:
+            raise UsageError("--executor spreads the systems of the hand-over over workers: one "
+                             "SYSTEM is explored in this process")
         return _check_one(arguments, reporter)
 
 

@@ -13,6 +13,7 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.recall import cache
 from pdproto.cli.reports import REPORTS, targets
 from pdproto.cli.systems import BUILT_IN
+from pdproto.cli.workers import workers
 from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.system import DEFAULT
 
@@ -26,7 +27,7 @@ def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
         keep_going=bool(arguments.keep_going),
     )
     wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
-    found = suite.run(wanted, settings, arguments.workers, reporter.show, cache(arguments))
+    found = suite.run(wanted, settings, workers(arguments), reporter.show, cache(arguments))
     seconds = monotonic() - began
     files = targets(arguments)
     if STANDARD_OUTPUT not in files.values():

@@ -42,7 +42,10 @@ VERBS: Final = {
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
-EXTRAS: Final = {"torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp"}
+EXTRAS: Final = {
+    "torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp",
+    "distributed": "dask", "mpi4py": "mpi",
+}
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
@@ -68,6 +71,8 @@ def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
     except Exception as error:
         if _comes_of_an_interrupt(error):
             return _failed(INTERRUPTED, UNKNOWN)
+        if _is_unanswered(error):
+            return _failed(str(error), UNKNOWN)
         line = _foreseen(error)
         if line is not None:
             return _failed(line, USAGE)
@@ -80,6 +85,13 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _is_unanswered(error: Exception) -> bool:
+    """Whether a task of the verb has no answer, because its workers were lost."""
+    from pdproto.check.elsewhere import UnansweredError  # noqa: PLC0415 - see above
+
+    return isinstance(error, UnansweredError)
 
 
 def _foreseen(error: Exception) -> str | None:

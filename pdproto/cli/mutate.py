@@ -8,7 +8,6 @@ there is no such system, 3 if a search reached a limit or was interrupted.
 
 import argparse
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +22,11 @@ from pdproto.check.report.mutants import LEFT, as_json, draw
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.store import Store
 from pdproto.check.user_cache import MUTANTS, user_cache
+from pdproto.check.worker_pool import Workers
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.systems import families, subject
+from pdproto.cli.workers import add_workers, workers
 
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
 
@@ -43,10 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", metavar="S", type=int, default=0, help="seed of the sample (default: 0)"
     )
-    parser.add_argument(
-        "--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-        help="processes (default: one for each core); the result is the same for any number",
-    )
+    add_workers(
+        parser, "processes (default: one for each core); the result is the same for any number")
     parser.add_argument("--json", metavar="FILE|-", help="write the result of every mutant as JSON")
     add_no_cache(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -58,8 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     progress = _ProgressLines(quiet=arguments.quiet)
     together = families(arguments.systems)
     store = Store(None if arguments.no_cache else user_cache(MUTANTS))
+    spread = workers(arguments)
     try:
-        every = prepared(together, subject, arguments.workers, progress.say_sometimes, store)
+        every = prepared(together, subject, spread, progress.say_sometimes, store)
     except NotHeldError as found:
         progress.say(str(found))
         if arguments.json != STANDARD_OUTPUT:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     picked = chosen(every, arguments.sample, arguments.seed)
     campaigns = []
     for names, trials, numbers in zip(together, every, picked, strict=True):
-        ends = _judged(names, trials, numbers, arguments.workers, progress, store)
+        ends = _judged(names, trials, numbers, spread, progress, store)
         campaigns.append(Campaign(names, trials, ends))
         if progress.interrupted:
             break
@@ -110,13 +110,13 @@ class _ProgressLines:
 
 
 def _judged(
-    names: Names, trials: Trials, picked: Sequence[int], workers: int, progress: _ProgressLines,
-    store: Store,
+    names: Names, trials: Trials, picked: Sequence[int], spread: Workers,
+    progress: _ProgressLines, store: Store,
 ) -> tuple[Judged, ...]:
     """The results of the mutants with these numbers, in order; after Ctrl-C those so far."""
     done: list[Judged] = []
     try:
-        with closing(judged(names, trials, picked, subject, workers, store)) as ends:
+        with closing(judged(names, trials, picked, subject, spread, store)) as ends:
             for end in ends:
                 done.append(end)
                 if end.outcome in LEFT and not progress.quiet:

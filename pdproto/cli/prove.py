@@ -11,12 +11,13 @@ Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from pdproto.check.elsewhere import Elsewhere
 from pdproto.check.prove.assurance import cache_folder, remember
 from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.certificates import certificates
@@ -32,6 +33,7 @@ from pdproto.check.prove.proving import (
     prove,
 )
 from pdproto.check.prove.refutation import refutations
+from pdproto.check.prove.spread import SpreadProof
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.report.progress import Reporter
@@ -49,6 +51,7 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.systems import subject
+from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.system import System
 
 __all__ = ["ProofSubject", "configure", "run", "subject"]
@@ -78,8 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="write each obligation as SMT-LIB 2 and as DIMACS")
     parser.add_argument("--timeout", metavar="S", type=whole_number, default=TIMEOUT_S,
                         help=f"seconds for one question (default: {TIMEOUT_S})")
-    parser.add_argument("--workers", metavar="N", type=whole_number, default=os.cpu_count() or 1,
-                        help="processes (default: one for each core)")
+    add_workers(parser, "processes (default: one for each core)")
     parser.add_argument("--no-cache", action="store_true",
                         help="neither read nor write proofs of earlier runs")
     parser.add_argument("--json", metavar="FILE|-", help="write the result as JSON")
@@ -91,15 +93,17 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([arguments.json])
     named = arguments.system is not None
     names = [arguments.system] if named else HAND_OVER
-    subjects = [subject(name, arguments.lemmas) for name in names]
-    for place, one in enumerate(subjects):
-        layers = fault_layers(one.system, arguments.faults)
-        subjects[place] = one if layers is None else one.under(layers)
+    spread = executor(arguments)
+    subjects = []
+    for name in names:
+        one = subject(name, arguments.lemmas)
+        load = _Load(name, arguments.lemmas, fault_layers(one.system, arguments.faults))
+        subjects.append((load, load.of(one)))
     if arguments.suggest:
-        return max(_suggest(one, arguments) for one in subjects)
+        return max(_suggest(one, arguments) for _, one in subjects)
     statuses, results = [], []
-    for one in subjects:
-        one, proof = _proof(one, arguments)  # noqa: PLW2901 - without the broken lemmas
+    for load, one in subjects:
+        one, proof = _proof(load, one, arguments, spread)  # noqa: PLW2901 - without broken lemmas
         statuses.append(exit_status(proof))
         results.append(to_json(one, proof))
         if arguments.json != STANDARD_OUTPUT:
@@ -116,7 +120,31 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if 1 in statuses else max(statuses)
 
 
-def _proof(one: ProofSubject, arguments: argparse.Namespace) -> tuple[ProofSubject, Proof]:
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Loads a subject by its name, also in a worker. layers: of faults; None for all.
+
+    broken: the lemmas that it leaves out.
+    """
+
+    name: str
+    lemmas: str | None
+    layers: tuple[str, ...] | None
+    broken: tuple[str, ...] = ()
+
+    def of(self, one: ProofSubject) -> ProofSubject:
+        """The subject of that name with these layers, without the broken lemmas."""
+        kept = tuple(lemma for lemma in one.lemmas if lemma.name not in self.broken)
+        one = replace(one, lemmas=kept, broken=self.broken)
+        return one if self.layers is None else one.under(self.layers)
+
+    def __call__(self) -> ProofSubject:
+        return self.of(subject(self.name, self.lemmas))
+
+
+def _proof(
+    load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: Elsewhere | None
+) -> tuple[ProofSubject, Proof]:
     """The proof, and the subject with the lemmas that the proof uses."""
     wanted = tuple(name for group in arguments.properties for name in group)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
@@ -131,6 +159,9 @@ def _proof(one: ProofSubject, arguments: argparse.Namespace) -> tuple[ProofSubje
         )
         if one.lemmas_of:
             one = surviving(one, lambda asked: prove(one.system, asked, settings))
+        if spread is not None:
+            decide = SpreadProof(spread, replace(load, broken=one.broken))
+            settings = replace(settings, decide=decide)
         found = one.obligations(wanted)
         for ranking in one.every_ranking:
             require_possible(

@@ -9,13 +9,17 @@ import argparse
 import json
 import logging
 import sys
+from contextlib import closing
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from random import Random
 from time import monotonic
 from typing import Final
 
+from pdproto.check.explore import Monitor, silent
 from pdproto.check.report.progress import Reporter
+from pdproto.check.worker_pool import in_order, run_tasks
 from pdproto.cli import sim_study
 from pdproto.cli.numbers import natural, naturals
 from pdproto.cli.options import (
@@ -26,6 +30,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.workers import add_workers, workers
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
 from pdproto.sim.outcome import SHIPPED, Roles, RunOutcome
@@ -66,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE|-", help="write the outcome of every run")
     parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a failure")
     sim_study.configure(parser)
+    add_workers(parser, "processes that share the seeds (default: 1)", default=1)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
@@ -79,15 +85,17 @@ def run(arguments: argparse.Namespace) -> int:
         return sim_study.run(arguments)
     shape, roles = _shape(arguments), _roles(arguments.bug)
     seeds = range(arguments.seeds) if arguments.seed is None else (arguments.seed,)
+    runs = [_Run(seed, shape, arguments.bug, arguments.only_rooms, arguments.only_faults,
+                 arguments.trace) for seed in seeds]
     outcomes: list[RunOutcome] = []
     began = monotonic()
-    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        for seed in seeds:
-            plan = planned(seed, shape, Random).only(arguments.only_rooms, arguments.only_faults)
-            outcomes.append(traced(plan, Random, roles, arguments.trace))
-            reporter.line(f"seed {seed}: {len(outcomes)} of {len(seeds)} runs",
+    with (Reporter(sys.stderr, quiet=arguments.quiet) as reporter,
+          closing(run_tasks(runs, _outcome, workers(arguments), silent)) as found):
+        for outcome in in_order(found):
+            outcomes.append(outcome)
+            reporter.line(f"seed {outcome.plan.seed}: {len(outcomes)} of {len(seeds)} runs",
                           monotonic() - began)
-            if outcomes[-1].violation is not None:
+            if outcome.violation is not None:
                 break
     failed = outcomes[-1].violation is not None
     result, command = None, ""
@@ -107,6 +115,27 @@ def run(arguments: argparse.Namespace) -> int:
         page = import_module("pdproto.check.report.html").render(result)
         write(str(page), arguments.html)
     return int(failed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run, in a form that can be sent to a worker: the arguments of the verb for its seed."""
+
+    seed: int
+    shape: Shape
+    bug: str | None
+    only_rooms: frozenset[int] | None
+    only_faults: frozenset[int] | None
+    trace: Path | None
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}"
+
+
+def _outcome(run: _Run, _: Monitor) -> RunOutcome:
+    logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # faults here are intended
+    plan = planned(run.seed, run.shape, Random).only(run.only_rooms, run.only_faults)
+    return traced(plan, Random, _roles(run.bug), run.trace)
 
 
 def _shape(arguments: argparse.Namespace) -> Shape:

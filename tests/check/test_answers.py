@@ -7,7 +7,6 @@ from typing import Final
 import pytest
 
 from pdproto.check.answers import ANSWERED, is_answered, with_answers
-from pdproto.check.cache import NO_CACHE
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import silent
 from pdproto.check.result import Verdict
@@ -59,7 +58,7 @@ def test_the_command_fails(
 
 def test_the_suite_looks_at_each_system_once() -> None:
     wanted = suite_tasks({"lock-server": "pdproto.spec.examples.lock_server:SYSTEM"}, deep=False)
-    found = [perform(CheckSettings(), NO_CACHE, task, silent).result.findings for task in wanted]
+    found = [perform(CheckSettings(), task, silent).result.findings for task in wanted]
     assert len(found) > 1
     assert [any(one.name == ANSWERED for one in each) for each in found] == [
         True, *[False] * (len(found) - 1)]

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from pdproto.check import suite
-from pdproto.check.cache import NO_CACHE, Cache
 from pdproto.check.checking import CheckSettings
+from pdproto.check.elsewhere import WorkerError
 from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict
 from pdproto.check.suite import perform, run, tasks
-from pdproto.check.worker_pool import WorkerError, run_tasks
+from pdproto.check.worker_pool import run_tasks
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.catalogue import HANDOFF
@@ -91,9 +91,9 @@ def test_a_row_that_fires_nowhere_fails_the_run() -> None:
 
 
 def test_the_verdict_is_the_worst() -> None:
-    wrong = perform(ALL, NO_CACHE, BROKEN, silent)
-    fine = perform(ALL, NO_CACHE, HOLDING, silent)
-    limited = perform(CheckSettings(limits=SearchLimits(10)), NO_CACHE, HOLDING, silent)
+    wrong = perform(ALL, BROKEN, silent)
+    fine = perform(ALL, HOLDING, silent)
+    limited = perform(CheckSettings(limits=SearchLimits(10)), HOLDING, silent)
     assert Suite((), (fine,)).verdict is Verdict.HOLDS
     assert Suite((), (fine, limited)).verdict is Verdict.UNKNOWN
     assert Suite((), (fine, wrong, limited)).verdict is Verdict.VIOLATED
@@ -171,12 +171,10 @@ class TestCommand:
         suite_of(monkeypatch, "two-phase-commit", "lock-server-broken")
         after_one = iter([False, True])
 
-        def work(
-            settings: CheckSettings, cache: Cache, task: Task, monitor: Monitor
-        ) -> Checked:
+        def work(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
             if next(after_one):
                 raise KeyboardInterrupt
-            return perform(settings, cache, task, monitor)
+            return perform(settings, task, monitor)
 
         monkeypatch.setattr(suite, "perform", work)
         assert main(["check", "--workers", "1", "--quiet", "--no-cache"]) == 3

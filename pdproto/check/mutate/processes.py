@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.elsewhere import unanswered
 from pdproto.check.explore import Monitor, silent
+from pdproto.check.load import LoadError
 from pdproto.check.mutate.recalled import Recalled, search_name
 from pdproto.check.mutate.trials import (
     BaseError,
     Judged,
+    MutantOutcome,
     Search,
     Trials,
     measure,
@@ -26,7 +29,7 @@ from pdproto.check.mutate.trials import (
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.store import Store
-from pdproto.check.worker_pool import run_tasks
+from pdproto.check.worker_pool import Workers, run_tasks
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
 
@@ -55,7 +58,7 @@ class NotHeldError(Exception):
 
 
 def prepared(
-    families: Sequence[Names], load: Load, workers: int, tell: Callable[[str], None],
+    families: Sequence[Names], load: Load, workers: Workers, tell: Callable[[str], None],
     store: Store = NO_STORE,
 ) -> tuple[Trials, ...]:
     """The trials of each family, after all searches of the unchanged systems.
@@ -78,7 +81,8 @@ def prepared(
         else:
             measured[task[1]].append(known)
     tasks = [task for task, _ in missing]
-    with closing(found for found in run_tasks(tasks, _measured, workers, silent)) as all_found:
+    with closing(found for found in run_tasks(
+            tasks, _measured, workers, silent, _unmeasured)) as all_found:
         for done, (number, found) in enumerate(all_found):
             name = tasks[number][1]
             if isinstance(found, BaseError):
@@ -109,6 +113,11 @@ def _measured(task: tuple[Load, str, Search], _: Monitor) -> Search | BaseError:
         return base
 
 
+def _unmeasured(task: tuple[Load, str, Search], why: str) -> NoReturn:
+    _, name, search = task
+    unanswered(f"{name} at {search.configuration}", why)
+
+
 def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> Trials:
     lemmas: dict[str, tuple[Always, ...]] = {
         one.system.name: one.lemmas for one in subjects if one.lemmas
@@ -129,16 +138,20 @@ def chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One mutant, in a form that can be sent to a worker."""
+    """One mutant, in a form that can be sent to a worker.
+
+    unchanged: the identity of the systems, which must be the same where they are loaded again.
+    """
 
     load: Load
     names: Names
     searches: tuple[Search, ...]
     number: int
+    unchanged: str | None
 
 
 def judged(
-    names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: int,
+    names: Names, trials: Trials, picked: Sequence[int], load: Load, workers: Workers,
     store: Store = NO_STORE,
 ) -> Generator[Judged, None, None]:
     """The results of the mutants with these numbers: first those of earlier runs, then the others
@@ -149,10 +162,11 @@ def judged(
     for number in picked:
         known = recalled.read(number)
         if known is None:
-            tasks.append(_Task(load, names, trials.searches, number))
+            tasks.append(_Task(load, names, trials.searches, number, recalled.unchanged))
         else:
             yield known
-    with closing(end for _, end in run_tasks(tasks, _tried, workers, silent)) as ends:
+    found = run_tasks(tasks, _tried, workers, silent, _undecided)
+    with closing(end for _, end in found) as ends:
         for end in ends:
             recalled.keep(end)
             yield end
@@ -160,11 +174,23 @@ def judged(
 
 
 @cache
-def _trials(load: Load, names: Names, measured: tuple[Search, ...]) -> Trials:
-    """The trials in a worker, without checking the unchanged systems again."""
-    return _trials_of([load(name) for name in names], measured)
+def _trials(
+    load: Load, names: Names, measured: tuple[Search, ...], unchanged: str | None
+) -> Trials:
+    """The trials in a worker, without checking the unchanged systems again.
+
+    Raises LoadError if the systems are not those of the task.
+    """
+    trials = _trials_of([load(name) for name in names], measured)
+    if Recalled(NO_STORE, trials).unchanged != unchanged:
+        raise LoadError(f"{', '.join(names)}: its tables are others than those of the task")
+    return trials
+
+
+def _undecided(task: _Task, why: str) -> Judged:
+    return Judged(task.number, MutantOutcome.UNDECIDED, note=why)
 
 
 def _tried(task: _Task, _: Monitor) -> Judged:
-    trials = _trials(task.load, task.names, task.searches)
+    trials = _trials(task.load, task.names, task.searches, task.unchanged)
     return trials.judged(trials.mutants[task.number])

@@ -31,13 +31,13 @@ class Recalled:
             self.store.keep(self._name(end.number), end)
 
     def _name(self, number: int) -> str | None:
-        if self._unchanged is None:
+        if self.unchanged is None:
             return None
         edit = f"{number} {self.trials.mutants[number]}"
-        return blake2b(f"{self._unchanged} {edit}".encode(), digest_size=16).hexdigest()
+        return blake2b(f"{self.unchanged} {edit}".encode(), digest_size=16).hexdigest()
 
     @cached_property
-    def _unchanged(self) -> str | None:
+    def unchanged(self) -> str | None:
         """A digest of everything but the edit; None if a system has no identity."""
         found = [
             search_name(search, self.trials.originals[search.system],

@@ -55,14 +55,16 @@ class EngineAnswer:
 class ProofSettings:
     """How to prove.
 
-    engines: their names. timeout_s: for one question. workers: processes. cache_folder: of the
-    cache; None for no cache. monitor: is called with lines of progress, and the seconds since the
-    beginning. slow: is called with each slow row and its seconds.
+    engines: their names. timeout_s: for one question. workers: processes. decide: decides the rows
+    instead, for example in an executor (spread.py). cache_folder: of the cache; None for no cache.
+    monitor: is called with lines of progress, and the seconds since the beginning. slow: is called
+    with each slow row and its seconds.
     """
 
     engines: Sequence[str] = ("cutoff",)
     timeout_s: float = 30.0
     workers: int = 1
+    decide: "DecideRows | None" = None
     cache_folder: Path | None = None
     monitor: Callable[[str, float], None] = field(default=lambda _line, _seconds: None)
     slow: Callable[[str, float], None] = field(default=lambda _name, _seconds: None)
@@ -111,13 +113,21 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class RowTask:
+    """The obligations of one row, for one engine."""
+
     engine: str
     group: tuple[Obligation, ...]
 
     @property
     def name(self) -> str:
+        """The names of the engine and of the row, as text."""
         return f"{self.engine}: {self.group[0].scope}"
+
+
+# Yields the answers of all tasks, in any order.
+DecideRows: TypeAlias = Callable[
+    [System, Sequence[RowTask], ProofSettings], Iterator[EngineAnswer]]
 
 
 def prove(system: System, obligations: Sequence[Obligation], settings: ProofSettings) -> Proof:
@@ -152,10 +162,10 @@ def prove(system: System, obligations: Sequence[Obligation], settings: ProofSett
                     open_ones.append(obligation)
                 same.append(obligation)
             if open_ones:
-                tasks.append(_Task(engine, tuple(open_ones)))
+                tasks.append(RowTask(engine, tuple(open_ones)))
     interrupted = False
     try:
-        for outcome in _run(system, tasks, settings):
+        for outcome in (settings.decide or _run)(system, tasks, settings):
             for obligation in alike[outcome.engine, _question(outcome.obligation)]:
                 found[outcome.engine, id(obligation)] = replace(outcome, obligation=obligation)
                 path = remembered.path(obligation, outcome.engine)
@@ -208,7 +218,9 @@ def _question(obligation: Obligation) -> Hashable:
     return id(sequent.assumed), sequent.facts, sequent.goal, id(obligation.row)
 
 
-def _run(system: System, tasks: list[_Task], settings: ProofSettings) -> Iterator[EngineAnswer]:
+def _run(
+    system: System, tasks: Sequence[RowTask], settings: ProofSettings
+) -> Iterator[EngineAnswer]:
     """Run each task in a process of its own, at most `workers` at a time."""
     waiting = list(reversed(tasks))
     running: dict[Connection, _Worker] = {}
@@ -240,7 +252,7 @@ def _run(system: System, tasks: list[_Task], settings: ProofSettings) -> Iterato
 class _Worker:
     """One process that decides a task. It sends one judgement for each obligation, then None."""
 
-    def __init__(self, system: System, task: _Task, timeout_s: float) -> None:
+    def __init__(self, system: System, task: RowTask, timeout_s: float) -> None:
         context = multiprocessing.get_context("fork")
         self.task: Final = task
         self.timeout_s: Final = timeout_s
@@ -286,7 +298,7 @@ class _Worker:
         self.inbox.close()
 
 
-def _work(system: System, task: _Task, timeout_s: float, outbox: Connection) -> None:
+def _work(system: System, task: RowTask, timeout_s: float, outbox: Connection) -> None:
     try:
         for judgement in ENGINES[task.engine](system, task.group, timeout_s):
             outbox.send(judgement)
@@ -311,8 +323,10 @@ class Remembered:
 
     def path(self, obligation: Obligation, engine: str) -> Path | None:
         """The file that exists if this engine has proved the obligation; None without a cache."""
-        if self._folder is None:
-            return None
+        return None if self._folder is None else self._folder / self.digest(obligation, engine)
+
+    def digest(self, obligation: Obligation, engine: str) -> str:
+        """A digest of the question whether this engine proves the obligation, as hex."""
         assumed = obligation.sequent.assumed
         if id(assumed) not in self._assumed:
             texts = (formula_text(normal(claim.formula)) for claim in assumed)
@@ -325,7 +339,7 @@ class Remembered:
             parts += [effect_text(effect) for effect in obligation.row.send]
         digest = self._base.copy()
         digest.update("\n".join(parts).encode())
-        return self._folder / digest.hexdigest()
+        return digest.hexdigest()
 
 
 @cache
