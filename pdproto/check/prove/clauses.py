@@ -174,12 +174,9 @@ class Clauses:
         grid = np.indices(sizes).reshape(len(sizes), count)
         at = dict(zip(variables, grid, strict=True))
         for template in templates:
-            columns = [
-                np.broadcast_to(self.vocabulary.literal(basic, positive, at), count)
-                for basic, positive in template
-            ]
-            columns.append(np.full(count, -switch))
-            block = np.stack(columns, axis=1)
+            block = np.full((count, len(template) + 1), -switch)
+            for column, (basic, positive) in enumerate(template):
+                block[:, column] = self.vocabulary.literal(basic, positive, at)
             self.blocks.append(block[~(block == TRUTH).any(axis=1)])
 
     def add(self, *literals: int) -> None:
@@ -232,12 +229,21 @@ class Clauses:
     def dimacs(self) -> str:
         """All clauses in the DIMACS format. Read it after the last clause has been added."""
         count = len(self.loose) + sum(len(block) for block in self.blocks)
-        lines = [f"p cnf {self.variables} {count}"]
-        for block in self.blocks:
-            ended = np.concatenate([block, np.zeros((len(block), 1), np.int64)], axis=1)
-            lines += [" ".join(map(str, clause)) for clause in ended.tolist()]
-        lines += [" ".join(map(str, [*clause, 0])) for clause in self.loose]
-        return "\n".join(lines) + "\n"
+        most = self.variables
+        # The word of a literal is at its number, which numpy counts from the end if it is negative.
+        words = np.array(
+            ["0\n", *(f"{number} " for number in (*range(1, most + 1), *range(-most, 0)))],
+            dtype=object)
+        numbers = [_ended(block) for block in self.blocks]
+        numbers.append(np.array([n for clause in self.loose for n in (*clause, 0)], np.int64))
+        return "".join([f"p cnf {most} {count}\n", *words[np.concatenate(numbers)]])
+
+
+def _ended(block: Literals) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The literals of all clauses, with a zero after each clause."""
+    ended = np.zeros((block.shape[0], block.shape[1] + 1), np.int64)
+    ended[:, :-1] = block
+    return ended.ravel()
 
 
 def closed(formula: Formula, environment: Environment) -> Node:

@@ -34,7 +34,7 @@ witness relation, with a lemma about it, makes the question exact.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 from pdproto.check.prove.clauses import TRUTH, Clauses, Vocabulary
@@ -113,9 +113,12 @@ class _Grounding:
         self.axioms: Final = tuple(a for a in axioms.values() if not has_exists(a))
         partly = tuple(Claim(name, opened(axiom), Method.INDUCTION, system.place)
                        for name, axiom in axioms.items() if has_exists(axiom))
-        assumed = (*partly, *dict.fromkeys(c for o in obligations for c in o.sequent.assumed))
-        self.universal: Final = tuple(c for c in assumed if not has_exists(normal(c.formula)))
-        self.others: Final = tuple(c for c in assumed if has_exists(normal(c.formula)))
+        # Obligations share their assumptions, and to compare two claims takes long.
+        shared = {id(o.sequent.assumed): o.sequent.assumed for o in obligations}.values()
+        assumed = (*partly, *dict.fromkeys(chain.from_iterable(shared)))
+        formulas = [(claim, normal(claim.formula)) for claim in assumed]
+        self.universal: Final = tuple((c, f) for c, f in formulas if not has_exists(f))
+        self.others: Final = tuple((c, f) for c, f in formulas if has_exists(f))
 
     @cached_property
     def result(self) -> Grounded:
@@ -136,16 +139,16 @@ class _Grounding:
         for axiom in self.axioms:
             clauses.assume(axiom)
         named = self.universal + (self.others if self.weakened else ())
-        switches = {claim.name: clauses.fresh() for claim in named} if self.switched else {}
-        for claim in self.universal:
-            clauses.assume(normal(claim.formula), switches.get(claim.name, TRUTH))
+        switches = {claim.name: clauses.fresh() for claim, _ in named} if self.switched else {}
+        for claim, formula in self.universal:
+            clauses.assume(formula, switches.get(claim.name, TRUTH))
         for name, node in instances:
             clauses.add(-switches.get(name, TRUTH), clauses.node(node))
         selectors = []
         for node in violated:
             selectors.append(clauses.fresh())
             clauses.add(-selectors[-1], clauses.node(node))
-        inexact = (*constants.alternating, *(claim.formula for claim in self.others))
+        inexact = (*constants.alternating, *(claim.formula for claim, _ in self.others))
         return Grounded(clauses, tuple(selectors), row, switches, inexact)
 
     def _violation(self, obligation: Obligation, named: Environment) -> Formula:
@@ -179,18 +182,18 @@ class _Grounding:
                 if type(variable) in wanting:
                     by_sort.setdefault(type(variable), set()).add(number)
         found = []
-        for claim in self.others:
-            variables = free_variables(claim.formula)
+        for claim, formula in self.others:
+            variables = free_variables(formula)
             for choice in product(*(sorted(by_sort.get(type(v), ())) for v in variables)):
                 environment = dict(zip(variables, choice, strict=True))
-                found.append((claim.name, constants.grounded(normal(claim.formula), environment)))
+                found.append((claim.name, constants.grounded(formula, environment)))
         return found
 
     def _symbols(self, violations: Sequence[Formula]) -> tuple[Symbol, ...]:
         formulas = [self.guard, *violations, *self.system.axioms.values()]
-        formulas += [claim.formula for claim in self.universal]
+        formulas += [formula for _, formula in self.universal]
         if self.weakened:
-            formulas += [claim.formula for claim in self.others]
+            formulas += [formula for _, formula in self.others]
         return tuple(dict.fromkeys(a.symbol for f in formulas for a, _ in atoms(f)))
 
 
