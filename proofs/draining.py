@@ -14,6 +14,7 @@ from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, edited
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
+from proofs import shared_proofs
 
 LIMIT_S: Final = 60.0
 HELPED: Final = ": helped"  # the rows that can fire in a pending state
@@ -43,7 +44,7 @@ def found(
 
 def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
     """The proof by the cut-off. A refuted obligation has failed if its counterexample is real."""
-    settings = ProofSettings(timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(timeout_s=LIMIT_S, workers=2, cache_folder=shared_proofs.folder)
     return confirmed(system, prove(system, obligations, settings), LIMIT_S)
 
 

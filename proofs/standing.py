@@ -12,6 +12,7 @@ from pdproto.cli.systems import subject
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import System
+from proofs import shared_proofs
 
 LIMIT_S = 60.0
 
@@ -30,14 +31,15 @@ def unproved(proof: Proof) -> list[str]:
 def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
     """Every property, derived promise and lemma holds for all sizes."""
     one, found = all_of(name)
-    settings = ProofSettings(engines=engines, timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(engines=engines, timeout_s=LIMIT_S, workers=2,
+                             cache_folder=shared_proofs.folder)
     assert unproved(prove(one.system, found, settings)) == []
 
 
 def is_wholly_proved(name: str) -> None:
     """The same by the cut-off, that every trigger has one answer, and all that has a ranking."""
     one = subject(name)
-    settings = ProofSettings(engines=("cutoff",), timeout_s=LIMIT_S, workers=2)
+    settings = ProofSettings(timeout_s=LIMIT_S, workers=2, cache_folder=shared_proofs.folder)
     assert unproved(prove(one.system, one.obligations(), settings)) == []
 
 

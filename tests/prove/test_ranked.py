@@ -19,7 +19,7 @@ from tests.tiers import sampled
 NAMES: Final = ("registry", "dp-rank")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}",
-                 marks=() if ranking.pending is None else pytest.mark.slow)
+                 marks=() if ranking.pending is None else (pytest.mark.slow, pytest.mark.nightly))
     for name in NAMES for ranking in subject(name).rankings
 )
 ROWS: Final = {
@@ -27,7 +27,7 @@ ROWS: Final = {
     for name in NAMES
 }
 ROWS_SAMPLED: Final = 8
-HELPERS_SAMPLED: Final = 1  # of each ranking: of the registry's recovery each takes 6 s
+HELPERS_SAMPLED: Final = 1  # of each ranking
 QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # Where the explorer needs other sizes to see that the row is missed, or another row does in the
 # end what this one does at once.
