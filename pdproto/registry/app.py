@@ -55,6 +55,7 @@ class RegistryApp:
 
     def __init__(self, registry: Registry, *, names_members: bool = False) -> None:
         self._names_members: Final = names_members
+        self.http: HttpServer | None = None  # that serves it
         self.registry: Final = registry
         self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # method, route, status
         self._metrics: Final = CollectorRegistry()
@@ -95,6 +96,9 @@ class RegistryApp:
         for row, count in sorted(by_row.items()):
             rows.add_metric([row], count)
         yield rows
+        unread = 0 if self.http is None else self.http.unread_answers
+        yield CounterMetricFamily("pdproto_registry_unread_answers",
+                                  "Connections that were ended with an unread answer", unread)
         for name, told, value in (
             ("ranks", "Ranks that are registered", self.registry.present_ranks),
             ("rooms", "Lives of rooms that are kept", self.registry.open_rooms),
@@ -262,3 +266,4 @@ class RegistryServer(HttpServer):
                          tls=None if keys is None else keys.server_tls(),
                          tick=lambda: registry.tick(monotonic()),
                          pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))
+        self.app.http = self

@@ -42,6 +42,9 @@ EARLY_GOODBYES_MAX: Final = 8
 # The ports.
 PORT_CONNECTIONS_MAX: Final = 1_024
 HANDSHAKE_S: Final = 5.0
+IDLE_S: Final = 60.0
+ANSWER_S: Final = 10.0
+UNREAD_BYTES_MAX: Final = 64 << 20
 SINK_CONNECTIONS_MAX: Final = 1_024
 UNREAD_ANSWERS_MAX: Final = 16_384
 SINK_WRITES_MAX: Final = 4_096
@@ -52,7 +55,7 @@ class Limit(NamedTuple):
     """One limit.
 
     name: of its constant in this module. of: its subject and unit. past: the consequence for the
-    peer that passes it. test: its test; empty if it has none yet.
+    peer that passes it. test: its test.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Limit(NamedTuple):
 DROPPED: Final = "the batch or the message is dropped, counted and logged"
 AT: Final = "tests/runtime/test_limits.py"
 CALLS: Final = "tests/node/test_calls.py"
+SLOW: Final = "tests/registry/test_slow_clients.py"
 
 LIMITS: Final = (
     Limit("BATCH_BYTES_MAX", "bytes of a batch", "ZeroMQ ends the connection", AT),
@@ -100,7 +104,8 @@ LIMITS: Final = (
     Limit("EARLY_DECISIONS_MAX",
           "decisions of a group that a rank keeps before their request",
           "later ones are dropped; the entry repeats them",
-          ""),
+          "tests/group/test_early_decisions.py:"
+          "test_decisions_past_the_limit_are_dropped_and_applied_when_repeated"),
     Limit("BODY_BYTES_MAX", "bytes of the body of a request to the registry", "413", AT),
     Limit("BODY_S", "seconds in which the body must come", "408",
           "tests/registry/test_strangers.py:test_a_body_that_never_comes_is_not_waited_for"),
@@ -123,6 +128,14 @@ LIMITS: Final = (
           "test_a_thousand_connections_of_a_stranger_do_not_take_the_files"),
     Limit("HANDSHAKE_S", "seconds for the handshake of a connection", "it is ended",
           "tests/transport/test_door.py:test_a_handshake_that_is_not_completed_ends"),
+    Limit("IDLE_S", "seconds for the next request of a connection to an HTTP port", "it is closed",
+          f"{SLOW}:test_a_request_that_never_comes_whole_is_not_waited_for"),
+    Limit("ANSWER_S", "seconds for reading an answer of an HTTP port",
+          "the connection is ended, and counted",
+          f"{SLOW}:test_a_client_that_does_not_read_is_disconnected_and_counted"),
+    Limit("UNREAD_BYTES_MAX", "bytes of the answers of an HTTP port that wait for their readers",
+          "the connection whose answer waits for longest is ended, and counted",
+          f"{SLOW}:test_unread_answers_take_bounded_memory"),
     Limit("SINK_CONNECTIONS_MAX",
           "connections to a data port",
           "the oldest that has shown no token is ended",
@@ -139,5 +152,6 @@ LIMITS: Final = (
     Limit("DESCRIPTION_MAX",
           "bytes of the description of memory (mooncake, nixl)",
           "the lease fails",
-          ""),
+          "tests/engine/test_one_sided.py:"
+          "test_a_description_at_the_limit_is_read_and_one_past_it_fails_the_lease"),
 )

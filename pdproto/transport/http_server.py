@@ -5,6 +5,10 @@ Rule 1: a connection needs a file, and a process has few. When the bound is reac
         replaces the one that has had no answer for longest. So a client that sends half a request
         and waits is closed first. Our own clients connect again by themselves.
 Rule 2: if files still run out, the log has a line now and then, without a traceback.
+Rule 3: an answer goes out in pieces, as its client reads it. A client that has not read it within
+        ANSWER_S is disconnected. So are those whose answers wait for longest, while the answers
+        that wait have more than UNREAD_BYTES_MAX bytes.
+Rule 4: a connection without a whole request for IDLE_S is closed.
 """
 
 import asyncio
@@ -22,7 +26,7 @@ from aiohttp import web
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import joined, listening
-from pdproto.runtime.limits import HANDSHAKE_S
+from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.transport.files import connections_max
 
 log = logging.getLogger("pdproto.http")
@@ -30,6 +34,7 @@ log = logging.getLogger("pdproto.http")
 CLOSING_S: Final = 1.0  # for requests that are served when the server stops, and to end TLS
 ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
+PIECE: Final = 1 << 16  # bytes of an answer that are written at once
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
 
@@ -48,6 +53,7 @@ class HttpServer:
         self.host: Final = host
         self.port = port
         self.closed_connections = 0  # to make room for new ones
+        self.unread_answers = 0  # whose clients were disconnected by rule 3
         self._title: Final = title
         self._app: Final = app
         self._tls: Final = tls
@@ -55,6 +61,8 @@ class HttpServer:
         self._pause_s: Final = pause_s
         self._most: Final = connections_max()
         self._heard: Final[dict[object, float]] = {}  # when a connection had its last answer
+        # Bytes of answers of several pieces that are being read, the oldest first.
+        self._unread: Final[dict[web.RequestHandler, int]] = {}
         # Handshakes, the oldest first, each with its connection unless that was ended.
         self._greeting: Final[dict[asyncio.Task[None], socket.socket | None]] = {}
         self._spent = 0  # how often there was no file for a connection
@@ -63,7 +71,7 @@ class HttpServer:
         self._begun: Final = threading.Event()
         self._error: OSError | None = None
         self._thread: threading.Thread | None = None
-        app.middlewares.append(self._note)
+        app.middlewares.insert(0, self._answer)
 
     @property
     def address(self) -> str:
@@ -104,7 +112,8 @@ class HttpServer:
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
-        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=CLOSING_S)
+        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=CLOSING_S,
+                               keepalive_timeout=IDLE_S)
         await runner.setup()
         listeners: list[socket.socket] = []
         try:
@@ -178,9 +187,10 @@ class HttpServer:
         """Complete the handshake of a connection. Then the server has it."""
         handshake_s = None if self._tls is None else HANDSHAKE_S
         with suppress(OSError):  # as the client likes
-            await asyncio.get_running_loop().connect_accepted_socket(
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 server, connection, ssl=self._tls, ssl_handshake_timeout=handshake_s,
                 ssl_shutdown_timeout=None if self._tls is None else CLOSING_S)
+            transport.set_write_buffer_limits(PIECE)  # for TLS it would be half a MiB
 
     def _make_room(self, server: web.Server) -> None:
         """End a connection if there are too many (rule 1)."""
@@ -199,12 +209,56 @@ class HttpServer:
             oldest.transport.abort()  # to close it would wait for a client that does not read
 
     @web.middleware
-    async def _note(
+    async def _answer(
         self, request: web.Request, handler: Callable[[web.Request], Any]
     ) -> web.StreamResponse:
-        response: web.StreamResponse = await handler(request)
-        self._heard[request.protocol] = monotonic()
+        """Write each answer, by rule 3."""
+        raised: web.HTTPException | None = None
+        try:
+            response: web.StreamResponse = await handler(request)
+        except web.HTTPException as error:
+            response = raised = error
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                response = await self._write(request, response)
+            self._heard[request.protocol] = monotonic()
+        except TimeoutError:
+            self._end_unread(request.protocol)
+        except ConnectionError:
+            pass  # the client has gone, or rule 3 has disconnected it: aiohttp notices, too
+        if raised is not None:
+            raise raised
         return response
+
+    async def _write(
+        self, request: web.Request, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Write an answer. Returns the one that was written."""
+        body = response.body if isinstance(response, web.Response) else None
+        if not isinstance(body, bytes) or len(body) <= PIECE or request.method == "HEAD":
+            await response.prepare(request)
+            await response.write_eof()
+            return response
+        written = web.StreamResponse(status=response.status, headers=response.headers)
+        written.content_length = len(body)
+        self._unread[request.protocol] = len(body)
+        while sum(self._unread.values()) > UNREAD_BYTES_MAX and len(self._unread) > 1:
+            self._end_unread(next(iter(self._unread)))
+        try:
+            await written.prepare(request)
+            for start in range(0, len(body), PIECE):
+                await written.write(body[start:start + PIECE])
+            await written.write_eof()
+        finally:
+            self._unread.pop(request.protocol, None)
+        return written
+
+    def _end_unread(self, connection: web.RequestHandler) -> None:
+        """Disconnect a client that does not read its answer."""
+        self.unread_answers += 1
+        self._unread.pop(connection, None)
+        if connection.transport is not None:
+            connection.transport.abort()  # to close it would wait for the client
 
     def _end(self, greeting: asyncio.Task[None]) -> None:
         """End a connection before its handshake is complete."""

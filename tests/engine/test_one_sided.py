@@ -20,6 +20,7 @@ from pdproto.engine.memory import Pool
 from pdproto.engine.one_sided import Description, check_versions, release
 from pdproto.kernels.chunk import register
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import DESCRIPTION_MAX
 from tests.engine.engines import finished, until, write
 from tests.engine.obedient import Fault, Obedient, ObedientSink, ObedientSource
 
@@ -284,6 +285,20 @@ def test_a_sink_that_grants_nonsense_is_left(ends: Ends, answer: bytes) -> None:
     assert outcome.result is Result.REFUSED
     assert not ends.obedient.transfers
     assert write(ends.source, lease.address, bytes(9)).result is Result.LANDED
+
+
+def test_a_description_at_the_limit_is_read_and_one_past_it_fails_the_lease(ends: Ends) -> None:
+    def described(length: int) -> Description:
+        empty = len(Description("1.2.3", "here", bytes(1 << 15)).encode()) - (1 << 15)
+        return Description("1.2.3", "here", bytes(length - empty))
+
+    for length, result in ((DESCRIPTION_MAX, Result.LANDED), (DESCRIPTION_MAX + 1, Result.REFUSED)):
+        ends.sink.obedient.description = described(length)
+        assert len(ends.sink.obedient.description.encode()) == length
+        lease = ends.lease(9, f"life {length}")
+        outcome = write(ends.source, lease.address, bytes(9))
+        assert outcome.result is result, outcome
+    assert f"description: {DESCRIPTION_MAX + 1} bytes" in outcome.reason
 
 
 def test_an_empty_write_is_enough_to_meet_a_sink(ends: Ends) -> None:
