@@ -6,12 +6,14 @@
     POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
     GET /health             200 if all ranks are registered and agree; else 503 with the reason
     GET /metrics            for Prometheus
+    GET /openapi.json       this interface, as openapi.py describes it
 
 This module only translates: registry.py decides, by the tables. Every request gets an answer. A
 refusal names the fault, and is counted by route and status.
 """
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from time import monotonic
@@ -24,9 +26,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback
 from pdproto.node.link import member_of, require_private
+from pdproto.registry import openapi
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import (
+    COORDINATES,
     EXCEED,
     Lookup,
     Rank,
@@ -44,8 +48,8 @@ from pdproto.transport.keys import Keys
 
 TICK_S: Final = 1.0
 CLIENT_GONE: Final = 499  # the client left before it had sent its request: it reads no status
-COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 OK: Final = "OK"
+NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -76,6 +80,7 @@ class RegistryApp:
             web.post("/withdraw_dp_ranks", self._withdraw),
             web.get("/health", self._health),
             web.get("/metrics", self._show_metrics),
+            web.get("/openapi.json", self._describe, allow_head=False),
         ])
 
     def collect(self) -> Iterator[Metric]:
@@ -181,10 +186,9 @@ class RegistryApp:
             text = request.query.get(name)
             if text is None:
                 raise RefusedError(400, f"{name} is missing from the query")
-            try:
-                places.append(int(text[:20]))
-            except ValueError:
-                raise RefusedError(400, f"{name}: {text[:40]!r} is no number") from None
+            if NUMBER.fullmatch(text) is None:
+                raise RefusedError(400, f"{name}: {text[:40]!r} is no number")
+            places.append(int(text))
         if places == [-1, -1, -1, -1]:
             return _json(self.registry.info())
         return _json(self.registry.look_up(Rank(*places)))
@@ -224,6 +228,9 @@ class RegistryApp:
     async def _show_metrics(self, _: web.Request) -> web.Response:
         text = generate_latest(self._metrics)
         return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    async def _describe(self, _: web.Request) -> web.Response:
+        return web.Response(body=openapi.encoded(), content_type="application/json")
 
 
 async def _received(request: web.Request) -> None:

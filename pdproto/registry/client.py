@@ -8,7 +8,7 @@ import http.client
 import logging
 import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final, TypeAlias, TypeVar
 
@@ -18,17 +18,15 @@ from msgspec import Struct
 from pdproto.engine.hosts import is_elsewhere, is_loopback, split
 from pdproto.registry.wire import (
     EXCEED,
+    Directory,
     FullAnswer,
-    Located,
     Lookup,
     Rank,
-    RankAddress,
     RefusedError,
     Registration,
     Room,
     Rooms,
     Run,
-    Topology,
 )
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.store import Shared, SharedStep
@@ -58,27 +56,6 @@ class MissingError(NotFoundError):
 
 class UnreachableError(Exception):
     """The registry does not answer, or not in time."""
-
-
-class ServerInfo(Topology, frozen=True, kw_only=True):
-    """The properties of a prefill server that decode needs.
-
-    follow_bootstrap_room: the data-parallel rank of a room is room modulo ranks. Otherwise the
-    registry must be asked for the rank of each room.
-    """
-
-    follow_bootstrap_room: bool
-
-
-class Directory(Struct, frozen=True):
-    """A prefill server with the addresses of its ranks. The list is always complete."""
-
-    server: ServerInfo
-    ranks: tuple[Located, ...]
-
-    def addresses(self) -> Mapping[Rank, RankAddress]:
-        """The address of each rank."""
-        return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
 
 
 class RegistryClient:

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from pdproto.node.link import tcp_at
 from pdproto.node.rooms import PrefillServer
-from pdproto.registry.client import Directory, NotFoundError, RegistryClient, UnreachableError
-from pdproto.registry.wire import Rank, RefusedError, pieces
+from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
+from pdproto.registry.wire import Directory, Rank, RefusedError, pieces
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.transport.keys import Keys
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pdproto.registry.rooms import Fired, Limits, RoomBook, fired, taken
 from pdproto.registry.wire import (
+    OURS,
     Located,
     Lookup,
     Rank,
@@ -34,8 +35,6 @@ from pdproto.spec.handoff import bootstrap, dp_rank, registry
 from pdproto.spec.handoff.roles import Incarnation, Source
 
 log = logging.getLogger("pdproto.registry")
-
-OURS: Final = ("version", "oldest", "capabilities")  # of a Topology; SGLang has no such fields
 
 
 @dataclass(slots=True)

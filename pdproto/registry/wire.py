@@ -8,7 +8,7 @@ Rule 1: any body is one of these, or a RefusedError that names the field.
 Rule 2: every size that a client controls has a limit, and the limit is in its type.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -28,12 +28,17 @@ from pdproto.runtime.wire import U63
 FOLLOW_ROOM: Final = "follow_bootstrap_room"
 Piece = TypeVar("Piece")
 EXCEED: Final = "Pdproto-Exceed"  # the header that carries RefusedError.exceed
+# The query of GET /route.
+COORDINATES: Final = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
+OURS: Final = ("version", "oldest", "capabilities")  # of a Topology; SGLang has no such fields
 
 Size = Annotated[int, Meta(ge=1, le=TOPOLOGY_SIZE_MAX)]
 Place = Annotated[int, Meta(ge=0, lt=TOPOLOGY_SIZE_MAX)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Word = Annotated[str, Meta(max_length=NAME_MAX)]
-Host = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"\A[0-9A-Za-z_.:%-]+\Z")]
+# Python and JSON Schema read this pattern alike: `$` alone would let Python pass a newline.
+Host = Annotated[
+    str, Meta(min_length=1, max_length=253, pattern=r"^[0-9A-Za-z_.:%-]+(?!\n)$")]
 B = TypeVar("B", bound=Struct)
 
 
@@ -270,6 +275,27 @@ class Located(Struct, frozen=True):
     tp: int
     pp: int
     address: RankAddress
+
+
+class ServerInfo(Topology, frozen=True, kw_only=True):
+    """The properties of a prefill server that decode needs.
+
+    follow_bootstrap_room: the data-parallel rank of a room is room modulo ranks. Otherwise the
+    registry must be asked for the rank of each room.
+    """
+
+    follow_bootstrap_room: bool
+
+
+class Directory(Struct, frozen=True):
+    """A prefill server with the addresses of its ranks. The list is always complete."""
+
+    server: ServerInfo
+    ranks: tuple[Located, ...]
+
+    def addresses(self) -> Mapping[Rank, RankAddress]:
+        """The address of each rank."""
+        return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
 
 
 class FullAnswer(Struct, frozen=True):

@@ -14,9 +14,9 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from pdproto.items.shares import Place
 from pdproto.node.link import tcp_at
 from pdproto.node.receiver import Addressed
-from pdproto.registry.client import Directory, RegistryClient
+from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import PROBLEMS
-from pdproto.registry.wire import Rank
+from pdproto.registry.wire import Directory, Rank
 from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.sglang")

@@ -23,6 +23,7 @@ from pdproto.group.group import Group
 from pdproto.node.metrics import COUNTERS
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.registry import openapi
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
 from pdproto.runtime import limits
@@ -151,6 +152,25 @@ def limits_page() -> str:
     )
 
 
+def registry_page() -> str:
+    """The HTTP interface of the registry, from its OpenAPI document."""
+    rows = "".join(
+        f"| `{each.method} {each.path}` | {each.told} | {getattr(each.body, '__name__', '')} |\n"
+        for each in openapi.OPERATIONS)
+    answers = "".join(
+        f"\n## {each.method} {each.path}\n\n| status | meaning |\n|--:|---|\n"
+        + "".join(f"| {one.status} | {_cell(one.told)} |\n" for one in each.answers)
+        for each in openapi.OPERATIONS)
+    common = "".join(f"| {one.status} | {_cell(one.told)} |\n" for one in openapi.COMMON)
+    return (
+        f"# The HTTP interface of the registry\n\n{GENERATED}\n`GET /openapi.json` answers it as "
+        "an OpenAPI 3.1 document, with the schema of each body. Every refusal is one line\nof "
+        "plain text. Bodies are the types of `pdproto/registry/wire.py`.\n\n"
+        f"| request | meaning | body |\n|---|---|---|\n{rows}"
+        f"\n## Every request\n\n| status | meaning |\n|--:|---|\n{common}{answers}"
+    )
+
+
 def waits() -> str:
     """The waits of a node, as a table."""
     rows = "".join(
@@ -204,7 +224,7 @@ def _first(text: str) -> str:
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page, "limits.md": limits_page, "metrics.md": metrics_page,
-    "python-api.md": api_reference.page,
+    "python-api.md": api_reference.page, "registry-http.md": registry_page,
 }  # fmt: skip
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("settings.md", "waits"): waits,
