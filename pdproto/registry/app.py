@@ -234,7 +234,13 @@ class RegistryApp:
 
 
 async def _received(request: web.Request) -> None:
-    """Read the body within BODY_S. Raises RefusedError (408) if it takes longer."""
+    """Read the body within BODY_S.
+
+    Raises RefusedError: 408 if it takes longer, 415 if it is compressed.
+    """
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise RefusedError(415, f"Content-Encoding: {encoding[:40]!r}: send the body as it is")
     try:
         async with asyncio.timeout(BODY_S):
             await request.read()

@@ -66,9 +66,11 @@ class Operation(NamedTuple):
 
 
 COMMON: Final = (
-    Answer(400, "the request is no HTTP, or its body cannot be decompressed"),
+    Answer(400, "the request is no HTTP"),
     Answer(408, f"the body has not come within {BODY_S:g} s"),
     Answer(413, f"the body has more than {BODY_BYTES_MAX:,} bytes"),
+    Answer(415, "the body is compressed"),
+    Answer(417, "the header Expect wants something else than 100-continue"),
 )
 DONE: Final = Answer(200, "done")
 WRONG: Final = Answer(400, "the body is no JSON, or a field is wrong: the text names it")

@@ -20,6 +20,7 @@ from pdproto.runtime.limits import (
     ASKED_ROOMS_MAX,
     CAPABILITIES_MAX,
     NAME_MAX,
+    NESTED_MAX,
     RANKS_MAX,
     TOPOLOGY_SIZE_MAX,
 )
@@ -74,7 +75,7 @@ class Topology(Struct, frozen=True):
     attn_cp_size: Size
     dp_size: Size
     pp_size: Size
-    page_size: int | None
+    page_size: U63 | None
     kv_cache_dtype: Word | None
     kv_layout: Word | None
     dsv41_spec_layout: Any
@@ -82,8 +83,8 @@ class Topology(Struct, frozen=True):
     enable_kv_cache_sharding: bool
     prefill_http_port: Port | None
     decode_allocation_policy: Word
-    version: int | None
-    oldest: int | None
+    version: U63 | None
+    oldest: U63 | None
     capabilities: tuple[str, ...]
 
     def refusal(self, who: object, us: str) -> str | None:
@@ -145,7 +146,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     system_dp_rank: Place = 0
     rank_ip: Host
     rank_port: Port
-    page_size: int | None = None
+    page_size: U63 | None = None
     kv_cache_dtype: Word | None = None
     kv_layout: Word | None = None
     dsv41_spec_layout: Any = None
@@ -156,8 +157,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     decode_allocation_policy: Word = "early"
     incarnation: U63 | None = None
     force_query: bool = False
-    version: int | None = None
-    oldest: int | None = None
+    version: U63 | None = None
+    oldest: U63 | None = None
     capabilities: Annotated[tuple[Word, ...], Meta(max_length=CAPABILITIES_MAX)] = ()
     name: Word = ""
 
@@ -200,6 +201,8 @@ class Registration(Struct, frozen=True, kw_only=True):
                                     f"and nobody can call it")
         if self.topology.ranks > RANKS_MAX:
             raise RefusedError(400, f"attn_tp_size: over {RANKS_MAX:,} ranks in all")
+        if is_nested(self.dsv41_spec_layout, NESTED_MAX):
+            raise RefusedError(400, f"dsv41_spec_layout: over {NESTED_MAX} levels of nesting")
         if (why := self.topology.refusal(self.rank, "the registry")) is not None:
             raise RefusedError(409, why)
 
@@ -313,6 +316,14 @@ def read(body: bytes, kind: type[B]) -> B:
         raise RefusedError(400, f"{kind.__name__}: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(400, f"{kind.__name__}: the body is no JSON: {error}") from None
+
+
+def is_nested(value: Any, deeper: int) -> bool:
+    """Whether JSON has more lists and objects in one another than this."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return deeper < 1 or any(is_nested(one, deeper - 1) for one in inner)
 
 
 def pieces(rooms: Sequence[Piece]) -> Iterator[Sequence[Piece]]:

@@ -35,6 +35,7 @@ BODY_S: Final = 10.0
 TOPOLOGY_SIZE_MAX: Final = 4_096
 RANKS_MAX: Final = 65_536
 CAPABILITIES_MAX: Final = 64
+NESTED_MAX: Final = 32
 ASKED_ROOMS_MAX: Final = 16_384
 OPEN_ROOMS_MAX: Final = 1_000_000
 EARLY_GOODBYES_MAX: Final = 8
@@ -112,6 +113,7 @@ LIMITS: Final = (
     Limit("TOPOLOGY_SIZE_MAX", "ranks in one direction of a topology", "400", AT),
     Limit("RANKS_MAX", "ranks of a prefill server, and in a question", "400", AT),
     Limit("CAPABILITIES_MAX", "capabilities of a rank", "400", AT),
+    Limit("NESTED_MAX", "lists and objects in one another in `dsv41_spec_layout`", "400", AT),
     Limit("ASKED_ROOMS_MAX", "rooms in one question", "400", AT),
     Limit("OPEN_ROOMS_MAX", "rooms that the registry keeps", "503",
           "tests/registry/test_registry.py:test_m2_5_too_many_open_rooms_are_refused"),

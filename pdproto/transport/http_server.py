@@ -9,6 +9,8 @@ Rule 3: an answer goes out in pieces, as its client reads it. A client that has 
         ANSWER_S is disconnected. So are those whose answers wait for longest, while the answers
         that wait have more than UNREAD_BYTES_MAX bytes.
 Rule 4: a connection without a whole request for IDLE_S is closed.
+Rule 5: a body is not decompressed, because a small one may hold a great one. A malformed request is
+        answered with 400, and not logged.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from time import monotonic
 from typing import Any, Final, Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import joined, listening
@@ -36,6 +39,15 @@ ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
 PIECE: Final = 1 << 16  # bytes of an answer that are written at once
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
+
+
+def _is_of_server(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is not about a malformed request (rule 5)."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+log.addFilter(_is_of_server)
 
 
 class HttpServer:
@@ -113,7 +125,7 @@ class HttpServer:
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=CLOSING_S,
-                               keepalive_timeout=IDLE_S)
+                               keepalive_timeout=IDLE_S, auto_decompress=False, logger=log)
         await runner.setup()
         listeners: list[socket.socket] = []
         try:

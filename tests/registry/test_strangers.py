@@ -44,6 +44,52 @@ def test_a_body_that_never_comes_is_not_waited_for(monkeypatch: pytest.MonkeyPat
         assert slow.recv(1_000).startswith(b"HTTP/1.1 408 ")
 
 
+NESTED = b'{"attn_tp_size":1,"attn_tp_rank":0,"rank_ip":"h","rank_port":1,"dsv41_spec_layout":%s}'
+PUT = b"PUT /route HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+MALFORMED = {
+    "no HTTP": (b"\0\r\n\r\n", 400),
+    "no host": (b"GET /health HTTP/1.1\r\n\r\n", 400),
+    "a compressed body": (
+        PUT + b"Content-Encoding: gzip\r\nContent-Length: 8\r\n\r\nnot gzip", 415),
+    "an encoding that needs a package": (
+        PUT + b"Content-Encoding: br\r\nContent-Length: 8\r\n\r\nnot brot", 415),
+    "a piece without a length": (
+        PUT + b"Transfer-Encoding: chunked\r\n\r\n3\r\n{{{\r\nlength\r\n", 400),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_request_gets_its_status_and_no_line_of_log(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A body that was called compressed got a 500, and each of them a traceback in the log."""
+    said, status = MALFORMED[name]
+    with (RegistryServer() as server,
+          socket.create_connection((server.host, server.port), timeout=30.0) as call):
+        call.sendall(said)
+        assert call.recv(1_000).split()[1] == b"%d" % status
+    assert caplog.records == []
+
+
+def test_an_error_of_the_server_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with RegistryServer() as server:
+        monkeypatch.setattr(server.app.registry, "directory", lambda: 1 // 0)
+        assert sglang(server, "GET", "/ranks")[0] == 500
+    (record,) = caplog.records
+    assert "ZeroDivisionError" in (record.exc_text or "")
+
+
+def test_a_layout_that_is_nested_too_deeply_is_refused() -> None:
+    """Near the depth at which Python stops, a layout was read, and not compared: a 500."""
+    with RegistryServer() as server:
+        for levels in range(900, 1_000):
+            for inner in (b"", b"7"):
+                layout = b"[" * levels + inner + b"]" * levels
+                assert sglang(server, "PUT", "/route", NESTED % layout)[0] == 400
+
+
 @pytest.mark.parametrize("host", ["10.0.0.1\0", "10.0.0.1\r\nX: y", "10.0.0.1\n", "a host", "é"])
 def test_b7_a_malformed_host_is_no_rank_ip(host: str) -> None:
     """It is given to whoever looks the rank up, and stands in their logs."""

@@ -104,6 +104,16 @@ def test_a_server_has_so_many_ranks_and_no_more() -> None:
                      rank_port=1).check()
 
 
+def test_a_layout_is_nested_so_far_and_no_further() -> None:
+    """Deeper ones were read, and then could not be compared: an error of the registry."""
+    def nested(levels: int) -> Any:
+        return [nested(levels - 1)] if levels else 7
+
+    prefill(dsv41_spec_layout=nested(limits.NESTED_MAX)).check()
+    with pytest.raises(RefusedError, match="dsv41_spec_layout: over 32 levels"):
+        prefill(dsv41_spec_layout={"a": nested(limits.NESTED_MAX)}).check()
+
+
 def test_goodbyes_of_unknown_runs_are_kept_up_to_the_limit() -> None:
     registry = Registry()
     registry.register(prefill(0, run=1), now=0.0)
