@@ -22,6 +22,9 @@ CATALOGUE: Final = (
     Entry("ring-election", "examples.ring_election:SYSTEM", Purpose.EXAMPLE),
     Entry("paxos", "examples.paxos:SYSTEM", Purpose.EXAMPLE),
     Entry("paxos-broken", "examples.paxos_broken:SYSTEM", Purpose.EXAMPLE),
+    Entry("alternating-bit", "examples.alternating_bit:SYSTEM", Purpose.EXAMPLE,
+          lemmas="alternating_bit_lemmas"),
+    Entry("alternating-bit-broken", "examples.alternating_bit_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("registry", "handoff.registry:SYSTEM",
           lemmas="registry_lemmas", ranking="registry_ranking", expected={
         "default": Counts(81_322, 614_387, 33),
