@@ -72,7 +72,8 @@ class HttpServer:
         self._tick: Final = tick
         self._pause_s: Final = pause_s
         self._most: Final = connections_max()
-        self._heard: Final[dict[object, float]] = {}  # when a connection had its last answer
+        # When a connection had its last answer.
+        self._heard: Final[dict[web.RequestHandler, float]] = {}
         # Bytes of answers of several pieces that are being read, the oldest first.
         self._unread: Final[dict[web.RequestHandler, int]] = {}
         # Handshakes, the oldest first, each with its connection unless that was ended.
@@ -233,7 +234,7 @@ class HttpServer:
         try:
             async with asyncio.timeout(ANSWER_S):
                 response = await self._write(request, response)
-            self._heard[request.protocol] = monotonic()
+            self._note_answer(request.protocol)
         except TimeoutError:
             self._end_unread(request.protocol)
         except ConnectionError:
@@ -264,6 +265,13 @@ class HttpServer:
         finally:
             self._unread.pop(request.protocol, None)
         return written
+
+    def _note_answer(self, connection: web.RequestHandler) -> None:
+        """Note when a connection had its answer. Forget ended ones before they are too many."""
+        if len(self._heard) >= 2 * self._most:
+            for ended in [one for one in self._heard if one.transport is None]:
+                del self._heard[ended]
+        self._heard[connection] = monotonic()
 
     def _end_unread(self, connection: web.RequestHandler) -> None:
         """Disconnect a client that does not read its answer."""

@@ -94,3 +94,14 @@ def test_a_thousand_half_handshakes_of_one_address_stop_no_client(said: bytes) -
             call.sendall(said)
         assert is_told(server, KEYS, prefill(0))
         until(lambda: server.closed_connections >= MANY - FEW)
+
+
+@pytest.mark.usefixtures("few")
+def test_connections_that_have_ended_are_forgotten() -> None:
+    """Each was kept, with some kilobytes, until as many were open at a time as a server keeps."""
+    with RegistryServer() as server:
+        for _ in range(5 * FEW):
+            with closing(http.client.HTTPConnection(server.host, server.port)) as call:
+                call.request("GET", "/health")
+                call.getresponse().read()
+        assert len(server._heard) <= 2 * FEW + 1
