@@ -5,6 +5,7 @@ when its time is over, and the worker outlives a child that the system kills. A 
 program once and then runs one task after another. It ends with its worker.
 """
 
+import atexit
 import hashlib
 import os
 import pickle
@@ -132,14 +133,33 @@ class _Child:
         with suppress(ProcessLookupError):
             self._process.kill()
         status = self._process.wait()
+        self.close()
+        return status
+
+    def close(self) -> None:
+        """Close this process's ends of the child's connections."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._line.close()
-        return status
 
 
 # Threads of a worker share it: a pop or an append of a list is one step.
 _idle: Final[list[_Child]] = []
+
+
+def _leave_to_the_parent() -> None:
+    """A fork of a worker, such as that of a ProcessPoolExecutor, uses no child of the worker."""
+    while _idle:
+        _idle.pop().close()
+
+
+def _end_idle() -> None:
+    while _idle:
+        _idle.pop().end()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)
+atexit.register(_end_idle)
 
 
 def _answer(sent: bytes) -> Reply:

@@ -89,7 +89,7 @@ LEMMAS: Final = (
            any_of(current().unset, heard().is_set,
                   exists(j, all_of(current() == j, first(j)))),
            why="only an acknowledgement takes it from the first item"),
-    Always("what_is_heard_was_sent",
+    Always("a_heard_acknowledgement_was_sent",
            any_of(heard().unset, exists((n, i), all_of(heard() == n, ack(n, i)))),
            why="an acknowledgement is not forged"),
     Always("the_last_acknowledgement_covers_all_before",

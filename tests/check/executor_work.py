@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,16 @@ def kill_the_worker_once(note: Path, _: Monitor) -> str:
     return note.name
 
 
+def parent(_: int, __: Monitor) -> int:
+    return os.getppid()
+
+
 def two_processes() -> Executor:
-    return ProcessPoolExecutor(2)
+    return ProcessPoolExecutor(2, get_context("spawn"))
+
+
+def two_forks() -> Executor:
+    return ProcessPoolExecutor(2, get_context("fork"))
 
 
 class Losing(Executor):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -38,8 +39,10 @@ from tests.check.executor_work import (
     dawdle,
     die,
     kill_the_worker_once,
+    parent,
     square,
     stumble,
+    two_forks,
     two_processes,
 )
 
@@ -102,6 +105,14 @@ class TestChild:
         with pytest.raises(ChildLostError, match=r"died \(status 9\)"):
             run_call(called(die, 1), None)
         assert run_call(called(square, 3), None)
+
+    def test_one_is_not_shared_with_a_forked_worker(self) -> None:
+        """Otherwise two processes would use one connection, and each get replies of the other."""
+        for _ in range(3):
+            ours = pickle.loads(run_call(called(parent, 0), None))  # noqa: S301 - our own
+            assert ours.answer == os.getpid()
+        found = dict(run_tasks([0] * 4, parent, Elsewhere(two_forks), silent, missing))
+        assert os.getpid() not in found.values()
 
     def test_one_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: 1 is too much"):

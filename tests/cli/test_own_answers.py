@@ -124,7 +124,7 @@ class TestInterrupts:
         assert main(["bugs", "--quiet", "--json", str(target)]) == 3
         out, err = capsys.readouterr()
         assert "1 of 1 defects found" in out
-        assert "interrupted: 1 of" in err
+        assert "incomplete: 1 of" in err
         assert len(json.loads(target.read_text())) == 1
 
 

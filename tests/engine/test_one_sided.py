@@ -364,7 +364,7 @@ def test_a_source_that_copied_without_a_grant_is_dropped(ends: Ends) -> None:
 
 def test_an_engine_that_another_one_answers_is_said(ends: Ends) -> None:
     """The peer has not the engine that the address is of."""
-    with pytest.raises(ValueError, match="of engine 'another', this one is 'obedient'"):
+    with pytest.raises(ValueError, match="of engine 'another': this engine is 'obedient'"):
         ends.source.connect(msgspec.structs.replace(ends.lease(9).address, engine="another"))
 
 

@@ -133,7 +133,7 @@ def test_pages_that_cannot_be_written_to_in_place_are_refused() -> None:
         PagePlaces(register([np.zeros((PAGES, 3, 4, 24), np.uint8), wide[:, :, :2]]))
     places = PagePlaces(register([wide]))
     PagePlaces(register([wide], order=Order.HND))
-    with pytest.raises(ValueError, match=f"page {PAGES} of {PAGES}"):
+    with pytest.raises(ValueError, match=f"page {PAGES} does not exist: the pools have {PAGES}"):
         places.target([PAGES])
     with pytest.raises(ValueError, match="more than once"):
         places.target([1, 1])

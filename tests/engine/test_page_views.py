@@ -43,7 +43,7 @@ def test_posted_pages_lie_in_the_pools() -> None:
 
 def test_a_page_that_there_is_not_is_refused() -> None:
     places = PagePlaces(register(pools_of(1, VIEW_BYTES_MIN)))
-    with pytest.raises(ValueError, match=f"page {PAGES} of {PAGES}"):
+    with pytest.raises(ValueError, match=f"page {PAGES} does not exist: the pools have {PAGES}"):
         chunk_views(places, [0, PAGES], KEY)
 
 

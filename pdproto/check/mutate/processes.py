@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, NoReturn, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.elsewhere import unanswered
+from pdproto.check.elsewhere import Elsewhere, unanswered
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
 from pdproto.check.mutate.recalled import Recalled, search_name
@@ -140,7 +140,8 @@ def chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[
 class _Task:
     """One mutant, in a form that can be sent to a worker.
 
-    unchanged: the identity of the systems, which must be the same where they are loaded again.
+    unchanged: the identity of the systems, which an executor must load again as they are here; None
+    if they have none, or if the task stays on this machine.
     """
 
     load: Load
@@ -158,11 +159,12 @@ def judged(
     as they finish. Close it to stop the workers.
     """
     recalled = Recalled(store, trials)
+    expected = recalled.unchanged if isinstance(workers, Elsewhere) else None
     tasks = []
     for number in picked:
         known = recalled.read(number)
         if known is None:
-            tasks.append(_Task(load, names, trials.searches, number, recalled.unchanged))
+            tasks.append(_Task(load, names, trials.searches, number, expected))
         else:
             yield known
     found = run_tasks(tasks, _tried, workers, silent, _undecided)
@@ -182,7 +184,7 @@ def _trials(
     Raises LoadError if the systems are not those of the task.
     """
     trials = _trials_of([load(name) for name in names], measured)
-    if Recalled(NO_STORE, trials).unchanged != unchanged:
+    if unchanged is not None and Recalled(NO_STORE, trials).unchanged != unchanged:
         raise LoadError(f"{', '.join(names)}: its tables are others than those of the task")
     return trials
 
