@@ -8,7 +8,7 @@ from typing import TypeAlias
 from pdproto.check.cache import Cache, keep_result
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.defects import Defect, DefectTrials, Trial
-from pdproto.check.elsewhere import Elsewhere
+from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.result import CheckResult
 from pdproto.check.worker_pool import run_tasks
@@ -21,7 +21,7 @@ Find: TypeAlias = Callable[[str, str], Defect]
 class SpreadTrials:
     """An executor that tries defects, and the function by which its workers find them."""
 
-    elsewhere: Elsewhere
+    executor: ExecutorMaker
     find: Find
 
 
@@ -60,7 +60,7 @@ def _spread(defects: Sequence[Defect], kept: Cache, spread: SpreadTrials) -> Ite
             found[number] = known
     left = [number for number in range(len(defects)) if number not in found]
     tasks = [(spread.find, defects[n].id, defects[n].system.name) for n in left]
-    for place, result in run_tasks(tasks, _checked, spread.elsewhere, silent, _no_result):
+    for place, result in run_tasks(tasks, _checked, spread.executor, silent, _no_result):
         if result is not None:
             defect = defects[left[place]]
             kept.keep(defect.system, defect.configuration, _settings(defect), keep_result, result)

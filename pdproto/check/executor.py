@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, Final
 
-from pdproto.check.elsewhere import Elsewhere
+from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.load import LoadError, load_module
 
 LOCAL: Final = "local"
@@ -16,7 +16,7 @@ FORMS: Final = f"{LOCAL}, {DASK}tcp://HOST:PORT, {MPI} or MODULE:FACTORY"
 CONNECT_S: Final = 10.0  # to reach a scheduler, and for its first worker
 
 
-def elsewhere(text: str) -> Elsewhere | None:
+def maker_of(text: str) -> ExecutorMaker | None:
     """The executor that the text names; None for worker processes of this program.
 
     Raises ValueError for a text of another form, ModuleNotFoundError if a package is missing, and
@@ -25,13 +25,13 @@ def elsewhere(text: str) -> Elsewhere | None:
     if text == LOCAL:
         return None
     if text == MPI:
-        return Elsewhere(importlib.import_module("mpi4py.futures").MPIPoolExecutor)
+        return ExecutorMaker(importlib.import_module("mpi4py.futures").MPIPoolExecutor)
     if text.startswith(DASK):
         address = text.removeprefix(DASK)
         if not address:
             raise ValueError(f"{text!r} names no scheduler: write {DASK}tcp://HOST:PORT")
-        return Elsewhere(lambda: DaskExecutor(address))
-    return Elsewhere(_factory(text))
+        return ExecutorMaker(lambda: DaskExecutor(address))
+    return ExecutorMaker(_factory(text))
 
 
 def _factory(text: str) -> Callable[[], Executor]:

@@ -13,7 +13,7 @@ from typing import Final
 from pdproto.check.answers import with_answers
 from pdproto.check.cache import NO_CACHE, Cache, Completion, keep_result
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.elsewhere import UnansweredError, unanswered
+from pdproto.check.executor_tasks import UnansweredError, unanswered
 from pdproto.check.explore import INTERRUPTED, Monitor, Progress, SearchLimits, silent
 from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK

@@ -12,7 +12,7 @@ from multiprocessing.process import BaseProcess
 from traceback import format_exc
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from pdproto.check.elsewhere import Asking, Elsewhere, WorkerError, unanswered
+from pdproto.check.executor_tasks import ExecutorMaker, ExecutorTasks, WorkerError, unanswered
 from pdproto.check.explore import Monitor, Progress
 
 Task = TypeVar("Task")
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 Line: TypeAlias = "Connection[Any, Any]"
 
 # A number of processes of this program, or an executor.
-Workers: TypeAlias = int | Elsewhere
+Workers: TypeAlias = int | ExecutorMaker
 
 LEAVE_S: Final = 5.0  # in which a terminated worker must end
 
@@ -48,9 +48,9 @@ def run_tasks(
     the seconds for a task. Raises MemoryError if a process of this program is killed, as the system
     does when memory runs out, and WorkerError if a worker raises.
     """
-    if isinstance(workers, Elsewhere):
+    if isinstance(workers, ExecutorMaker):
         if tasks:
-            asking = Asking(workers, tasks, work, missing, limit_s)
+            asking = ExecutorTasks(workers, tasks, work, missing, limit_s)
             try:
                 yield from asking.answers()
             finally:

@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     drawn = arguments.id is not None
     chosen = _named(arguments.id, EVERY) if drawn else EVERY
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
-        elsewhere = executor(arguments)
-        spread = None if elsewhere is None else SpreadTrials(elsewhere, find)
+        maker = executor(arguments)
+        spread = None if maker is None else SpreadTrials(maker, find)
         trials = try_all(chosen, cache(arguments), reporter.show, spread)
         if trials.interrupted:
             reporter.say(f"incomplete: {len(trials.decided)} of {len(chosen)} defects were tried")

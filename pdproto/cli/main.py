@@ -89,7 +89,7 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
 
 def _is_unanswered(error: Exception) -> bool:
     """Whether a task of the verb has no answer, because its workers were lost."""
-    from pdproto.check.elsewhere import UnansweredError  # noqa: PLC0415 - see above
+    from pdproto.check.executor_tasks import UnansweredError  # noqa: PLC0415 - see above
 
     return isinstance(error, UnansweredError)
 

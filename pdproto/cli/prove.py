@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from pdproto.check.elsewhere import Elsewhere
+from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.prove.assurance import cache_folder, remember
 from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.certificates import certificates
@@ -143,7 +143,7 @@ class _Load:
 
 
 def _proof(
-    load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: Elsewhere | None
+    load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: ExecutorMaker | None
 ) -> tuple[ProofSubject, Proof]:
     """The proof, and the subject with the lemmas that the proof uses."""
     wanted = tuple(name for group in arguments.properties for name in group)

@@ -11,6 +11,7 @@ import logging
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -146,6 +147,7 @@ def _shape(arguments: argparse.Namespace) -> Shape:
         raise UsageError(str(error)) from error
 
 
+@cache
 def _roles(bug: str | None) -> Roles:
     if bug is None:
         return SHIPPED

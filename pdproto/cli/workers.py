@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from pdproto.check.elsewhere import Elsewhere
-from pdproto.check.executor import FORMS, LOCAL, elsewhere
+from pdproto.check.executor import FORMS, LOCAL, maker_of
+from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.worker_pool import Workers
 from pdproto.cli.options import UsageError, whole_number
 
@@ -26,10 +26,10 @@ def add_executor(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def executor(arguments: argparse.Namespace) -> Elsewhere | None:
+def executor(arguments: argparse.Namespace) -> ExecutorMaker | None:
     """The executor that --executor names; None for `local`. Raises UsageError."""
     try:
-        return elsewhere(arguments.executor)
+        return maker_of(arguments.executor)
     except ValueError as error:
         raise UsageError(f"--executor: {error}") from None
 

@@ -2,7 +2,8 @@
 
 Its schemas are made from the types that read the requests and write the answers (wire.py).
 `OPERATIONS` names each route with the statuses of its answers. Tests hold it to the routes of
-app.py and to the answers of a running registry (tests/registry/test_openapi.py, test_conforms.py).
+app.py (tests/registry/test_openapi.py) and to the answers of a running registry
+(tests/property/test_registry_http.py).
 """
 
 from collections.abc import Iterable, Iterator

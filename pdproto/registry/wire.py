@@ -87,11 +87,11 @@ class Topology(Struct, frozen=True):
     oldest: U63 | None
     capabilities: tuple[str, ...]
 
-    def refusal(self, who: object, us: str) -> str | None:
+    def refusal(self, them: object, us: str) -> str | None:
         """The error if the server and this end have no version of the wire format in common."""
         if self.version is None:
             return None
-        return versions.refusal(who, self.version, self.oldest, us)
+        return versions.refusal(them, self.version, self.oldest, us)
 
     @property
     def ranks(self) -> int:

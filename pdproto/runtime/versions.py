@@ -6,8 +6,8 @@ Rule 1: a node writes the newest version that both ends read; the oldest it has,
         first batch has come.
 Rule 2: a release reads and writes the version of the release before it. So servers are upgraded one
         after the other.
-Rule 3: what a later version adds says so. A field: it is the last of its struct, has a default, and
-        `since` is in its type. A kind of frame: its `first` is that version, and it is not sent to
+Rule 3: an addition of a later version is marked. A field is the last of its struct, has a default,
+        and has `since` in its type. A kind of frame has that version as `first`, and is not sent to
         an older peer. For the tables such a frame is lost, as every frame may be.
 """
 

@@ -1,4 +1,4 @@
-"""Tasks in an executor: a lost worker loses nothing, and what is lost for good never holds."""
+"""Tasks in an executor: a lost worker loses no task, and a task without an answer never holds."""
 
 import json
 import os
@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.check import elsewhere, executor, suite, task_process
+from pdproto.check import executor, executor_tasks, suite, task_process
 from pdproto.check.cache import Cache
 from pdproto.check.checking import CheckSettings
-from pdproto.check.elsewhere import ATTEMPTS, Elsewhere, UnansweredError, WorkerError
+from pdproto.check.executor_tasks import ATTEMPTS, ExecutorMaker, UnansweredError, WorkerError
 from pdproto.check.explore import silent
 from pdproto.check.load import LoadError
 from pdproto.check.mutate.processes import chosen, judged, prepared
@@ -65,7 +65,8 @@ def test_a_lost_task_is_asked_again_and_at_last_given_up(losses: list[int]) -> N
         return left[task] >= 0
 
     losing = Losing(loses)
-    found = dict(run_tasks(range(len(losses)), square, Elsewhere(lambda: losing), silent, missing))
+    made = ExecutorMaker(lambda: losing)
+    found = dict(run_tasks(range(len(losses)), square, made, silent, missing))
     told = f"its worker was lost {ATTEMPTS} times, at last by ConnectionError: the worker is gone"
     assert found == {
         task: task * task if lost < ATTEMPTS else f"{task} {told}"
@@ -76,7 +77,7 @@ def test_a_lost_task_is_asked_again_and_at_last_given_up(losses: list[int]) -> N
 
 def test_a_task_without_an_answer_of_its_own_is_told() -> None:
     with pytest.raises(UnansweredError, match=r"1: its worker was lost 3 times"):
-        list(run_tasks([1], square, Elsewhere(lambda: Losing(lambda _: True)), silent))
+        list(run_tasks([1], square, ExecutorMaker(lambda: Losing(lambda _: True)), silent))
 
 
 def test_an_executor_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +88,8 @@ def test_an_executor_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch
         def workers(self) -> int:
             return 0
 
-    monkeypatch.setattr(elsewhere, "LOOK_S", 0.01)
-    empty = Elsewhere(lambda: Empty(lambda _: False), empty_s=0.1)
+    monkeypatch.setattr(executor_tasks, "LOOK_S", 0.01)
+    empty = ExecutorMaker(lambda: Empty(lambda _: False), empty_s=0.1)
     found = dict(run_tasks([5, 6], square, empty, silent, missing))
     assert found == {n: f"{n + 5} no worker for 0.1 s, 2 tasks were left" for n in (0, 1)}
 
@@ -96,7 +97,7 @@ def test_an_executor_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch
 class TestChild:
     def test_a_task_is_ended_at_its_time_limit(self, tmp_path: Path) -> None:
         note = tmp_path / "pid"
-        found = list(run_tasks([note], dawdle, Elsewhere(two_processes), silent,
+        found = list(run_tasks([note], dawdle, ExecutorMaker(two_processes), silent,
                                lambda _, why: why, lambda _: 10.0))
         assert found == [(0, "it was ended: out of time")]
         assert not Path("/proc", note.read_text()).exists()
@@ -111,17 +112,17 @@ class TestChild:
         for _ in range(3):
             ours = pickle.loads(run_call(called(parent, 0), None))  # noqa: S301 - our own
             assert ours.answer == os.getpid()
-        found = dict(run_tasks([0] * 4, parent, Elsewhere(two_forks), silent, missing))
+        found = dict(run_tasks([0] * 4, parent, ExecutorMaker(two_forks), silent, missing))
         assert os.getpid() not in found.values()
 
     def test_one_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: 1 is too much"):
-            list(run_tasks([1], stumble, Elsewhere(two_processes), silent))
+            list(run_tasks([1], stumble, ExecutorMaker(two_processes), silent))
 
     def test_another_version_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(task_process, "code", lambda: "another")
         with pytest.raises(LoadError, match=r"pdproto in .* is not the one that asks"):
-            list(run_tasks([1], square, Elsewhere(two_processes), silent))
+            list(run_tasks([1], square, ExecutorMaker(two_processes), silent))
 
 
 def test_a_broken_executor_is_made_anew(tmp_path: Path) -> None:
@@ -136,15 +137,15 @@ def test_a_broken_executor_is_made_anew(tmp_path: Path) -> None:
     notes[0].touch()
     notes[2].touch()
     notes[3].touch()
-    found = run_tasks(notes, kill_the_worker_once, Elsewhere(make), silent, missing)
+    found = run_tasks(notes, kill_the_worker_once, ExecutorMaker(make), silent, missing)
     assert dict(found) == dict(enumerate("abcd"))
     assert len(made) == 2
 
 
 class TestNothingLostHolds:
-    """What each verb says of a task whose workers were all lost."""
+    """The answer of each verb about a task whose workers were all lost."""
 
-    LOST = Elsewhere(lambda: Losing(lambda _: True))
+    LOST = ExecutorMaker(lambda: Losing(lambda _: True))
 
     def test_a_check(self, tmp_path: Path) -> None:
         wanted = suite.tasks({name: BUILT_IN[name] for name in SMALL}, deep=False)
@@ -172,7 +173,7 @@ class TestNothingLostHolds:
     def test_other_verbs(
         self, verb: list[str], told: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pdproto.cli.workers.elsewhere", lambda _: self.LOST)
+        monkeypatch.setattr("pdproto.cli.workers.maker_of", lambda _: self.LOST)
         assert main([*verb, *([] if verb[0] == "sim" else ["--no-cache"])]) == 3
         said = capsys.readouterr()
         assert "HOLDS" not in said.out

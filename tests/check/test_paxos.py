@@ -41,7 +41,7 @@ Latest: TypeAlias = tuple[int, int]  # the ballot and the value of a vote
 
 
 class Notes(NamedTuple):
-    """What an acceptor knows: the ballot that it has promised, and its latest vote."""
+    """The memory of an acceptor: the ballot that it has promised, and its latest vote."""
 
     promised: int = NEVER
     latest: Latest | None = None

@@ -11,7 +11,7 @@ import pytest
 
 from pdproto.check import suite
 from pdproto.check.checking import CheckSettings
-from pdproto.check.elsewhere import WorkerError
+from pdproto.check.executor_tasks import WorkerError
 from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict

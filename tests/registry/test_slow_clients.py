@@ -50,7 +50,7 @@ def keys_of(server: RegistryServer) -> Keys | None:
 
 
 def look_up(server: RegistryServer) -> None:
-    """Another client reads what the slow ones do not."""
+    """Another client gets its answer meanwhile."""
     with closing(RegistryClient(server.address, keys=keys_of(server))) as client:
         assert len(client.look_up_all().ranks) == 1
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, NoReturn, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.elsewhere import Elsewhere, unanswered
+from pdproto.check.executor_tasks import ExecutorMaker, unanswered
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
 from pdproto.check.mutate.recalled import Recalled, search_name
@@ -159,7 +159,7 @@ def judged(
     as they finish. Close it to stop the workers.
     """
     recalled = Recalled(store, trials)
-    expected = recalled.unchanged if isinstance(workers, Elsewhere) else None
+    expected = recalled.unchanged if isinstance(workers, ExecutorMaker) else None
     tasks = []
     for number in picked:
         known = recalled.read(number)

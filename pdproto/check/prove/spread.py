@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
-from pdproto.check.elsewhere import Elsewhere
+from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
 from pdproto.check.prove.judgement import Judgement, Status
@@ -49,7 +49,7 @@ class _Asked:
 class SpreadProof:
     """Decides rows in an executor, as `ProofSettings.decide`. load: the subject in a worker."""
 
-    elsewhere: Elsewhere
+    executor: ExecutorMaker
     load: Load
 
     def __call__(
@@ -65,7 +65,7 @@ class SpreadProof:
             for task in tasks
         ]
         began = time.monotonic()
-        answers = run_tasks(asked, _decided, self.elsewhere, silent, _unknown, _limit_s)
+        answers = run_tasks(asked, _decided, self.executor, silent, _unknown, _limit_s)
         for done, (number, judgements) in enumerate(answers, 1):
             task = tasks[number]
             for obligation, (judgement, seconds) in zip(task.group, judgements, strict=True):

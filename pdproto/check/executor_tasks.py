@@ -43,7 +43,7 @@ class Counted(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class ExecutorMaker:
     """An executor, which `make` makes, and makes anew when it breaks.
 
     make: raises OSError if the executor cannot be reached. empty_s: after so many seconds without
@@ -59,22 +59,22 @@ def unanswered(task: object, why: str) -> NoReturn:
     raise UnansweredError(f"{task}: {why}")
 
 
-class Asking(Generic[Task, Answer]):
-    """Tasks that an executor is asked."""
+class ExecutorTasks(Generic[Task, Answer]):
+    """The tasks of one run in an executor, with the futures that have not ended."""
 
     def __init__(
-        self, elsewhere: Elsewhere, tasks: Sequence[Task], work: Callable[[Task, Any], Answer],
+        self, maker: ExecutorMaker, tasks: Sequence[Task], work: Callable[[Task, Any], Answer],
         missing: Callable[[Task, str], Answer], limit_s: Callable[[Task], float | None],
     ) -> None:
         """missing: the answer for a task without one, given the reason. limit_s: its time."""
-        self._elsewhere: Final = elsewhere
+        self._maker: Final = maker
         self._tasks: Final = tasks
         self._calls: Final = [called(work, task) for task in tasks]
         self._missing: Final = missing
         self._limit_s: Final = limit_s
         self._losses: Final = Counter[int]()
         self._running: Final[dict[Future[bytes], int]] = {}
-        self._executor = elsewhere.make()
+        self._executor = maker.make()
         self._last_worker = monotonic()
 
     def answers(self) -> Iterator[tuple[int, Answer]]:
@@ -86,7 +86,7 @@ class Asking(Generic[Task, Answer]):
         while self._running:
             done, _ = wait(list(self._running), LOOK_S, return_when=FIRST_COMPLETED)
             if not done and self._is_empty():
-                yield from self._give_up(f"no worker for {self._elsewhere.empty_s:g} s")
+                yield from self._give_up(f"no worker for {self._maker.empty_s:g} s")
             for future in done:
                 yield from self._heard(self._running.pop(future), future)
 
@@ -119,7 +119,7 @@ class Asking(Generic[Task, Answer]):
                 future = self._executor.submit(run_call, call, limit_s)
             except RuntimeError:  # it is broken, or has ended
                 self.end()
-                self._executor = self._elsewhere.make()
+                self._executor = self._maker.make()
                 future = self._executor.submit(run_call, call, limit_s)
         except Exception as error:
             yield from self._ask_again(number, f"{type(error).__name__}: {error}")
@@ -129,7 +129,7 @@ class Asking(Generic[Task, Answer]):
     def _is_empty(self) -> bool:
         if not isinstance(self._executor, Counted) or self._executor.workers():
             self._last_worker = monotonic()
-        return monotonic() > self._last_worker + self._elsewhere.empty_s
+        return monotonic() > self._last_worker + self._maker.empty_s
 
     def _give_up(self, why: str) -> Iterator[tuple[int, Answer]]:
         left, count = [*self._running.values()], len(self._running)
