@@ -33,14 +33,16 @@ def since(version: int) -> Meta:
 
 
 def in_version(value: Any, version: int) -> Any:
-    """The plain form of a struct as this version has it: lists, without the fields added later."""
+    """The plain form of a struct as this version has it: lists, without later fields and frames."""
     if isinstance(value, Struct):
         names = value.__struct_fields__[:_width(type(value), version)]
         told = [in_version(getattr(value, name), version) for name in names]
         tag = value.__struct_config__.tag
         return told if tag is None else [tag, *told]
     if isinstance(value, tuple):
-        return [in_version(element, version) for element in value]
+        known = (each for each in value
+                 if not isinstance(each, Versioned) or each.first <= version)
+        return [in_version(each, version) for each in known]
     return value
 
 

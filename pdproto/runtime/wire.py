@@ -359,8 +359,6 @@ def encode(
     *, unheard_ms: int = 0, version: int = VERSION,
 ) -> bytes:
     """The bytes of a batch in this version. A batch without frames is a sign of life."""
-    if version != VERSION:
-        frames = [frame for frame in frames if frame.first <= version]
     batch = Batch(version, node, incarnation, floor, tuple(frames), gone, unheard_ms, VERSION)
     return _encoder.encode(batch if version == VERSION else in_version(batch, version))
 
