@@ -24,6 +24,14 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_reach_children() -> Iterator[None]:
+    """A shell's background job ignores SIGINT, and so would each process that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
     """The processes that it has started: copies of a process of Python's own, which it starts."""
     own = drill.children()
