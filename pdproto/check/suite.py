@@ -48,12 +48,12 @@ def _sizes(system: System, *, deep: bool) -> list[str]:
 
 def run(
     wanted: Sequence[Task], settings: CheckSettings, workers: Workers, monitor: Monitor,
-    cache: Cache = NO_CACHE,
+    cache: Cache = NO_CACHE, *, whole: bool = True,
 ) -> Suite:
     """Run all tasks, then search for the rows that have not fired.
 
-    settings: for each check; its monitor is not used. After Ctrl-C it returns
-    the results so far.
+    settings: for each check; its monitor is not used. whole: the tasks are all; otherwise no rows
+    are searched. After Ctrl-C it returns the results so far.
     """
     suite = Suite(tuple(wanted), ())
     done: dict[int, Checked] = {}
@@ -62,8 +62,8 @@ def run(
             done[number] = checked
             if checked.result.stopped == INTERRUPTED:
                 raise KeyboardInterrupt
-        in_order = tuple(done[number] for number in range(len(wanted)))
-        return _covered(replace(suite, checked=in_order), settings, cache, workers, monitor)
+        suite = replace(suite, checked=tuple(done[number] for number in range(len(wanted))))
+        return covered(suite, settings, workers, monitor, cache) if whole else suite
     except KeyboardInterrupt:
         so_far = tuple(checked for _, checked in sorted(done.items()))
         return replace(suite, checked=so_far, stopped=INTERRUPTED)
@@ -142,11 +142,12 @@ def _checked(task: Task, system: System, result: CheckResult) -> Checked:
     return Checked(task, result, frozenset(written.values()), fired)
 
 
-def _covered(
-    suite: Suite, settings: CheckSettings, cache: Cache, workers: Workers, monitor: Monitor
+def covered(
+    suite: Suite, settings: CheckSettings, workers: Workers, monitor: Monitor,
+    cache: Cache = NO_CACHE,
 ) -> Suite:
     """The suite with the rows that fire nowhere; unchanged if some search ended early."""
-    if not all(checked.result.complete for checked in suite.checked):
+    if suite.stopped or not all(checked.result.complete for checked in suite.checked):
         return suite
     written = frozenset[WrittenRow]().union(*(checked.written for checked in suite.checked))
     missing = written.difference(*(checked.fired for checked in suite.checked))

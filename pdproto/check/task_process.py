@@ -65,10 +65,15 @@ class ChildLostError(Exception):
     """The child process died, for example because memory ran out."""
 
 
-@cache
 def code() -> str:
     """A digest of pdproto as it is installed here, with its path, which results name."""
-    text = hashlib.blake2b(str(HOME).encode(), digest_size=16)
+    return f"{HOME} {contents()}"
+
+
+@cache
+def contents() -> str:
+    """A digest of the code of pdproto, wherever it is installed."""
+    text = hashlib.blake2b(digest_size=16)
     for folder, _, names in sorted(os.walk(HOME, followlinks=True)):
         for name in sorted(names):
             if Path(name).suffix in CODE:

@@ -21,7 +21,7 @@ from pdproto.check.questions import names
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
 from pdproto.cli import promises
-from pdproto.cli.check_all import check_all
+from pdproto.cli.check_all import check_all, merge
 from pdproto.cli.limits import add_limits, limits
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -34,11 +34,14 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.reports import add_reports, report, say, targets
+from pdproto.cli.sharding import add_shard
 from pdproto.cli.systems import load_with_module, with_proofs
 from pdproto.cli.watch import watched
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.properties import Always, Fairness
 from pdproto.spec.language.system import DEFAULT, System
+
+__all__ = ["configure", "merge", "run"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_workers(
         parser, "threads (default: one for each core); the result is the same for any number")
+    add_shard(parser)
     add_no_cache(parser)
     parser.add_argument(
         "--keep-going", action=argparse.BooleanOptionalAction,
@@ -98,6 +102,9 @@ def run(arguments: argparse.Namespace) -> int:
         if executor(arguments) is not None:
             raise UsageError("--executor spreads the systems of the hand-over over workers: one "
                              "SYSTEM is explored in this process")
+        if arguments.shard is not None:
+            raise UsageError("--shard divides the systems of the hand-over: the search of one "
+                             "SYSTEM is not divided")
         return _check_one(arguments, reporter)
 
 

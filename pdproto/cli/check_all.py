@@ -5,13 +5,16 @@ from time import monotonic
 
 from pdproto.check import suite
 from pdproto.check.checking import CheckSettings
+from pdproto.check.explore import silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.report.progress import Reporter
-from pdproto.check.result import EXIT_STATUS
+from pdproto.check.result import EXIT_STATUS, Checked, Suite, Task
+from pdproto.check.shards import Merged
 from pdproto.cli.limits import limits
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.recall import cache
 from pdproto.cli.reports import REPORTS, targets
+from pdproto.cli.sharding import keep_answers, shard
 from pdproto.cli.systems import BUILT_IN
 from pdproto.cli.workers import workers
 from pdproto.spec.catalogue import HANDOFF
@@ -19,16 +22,47 @@ from pdproto.spec.language.system import DEFAULT
 
 
 def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
-    """Check every system of the hand-over; returns the exit status."""
+    """Check every system of the hand-over, or a shard of them; returns the exit status."""
     _refuse_options_of_one_system(arguments)
+    part = shard(arguments)
     began = monotonic()
-    settings = CheckSettings(
+    wanted = _wanted(arguments)
+    if part is not None:
+        wanted = tuple(task for task in wanted if part.has(task.title))
+    found = suite.run(wanted, _settings(arguments), workers(arguments), reporter.show,
+                      cache(arguments), whole=part is None)
+    if part is not None:
+        return keep_answers(arguments, found.checked, EXIT_STATUS[found.verdict])
+    return _report(found, monotonic() - began, arguments)
+
+
+def merge(arguments: argparse.Namespace, answers: Merged) -> int:
+    """Report the answers of shards as one run; returns the exit status.
+
+    If all are there, also search for the rows that have fired in no shard.
+    """
+    began = monotonic()
+    wanted = _wanted(arguments)
+    known = {checked.task: checked for checked in answers.answers(Checked)}
+    found = Suite(wanted, tuple(known[task] for task in wanted if task in known),
+                  stopped=answers.lacking(task.title for task in wanted if task not in known))
+    found = suite.covered(found, _settings(arguments), workers(arguments), silent,
+                          cache(arguments))
+    return _report(found, monotonic() - began, arguments)
+
+
+def _wanted(arguments: argparse.Namespace) -> tuple[Task, ...]:
+    return suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
+
+
+def _settings(arguments: argparse.Namespace) -> CheckSettings:
+    return CheckSettings(
         limits=limits(arguments, searches=arguments.workers),
         keep_going=bool(arguments.keep_going),
     )
-    wanted = suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
-    found = suite.run(wanted, settings, workers(arguments), reporter.show, cache(arguments))
-    seconds = monotonic() - began
+
+
+def _report(found: Suite, seconds: float, arguments: argparse.Namespace) -> int:
     files = targets(arguments)
     if STANDARD_OUTPUT not in files.values():
         with console() as drawn:

@@ -30,6 +30,7 @@ VERBS: Final = {
     "settings": "print the settings of a node, and the source of each",
     "keys": "write the secret of a cluster, by which its processes recognize each other",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
+    "merge": "put the answers of shards together",
     "prove": "prove the properties of a system for all sizes",
     "lint": "find unanswered events, ambiguous and unused rows in the tables of a system",
     "mcp": "serve check, lint, trace and why-not to an agent that writes specs",
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = parser_for(arguments).parse_args(arguments)
+        parsed.given = arguments
         parsed.run_once = None if once else lambda: main(arguments, once=True)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:

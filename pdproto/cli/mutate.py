@@ -12,19 +12,33 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from hashlib import blake2b
 from time import monotonic
 from typing import Final
 
 from pdproto.check.mutate.campaign import Campaign
-from pdproto.check.mutate.processes import Names, NotHeldError, chosen, judged, prepared
-from pdproto.check.mutate.trials import Judged, MutantOutcome, Trials
+from pdproto.check.mutate.processes import (
+    NO_STORE,
+    Names,
+    NotHeldError,
+    chosen,
+    judged,
+    known_trials,
+    prepared,
+)
+from pdproto.check.mutate.recalled import Recalled
+from pdproto.check.mutate.trials import Judged, MutantOutcome, Search, Trials
 from pdproto.check.report.mutants import LEFT, as_json, draw
 from pdproto.check.report.terminal import render_trace
+from pdproto.check.shards import Merged
 from pdproto.check.store import Store
 from pdproto.check.user_cache import MUTANTS, user_cache
 from pdproto.check.worker_pool import Workers
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.recall import add_no_cache
+from pdproto.cli.reports import say
+from pdproto.cli.sharding import add_shard, keep_answers, shard
 from pdproto.cli.systems import families, subject
 from pdproto.cli.workers import add_workers, workers
 
@@ -47,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_workers(
         parser, "processes (default: one for each core); the result is the same for any number")
     parser.add_argument("--json", metavar="FILE|-", help="write the result of every mutant as JSON")
+    add_shard(parser)
     add_no_cache(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
@@ -54,6 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Mutate systems; returns the exit status."""
     check_targets([arguments.json])
+    part = shard(arguments)
     progress = _ProgressLines(quiet=arguments.quiet)
     together = families(arguments.systems)
     store = Store(None if arguments.no_cache else user_cache(MUTANTS))
@@ -66,23 +82,72 @@ def run(arguments: argparse.Namespace) -> int:
             with console() as drawn:
                 for finding in found.findings():
                     render_trace(finding, drawn)
-        return 1
+        return 3 if found.is_undecided else 1
     except KeyboardInterrupt:
         progress.say("interrupted before anything was mutated")
         return 3
-    picked = chosen(every, arguments.sample, arguments.seed)
     campaigns = []
-    for names, trials, numbers in zip(together, every, picked, strict=True):
-        ends = _judged(names, trials, numbers, spread, progress, store)
+    for names, trials, numbers in zip(together, every, _picked(every, arguments), strict=True):
+        mine = [n for n in numbers if part is None or part.has(_task(names, n))]
+        ends = (() if progress.interrupted
+                else _judged(names, trials, mine, spread, progress, store))
         campaigns.append(Campaign(names, trials, ends))
-        if progress.interrupted:
-            break
+    status = _status(campaigns, interrupted=progress.interrupted)
+    if part is not None:
+        answers = [_Tried(one.names, one.trials.searches, one.judged) for one in campaigns]
+        return keep_answers(arguments, answers, status, tables=_tables(every))
+    return _report(campaigns, status, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """The answer of a shard about systems that share tables. names: see Campaign."""
+
+    names: Names
+    searches: tuple[Search, ...]
+    judged: tuple[Judged, ...]
+
+
+def merge(arguments: argparse.Namespace, answers: Merged) -> int:
+    """Report the answers of shards as one run; returns the exit status."""
+    families_tried: dict[Names, list[_Tried]] = {}
+    for one in answers.answers(_Tried):
+        families_tried.setdefault(one.names, []).append(one)
+    every = [known_trials(subject, names, tried[0].searches, None)
+             for names, tried in families_tried.items()]
+    answers.require_tables(_tables(every))
+    campaigns, lacking = [], []
+    for (names, tried), trials, numbers in zip(
+            families_tried.items(), every, _picked(every, arguments), strict=True):
+        ends = {end.number: end for one in tried for end in one.judged}
+        lacking += [_task(names, n) for n in numbers if n not in ends]
+        campaigns.append(Campaign(names, trials, tuple(end for _, end in sorted(ends.items()))))
+    if lacking:
+        say(f"incomplete: {answers.lacking(lacking)}; {len(lacking):,} mutants were not tried")
+    return _report(campaigns, _status(campaigns, interrupted=bool(lacking)), arguments)
+
+
+def _picked(every: Sequence[Trials], arguments: argparse.Namespace) -> list[list[int]]:
+    return chosen(every, arguments.sample, arguments.seed)
+
+
+def _task(names: Names, number: int) -> str:
+    return f"{' '.join(names)} {number}"
+
+
+def _tables(every: Sequence[Trials]) -> str:
+    """A digest of all systems, and of the searches in them."""
+    found = [str(Recalled(NO_STORE, trials).unchanged) for trials in every]
+    return blake2b(" ".join(found).encode(), digest_size=16).hexdigest()
+
+
+def _report(campaigns: Sequence[Campaign], status: int, arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         with console() as drawn:
             draw(campaigns, drawn)
     if arguments.json:
         write(json.dumps([as_json(campaign) for campaign in campaigns], indent=2), arguments.json)
-    return _status(campaigns, interrupted=progress.interrupted)
+    return status
 
 
 def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:

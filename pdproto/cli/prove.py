@@ -12,7 +12,7 @@ Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -33,11 +33,19 @@ from pdproto.check.prove.proving import (
     prove,
 )
 from pdproto.check.prove.refutation import refutations
+from pdproto.check.prove.shared import (
+    SharedProof,
+    digest_of,
+    merged_proof,
+    shared_proof,
+    task_of,
+)
 from pdproto.check.prove.spread import SpreadProof
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.report.progress import Reporter
 from pdproto.check.report.proofs import exit_status, tell, to_json
+from pdproto.check.shards import Merged, Shard
 from pdproto.check.words import formula_text
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -50,6 +58,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.sharding import add_shard, keep_answers, shard
 from pdproto.cli.systems import subject
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.system import System
@@ -82,6 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", metavar="S", type=whole_number, default=TIMEOUT_S,
                         help=f"seconds for one question (default: {TIMEOUT_S})")
     add_workers(parser, "processes (default: one for each core)")
+    add_shard(parser)
     parser.add_argument("--no-cache", action="store_true",
                         help="neither read nor write proofs of earlier runs")
     parser.add_argument("--json", metavar="FILE|-", help="write the result as JSON")
@@ -91,31 +101,75 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prove one system, or the hand-over; returns the exit status."""
     check_targets([arguments.json])
-    named = arguments.system is not None
-    names = [arguments.system] if named else HAND_OVER
+    part = shard(arguments)
     spread = executor(arguments)
+    subjects = _subjects(arguments)
+    if arguments.suggest:
+        if part is not None:
+            raise UsageError("--shard divides obligations, and --suggest has none")
+        return max(_suggest(one, arguments) for _, one in subjects)
+    proofs = []
+    for load, one in subjects:
+        proofs.append(_proof(load, one, arguments, spread, part))
+        if part is None:
+            _tell(*proofs[-1], arguments)
+        if proofs[-1][1].interrupted:
+            break
+    if part is not None:
+        answers = [shared_proof(one, proof) for one, proof in proofs]
+        status = _status([exit_status(proof) for _, proof in proofs])
+        return keep_answers(arguments, answers, status, tables=_tables(subjects))
+    return _report(proofs, arguments)
+
+
+def merge(arguments: argparse.Namespace, answers: Merged) -> int:
+    """Report the proofs of shards as one; returns the exit status."""
+    subjects = _subjects(arguments)
+    answers.require_tables(_tables(subjects))
+    shared = answers.answers(SharedProof)
+    wanted = _wanted(arguments)
+    proofs = [merged_proof(one, wanted, shared, answers.lacking) for _, one in subjects]
+    for one, proof in proofs:
+        _tell(one, proof, arguments)
+    return _report(proofs, arguments)
+
+
+def _subjects(arguments: argparse.Namespace) -> list[tuple["_Load", ProofSubject]]:
+    names = HAND_OVER if arguments.system is None else [arguments.system]
     subjects = []
     for name in names:
         one = subject(name, arguments.lemmas)
         load = _Load(name, arguments.lemmas, fault_layers(one.system, arguments.faults))
         subjects.append((load, load.of(one)))
-    if arguments.suggest:
-        return max(_suggest(one, arguments) for _, one in subjects)
-    statuses, results = [], []
-    for load, one in subjects:
-        one, proof = _proof(load, one, arguments, spread)  # noqa: PLW2901 - without broken lemmas
-        statuses.append(exit_status(proof))
-        results.append(to_json(one, proof))
-        if arguments.json != STANDARD_OUTPUT:
-            with console() as drawn:
-                refuted = refutations(one.system, proof, arguments.timeout, arguments.bmc)
-                tell(one, proof, refuted, drawn, everything=not arguments.properties)
-        if arguments.export:
-            _export(one, proof, Path(arguments.export), several=not named)
-        if proof.interrupted:
-            break
+    return subjects
+
+
+def _tables(subjects: Sequence[tuple["_Load", ProofSubject]]) -> str:
+    return digest_of([one for _, one in subjects])
+
+
+def _wanted(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(name for group in arguments.properties for name in group)
+
+
+def _tell(one: ProofSubject, proof: Proof, arguments: argparse.Namespace) -> None:
+    if arguments.json != STANDARD_OUTPUT:
+        with console() as drawn:
+            refuted = refutations(one.system, proof, arguments.timeout, arguments.bmc)
+            tell(one, proof, refuted, drawn, everything=not arguments.properties)
+    if arguments.export:
+        _export(one, proof, Path(arguments.export), several=arguments.system is None)
+
+
+def _report(proofs: Sequence[tuple[ProofSubject, Proof]], arguments: argparse.Namespace) -> int:
     if arguments.json:
-        write(json.dumps(results[0] if named else results, indent=2), arguments.json)
+        results = [to_json(one, proof) for one, proof in proofs]
+        whole = results if arguments.system is None else results[0]
+        write(json.dumps(whole, indent=2), arguments.json)
+    return _status([exit_status(proof) for _, proof in proofs])
+
+
+def _status(statuses: Sequence[int]) -> int:
     # A refuted claim is more important than an unknown one.
     return 1 if 1 in statuses else max(statuses)
 
@@ -143,10 +197,13 @@ class _Load:
 
 
 def _proof(
-    load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: ExecutorMaker | None
+    load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: ExecutorMaker | None,
+    part: Shard | None,
 ) -> tuple[ProofSubject, Proof]:
-    """The proof, and the subject with the lemmas that the proof uses."""
-    wanted = tuple(name for group in arguments.properties for name in group)
+    """The subject with the lemmas that the proof uses, and the proof.
+
+    part: proves only the obligations of this shard.
+    """
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
         settings = ProofSettings(
@@ -162,7 +219,9 @@ def _proof(
         if spread is not None:
             decide = SpreadProof(spread, replace(load, broken=one.broken))
             settings = replace(settings, decide=decide)
-        found = one.obligations(wanted)
+        found = one.obligations(_wanted(arguments))
+        if part is not None:
+            found = tuple(o for o in found if part.has(task_of(one, o)))
         for ranking in one.every_ranking:
             require_possible(
                 one.system, settings.engines, settings.timeout_s, beside=ranking.assumed
@@ -172,7 +231,7 @@ def _proof(
             proof = confirmed(one.system, proof, arguments.timeout)
         if arguments.engine is None:
             proof = decided_by(QUANTIFIED, one.system, proof, settings)
-    if folder is not None:
+    if folder is not None and part is None:
         remember(folder, one.system, proof, one.proved_words)
     return one, proof
 

@@ -2,13 +2,14 @@
 
 Each run checks the safety properties of the tables after every step. At the end it checks that all
 memory was released. A failing run is shortened, drawn, and printed with the command that replays
-it. Exit status: 0 no violation, 1 a violation, 2 usage.
+it. Exit status: 0 no violation, 1 a violation, 2 usage, 3 a seed without an answer.
 """
 
 import argparse
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,7 @@ from typing import Final
 
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.report.progress import Reporter
+from pdproto.check.shards import Merged
 from pdproto.check.worker_pool import in_order, run_tasks
 from pdproto.cli import sim_study
 from pdproto.cli.numbers import natural, naturals
@@ -31,6 +33,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.sharding import add_shard, keep_answers, shard
 from pdproto.cli.workers import add_workers, workers
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
@@ -73,6 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a failure")
     sim_study.configure(parser)
     add_workers(parser, "processes that share the seeds (default: 1)", default=1)
+    add_shard(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
@@ -82,23 +86,59 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None and arguments.study is None:
         raise UsageError("--plot draws a study: give --study as well")
     logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # faults here are intended
+    part = shard(arguments)
     if arguments.study is not None:
+        if part is not None:
+            raise UsageError("--shard divides seeds, and a study is one run")
         return sim_study.run(arguments)
-    shape, roles = _shape(arguments), _roles(arguments.bug)
-    seeds = range(arguments.seeds) if arguments.seed is None else (arguments.seed,)
-    runs = [_Run(seed, shape, arguments.bug, arguments.only_rooms, arguments.only_faults,
-                 arguments.trace) for seed in seeds]
+    runs = [one for one in _runs(arguments) if part is None or part.has(str(one))]
     outcomes: list[RunOutcome] = []
     began = monotonic()
     with (Reporter(sys.stderr, quiet=arguments.quiet) as reporter,
           closing(run_tasks(runs, _outcome, workers(arguments), silent)) as found):
         for outcome in in_order(found):
             outcomes.append(outcome)
-            reporter.line(f"seed {outcome.plan.seed}: {len(outcomes)} of {len(seeds)} runs",
+            reporter.line(f"seed {outcome.plan.seed}: {len(outcomes)} of {len(runs)} runs",
                           monotonic() - began)
             if outcome.violation is not None:
                 break
-    failed = outcomes[-1].violation is not None
+    if part is not None:
+        return keep_answers(arguments, outcomes, int(_has_failed(outcomes)))
+    return _report(outcomes, "", arguments)
+
+
+def merge(arguments: argparse.Namespace, answers: Merged) -> int:
+    """Report the outcomes of shards up to the first seed that fails; returns the exit status."""
+    known = {outcome.plan.seed: outcome for outcome in answers.answers(RunOutcome)}
+    outcomes: list[RunOutcome] = []
+    lacking = []
+    for one in _runs(arguments):
+        if one.seed in known:
+            outcomes.append(known[one.seed])
+        else:
+            lacking.append(str(one))
+        if _has_failed(outcomes):
+            break
+    logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # faults here are intended
+    return _report(outcomes, answers.lacking(lacking), arguments)
+
+
+def _has_failed(outcomes: Sequence[RunOutcome]) -> bool:
+    return bool(outcomes) and outcomes[-1].violation is not None
+
+
+def _runs(arguments: argparse.Namespace) -> list["_Run"]:
+    """The run of each seed. Raises UsageError."""
+    shape = _shape(arguments)
+    _roles(arguments.bug)
+    seeds = range(arguments.seeds) if arguments.seed is None else (arguments.seed,)
+    return [_Run(seed, shape, arguments.bug, arguments.only_rooms, arguments.only_faults,
+                 arguments.trace) for seed in seeds]
+
+
+def _report(outcomes: Sequence[RunOutcome], unknown: str, arguments: argparse.Namespace) -> int:
+    """Report the runs; returns the exit status. unknown: why some have no outcome."""
+    failed, roles = _has_failed(outcomes), _roles(arguments.bug)
     result, command = None, ""
     if failed:
         small = shrunk(outcomes[-1], lambda plan: simulate(plan, Random, roles=roles))
@@ -106,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         result = told(small, Random, roles, command)
     if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         with console() as drawn:
-            draw(outcomes, result, command, drawn)
+            draw(outcomes, result, command, drawn, unknown)
     if arguments.json is not None:
         answers = [as_json(outcome) for outcome in outcomes]
         if failed:
@@ -115,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html is not None and result is not None:
         page = import_module("pdproto.check.report.html").render(result)
         write(str(page), arguments.html)
-    return int(failed)
+    return 1 if failed else 3 if unknown else 0
 
 
 @dataclass(frozen=True, slots=True)

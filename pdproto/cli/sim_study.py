@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, standard_output, write
+from pdproto.cli.workers import workers
 from pdproto.sim import study, study_release
 from pdproto.sim.chart import chart
 from pdproto.sim.study import Pair
@@ -33,16 +34,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the study, and print it; returns the exit status."""
+    asked = arguments.seed or 0, Random, study.REQUESTS, workers(arguments)
     if arguments.study == RELEASE:
         if arguments.plot is not None:
             raise UsageError(f"--plot draws --study {OPTIMISTIC} only")
-        releases = list(_counted(
-            study_release.releases(arguments.seed or 0, Random, study.REQUESTS),
-            study_release.VARIED, arguments.quiet))
+        releases = list(_counted(study_release.releases(*asked), study_release.VARIED,
+                                 arguments.quiet))
         _print(arguments.json, study_release.as_markdown(releases), releases)
         return 0
-    pairs = list(_counted(study.pairs(arguments.seed or 0, Random, study.REQUESTS),
-                          tuple(study.VARIED), arguments.quiet))
+    pairs = list(_counted(study.pairs(*asked), tuple(study.VARIED), arguments.quiet))
     _print(arguments.json, study.as_markdown(pairs), pairs)
     if arguments.plot is not None:
         write(chart(pairs) + "\n", arguments.plot)

@@ -15,20 +15,27 @@ from pdproto.sim.plan import Plan, Shape, planned
 
 
 def draw(
-    outcomes: Sequence[RunOutcome], result: CheckResult | None, command: str, console: Console
+    outcomes: Sequence[RunOutcome], result: CheckResult | None, command: str, console: Console,
+    unknown: str = "",
 ) -> None:
     """Print the numbers of all runs; then the command that replays the violation, and its trace.
+
+    unknown: why other runs have no outcome.
     """
     requests = sum(outcome.succeeded + outcome.failed for outcome in outcomes)
     succeeded = sum(outcome.succeeded for outcome in outcomes)
     steps = sum(outcome.steps for outcome in outcomes)
     lost = sum(outcome.lost for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
-    verdict = ("HOLDS", "bold green") if result is None else ("VIOLATED", "bold red")
+    verdict = ("UNKNOWN", "bold yellow") if unknown else ("HOLDS", "bold green")
+    if result is not None:
+        verdict = ("VIOLATED", "bold red")
     console.print(Text.assemble(
         verdict, f"  {len(outcomes):,} runs, {seconds:,.0f} virtual seconds: {requests:,} "
         f"hand-overs, {succeeded:,} of them to Success; {steps:,} steps, each checked; "
         f"{lost:,} batches lost"))
+    if unknown:
+        console.print(Text(f"incomplete: {unknown}", style="yellow"))
     if result is not None:
         console.print(Text(f"replay: {command}"), soft_wrap=True)
         console.print()

@@ -11,10 +11,13 @@ One parameter is varied at a time; the others are as in BASE.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
 
+from pdproto.check.explore import Monitor, silent
+from pdproto.check.worker_pool import Workers, in_order, run_tasks
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.cluster import simulate
 from pdproto.sim.plan import Plan, PlannedRequest, Shape
@@ -110,16 +113,50 @@ class Pair(Ways):
         }.get(self.varied, f"{setting.load:.0%}")
 
 
-def pairs(seed: int, seeded: Seeded, requests: int) -> Iterator[Pair]:
+@dataclass(frozen=True, slots=True)
+class ArmTask:
+    """The arguments of `arm`, which workers can be sent."""
+
+    setting: Setting
+    seed: int
+    seeded: Seeded
+    requests: int
+    retries: int
+    release_at_once: bool = False
+
+    def __call__(self) -> Arm:
+        return arm(self.setting, self.seed, self.seeded, self.requests, self.retries,
+                   release_at_once=self.release_at_once)
+
+    def __str__(self) -> str:
+        return f"{self.setting}"
+
+
+def arms(tasks: Iterable[ArmTask], workers: Workers) -> Iterator[Arm]:
+    """The arm of each task, in their order. Equal tasks are simulated once."""
+    wanted = list(tasks)
+    distinct = list(dict.fromkeys(wanted))
+    known: list[Arm] = []
+    places = {task: place for place, task in enumerate(distinct)}
+    with closing(run_tasks(distinct, _simulated, workers, silent)) as answers:
+        found = in_order(answers)
+        for task in wanted:
+            while len(known) <= places[task]:
+                known.append(next(found))
+            yield known[places[task]]
+
+
+def _simulated(task: ArmTask, _: Monitor) -> Arm:
+    return task()
+
+
+def pairs(seed: int, seeded: Seeded, requests: int, workers: Workers = 1) -> Iterator[Pair]:
     """Every setting of VARIED, in its order."""
-    known: dict[Setting, tuple[Arm, Arm]] = {}
-    for varied, settings in VARIED.items():
-        for setting in settings:
-            if setting not in known:
-                off, on = (arm(setting, seed, seeded, requests, retries)
-                           for retries in (0, RETRIES))
-                known[setting] = off, on
-            yield Pair(*known[setting], varied, setting)
+    settings = [(varied, setting) for varied, chosen in VARIED.items() for setting in chosen]
+    found = arms((ArmTask(setting, seed, seeded, requests, retries)
+                  for _, setting in settings for retries in (0, RETRIES)), workers)
+    for varied, setting in settings:
+        yield Pair(next(found), next(found), varied, setting)
 
 
 def arm(

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pdproto.check.worker_pool import Workers
 from pdproto.sim import study
 from pdproto.sim.chance import Seeded
-from pdproto.sim.study import MS, RETRIES, Arm, Pair, arm
+from pdproto.sim.study import MS, RETRIES, Arm, ArmTask, Pair, arms
 
 VARIED: Final = ("arrival skew", "allocation delay", "load", "running slots at 80 % load")
 
@@ -23,14 +24,17 @@ class ThreeWays(Pair):
     at_once: Arm
 
 
-def releases(seed: int, seeded: Seeded, requests: int) -> Iterator[ThreeWays]:
+def releases(
+    seed: int, seeded: Seeded, requests: int, workers: Workers = 1
+) -> Iterator[ThreeWays]:
     """Every setting of VARIED, in the order of the study."""
-    for varied in VARIED:
-        for setting in study.VARIED[varied]:
-            without, optimistic = (arm(setting, seed, seeded, requests, retries)
-                                   for retries in (0, RETRIES))
-            at_once = arm(setting, seed, seeded, requests, RETRIES, release_at_once=True)
-            yield ThreeWays(without, optimistic, varied, setting, at_once)
+    settings = [(varied, setting) for varied in VARIED for setting in study.VARIED[varied]]
+    found = arms((ArmTask(setting, seed, seeded, requests, retries, at_once)
+                  for _, setting in settings
+                  for retries, at_once in ((0, False), (RETRIES, False), (RETRIES, True))), workers)
+    for varied, setting in settings:
+        without, optimistic, at_once = next(found), next(found), next(found)
+        yield ThreeWays(without, optimistic, varied, setting, at_once)
 
 
 def as_markdown(found: Iterable[ThreeWays]) -> str:

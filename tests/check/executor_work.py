@@ -29,7 +29,7 @@ def die(_: int, __: Monitor) -> int:
 def dawdle(note: Path, _: Monitor) -> int:
     """Hear no signal that a program can ignore, and end never."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-    note.write_text(str(os.getpid()))
+    note.write_text(f"{os.getpid()}\n")
     time.sleep(600)
     return 0
 
@@ -45,6 +45,11 @@ def kill_the_worker_once(note: Path, _: Monitor) -> str:
 
 def parent(_: int, __: Monitor) -> int:
     return os.getppid()
+
+
+def rank(_: int, __: Monitor) -> str:
+    """The rank of this process in its MPI job, by MPICH or Open MPI."""
+    return os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "none"
 
 
 def two_processes() -> Executor:

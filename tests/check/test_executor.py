@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -11,11 +12,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import distributed
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,9 +48,11 @@ from tests.check.executor_work import (
     two_forks,
     two_processes,
 )
+from tests.cli.test_mutate import SMALL as LAMP
 
 Output = pytest.CaptureFixture[str]
 SMALL = ("two-phase-commit", "lock-server", "ring-election", "lock-server-broken")
+MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 ENDS_S = 60.0  # in which a process must start or end
 
 
@@ -94,13 +99,31 @@ def test_an_executor_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch
     assert found == {n: f"{n + 5} no worker for 0.1 s, 2 tasks were left" for n in (0, 1)}
 
 
+ABANDONED = """
+import sys
+from pathlib import Path
+from pdproto.check.task_process import called, run_call
+from tests.check.executor_work import dawdle
+
+run_call(called(dawdle, Path(sys.argv[1])), None)
+"""
+
+
+def _lives(pid: int) -> bool:
+    """Whether the process runs; one that has ended may still wait for its parent."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 class TestChild:
     def test_a_task_is_ended_at_its_time_limit(self, tmp_path: Path) -> None:
         note = tmp_path / "pid"
         found = list(run_tasks([note], dawdle, ExecutorMaker(two_processes), silent,
                                lambda _, why: why, lambda _: 10.0))
         assert found == [(0, "it was ended: out of time")]
-        assert not Path("/proc", note.read_text()).exists()
+        assert not Path("/proc", note.read_text().strip()).exists()
 
     def test_one_that_dies_counts_as_lost(self) -> None:
         with pytest.raises(ChildLostError, match=r"died \(status 9\)"):
@@ -114,6 +137,21 @@ class TestChild:
             assert ours.answer == os.getpid()
         found = dict(run_tasks([0] * 4, parent, ExecutorMaker(two_forks), silent, missing))
         assert os.getpid() not in found.values()
+
+    def test_one_ends_with_its_worker(self, tmp_path: Path) -> None:
+        """Also in a task that never ends, and hears no signal."""
+        note = tmp_path / "pid"
+        worker = subprocess.Popen([sys.executable, "-c", ABANDONED, str(note)])
+        try:
+            child = int(_content(note, "\n"))
+            assert _lives(child)
+        finally:
+            worker.kill()
+            worker.wait()
+        until = time.monotonic() + ENDS_S
+        while _lives(child) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not _lives(child)
 
     def test_one_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: 1 is too much"):
@@ -168,6 +206,8 @@ class TestNothingLostHolds:
         (["prove", "two-phase-commit"], "unknown "),
         (["bugs", "B22"], ""),
         (["sim", "--seeds", "2"], ""),
+        (["sim", "--study", "optimistic"], ""),
+        (["sim", "--study", "release-at-once"], ""),
         (["mutate", "two-phase-commit"], ""),
     ])
     def test_other_verbs(
@@ -179,6 +219,27 @@ class TestNothingLostHolds:
         assert "HOLDS" not in said.out
         assert "  proved " not in said.out
         assert told in said.out
+
+
+@pytest.mark.parametrize("verb", ["prove", "mutate"])
+def test_a_worker_with_other_tables_is_refused(
+    verb: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The spec changes after this process has read it, and before the workers do."""
+    file = tmp_path / "lamp_of_two_tables.py"
+    file.write_text(LAMP, encoding="utf-8")
+
+    def make() -> Any:
+        file.write_text(LAMP.replace("nobody_dreams", "all_are_awake"), encoding="utf-8")
+        return two_processes()
+
+    monkeypatch.setattr("pdproto.cli.workers.maker_of", lambda _: ExecutorMaker(make))
+    assert main([verb, f"{file}:SYSTEM", "--no-cache", "--quiet"]) == 2
+    said = capsys.readouterr()
+    (line,) = said.err.splitlines()
+    assert line.startswith("pdproto: in a worker: ")
+    assert line.endswith("are others than those of the task")
+    assert not said.out
 
 
 class Cluster:
@@ -229,9 +290,9 @@ class Cluster:
         raise TimeoutError("the first worker was never busy")
 
 
-def _content(file: Path) -> str:
+def _content(file: Path, end: str = "}") -> str:
     until = time.monotonic() + ENDS_S
-    while not (file.exists() and file.read_text().endswith("}")):
+    while not (file.exists() and file.read_text().endswith(end)):
         assert time.monotonic() < until
         time.sleep(0.1)
     return file.read_text()
@@ -276,6 +337,46 @@ def test_a_cluster_that_is_not_there(
         assert main(["check", "--executor", f"dask:{address}", "--no-cache", "--quiet"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"pdproto: {told}")
+
+
+SPREAD = """
+from pdproto.check.executor import maker_of
+from pdproto.check.explore import silent
+from pdproto.check.worker_pool import run_tasks
+from tests.check.executor_work import rank
+
+if __name__ == "__main__":
+    print(*sorted(answer for _, answer in run_tasks(range(3), rank, maker_of("mpi"), silent)))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MPIEXEC is None or find_spec("mpi4py") is None,
+                    reason="no MPI here: pip install mpi4py mpich")
+class TestMpi:
+    """Two processes of one MPI job: the first asks, and the second works."""
+
+    def run(self, *program: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py.futures", *program],
+            capture_output=True, text=True, check=False, timeout=10 * ENDS_S,
+            env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+
+    def test_the_second_process_does_the_tasks(self, tmp_path: Path) -> None:
+        program = tmp_path / "spread.py"
+        program.write_text(SPREAD, encoding="utf-8")
+        done = self.run(str(program))
+        assert (done.returncode, done.stdout.split()) == (0, ["1"] * 3), done.stderr
+
+    def test_a_verb_says_what_it_says_here(self, tmp_path: Path, capsys: Output) -> None:
+        asked = ["sim", "--seeds", "2", "--requests", "5", "--quiet", "--json"]
+        done = self.run("-m", "pdproto.cli.main", *asked, str(tmp_path / "mpi"),
+                        "--executor", "mpi")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert main([*asked, str(tmp_path / "local")]) == 0
+        said = [json.loads((tmp_path / name).read_text()) for name in ("mpi", "local")]
+        assert said[0] == said[1]
+        assert capsys.readouterr().out == done.stdout
 
 
 @pytest.mark.parametrize(("where", "told"), [

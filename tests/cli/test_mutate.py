@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import pytest
 
+from pdproto.check.explore import SearchLimits
+from pdproto.check.mutate import trials
 from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.trials import Judged, Trials, searches
 from pdproto.cli import mutate as verb
@@ -130,6 +132,17 @@ def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
     assert main(["mutate", lamp.replace(":SYSTEM", ":DARK"), "--workers", "1"]) == 1
     told = capsys.readouterr().err
     assert "dark, default: everybody_knows is violated before anything is mutated" in told
+
+
+def test_a_limit_before_anything_is_mutated(
+    lamp: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is unknown whether the unchanged tables hold, so nothing is violated."""
+    monkeypatch.setattr(trials, "WIDE", SearchLimits(states_max=2))
+    assert main(["mutate", lamp, "--workers", "1"]) == 3
+    told = capsys.readouterr()
+    assert "lamp, default: the limit of 2 states was reached before anything" in told.err
+    assert not told.out
 
 
 def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:

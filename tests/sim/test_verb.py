@@ -135,6 +135,18 @@ def test_a_study_from_the_command_line(
     assert plot.read_text().startswith("<svg ")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("where", [
+    ("--workers", "2"), ("--executor", "tests.check.executor_work:two_processes"),
+])
+def test_a_study_elsewhere_says_the_same(
+    where: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--study", "optimistic", "--json", "-")
+    assert run(capsys, *asked, *where) == run(capsys, *asked)
+
+
 @pytest.mark.usefixtures("small")
 def test_a_release_at_once_runs_passes_again(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -41,16 +41,21 @@ NO_STORE: Final = Store(None)
 
 
 class NotHeldError(Exception):
-    """A system violates a property before it is mutated."""
+    """A system violates a property before it is mutated, or its search reached a limit."""
 
     def __init__(self, system: System, base: BaseError) -> None:
         super().__init__(str(base))
         self._system: Final = system
         self._base: Final = base
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a search reached a limit, and found no violation."""
+        return not self._base.property
+
     def findings(self) -> tuple[Finding, ...]:
         """The violation with its trace; empty if a search reached a limit instead."""
-        if not self._base.property:
+        if self.is_undecided:
             return ()
         chosen = self._system.configurations[self._base.configuration]
         result = check(self._system, chosen, CheckSettings(properties=(self._base.property,)))
@@ -176,16 +181,16 @@ def judged(
 
 
 @cache
-def _trials(
+def known_trials(
     load: Load, names: Names, measured: tuple[Search, ...], unchanged: str | None
 ) -> Trials:
-    """The trials in a worker, without checking the unchanged systems again.
+    """The trials after searches elsewhere: the unchanged systems are not checked again.
 
-    Raises LoadError if the systems are not those of the task.
+    unchanged: their identity there, or None. Raises LoadError if they are other systems here.
     """
     trials = _trials_of([load(name) for name in names], measured)
     if unchanged is not None and Recalled(NO_STORE, trials).unchanged != unchanged:
-        raise LoadError(f"{', '.join(names)}: its tables are others than those of the task")
+        raise LoadError(f"{', '.join(names)}: the tables are others than those of the task")
     return trials
 
 
@@ -194,5 +199,5 @@ def _undecided(task: _Task, why: str) -> Judged:
 
 
 def _tried(task: _Task, _: Monitor) -> Judged:
-    trials = _trials(task.load, task.names, task.searches, task.unchanged)
+    trials = known_trials(task.load, task.names, task.searches, task.unchanged)
     return trials.judged(trials.mutants[task.number])

@@ -7,16 +7,16 @@ changed table is never called proved.
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Method, rows
 from pdproto.check.result import CheckResult, Verdict
+from pdproto.check.store import Store
 from pdproto.check.user_cache import PROOFS, user_cache
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.spec.language.formula import Formula, normal
@@ -25,9 +25,6 @@ from pdproto.spec.language.system import System
 
 if TYPE_CHECKING:  # it needs the solver, which takes long to import
     from pdproto.check.prove.proving import Proof
-
-ENDING: Final = ".proved"
-
 
 def cache_folder() -> Path:
     """The folder of this user's records."""
@@ -41,20 +38,16 @@ def remember(
 
     words: by property, the text of its proof, if it assumes more than the axioms.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     told = {name: (words or {}).get(name) or in_words(system) for name in _proved(proof)}
     known = {**recall(folder, system), **told}
-    text = json.dumps(dict(sorted(known.items())), indent=1)
-    _file(folder, system).write_text(text, encoding="utf-8")
+    store = Store(folder)
+    store.keep(_name(system), dict(sorted(known.items())))
+    store.make_room()
 
 
 def recall(folder: Path, system: System) -> Mapping[str, str]:
     """The recorded properties of the system, each with the text of its proof and assumptions."""
-    try:
-        known: dict[str, str] = json.loads(_file(folder, system).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known
+    return Store(folder).read(_name(system), dict[str, str]) or {}
 
 
 def with_assurance(folder: Path, system: System, result: CheckResult) -> CheckResult:
@@ -112,11 +105,11 @@ def _proved(proof: "Proof") -> frozenset[str]:
     return frozenset(name for name, whole in proved.items() if whole and name not in unkept)
 
 
-def _file(folder: Path, system: System) -> Path:
+def _name(system: System) -> str:
     modules = sorted(Path(__file__).parent.glob("*.py"))
     prover = (path.read_text(encoding="utf-8") for path in modules)
     text = "\n".join((version("z3-solver"), *prover, *_text(system)))
-    return folder / (hashlib.sha256(text.encode()).hexdigest() + ENDING)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(system: System) -> Iterator[str]:

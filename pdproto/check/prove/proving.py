@@ -1,8 +1,8 @@
 """Proves all obligations of a system: with one or both engines, in worker processes, with a cache.
 
-There is a process for each row, so that a solver that does not return can be killed. The cache key
-of a proof is its content: the obligation in every detail, the solver's version and the engines' own
-text.
+There is a process for each row, so that a solver that does not return can be killed. A proof is
+kept (kept.py) under a digest of its content: the obligation in every detail, the solver's version
+and the engines' own text.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from pdproto.check.prove import cutoff, quantified
 from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.kept import KeptProofs
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.words import effect_text, formula_text, update_text
@@ -32,6 +33,7 @@ QUANTIFIED: Final = "quantified"
 ENGINES: Final[Mapping[str, Decide]] = {CUTOFF: cutoff.decide, QUANTIFIED: quantified.decide}
 OPEN: Final = frozenset({Status.REFUSED, Status.UNKNOWN})
 SLOW_S: Final = 5.0  # a row that takes longer is reported
+KEEP_S: Final = 1.0  # between two changes of the kept proofs
 GRACE_S: Final = 5.0  # added to the solver's limit, for grounding and for starting the worker
 
 
@@ -138,48 +140,80 @@ def prove(system: System, obligations: Sequence[Obligation], settings: ProofSett
     """
     began = time.monotonic()
     axioms = require_possible(system, settings.engines, settings.timeout_s)
-    found: dict[tuple[str, int], EngineAnswer] = {}
-    # Rankings of one system share helpers: equal questions are asked once.
-    alike: dict[tuple[str, Hashable], list[Obligation]] = {}
-    tasks = []
-    remembered = Remembered(system, settings.cache_folder)
-    groups: dict[str, list[Obligation]] = {}
-    for obligation in obligations:
-        groups.setdefault(obligation.scope, []).append(obligation)
-    for engine in settings.engines:
-        for group in groups.values():
-            open_ones = []
-            for obligation in group:
-                path = remembered.path(obligation, engine)
-                if path is not None and path.exists():
-                    proved = Judgement(Status.PROVED)
-                    found[engine, id(obligation)] = EngineAnswer(
-                        obligation, engine, proved, 0.0, True
-                    )
-                    continue
-                same = alike.setdefault((engine, _question(obligation)), [])
-                if not same:
-                    open_ones.append(obligation)
-                same.append(obligation)
-            if open_ones:
-                tasks.append(RowTask(engine, tuple(open_ones)))
+    asked = _Asked(system, obligations, settings)
     interrupted = False
     try:
-        for outcome in (settings.decide or _run)(system, tasks, settings):
-            for obligation in alike[outcome.engine, _question(outcome.obligation)]:
-                found[outcome.engine, id(obligation)] = replace(outcome, obligation=obligation)
-                path = remembered.path(obligation, outcome.engine)
-                if outcome.judgement.status is Status.PROVED and path is not None:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.touch()
+        asked.decide()
     except KeyboardInterrupt:
         interrupted = True
-    unknown = Judgement(Status.UNKNOWN, "interrupted")
-    ordered = tuple(
-        found.get((engine, id(o))) or EngineAnswer(o, engine, unknown, 0.0)
-        for o in obligations for engine in settings.engines
-    )
-    return Proof(system.name, ordered, time.monotonic() - began, axioms, interrupted)
+    return Proof(system.name, asked.in_order(), time.monotonic() - began, axioms, interrupted)
+
+
+class _Asked:
+    """The obligations of a proof, with the answers so far: first those of earlier runs."""
+
+    def __init__(
+        self, system: System, obligations: Sequence[Obligation], settings: ProofSettings
+    ) -> None:
+        self.system: Final = system
+        self.obligations: Final = obligations
+        self.settings: Final = settings
+        self.kept: Final = KeptProofs(settings.cache_folder)
+        digest = Digests(system).of
+        self.digests: Final = {} if settings.cache_folder is None else {
+            (engine, id(o)): digest(o, engine) for engine in settings.engines for o in obligations}
+        known = self.kept.among(self.digests.values())
+        self.found: Final = {
+            (engine, id(o)): EngineAnswer(o, engine, Judgement(Status.PROVED), 0.0, cached=True)
+            for engine in settings.engines for o in obligations
+            if self.digests.get((engine, id(o))) in known}
+        # Rankings of one system share helpers: equal questions are asked once.
+        self.alike: Final[dict[tuple[str, Hashable], list[Obligation]]] = {}
+
+    def tasks(self) -> Iterator[RowTask]:
+        """The rows with obligations that are still open."""
+        groups: dict[str, list[Obligation]] = {}
+        for obligation in self.obligations:
+            groups.setdefault(obligation.scope, []).append(obligation)
+        for engine in self.settings.engines:
+            for group in groups.values():
+                open_ones = []
+                for obligation in group:
+                    if (engine, id(obligation)) in self.found:
+                        continue
+                    same = self.alike.setdefault((engine, _question(obligation)), [])
+                    if not same:
+                        open_ones.append(obligation)
+                    same.append(obligation)
+                if open_ones:
+                    yield RowTask(engine, tuple(open_ones))
+
+    def decide(self) -> None:
+        """Decide the open obligations, and keep what is proved."""
+        proved: list[str] = []
+        keep_at = time.monotonic() + KEEP_S
+        decide = self.settings.decide or _run
+        try:
+            for outcome in decide(self.system, list(self.tasks()), self.settings):
+                for obligation in self.alike[outcome.engine, _question(outcome.obligation)]:
+                    place = outcome.engine, id(obligation)
+                    self.found[place] = replace(outcome, obligation=obligation)
+                    if self.digests and outcome.judgement.status is Status.PROVED:
+                        proved.append(self.digests[place])
+                if time.monotonic() > keep_at:
+                    self.kept.add(proved)
+                    proved.clear()
+                    keep_at = time.monotonic() + KEEP_S
+        finally:
+            self.kept.add(proved)
+
+    def in_order(self) -> tuple[EngineAnswer, ...]:
+        """The answers in the order of the obligations; UNKNOWN where there is none."""
+        unknown = Judgement(Status.UNKNOWN, "interrupted")
+        return tuple(
+            self.found.get((engine, id(o))) or EngineAnswer(o, engine, unknown, 0.0)
+            for o in self.obligations for engine in self.settings.engines
+        )
 
 
 def decided_by(engine: str, system: System, proof: Proof, settings: ProofSettings) -> Proof:
@@ -308,11 +342,10 @@ def _work(system: System, task: RowTask, timeout_s: float, outbox: Connection) -
         outbox.send(error)
 
 
-class Remembered:
-    """The cache of proofs of one system: each is a file, named by a digest of its content."""
+class Digests:
+    """Digests of the questions of one system, by which their proofs are kept (kept.py)."""
 
-    def __init__(self, system: System, folder: Path | None) -> None:
-        self._folder: Final = folder
+    def __init__(self, system: System) -> None:
         parts = [VERSION, _engines_text()]
         parts += [f"{s.signature} {s.values}" for s in (*system.variables, *system.rigids)]
         parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
@@ -321,11 +354,7 @@ class Remembered:
         # Obligations share their assumptions: their text is made once for each tuple of claims.
         self._assumed: Final[dict[int, str]] = {}
 
-    def path(self, obligation: Obligation, engine: str) -> Path | None:
-        """The file that exists if this engine has proved the obligation; None without a cache."""
-        return None if self._folder is None else self._folder / self.digest(obligation, engine)
-
-    def digest(self, obligation: Obligation, engine: str) -> str:
+    def of(self, obligation: Obligation, engine: str) -> str:
         """A digest of the question whether this engine proves the obligation, as hex."""
         assumed = obligation.sequent.assumed
         if id(assumed) not in self._assumed:

@@ -18,9 +18,9 @@ from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import (
     ENGINES,
     GRACE_S,
+    Digests,
     EngineAnswer,
     ProofSettings,
-    Remembered,
     RowTask,
 )
 from pdproto.check.prove.subject import ProofSubject
@@ -58,10 +58,10 @@ class SpreadProof:
         """The answers to all obligations of the tasks; UNKNOWN for a task that has lost its
         workers. Raises LoadError if a worker has another system under this name.
         """
-        remembered = Remembered(system, None)
+        digests = Digests(system)
         asked = [
             _Asked(self.load, task.engine, settings.timeout_s,
-                   tuple(remembered.digest(one, task.engine) for one in task.group))
+                   tuple(digests.of(one, task.engine) for one in task.group))
             for task in tasks
         ]
         began = time.monotonic()
@@ -100,5 +100,5 @@ def _decided(task: _Asked, _: Monitor) -> Judgements:
 def _known(load: Load, engine: str) -> tuple[System, Mapping[str, Obligation]]:
     """The system, and its obligations by their digests."""
     one = load()
-    remembered = Remembered(one.system, None)
-    return one.system, {remembered.digest(o, engine): o for o in one.obligations()}
+    digests = Digests(one.system)
+    return one.system, {digests.of(o, engine): o for o in one.obligations()}

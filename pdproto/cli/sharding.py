@@ -1,0 +1,102 @@
+"""The options --shard and --answers of verbs that can do a part of their tasks."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from pdproto.check.shards import RunQuestion, Shard, encoded
+from pdproto.cli.main import parser_for
+from pdproto.cli.options import UsageError, check_targets, console, write
+
+# Options that change no answer: with a value, and without one.
+VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "--junit", "--sarif",
+                 "--html", "--mermaid", "--format", "--export", "--trace")
+FLAGS: Final = ("--quiet", "--no-cache")
+REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")
+SHARDS_MAX: Final = 10_000
+VERDICTS: Final = {0: "nothing is violated", 1: "violated", 3: "unknown"}
+
+
+def add_shard(parser: argparse.ArgumentParser) -> None:
+    """Add --shard and --answers, which `shard` reads."""
+    parser.add_argument(
+        "--shard", metavar="I/N", type=_shard,
+        help="do part I of N of the tasks alone, and write the answers for `pdproto merge`",
+    )  # fmt: skip
+    parser.add_argument("--answers", metavar="FILE",
+                        help="the file of --shard (default: VERB-I-of-N.json)")
+
+
+def _shard(text: str) -> Shard:
+    found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text)
+    if found is not None:
+        shard = Shard(int(found[1]), int(found[2]))
+        if 1 <= shard.number <= shard.count <= SHARDS_MAX:
+            return shard
+    raise argparse.ArgumentTypeError(
+        f"want I/N with I from 1 to N, and N at most {SHARDS_MAX:,}, not {text[:40]!r}")
+
+
+def shard(arguments: argparse.Namespace) -> Shard | None:
+    """The shard of --shard; None for the whole. Raises UsageError, also for a file of answers that
+    cannot be written.
+    """
+    part: Shard | None = arguments.shard
+    if part is None:
+        if arguments.answers is not None:
+            raise UsageError("--answers is the file of a shard: give --shard I/N too")
+        return None
+    for kind in REPORTS:
+        if getattr(arguments, kind, None) is not None:
+            raise UsageError(f"--shard writes answers, and no report: give --{kind} to "
+                             f"`pdproto merge`")
+    _require_full_names(arguments)
+    check_targets([_file(arguments, part)])
+    return part
+
+
+def _require_full_names(arguments: argparse.Namespace) -> None:
+    """Raise UsageError unless the arguments that are kept ask for the same answers."""
+    kept = [arguments.verb, *asked(arguments.given)]
+    again = vars(parser_for(kept).parse_args(kept))
+    left_out = {option[2:].replace("-", "_") for option in (*VALUED, *FLAGS)} | {"run"}
+    if again["shard"] is not None or any(
+            again[name] != value for name, value in vars(arguments).items()
+            if name in again and name not in left_out):
+        raise UsageError("with --shard, write the names of options in full")
+
+
+def keep_answers(
+    arguments: argparse.Namespace, answers: Sequence[object], status: int, *, tables: str = ""
+) -> int:
+    """Write the answers of a shard, and print a line. Returns the exit status, which is given.
+
+    tables: see RunQuestion.
+    """
+    part: Shard = arguments.shard
+    file = _file(arguments, part)
+    question = RunQuestion(arguments.verb, asked(arguments.given), tables)
+    write(encoded(question, part, answers), file)
+    with console() as drawn:
+        drawn.print(f"shard {part}: {VERDICTS[status]} here; `pdproto merge` puts {file} and the "
+                    f"other shards together", markup=False, highlight=False, soft_wrap=True)
+    return status
+
+
+def _file(arguments: argparse.Namespace, part: Shard) -> str:
+    return arguments.answers or f"{arguments.verb}-{part.number}-of-{part.count}.json"
+
+
+def asked(given: Sequence[str]) -> tuple[str, ...]:
+    """The arguments without the verb, and without the options that change no answer."""
+    _, *rest = given
+    kept: list[str] = []
+    while rest:
+        argument = rest.pop(0)
+        name, has_value, _ = argument.partition("=")
+        if name in VALUED:
+            del rest[:0 if has_value else 1]
+        elif name not in FLAGS:
+            kept.append(argument)
+    return tuple(kept)
