@@ -17,7 +17,7 @@ FOLDER_OF_MODEL: Final = "llama"  # at prefill, and elsewhere at decode
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How a pair is started. Flags beside those of every server. extra: settings of the connector.
-    model: the folder of decode's model, which names it.
+    model: the folder of decode's model, which names it. module: has the connector.
     """
 
     connector: str = OURS
@@ -26,6 +26,7 @@ class Layout:
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     policy: str = "fail"
     model: str = FOLDER_OF_MODEL
+    module: str = "tests.vllm_servers.defective"
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -39,6 +40,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "landing": Layout(extra={"direct": False}),
     "shm": Layout(extra={"engine": "shm", "direct": False}),
     "nixl": Layout(NIXL),
+    "patient-nixl": Layout(NIXL, module="tests.vllm_servers.patient_nixl"),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
     "short": Layout(decode=SHORT),

@@ -26,7 +26,6 @@ from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.vllm_servers.cells import DEFECT, FOLDER_OF_MODEL, Layout
 
-DEFECTIVE: Final = "tests.vllm_servers.defective"
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
 WRITES: Final = "num_prefill_writes"
@@ -171,7 +170,7 @@ class Stage:
         is_prefill, port = side == "prefill", free_port() if port is None else port
         transfer = transfer_config(
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
-            kv_connector_module_path=DEFECTIVE, kv_load_failure_policy=layout.policy)
+            kv_connector_module_path=layout.module, kv_load_failure_policy=layout.policy)
         return self.servers.start(
             f"{side}-{self._number}", self.model(FOLDER_OF_MODEL if is_prefill else layout.model),
             layout.prefill if is_prefill else layout.decode,
