@@ -49,12 +49,13 @@ from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chu
 from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
 from pdproto.kernels.runs import coalesce_runs
+from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
     "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
-    "Scale", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in", "entries_of",
-    "new_report", "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for", "register",
-    "unpack_cast", "unpack_chunk", "unpack_slices", "warmup",
+    "Scale", "SplitPages", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in",
+    "entries_of", "new_report", "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for",
+    "register", "split_pages", "unpack_cast", "unpack_chunk", "unpack_slices", "warmup",
 ]  # fmt: skip
 
 

@@ -255,7 +255,7 @@ class SinkItems(SinkPages):
         self, coverage: Coverage, life: Life, source: str, chunks: Sequence[int],
         pages: Sequence[int],
     ) -> Iterator[Unpacked]:
-        landed = self._landed(life, source)
+        landed, after = self._landed(life, source), end_of_pass(pages)
         share, covered = self._share(header_in(landed, self._header_bytes))
         if len(self._known) >= SOURCES_KEPT:
             self._known.clear()  # prefill restarts under new names, and old names stay
@@ -267,7 +267,8 @@ class SinkItems(SinkPages):
             length = part.bytes(count)
             if part.layout is not None:
                 yield self._copies.unpack(part.layout, landed[offset:offset + length], indices,
-                                          key_of_chunk(key_of_share(life, share), offset))
+                                          key_of_chunk(key_of_share(life, share), offset),
+                                          after)
             offset, first = offset + length, first + count
         self._cover(coverage, covered)
 

@@ -97,11 +97,12 @@ def why_broken(data_path: object, node: str) -> str | None:
 
 @runtime_checkable
 class MarksPages(Protocol):
-    """A source's data path whose pages are computed by work that a device does later."""
+    """A data path whose pages are used by work that a device does later."""
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
-        """In the application's thread: pages that it hands over. They may be read when the work
-        that this thread has given the device until now has been done (property S15).
+        """In the application's thread: pages that it hands over, to be sent or to be filled. They
+        may be read or written when the work that this thread has given the device until now has
+        been done (property S15).
         """
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
-from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics, why_broken
+from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics, MarksPages, why_broken
 from pdproto.node.endpoint_stages import EndpointStages, log_fields
 from pdproto.node.fit import barred, layout_for
 from pdproto.node.handle import ENDED
@@ -75,6 +75,8 @@ class Node(Core):
         self.broken: Final = partial(why_broken, data_path, name)  # for any thread
         self.bytes_of: Final[Callable[..., int]] = (
             data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
+        self.mark: Final[Callable[[Sequence[int]], tuple[int, ...]]] = (
+            data_path.mark if isinstance(data_path, MarksPages) else tuple)
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._timers: Final = Timers(waits)

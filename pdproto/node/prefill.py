@@ -14,7 +14,7 @@ from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.binding import Bindings
-from pdproto.node.data_path import MarksPages, SourceDataPath
+from pdproto.node.data_path import SourceDataPath
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.in_doubt import InDoubtAtSink
@@ -136,11 +136,6 @@ class Prefill(Node):
             self._release(sender.endpoint, ())  # the sink aborted first: no page was read
         elif sender.misfit:
             self.give_up(sender, sender.misfit)
-
-    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
-        """See MarksPages. For any thread."""
-        data_path = self.data_path
-        return data_path.mark(pages) if isinstance(data_path, MarksPages) else tuple(pages)
 
     def hand_over(
         self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes

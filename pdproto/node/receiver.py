@@ -31,6 +31,9 @@ class ReceiverNode(Opener, Protocol):
     def role(self) -> SinkRole:
         """The tables of the sink, ready to run."""
 
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """See MarksPages. For any thread."""
+
     def want_memory(self, receiver: "Receiver") -> None:
         """In the loop: queue the receiver for staging memory."""
 
@@ -86,8 +89,10 @@ class Receiver(Handle):
 
         pages: the pages that each source fills, in its order, by source; or one list for every
         source. They belong to the hand-over until `released` is true: after a failure, when no copy
-        into them is under way; after Success, when the receiver is closed. slot: no two hand-overs
-        may have the same slot at a time.
+        into them is under way; after Success, when the receiver is closed. Pages on a device are
+        written behind the work that the calling thread has given its current stream there until
+        now: it may be of the request that had them before. slot: no two hand-overs may have the
+        same slot at a time.
 
         Raises LocalProtocolError for a second call, and for pages that do not match the sources. If
         the pages are known at the start, give them to `DecodeNode.open`: that saves a message.
@@ -101,14 +106,14 @@ class Receiver(Handle):
         """Note the pages and the slot, without a message. Raises as `publish` does."""
         if self.pages is not None:
             raise LocalProtocolError(f"{self.life} has its pages already")
-        sources = self.endpoint.peers
-        of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, pages)
+        sources, mark = self.endpoint.peers, self._node.mark
+        of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, mark(pages))
         if of.keys() != set(sources):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
         every_page: frozenset[int] = frozenset()
         for source, numbers in of.items():
             every_page |= self.each_once(numbers, source)
-        self.pages = {source: tuple(numbers) for source, numbers in of.items()}
+        self.pages = {source: mark(numbers) for source, numbers in of.items()}
         self.every_page = every_page
         self.slot = slot
 

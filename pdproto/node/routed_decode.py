@@ -114,7 +114,7 @@ class RoutedDecode(Decode):
         receiver.watch(on_released, watcher)
         receiver.each_once(pages, server)
         self._generations.use(receiver.life.generation)
-        sought = Sought(receiver, server, pages=tuple(pages), slot=slot)
+        sought = Sought(receiver, server, pages=self.mark(pages), slot=slot)
         self.ask(lambda: self._seek(sought, named))
         return receiver
 

@@ -26,13 +26,15 @@ BUFFERS_KEPT: Final = 64  # free buffers of one size
 
 
 class Computed(tuple[int, ...]):
-    """Pages that may be read when an event has happened: the end of the pass that computes them."""
+    """Pages that may be used when an event has happened: at a source the end of the pass that
+    computes them, at a sink that of the passes that have used them for an earlier request.
+    """
 
     after: DeviceEvent
 
     @classmethod
     def by(cls, pages: Sequence[int], after: DeviceEvent) -> "Computed":
-        """These pages, which may be read after this event."""
+        """These pages, which may be used after this event."""
         computed = cls(pages)
         computed.after = after
         return computed
@@ -44,8 +46,19 @@ def computed_with(pages: Sequence[int], others: Sequence[int]) -> Sequence[int]:
 
 
 def end_of_pass(pages: Sequence[int]) -> DeviceEvent | None:
-    """The event after which these pages may be read; None if they may be read now."""
+    """The event after which these pages may be used; None if they may be used now."""
     return pages.after if isinstance(pages, Computed) else None
+
+
+class NoEvent:
+    """The place of an event that the device has refused to record."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error: Final = error
+
+    def query(self) -> bool:
+        """Raises the error of the device."""
+        raise self._error
 
 
 def nothing() -> None:
@@ -60,8 +73,8 @@ def at_once() -> bool:
 @dataclass(frozen=True, slots=True)
 class Staged:
     """The bytes of one write. done: whether they are complete; before that, they must not be sent,
-    and the pages are being read. Raises RuntimeError if the device has failed. keep: call it when
-    nothing reads the bytes any more.
+    and the pages are being read. Raises RuntimeError if they never will be, and only when the pages
+    are not being read any more. keep: call it when nothing reads the bytes any more.
     """
 
     views: Sequence[Buffer]
@@ -73,8 +86,8 @@ class Staged:
 @dataclass(frozen=True, slots=True)
 class Unpacked:
     """Bytes that are copied into pages. ready: whether the copy is done; before that, the pages are
-    being written. Raises RuntimeError if the device has failed. clean: whether all digests agree;
-    call it once, when it is ready.
+    being written. Raises RuntimeError if it never will be, and only when the pages are not being
+    written any more. clean: whether all digests agree; call it once, when it is ready.
     """
 
     clean: Callable[[], bool]
@@ -97,7 +110,8 @@ class Copies(Protocol):
     def warm(self, layout: KVLayout) -> None:
         """At the start: compile the kernels for these pools, and allocate a chunk of one page.
 
-        Raises DeviceError if that fails, so that the start fails and not a request.
+        Raises DeviceError if that fails, so that the start fails and not a request; and ValueError
+        for pools that are elsewhere.
         """
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
@@ -111,8 +125,13 @@ class Copies(Protocol):
         which the pages may be read.
         """
 
-    def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
-        """Copy a landed chunk into pages, and compare the digests of the stored bytes."""
+    def unpack(
+        self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,
+        after: DeviceEvent | None = None,
+    ) -> Unpacked:
+        """Copy a landed chunk into pages, and compare the digests of the stored bytes. after: the
+        event after which the pages may be written.
+        """
 
 
 class Spares(dict[object, list[Memory]]):

@@ -18,4 +18,4 @@ def copies_for(layout: KVLayout, device: Device | None = None, *, gathers: bool 
         return HostCopies(gathers=gathers)
     from pdproto.pages.device_copies import DeviceCopies  # noqa: PLC0415 - needs torch
 
-    return DeviceCopies(device)
+    return DeviceCopies(device, layout.device)

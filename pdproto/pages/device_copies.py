@@ -1,27 +1,39 @@
 """Copies between pools on a device and buffers in host memory, on a stream of their own.
 
-Rule 1: a chunk is packed behind the pass that computes its pages (property S15): the caller's
-        thread marks that point when it hands the pages over, and the stream waits for it.
+Rule 1: a chunk is packed behind the pass that computes its pages (property S15), and unpacked
+        behind the passes that have used its pages for earlier requests. The caller's thread marks
+        that point when it hands the pages over, and the stream waits for it.
 Rule 2: a kernel or a copy that still runs uses the pages. So a chunk counts as packed, and pages
-        count as written, only when the event behind the last of its work has happened.
+        count as written, only when the event behind the last of its work has happened. The same
+        holds for a chunk of which the device has refused a part of the work.
 Rule 3: nothing here waits for the device, and all buffers are used again. The worker of the data
         path waits a moment if the device is too far behind to take more work.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic, sleep
 from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pdproto.engine.memory import size_class
 from pdproto.kernels.arguments import Launch, Numbers
 from pdproto.kernels.chunk import KVLayout, Report, digests_in, new_report, plan_for
 from pdproto.kernels.prepared import Prepared, prepare_pack, prepare_unpack
-from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Computed, Spares, Staged, Unpacked
+from pdproto.pages.copies import (
+    LAYOUTS_KEPT,
+    Bytes,
+    Computed,
+    NoEvent,
+    Spares,
+    Staged,
+    Unpacked,
+)
 from pdproto.pages.device import Device, DeviceError, DeviceEvent
 from pdproto.pages.tensors import address_of, host_tensor
 
@@ -71,20 +83,37 @@ class Buffers:
 
 
 class DeviceCopies:
-    """The copies of pools on a device; see Copies."""
+    """The copies of pools on a device; see Copies. pools: where torch says that the pools are."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, pools: str) -> None:
         self._device: Final = device
-        self.pin: Final = device.pin
+        self._pools: Final = pools
         self.broken: str | None = None
         self._stream: Final = device.stream()
         self._packs: Final[Spares[Buffers]] = Spares()
         self._unpacks: Final[Spares[Buffers]] = Spares()
         self._placed: Final = lru_cache(LAYOUTS_KEPT)(self._place)
 
+    def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
+        """See Device."""
+        try:
+            return self._device.pin(memory)
+        except OSError as error:
+            if self._device.lost():
+                raise OSError(str(self._failed(error))) from error
+            raise
+
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
-        """See Copies: everything that the caller has given the device until now comes first."""
-        return pages if isinstance(pages, Computed) else Computed.by(pages, self._device.passed())
+        """See Copies: everything that the caller has given the device until now comes first.
+
+        If the device cannot mark that point, the copy of these pages fails, and not the caller.
+        """
+        if isinstance(pages, Computed):
+            return pages
+        try:
+            return Computed.by(pages, self._device.passed())
+        except RuntimeError as error:
+            return Computed.by(pages, NoEvent(self._failed(error)))
 
     def pack(
         self, layout: KVLayout, pages: Sequence[int], key: int, head: bytes = b"",
@@ -96,36 +125,43 @@ class DeviceCopies:
         way = self._way(buffers, layout, len(pages), len(head))
         if head:
             way.view[:len(head)] = np.frombuffer(head, np.uint8)
-        if pages:
-            self._tell(self._packs, buffers, way, pages)
-            if after is not None:
-                self._stream.wait(after)
-            is_padded, buffers.padded = buffers.padded is way, way
+        keep = partial(self._packs.keep, buffers.fits, buffers)
+        if not pages:
+            return Staged([way.view], length, keep=keep)
+        self._tell(self._packs, buffers, way, pages)
+        is_padded, buffers.padded = buffers.padded is way, way
 
-            def pack(launch: Launch) -> None:
-                if not is_padded:  # the padding is sent as well: it must hold no secret
-                    way.padding.zero_()
-                way.copy.enqueue(key, launch)
+        def pack(launch: Launch) -> None:
+            if not is_padded:  # the padding is sent as well: it must hold no secret
+                way.padding.zero_()
+            way.copy.enqueue(key, launch)
 
+        def enqueue() -> None:
+            self._wait(after)
             self._run(pack)
             self._stream.copy(way.host, way.chunk)
-        return Staged([way.view], length, self._end(),
-                      lambda: self._packs.keep(buffers.fits, buffers))
 
-    def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
+        return Staged([way.view], length, self._enqueued(enqueue), keep)
+
+    def unpack(
+        self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,
+        after: DeviceEvent | None = None,
+    ) -> Unpacked:
         """See Copies. The landed bytes are read until the copy is ready."""
         length = plan_for(layout, len(pages)).only.bytes
         buffers = self._take(self._unpacks, length, len(pages))
         way = self._way(buffers, layout, len(pages))
         report = buffers.reports[layout]
         self._tell(self._unpacks, buffers, way, pages)
-        self._stream.copy(way.chunk, host_tensor(address_of(landed), length, landed))
 
         def check(launch: Launch) -> None:
             way.copy.enqueue(key, launch)
             report.fetch()
 
-        self._run(check)
+        def enqueue() -> None:
+            self._stream.copy(way.chunk, host_tensor(address_of(landed), length, landed))
+            self._wait(after)
+            self._run(check)
 
         def clean() -> bool:
             outcome = report.read()
@@ -134,23 +170,36 @@ class DeviceCopies:
             self._unpacks.keep(buffers.fits, buffers)
             return outcome.clean
 
-        return Unpacked(clean, self._end())
+        return Unpacked(clean, self._enqueued(enqueue))
 
     def warm(self, layout: KVLayout) -> None:
         """See Copies."""
+        if layout.device != self._pools:
+            raise ValueError(f"pools on {layout.device} and on {self._pools}: one data path copies "
+                             f"the pools of one device: keep all pools of a rank on it")
         length = plan_for(layout, 1).only.bytes
         for spares in (self._packs, self._unpacks):
             buffers = self._take(spares, length, 1)
-            self._run(self._way(buffers, layout, 1).copy.warm)
+            try:
+                self._run(self._way(buffers, layout, 1).copy.warm)
+            except RuntimeError as error:
+                raise self._failed(error) from error
             spares.keep(buffers.fits, buffers)
 
     def _take(self, spares: Spares[Buffers], length: int, count: int) -> Buffers:
         """Memory for a write of so many bytes and pages."""
         fits = size_class(length), size_class(NUMBER_BYTES * count)
-        return spares.take(fits, lambda: Buffers(
-            fits, self._device.memory(sum(fits)),
-            self._device.host_memory(fits[0]) if spares is self._packs else None,
-            self._device.host_memory(fits[1])))
+
+        def make() -> Buffers:
+            try:
+                return Buffers(
+                    fits, self._device.memory(sum(fits)),
+                    self._device.host_memory(fits[0]) if spares is self._packs else None,
+                    self._device.host_memory(fits[1]))
+            except RuntimeError as error:
+                raise self._failed(error) from error
+
+        return spares.take(fits, make)
 
     def _way(self, buffers: Buffers, layout: KVLayout, count: int, head: int = 0) -> Way:
         """The way of chunks of so many pages behind a head of so many bytes."""
@@ -188,6 +237,13 @@ class DeviceCopies:
     def _place(self, layout: KVLayout) -> KVLayout:
         return replace(layout, device=self._device.kernels or layout.device)
 
+    def _wait(self, after: DeviceEvent | None) -> None:
+        """Have the stream wait for an event."""
+        if isinstance(after, NoEvent):
+            after.query()
+        elif after is not None:
+            self._stream.wait(after)
+
     def _run(self, work: Callable[[Launch], object]) -> None:
         """Have the stream do this work. Raises RuntimeError if the device takes none."""
         end = monotonic() + BEHIND_S
@@ -203,24 +259,43 @@ class DeviceCopies:
                 raise DeviceError(
                     f"{self._device.name}: a kernel cannot be compiled: {error}: set "
                     f"TRITON_CACHE_DIR to a folder that this process can write to") from error
-            except RuntimeError as error:
-                raise self._failed(error) from error
 
-    def _end(self) -> Callable[[], bool]:
-        """Whether the device has done all work of the stream until now."""
-        query = self._stream.record().query
+    def _enqueued(self, enqueue: Callable[[], None]) -> Callable[[], bool]:
+        """Give the stream work. Returns whether the work is over, for the caller to ask.
+
+        If the device refuses a part of it, that is raised when the other part is over: it uses the
+        same pages.
+        """
+        refused: DeviceError | None = None
+        end: DeviceEvent | None = None
+        try:
+            enqueue()
+        except (RuntimeError, ValueError) as error:
+            refused = self._failed(error)
+        with suppress(RuntimeError):
+            end = self._stream.record()
 
         def is_over() -> bool:
+            nonlocal refused, end
             try:
-                return query()
+                if end is None:  # an event that is recorded later is behind the work, too
+                    end = self._stream.record()
+                if not end.query():
+                    return False
             except RuntimeError as error:
-                raise self._failed(error) from error
+                refused = refused or self._failed(error)
+                if self.broken is None:
+                    return False  # nobody knows whether the work is over
+            if refused is not None:
+                raise refused
+            return True
 
         return is_over
 
-    def _failed(self, error: RuntimeError) -> DeviceError:
-        """The error with the device's name. It is noted if the device has failed for good."""
-        told = f"{self._device.name}: {error}"
-        if self._device.lost():
-            self.broken = told = f"{told}: the device has failed for good: restart this process"
-        return DeviceError(told)
+    def _failed(self, error: Exception) -> DeviceError:
+        """The error with the device's name; the first one, if the device has failed for good."""
+        told, name = str(error), self._device.name
+        told = told if told.startswith(name) else f"{name}: {told}"
+        if self.broken is None and self._device.lost():
+            self.broken = f"{told}: the device has failed for good: restart this process"
+        return DeviceError(self.broken or told)

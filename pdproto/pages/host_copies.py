@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
+from pdproto.engine.chunks import chunk_bytes, host_only, pack_pages, unpack_verified
 from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.kernels.chunk import KVLayout
@@ -27,6 +27,7 @@ class HostCopies:
 
     def warm(self, layout: KVLayout) -> None:
         """See Copies: nothing is compiled."""
+        host_only(layout)
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See Copies: the pages are in memory when they are handed over."""
@@ -47,7 +48,10 @@ class HostCopies:
             pack_pages(layout, pages, key, buffer[len(head):])
         return Staged([buffer], length, keep=lambda: self._buffers.keep(length, buffer))
 
-    def unpack(self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int) -> Unpacked:
+    def unpack(
+        self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,
+        after: DeviceEvent | None = None,  # noqa: ARG002 - see `mark`
+    ) -> Unpacked:
         """See Copies."""
         clean = unpack_verified(layout, landed, pages, key).clean
         return Unpacked(lambda: clean)

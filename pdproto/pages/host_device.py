@@ -1,9 +1,11 @@
 """A simulated device: a processor does the work of its streams, late and step by step.
 
-A real device rarely shows that a program reads a result too early. This one shows it in most runs.
-It does one step of its work each time that it is asked whether the work is done. A copy takes two
-steps. So a program that does not ask reads no copy, or half of one. The same seed gives the same
-delays.
+A real device rarely shows that a program reads a result too early, or that nothing orders two of
+its streams. This one shows both in most runs. It does a step of its work only when it is asked
+whether some work is done, and chance says of which stream. So work of different streams is done in
+any order, and work of one stream in the order in which it was given. Now and then a stream stalls
+for a while. A copy takes several steps, and copies its pieces in any order. So a program that does
+not ask reads no copy, or parts of one. In one thread, the same seed gives the same run.
 """
 
 from collections import Counter, deque
@@ -18,16 +20,21 @@ from pdproto.kernels.arguments import Launch
 from pdproto.pages.device import DeviceError, DeviceEvent, never_recorded, no_memory, not_pinned
 from pdproto.pages.tensors import host_tensor
 
-LAG: Final = 3  # questions for a step, on average
+LAG: Final = 2  # questions for a step of any stream, on average
+STALLS: Final = 8  # steps between two stalls of a stream, on average
+STALL: Final = 12  # steps of other streams, at most, for which a stream stalls
+PIECES: Final = 4  # of a copy
 
 
 class HostDevice:
     """The device. kernels: "interpreter" for Triton's interpreter, None to copy without kernels.
 
     passes: the stream of the engine, whose work computes pages. Faults are put in by attributes:
-    elsewhere: addresses of another device, by its name. bytes_max, pinned_max: of the memory on the
-    device, and of the host memory that it pins. fault: raised by the next kernel. calls: how often
-    each call of the port was made, on all streams.
+    faults: raised by the next call of this name. fails_at: the call at which the device fails for
+    good. elsewhere: addresses of another device, by its
+    name. bytes_max, pinned_max: of the memory on the device, and of the host memory that it pins.
+    stands_still: no stream does a step. calls: how often each call of the port was made, on all
+    streams.
     """
 
     name: Final = "the late device"
@@ -37,17 +44,21 @@ class HostDevice:
         self.chance: Final = Random(seed)  # noqa: S311 - delays
         self.lock: Final = RLock()
         self.failure: str | None = None
-        self.stands_still = False  # it does no step
+        self.fails_at = ""
+        self.stands_still = False
         self.calls: Final[Counter[str]] = Counter()
+        self.faults: Final[dict[str, Exception]] = {}
         self.elsewhere: Final[dict[int, str]] = {}
         self.bytes = self.pinned = 0
         self.bytes_max = self.pinned_max = 1 << 62
-        self.fault: Exception | None = None
+        self.streams: Final[list[HostStream]] = []
         self.passes: Final = self.stream()
 
     def stream(self) -> "HostStream":
         """See Device."""
-        return HostStream(self)
+        made = HostStream(self)
+        self.streams.append(made)
+        return made
 
     def compute(self, work: Callable[[], object]) -> None:
         """See Device."""
@@ -67,16 +78,16 @@ class HostDevice:
         """See Device."""
         if self.bytes + length > self.bytes_max:
             raise no_memory(self.name, length, f"it has {self.bytes_max:,} bytes")
+        self.called("memory")
         self.bytes += length
-        self.calls["memory"] += 1
         return torch.zeros(length, dtype=torch.uint8)
 
     def host_memory(self, length: int) -> Any:
         """See Device."""
         if self.pinned + length > self.pinned_max:
             raise DeviceError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
+        self.called("host_memory")
         self.pinned += length
-        self.calls["host_memory"] += 1
         return torch.zeros(length, dtype=torch.uint8)
 
     def pin(self, memory: Any) -> Callable[[], None]:
@@ -84,8 +95,11 @@ class HostDevice:
         length = memory.nbytes
         if self.pinned + length > self.pinned_max:
             raise OSError(not_pinned(self.name, length, f"at most {self.pinned_max:,}"))
+        try:
+            self.called("pin")
+        except RuntimeError as error:
+            raise OSError(not_pinned(self.name, length, error)) from error
         self.pinned += length
-        self.calls["pin"] += 1
 
         def unpin() -> None:
             self.pinned -= length
@@ -98,53 +112,80 @@ class HostDevice:
         return self.failure is not None
 
     def fail(self, reason: str) -> None:
-        """Fail for good, as a GPU does after an access out of range."""
+        """Fail for good, as a GPU does after an access out of range: every later call fails."""
         self.failure = reason
+
+    def called(self, call: str) -> None:
+        """Count a call. Raises the fault that was put in for it."""
+        self.calls[call] += 1
+        fault = self.faults.pop(call, None)
+        if fault is not None:
+            raise fault
+        if call == self.fails_at:
+            self.fail("an illegal memory access was encountered")
+        if self.failure is not None:
+            raise RuntimeError(self.failure)
+
+    def go_on(self) -> None:
+        """Do a step of one stream, perhaps."""
+        if self.stands_still or self.chance.randrange(LAG):
+            return
+        able = [stream for stream in self.streams if stream.is_able()]
+        if able:
+            self.chance.choice(able).step()
 
 
 class HostStream:
-    """See DeviceStream."""
+    """See DeviceStream. stands_still: it does no step."""
 
     def __init__(self, device: HostDevice) -> None:
+        self.stands_still = False
         self._device: Final = device
         self._steps: Final[deque[Callable[[], bool]]] = deque()
-        self._given = self._done = 0  # steps
+        self._given = self._done = self._stall = 0  # steps
 
     def wait(self, event: DeviceEvent) -> None:
         """See DeviceStream."""
         if event is NEVER:
             raise DeviceError(never_recorded(self._device.name))
-        self._give("wait", event.query)
+        self._give("wait", event.has_happened if isinstance(event, _Point) else event.query)
 
     def run(self, work: Callable[[Launch], object]) -> None:
         """See DeviceStream."""
-        fault, self._device.fault = self._device.fault, None
-        if fault is not None:
-            raise fault
         self._give("run", lambda: (work(Launch()), True)[1])
 
     def copy(self, target: Any, source: Any) -> None:
         """See DeviceStream."""
-        half = len(target) // 2
-        self._give("copy", lambda: (target[:half].copy_(source[:half]), True)[1])
-        self._give("", lambda: (target[half:].copy_(source[half:]), True)[1])
+        ends = [len(target) * piece // PIECES for piece in range(PIECES + 1)]
+        pieces = [*map(slice, ends, ends[1:])]
+        self._device.chance.shuffle(pieces)
+        self._give("copy", *(lambda at=at: (target[at].copy_(source[at]), True)[1]
+                             for at in pieces))
 
     def record(self) -> DeviceEvent:
         """See DeviceStream."""
-        self._device.calls["record"] += 1
-        return _Point(self, self._given)
-
-    def reached(self, step: int) -> bool:
-        """Do a step, perhaps. Returns whether all steps before this number have been done."""
         with self._device.lock:
-            if self._device.failure is not None:
-                raise RuntimeError(self._device.failure)
-            device = self._device
-            if self._done < step and not device.stands_still and not device.chance.randrange(LAG):
-                self._do_one()
-            return self._done >= step
+            self._device.called("record")
+            return _Point(self, self._given)
 
-    def _do_one(self) -> None:
+    def asked(self, step: int) -> bool:
+        """Have the device go on. Returns whether all steps before this number have been done."""
+        with self._device.lock:
+            self._device.called("query")
+            if self._done < step:
+                self._device.go_on()
+            return self.has_done(step)
+
+    def has_done(self, step: int) -> bool:
+        """Whether all steps before this number have been done."""
+        return self._done >= step
+
+    def is_able(self) -> bool:
+        """Whether it has work and does not stall."""
+        self._stall = max(0, self._stall - 1)
+        return bool(self._steps) and not (self._stall or self.stands_still)
+
+    def step(self) -> None:
         """Do the next step. A step that raises is over."""
         is_over = True
         try:
@@ -153,12 +194,14 @@ class HostStream:
             if is_over:
                 self._steps.popleft()
                 self._done += 1
+                if not self._device.chance.randrange(STALLS):
+                    self._stall = self._device.chance.randrange(STALL)
 
-    def _give(self, call: str, step: Callable[[], bool]) -> None:
+    def _give(self, call: str, *steps: Callable[[], bool]) -> None:
         with self._device.lock:
-            self._device.calls[call] += 1
-            self._steps.append(step)
-            self._given += 1
+            self._device.called(call)
+            self._steps.extend(steps)
+            self._given += len(steps)
 
 
 class _Never:
@@ -181,4 +224,8 @@ class _Point:
 
     def query(self) -> bool:
         """See DeviceEvent."""
-        return self._stream.reached(self._step)
+        return self._stream.asked(self._step)
+
+    def has_happened(self) -> bool:
+        """Whether all work before it has been done. The device does not go on."""
+        return self._stream.has_done(self._step)

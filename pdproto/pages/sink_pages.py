@@ -24,7 +24,7 @@ from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import Bytes, Unpacked
+from pdproto.pages.copies import Bytes, Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
@@ -41,19 +41,35 @@ log = logging.getLogger("pdproto.pages")
 class Copy:
     """The chunks of one source that are being copied.
 
-    is_whole: a copy of each has begun. reason: why one of them could not be copied.
+    parts: their copies that have not ended. is_clean: the digests of all others agree. reason: why
+    one of them could not be copied.
     """
 
     life: Life
     source: str
     parts: list[Unpacked] = field(default_factory=list)
-    is_whole: bool = False
+    is_clean: bool = True
     reason: str = ""
 
     def blame(self, error: Exception) -> None:
-        """Note an error that ends the copy."""
+        """Note an error that ends the copy of a chunk."""
+        self.is_clean = False
         self.reason = f"the bytes of {self.source} cannot be unpacked: {reason_of(error)}"
         log.warning("%s: %s", self.life, self.reason)
+
+    def has_ended(self) -> bool:
+        """Whether no copy runs any more. An error of one chunk ends no copy of another."""
+        self.parts = [part for part in self.parts if not self._has_ended(part)]
+        return not self.parts
+
+    def _has_ended(self, part: Unpacked) -> bool:
+        try:
+            if not part.ready():
+                return False
+            self.is_clean &= part.clean()
+        except Exception as error:  # the device has failed
+            self.blame(error)
+        return True
 
 
 class SinkPages:
@@ -136,6 +152,10 @@ class SinkPages:
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
         return self.engine.lease(life, source, chunk_offset(self._of(source), len(pages)))
 
+    def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """See MarksPages."""
+        return self._copies.mark(pages)
+
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         """See SinkDataPath."""
         self._worker.submit(self._verify, life, source, chunks, pages)
@@ -190,7 +210,8 @@ class SinkPages:
             if life not in self._settled:
                 for unpacked in self._unpack(life, source, chunks, pages):
                     copy.parts.append(unpacked)
-                copy.is_whole = True
+            else:
+                copy.is_clean = False
         except Exception as error:  # nothing else looks at the worker's future
             copy.blame(error)
         self._worker.in_order(partial(self._end_copy, copy))
@@ -199,12 +220,12 @@ class SinkPages:
         self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]
     ) -> Iterator[Unpacked]:
         """In the worker: begin to unpack each chunk into its pages."""
-        layout, landed = self._of(source), self._landed(life, source)
+        layout, landed, after = self._of(source), self._landed(life, source), end_of_pass(pages)
         first = 0
         for count in filter(None, chunks):
             offset = chunk_offset(layout, first)
             yield self._copies.unpack(layout, landed[offset:], pages[first:first + count],
-                                      key_of_chunk(key_of_life(life), offset))
+                                      key_of_chunk(key_of_life(life), offset), after)
             first += count
 
     def _landed(self, life: Life, source: str) -> Bytes:
@@ -217,16 +238,10 @@ class SinkPages:
 
     def _end_copy(self, copy: "Copy") -> bool:
         """In the worker: report a copy, if it is done. Returns whether it is."""
-        try:
-            if not all(part.ready() for part in copy.parts):
-                return False
-            found = [part.clean() for part in copy.parts]
-            clean = copy.is_whole and all(found)
-        except Exception as error:  # the device has failed
-            clean = False
-            copy.blame(error)
+        if not copy.has_ended():
+            return False
         self._copied(copy.life, copy.source)
-        self._report(Verified(copy.life, copy.source, clean, copy.reason))
+        self._report(Verified(copy.life, copy.source, copy.is_clean, copy.reason))
         return True
 
     def _copied(self, life: Life, source: str) -> None:

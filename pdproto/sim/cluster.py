@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import cache, partial
 from typing import Final, TypeAlias
 
+from pdproto.node.data_path import SourceDataPath
 from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
@@ -21,7 +22,7 @@ from pdproto.runtime.trace import TraceTarget, TraceWriter
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.decode import DecodeServer
 from pdproto.sim.event_queue import EventQueue
-from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource
+from pdproto.sim.fabric import Fabric, Pages, SimulatedSink, SimulatedSource, SinkSide
 from pdproto.sim.host import Host
 from pdproto.sim.network import Network
 from pdproto.sim.optimistic import OptimisticServer
@@ -143,12 +144,11 @@ class Cluster:
                       partial(self._ended, "prefill"))
         for rank in _ranks(name, shape.pp):
             host = self._host(rank, name)
-            engine = SimulatedSource(host, self.fabric, server.pages, self._of(host, "engine"))
-            node = Prefill(rank, engine, link=self._link(), incarnation=host.incarnation,
-                           waits=shape.waits, trace=self._witness(host), role=self._roles.source)
+            node = Prefill(rank, self.source_side(host, server.pages), link=self._link(),
+                           incarnation=host.incarnation, waits=shape.waits,
+                           trace=self._witness(host), role=self._roles.source)
             host.run(node)
-            server.ranks.append(Rank(host, node, engine))
-            self._engines[rank] = engine
+            server.ranks.append(Rank(host, node))
         self.servers[name] = server
 
     def _start_decode(self, name: str) -> None:
@@ -157,13 +157,23 @@ class Cluster:
                               addresses=self._addresses, blame=self._blame,
                               answered=self._answered, ended=partial(self._ended, "decode"))
         host = self._host(name, name)
-        engine = SimulatedSink(host, self.fabric, server.pages, self._of(host, "engine"),
-                               self._engines)
+        engine = self.sink_side(host, server.pages)
         node = Decode(name, engine, link=self._link(), incarnation=host.incarnation,
                       waits=shape.waits, trace=self._witness(host), role=self._roles.sink)
         server.run(host, node, engine)
         host.run(node)
         self.servers[name] = server
+
+    def source_side(self, host: Host, pages: Pages) -> SourceDataPath:
+        """The data path of a new prefill rank."""
+        engine = SimulatedSource(host, self.fabric, pages, self.stream_of(host, "engine"))
+        self._engines[host.name] = engine
+        return engine
+
+    def sink_side(self, host: Host, pages: Pages) -> SinkSide:
+        """The data path of a new decode rank."""
+        return SimulatedSink(host, self.fabric, pages, self.stream_of(host, "engine"),
+                             self._engines)
 
     def _link(self) -> Link:
         shape = self.plan.shape
@@ -172,7 +182,8 @@ class Cluster:
     def _stream(self, name: str) -> Stream:
         return Stream(self._seeded, f"{self.plan.seed}/{name}")
 
-    def _of(self, host: Host, name: str) -> Stream:
+    def stream_of(self, host: Host, name: str) -> Stream:
+        """Random numbers of one process for this purpose."""
         return self._stream(f"{host.name}/{host.incarnation}/{name}")
 
     def _sources(self, request: PlannedRequest) -> tuple[str, ...]:
@@ -243,8 +254,6 @@ class Cluster:
                 self.fabric.active.remove(fault)
             case kind if kind in NETWORK:
                 self.network.active.remove(fault)
-            case _:
-                pass
 
     def _hosts(self, fault: Fault) -> list[Host]:
         """The running processes of the fault's server."""

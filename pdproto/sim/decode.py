@@ -13,7 +13,7 @@ from typing import Final
 from pdproto.node.decode import Decode
 from pdproto.node.receiver import Receiver
 from pdproto.sim.event_queue import EventQueue
-from pdproto.sim.fabric import COMPLETE, Blame, Pages, SimulatedSink
+from pdproto.sim.fabric import COMPLETE, Blame, Pages, SinkSide
 from pdproto.sim.host import Host
 from pdproto.sim.plan import PlannedRequest
 from pdproto.spec.handoff.poll import KVPoll
@@ -59,7 +59,7 @@ class DecodeServer:
         self._ended: Final = ended
         self._queue: Final[deque[Job]] = deque()
 
-    def run(self, host: Host, node: Decode, engine: SimulatedSink) -> None:
+    def run(self, host: Host, node: Decode, engine: SinkSide) -> None:
         """Set the rank of this server."""
         self.host, self.node, self.engine = host, node, engine
 

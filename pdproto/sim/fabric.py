@@ -7,9 +7,16 @@ prevents that. So an error of the protocol becomes visible as the violation of a
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
+from pdproto.node.data_path import (
+    Fenced,
+    Idle,
+    Posted,
+    SinkDataPath,
+    Verified,
+    WriteOutcome,
+)
 from pdproto.runtime.wire import Life
 from pdproto.sim.chance import Stream
 from pdproto.sim.event_queue import EventQueue
@@ -28,6 +35,20 @@ COMPLETE: Final = "S2_complete_when_committed"
 # Reports a violation: the property, the details and the room.
 Blame = Callable[[str, str, int], None]
 Part = tuple[Life, str, int]  # the content of a part: its life, its source and its number of pages
+
+
+class SinkSide(SinkDataPath, Protocol):
+    """The data path of a simulated decode rank."""
+
+    @property
+    def leased(self) -> int:
+        """The number of staging buffers that are not free."""
+
+    def die(self) -> None:
+        """End the writes of all sources, because the process has ended."""
+
+    def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
+        """Whether these pages hold every source's bytes of this life."""
 
 
 class Pages:
@@ -274,17 +295,17 @@ class SimulatedSink:
         """See SinkDataPath. There is nothing to free."""
 
     def die(self) -> None:
-        """End the writes of all sources, because the process has ended."""
+        """See SinkSide."""
         for source in self.sources.values():
             source.disconnect(self)
 
     @property
     def leased(self) -> int:
-        """The number of staging buffers that are not free."""
+        """See SinkSide."""
         return self.fabric.shape.buffers - len(self._free)
 
     def complete(self, life: Life, sources: Iterable[str], pages: Sequence[int]) -> bool:
-        """Whether these pages hold every source's bytes of this life."""
+        """See SinkSide."""
         return all(self._copied.get((source, page)) == life for source in sources for page in pages)
 
     def _work(self, seconds: float, do: Callable[..., None], *arguments: object) -> None:

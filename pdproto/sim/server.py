@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from pdproto.node.prefill import Prefill
 from pdproto.sim.event_queue import EventQueue
-from pdproto.sim.fabric import Pages, SimulatedSource
+from pdproto.sim.fabric import Pages
 from pdproto.sim.host import Host
 from pdproto.sim.plan import PlannedRequest, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank: its process, its node and its engine."""
+    """One rank: its process and its node."""
 
     host: Host
     node: Prefill
-    engine: SimulatedSource
 
 
 class RankedServer:

@@ -113,7 +113,8 @@ SAFETY: Final = (
         "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
         "S14_prefill_may_serve_alone", "the_client_is_served", "the_client_is_refused")),
     Promise("S15", "The transport reads KV only after the pass that computed it.",
-            runtime="packing waits for the event of the pass; a table has no order of a GPU"),
+            runtime="packing waits for the event of the pass, and the commit for that of the "
+                    "unpack; a table has no order of a GPU"),
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
             runtime="registration refuses another layout, version or dtype, with a reason"),
     Promise("S17", "A change to one request changes no other request.", (

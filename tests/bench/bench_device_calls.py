@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
     vars(device)["run"] = lambda *_, **__: None
     idle = IdleDevice(kernels="interpreter")
     pools = [torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(ENTRIES)]
-    layout, copies, anew = register(pools), DeviceCopies(idle), Anew(pools, idle.stream())
+    layout, copies, anew = register(pools), DeviceCopies(idle, "cpu"), Anew(pools, idle.stream())
     landed = np.zeros(plan_for(layout, len(PAGES)).only.bytes, np.uint8)
     took = in_turns({
         "pack": lambda: copies.pack(layout, PAGES, KEY, after=Over()).keep(),

@@ -13,7 +13,7 @@ from pdproto.engine.frames import NUMBER_BYTES, Frame
 from pdproto.engine.leases import Held, Leases
 from pdproto.node import core, prefill, verification
 from pdproto.node import optimistic_steps as module
-from pdproto.node.data_path import WriteOutcome
+from pdproto.node.data_path import Idle, WriteOutcome
 from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
@@ -21,7 +21,9 @@ from pdproto.node.optimistic_record import Faults, OptimisticSettings
 from pdproto.node.prefill import Prefill
 from pdproto.node.routed_decode import RoutedDecode
 from pdproto.node.sender import Sender
+from pdproto.pages import sink_pages
 from pdproto.pages.copies import Staged, at_once
+from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
@@ -192,6 +194,27 @@ def pass_not_awaited() -> None:
     _wrap(HostStream, "wait", lambda *_: None)
 
 
+def pack_not_awaited() -> None:
+    """A chunk is sent when the kernel that packs it has been started."""
+    from pdproto.pages.device_copies import DeviceCopies  # noqa: PLC0415 - needs torch
+
+    _wrap(DeviceCopies, "pack", lambda old, *of, **named: replace(old(*of, **named), done=at_once))
+
+
+def use_not_awaited() -> None:
+    """A chunk is unpacked at once, also while the device still writes for an earlier request."""
+    vars(sink_pages)["end_of_pass"] = lambda _: None
+
+
+def settled_at_once() -> None:
+    """The pages of a hand-over that has failed are free, also while a kernel writes into them."""
+    def settle(_: Any, self: SinkPages, life: Life) -> None:
+        self._settled.add(life)
+        self._report(Idle(life))
+
+    _wrap(SinkPages, "settle", settle)
+
+
 def unpack_not_awaited() -> None:
     """Pages count as written when the kernel that writes them has been started."""
     from pdproto.pages.device_copies import DeviceCopies  # noqa: PLC0415 - needs torch
@@ -265,7 +288,7 @@ _OF_CODE: Final = (
     light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
     counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
     slot_given_twice, pass_not_awaited, layouts_uncompared, uses_uncompared, chunks_overlap,
-    unpack_not_awaited, pack_abandoned,
+    unpack_not_awaited, pack_abandoned, pack_not_awaited, use_not_awaited, settled_at_once,
 )
 DEFECTS: Final[Mapping[str, Defect]] = {
     **{bug.system.name: bug.system for bug in BUGS},

@@ -125,6 +125,8 @@ PAIRS: Final = (
          _DEVICES + "test_pages_are_not_free_while_the_device_writes_them"),
     Pair(("S1",), "unpack-not-awaited",
          _DEVICES + "test_a_lease_does_not_end_while_the_device_reads_it"),
+    Pair(("S1",), "settled-at-once",
+         _DEVICES + "test_pages_are_not_free_while_the_device_writes_them"),
     Pair(("S8",), "pack-abandoned",
          _DEVICES + "test_pages_are_not_free_while_the_device_reads_them"),
     Pair(("S10",), "pack-abandoned",
@@ -136,7 +138,13 @@ PAIRS: Final = (
     Pair(("S17",), "uses-uncompared",
          "node/test_uses.py::test_ranks_that_bind_them_differently_fail_them"),
     Pair(("S15",), "pass-not-awaited",
-         "pages/test_device_copies.py::test_pages_that_are_computed_later_arrive_whole"),
+         _DEVICES + "test_pages_that_are_computed_later_arrive_whole"),
+    Pair(("S15",), "unpack-not-awaited",
+         _DEVICES + "test_a_sink_does_not_commit_while_its_device_unpacks"),
+    Pair(("S15",), "use-not-awaited",
+         _DEVICES + "test_pages_are_filled_behind_the_steps_that_have_used_them"),
+    Pair(("S2",), "pack-not-awaited",
+         _DEVICES + "test_pages_that_are_computed_later_arrive_whole"),
 )
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -137,6 +138,48 @@ def test_pages_are_not_free_while_the_device_writes_them() -> None:
         assert all(torch.equal(*two) for two in zip(before, both.ours, strict=True))
 
 
+def test_a_sink_does_not_commit_while_its_device_unpacks() -> None:
+    """Property S15 at the sink: what follows reads the pages."""
+    with pair() as both:
+        sender, receiver = both.begin(1, [3])
+        wanted = both.compute(1, [0])
+        both.here.stands_still = True
+        runs = both.here.calls["run"]
+        sender.send([0])
+        until(lambda: both.here.calls["run"] > runs)
+        time.sleep(0.2)
+        assert receiver.poll() is KVPoll.WAITING_FOR_INPUT
+        both.here.stands_still = False
+        until(lambda: receiver.poll() in ENDED)
+        for pool, bytes_ in zip(both.ours, wanted, strict=True):
+            assert np.array_equal(pool[[3]].numpy(), bytes_)
+
+
+def test_pages_are_filled_behind_the_steps_that_have_used_them() -> None:
+    """Decode hands a page over while a step of the request before still writes to it."""
+    with pair() as both:
+        sender = both.prefill.open(1)
+        receiver = both.decode.open(1, {"p": both.prefill.endpoint})
+        both.here.passes.stands_still = True
+        for pool in both.ours:
+            both.here.compute(partial(wipe, pool))
+        receiver.publish([3])
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+        wanted = both.compute(1, [0])
+        sender.send([0])
+        until(lambda: sender.poll() is KVPoll.SUCCESS)
+        time.sleep(0.2)
+        assert receiver.poll() is KVPoll.WAITING_FOR_INPUT
+        both.here.passes.stands_still = False
+        until(lambda: receiver.poll() in ENDED)
+        for pool, bytes_ in zip(both.ours, wanted, strict=True):
+            assert np.array_equal(pool[[3]].numpy(), bytes_)
+
+
+def wipe(pool: Any) -> None:
+    pool[3] = 0
+
+
 def packing(both: Pair) -> tuple[Sender, Receiver]:
     """A hand-over whose source packs on a device that stands still."""
     sender, receiver = both.begin(1, [3])
@@ -221,7 +264,7 @@ def test_no_memory_is_made_after_the_first_hand_overs() -> None:
 def test_the_padding_of_a_chunk_is_empty() -> None:
     """A buffer is used again: what another chunk left there must not reach a sink."""
     layout = register([torch.full(SHAPE, 255, dtype=torch.uint8)])
-    copies = DeviceCopies(HostDevice(1))
+    copies = DeviceCopies(HostDevice(1), "cpu")
     staged = copies.pack(layout, [0, 1, 2], key=1)
     until(staged.done)
     staged.keep()

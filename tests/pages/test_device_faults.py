@@ -5,21 +5,29 @@ and hand-overs go on when the fault is mended.
 import gc
 import mmap
 import re
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from pdproto.engine.memory import Backing
+from pdproto.kernels.chunk import register
+from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.pages.copies import Computed
+from pdproto.pages.host_copies import HostCopies
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, until
 from tests.pages.test_device_copies import Pair, pair
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from pdproto.pages.host_device import NEVER
+from pdproto.pages.device_copies import DeviceCopies  # noqa: E402 - needs torch
+from pdproto.pages.host_device import NEVER, HostDevice, HostStream  # noqa: E402 - needs torch
 
 Send = Callable[[Sender], None]
 
@@ -63,7 +71,7 @@ def no_pinned_memory_here(both: Pair) -> None:
 
 
 def no_cache_of_kernels(both: Pair) -> None:
-    both.there.fault = PermissionError(13, "Permission denied", "/kept/triton/cache")
+    both.there.faults["run"] = PermissionError(13, "Permission denied", "/kept/triton/cache")
 
 
 STAGING = r"the late device has no [\d,]+ bytes for staging: .*--mem-fraction-static of SGLang"
@@ -88,6 +96,108 @@ def test_a_fault_is_told_with_the_setting_and_is_over_when_it_is_mended(
         for device in (both.there, both.here):
             device.bytes_max = device.pinned_max = 1 << 62
         assert hand_over(both, 2) == ""
+
+
+CALLS = {"there": ("memory", "host_memory", "wait", "run", "copy", "record"),
+         "here": ("memory", "host_memory", "pin", "run", "copy", "record")}
+EACH_CALL = pytest.mark.parametrize(
+    ("side", "call"), [(side, call) for side, calls in CALLS.items() for call in calls])
+
+
+@EACH_CALL
+def test_a_call_that_is_refused_once_fails_one_hand_over_at_most(side: str, call: str) -> None:
+    """An event that a device refuses to record is recorded later: then the hand-over goes on."""
+    with pair() as both:
+        kind = OSError if call == "pin" else RuntimeError
+        device, name = getattr(both, side), "the late device"
+        device.faults[call] = kind(f"{name}: too many resources")
+        told = hand_over(both, 1)
+        assert not device.faults, "it was not called"
+        assert ("the late device: too many resources" in told) or (call, told) == ("record", "")
+        assert hand_over(both, 2) == ""
+        assert both.prefill.stalled() is None
+        assert both.decode.stalled() is None
+
+
+@EACH_CALL
+def test_a_device_that_fails_at_any_call_makes_its_process_unhealthy(side: str, call: str) -> None:
+    with pair() as both:
+        node, device = (both.prefill if side == "there" else both.decode), getattr(both, side)
+        device.fails_at = call
+        for room in (1, 2):
+            assert "the late device" in (told := hand_over(both, room))
+            assert "illegal memory access was encountered: the device has failed for good: " \
+                   "restart this process" in told
+        assert node.stalled() is not None
+
+
+def refused_in_part(both: Pair, device: HostDevice, call: str) -> tuple[Sender, Receiver]:
+    """A hand-over whose device has begun a kernel, stands still, and refuses the next call."""
+    assert hand_over(both, 1) == ""
+    sender, receiver = both.begin(2, list(PAGES))
+    device.stands_still = True
+    runs = device.calls["run"]
+    device.faults[call] = RuntimeError("no more work")
+    sender.send(list(PAGES))
+    until(lambda: device.calls["run"] > runs and not device.faults)
+    return sender, receiver
+
+
+def test_pages_are_read_by_a_chunk_of_which_a_part_was_refused() -> None:
+    """The kernel was taken, and the copy behind it was not."""
+    with pair() as both:
+        sender, _ = refused_in_part(both, both.there, "copy")
+        time.sleep(0.2)
+        assert sender.poll() is KVPoll.TRANSFERRING
+        assert not sender.released
+        both.there.stands_still = False
+        until(lambda: sender.released)
+        assert "the late device: no more work" in (sender.failure or "")
+
+
+def test_pages_are_written_by_a_chunk_whose_end_cannot_be_recorded() -> None:
+    with pair() as both:
+        _, receiver = refused_in_part(both, both.here, "record")
+        receiver.abort()
+        time.sleep(0.2)
+        assert not receiver.released
+        both.here.stands_still = False
+        until(lambda: receiver.released)
+
+
+def test_pages_are_written_by_a_chunk_after_another_one_was_refused() -> None:
+    """Two chunks of a source. The device refuses the second, and is still writing the first."""
+    with pair() as both:
+        assert hand_over(both, 1) == ""
+        sender, receiver = both.begin(2, [3, 4])
+        both.here.stands_still = True
+        runs, copies = both.here.calls["run"], both.here.calls["copy"]
+        run = HostStream.run
+
+        def run_once(self: HostStream, work: Any) -> None:
+            if self._device is both.here and both.here.calls["run"] > runs:
+                raise RuntimeError("no more work")
+            run(self, work)
+
+        with mock.patch.object(HostStream, "run", run_once):
+            sender.send([0], last=False)
+            sender.send([1])
+            until(lambda: both.here.calls["copy"] == copies + 2)
+            time.sleep(0.2)
+        assert not receiver.released
+        assert receiver.poll() is not KVPoll.FAILED
+        both.here.stands_still = False
+        until(lambda: receiver.released)
+        assert "the late device: no more work" in (receiver.failure or "")
+
+
+def test_pools_of_another_device_are_refused() -> None:
+    layout = register([torch.zeros((4, 1, 1, 16), dtype=torch.uint8)])
+    elsewhere = replace(layout, device="cuda:1")
+    with pytest.raises(ValueError, match="pools on cuda:1 and on cpu: one data path copies"):
+        DeviceCopies(HostDevice(), "cpu").warm(elsewhere)
+    with pytest.raises(ValueError, match="pools are on cuda:1"):
+        HostCopies().warm(elsewhere)
 
 
 def test_an_event_that_was_never_recorded_is_refused() -> None:

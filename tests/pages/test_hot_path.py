@@ -115,7 +115,7 @@ def test_a_chunk_makes_no_memory_and_waits_for_nothing(
     launches: list[int], layout: KVLayout, counted: Operations
 ) -> None:
     device = PromptDevice(kernels="interpreter")
-    copies = DeviceCopies(device)
+    copies = DeviceCopies(device, "cpu")
     landed = np.zeros(plan_for(layout, 16).only.bytes, np.uint8)
 
     def both(count: int, key: int) -> None:
@@ -144,7 +144,7 @@ def test_the_port_is_called_as_often_for_many_pages_as_for_one(
     launches: list[int], layout: KVLayout
 ) -> None:
     device = HostDevice(kernels="interpreter")
-    copies = DeviceCopies(device)
+    copies = DeviceCopies(device, "cpu")
     found = []
     for count in (1, 1, 48):
         landed = np.zeros(plan_for(layout, count).only.bytes, np.uint8)
@@ -170,7 +170,7 @@ def test_a_kernel_that_cannot_be_compiled_is_told_at_start(
     open_: Callable[[list[Any], HostDevice], object]
 ) -> None:
     device = HostDevice(kernels="interpreter")
-    device.fault = PermissionError(13, "Permission denied", "/kept/triton/cache")
+    device.faults["run"] = PermissionError(13, "Permission denied", "/kept/triton/cache")
     pools = [torch.zeros(SHAPE, dtype=torch.uint8)]
     with pytest.raises(DeviceError, match=r"a kernel cannot be compiled: .*/kept/triton/cache.*: "
                                           "set TRITON_CACHE_DIR to a folder"):
@@ -183,7 +183,7 @@ def test_what_chunks_need_is_compiled_at_start(
     compiled: list[object] = []
     monkeypatch.setattr(kernels, "run", lambda kernel, variant, *_, **__: compiled.append(
         (kernel, variant)))
-    copies = DeviceCopies(PromptDevice(kernels="interpreter"))
+    copies = DeviceCopies(PromptDevice(kernels="interpreter"), "cpu")
     copies.warm(layout)
     at_start = set(compiled)
     assert len(at_start) == 2
