@@ -101,7 +101,7 @@ def _stuck(one: NodeStatus) -> Iterator[tuple[str, ...]]:
     for handoff in one.told.handoffs:
         if handoff.for_s >= STUCK_S:
             yield (one.told.node, str(handoff.room), handoff.state, f"{handoff.for_s:,.0f} s",
-                   "; ".join(f"{wait.who}: {wait.what}" + (f" ({wait.trouble})" if wait.trouble
+                   "; ".join(f"{wait.party}: {wait.event}" + (f" ({wait.trouble})" if wait.trouble
                                                            else "")
                              for wait in handoff.waits_for), _ends(handoff))
 

@@ -17,7 +17,7 @@ async def answered(
 ) -> Answer:
     """Submit a request at the entry, and wait for its answer; see `Group.submit`.
 
-    A cancelled wait aborts the request. Raises what `Group.submit` raises.
+    A cancelled wait aborts the request. Raises the errors of `Group.submit`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Answer] = loop.create_future()

@@ -147,7 +147,7 @@ class GroupCore(Core):
     def _greeted(self, batch: Batch) -> Peer:
         raise RemoteProtocolError(f"{batch.node} is not a rank of this group")
 
-    def on_malformed(self, _who: str) -> None:
+    def on_malformed(self, _sender: str) -> None:
         """See Core."""
         self.metrics.add("malformed_frames")
 

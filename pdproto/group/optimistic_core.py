@@ -88,7 +88,9 @@ class OptimisticCore(GroupCore):
         self.passes.computed(life, last=last)
 
     def _end_passes(self, life: Life, sends: bool) -> None:
-        """Report a request whose KV is sent to the table of the group, which had to wait."""
+        """End the passes of a request. If its KV is sent, the reports that had to wait now go to
+        the table of the group.
+        """
         self._ending.append(life)
         failure = self.passes.failure(life)
         reports = ("prepared", "bootstrapped") if failure is None else ("failed",)
@@ -172,7 +174,7 @@ class OptimisticCore(GroupCore):
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _forget(self, floor: int) -> None:
-        """Forget what every rank has closed."""
+        """Forget the requests that every rank has closed."""
         self.passes.raise_floor(floor)
         self._repeats.forget_below(floor)
         for life in [life for life in self._held if life.generation < floor]:

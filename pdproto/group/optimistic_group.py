@@ -13,7 +13,7 @@ Every rank gets the decisions of passes (`Pass`) in the same order, each once. T
 decisions of every group (`Verdict`): ADMIT lets this rank send, with its slot; RELEASE, DROP or
 FAIL ends the request. A request that begins with `Pass.ADMIT` has its bootstrap before it runs.
 
-The entry forces a retry by the request's id (row M5.5), so it is forced on all ranks or on none.
+The entry forces a retry by the request's id, so it is forced on all ranks or on none.
 The rank itself is in optimistic_core.py.
 """
 
@@ -30,13 +30,14 @@ from pdproto.runtime.wire import Life
 
 
 class OptimisticGroup(Group):
-    """One rank of such a group. See `Group` for the other arguments, and for who may call what.
+    """One rank of such a group. `Group` describes the other arguments, and the threads that may
+    call each method.
 
     passes: the settings of optimistic prefill, the same on all ranks; `bootstrap_timeout_s` is the
     time from the submission to the bootstrap on all ranks. pass_trace: records the rows of passes
     (system `optimistic-group`); trace: those of the group (system `agreement`).
 
-    Raises what `Group` raises.
+    Raises the errors of `Group`.
     """
 
     _core: OptimisticCore

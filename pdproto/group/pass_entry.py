@@ -7,7 +7,7 @@ Rule 2: the table leaves open which request gets a running slot. Here a request 
         yields if a request with its bootstrap waits and no running slot is free. The pass that has
         begun last yields first.
 Rule 3: the last chunk is decided when every rank has computed the others, so that the bootstrap is
-        looked at between the chunks (row M5.1).
+        looked at between the chunks.
 Rule 4: a request keeps its running slot until it yields, or until every rank has closed it.
 """
 
@@ -254,7 +254,7 @@ class PassEntry:
         self._waits.follow(planned.submitted.life, [*TIMERS], now)
 
     def _sampled(self, life: Life) -> bool:
-        """Whether a test forces the request to run again. Only the entry asks (row M5.5)."""
+        """Whether a test forces the request to run again. Only the entry asks."""
         planned = self._planned.get(life)
         return (planned is not None and bool(self._attempts) and retry_is_forced(
             planned.submitted.request_id, self._settings.force_retry_probability))

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from pdproto.node.calls import Calls, Say
+from pdproto.node.connections import Connections, OutgoingBatch
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
@@ -28,11 +28,11 @@ log = logging.getLogger("pdproto.node")
 class Effects(NamedTuple):
     """The effects of a turn, for the driver to carry out.
 
-    says: batches to send, in this order. due: the latest time of the next turn, in seconds of the
+    batches: to send, in this order. due: the latest time of the next turn, in seconds of the
     transport's clock.
     """
 
-    says: Sequence[Say]
+    batches: Sequence[OutgoingBatch]
     due: float
 
 
@@ -50,8 +50,8 @@ class Core:
         self.incarnation: Final = incarnation
         self.malformed: Final[dict[str, int]] = {}  # malformed batches, by the sender's name
         self.mistakes = 0  # calls of the application that the tables do not allow
-        self.calls: Final = Calls(name, incarnation, link, self)
-        self.peers: Final = self.calls.peers
+        self.connections: Final = Connections(name, incarnation, link, self)
+        self.peers: Final = self.connections.peers
         self.again = False  # the node itself wants another turn at once
         self.transport: Transport
         # Methods of the transport, bound once because they are called often. For any thread.
@@ -65,7 +65,7 @@ class Core:
         self.transport, self.pace = transport, transport.pace
         self.ask, self.clock = transport.ask, transport.clock
         self._now = transport.clock()
-        self.calls.begin(transport)
+        self.connections.begin(transport)
 
     # For any thread
 
@@ -80,21 +80,21 @@ class Core:
         """Take one turn. arrived: the input since the last turn. now: in seconds of the transport's
         clock. Returns the effects, which the caller must carry out.
         """
-        pace, calls = self.pace, self.calls
+        pace, connections = self.pace, self.connections
         self._now, self.again = now, False
         pace.begin("requests of the application")
         self._serve(arrived.requests)
-        calls.forgive_silence(now)
+        connections.forgive_silence(now)
         pace.part("messages of peers")
         self._receive(arrived.batches, now)
-        calls.note_changes(arrived.changes, now)
+        connections.note_changes(arrived.changes, now)
         due = self.on_turn(now)
         pace.part("messages to peers")
-        calls.look_after(now)
-        says = calls.flush(now, pace)
-        return Effects(says, calls.look_at if due is None else min(due, calls.look_at))
+        connections.check_peers(now)
+        batches, check_at = connections.flush(now, pace), connections.check_at
+        return Effects(batches, check_at if due is None else min(due, check_at))
 
-    def farewells(self, arrived: Arrived, now: float) -> Iterator[Say]:
+    def farewells(self, arrived: Arrived, now: float) -> Iterator[OutgoingBatch]:
         """Close the node: abort open hand-overs. Yields the last batches, which tell the peers."""
         self._now = now
         try:
@@ -102,12 +102,12 @@ class Core:
             self.on_end()
         except Exception:
             log.exception("node %s: its last turn failed; some peers hear nothing of it", self.name)
-        yield from self.calls.farewells(now)
+        yield from self.connections.farewells(now)
 
     @property
     def wants_turn(self) -> bool:
         """Whether the driver must take another turn at once."""
-        return self.again or bool(self.calls.dirty)
+        return self.again or bool(self.connections.dirty)
 
     def _serve(self, requests: Iterable[Callable[[], None]], *, to_the_end: bool = False) -> None:
         for request in requests:
@@ -121,39 +121,39 @@ class Core:
 
     def _receive(self, batches: Iterable[tuple[str, Sequence[bytes]]], now: float) -> None:
         for name, parts in batches:
-            who = name[:NAME_MAX]
+            sender = name[:NAME_MAX]
             try:
-                self._take_batch(who, parts, now)
+                self._take_batch(sender, parts, now)
             except RemoteProtocolError as error:
-                if who in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX:
-                    self.malformed[who] = self.malformed.get(who, 0) + 1
-                self.on_malformed(who)
-                log.warning("node %s: dropped a batch of %r: %s", self.name, who, error,
-                            extra={"rank": self.name, "peer": who})
+                if sender in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX:
+                    self.malformed[sender] = self.malformed.get(sender, 0) + 1
+                self.on_malformed(sender)
+                log.warning("node %s: dropped a batch of %r: %s", self.name, sender, error,
+                            extra={"rank": self.name, "peer": sender})
             if not self.pace.has_time:
                 return
 
-    def _take_batch(self, who: str, parts: Sequence[bytes], now: float) -> None:
+    def _take_batch(self, sender: str, parts: Sequence[bytes], now: float) -> None:
         if len(parts) != 1:
             raise RemoteProtocolError(f"want one part after the identity, got {len(parts)}")
         batch = decode(parts[0])
-        if batch.node != who:
-            raise RemoteProtocolError(f"connection {who!r} says it is node {batch.node!r}")
-        peer = self.peers.get(who)
+        if batch.node != sender:
+            raise RemoteProtocolError(f"connection {sender!r} says it is node {batch.node!r}")
+        peer = self.peers.get(sender)
         if batch.gone is not None and (peer is None or peer.lost):
             return
         if peer is None:
             peer = self._greeted(batch)
         if peer.incarnation not in (0, batch.incarnation):
-            self.calls.end(peer, "it has restarted")
+            self.connections.end(peer, "it has restarted")
         if peer.lost:
             peer = self.connect(peer.name, endpoint_of(batch) or peer.endpoint)
         peer.incarnation = batch.incarnation
         peer.version = min(VERSION, batch.newest)
-        self.calls.note_heard(peer, batch.unheard_ms, now)
+        self.connections.note_heard(peer, batch.unheard_ms, now)
         self.on_batch(peer, batch)
         if batch.gone is not None:
-            self.calls.end(peer, batch.gone or "it has ended", level=logging.INFO)
+            self.connections.end(peer, batch.gone or "it has ended", level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
         """Connect to a new peer. Its first batch must give its endpoint."""
@@ -161,7 +161,7 @@ class Core:
         if endpoint is None:
             raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
         if len(self.peers) >= PEERS_MAX:
-            for name in self.calls.lost():
+            for name in self.connections.lost():
                 del self.peers[name]
         if len(self.peers) >= PEERS_MAX:
             raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
@@ -170,12 +170,12 @@ class Core:
     # For subclasses, which override some of these
 
     def connect(self, name: str, endpoint: str) -> Peer:
-        """See Calls.connect."""
-        return self.calls.connect(name, endpoint, self._now)
+        """See Connections.connect."""
+        return self.connections.connect(name, endpoint, self._now)
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """Put a frame into the next batch for the peer."""
-        self.calls.say(peer, frame)
+        self.connections.say(peer, frame)
 
     def floor(self) -> int:
         """The generation below which every life of this node is over."""
@@ -185,8 +185,8 @@ class Core:
         """React to a batch of the peer."""
         raise NotImplementedError
 
-    def on_malformed(self, _who: str) -> None:
-        """React to a message that is no batch. _who: the name of its sender."""
+    def on_malformed(self, _sender: str) -> None:
+        """React to bytes that are no batch. _sender: the name of the node that sent them."""
 
     def on_lost(self, peer: Peer, _why: str) -> None:
         """React to a peer that counts as gone from now on."""
@@ -215,11 +215,11 @@ class Core:
 def run_turn(core: Core, arrived: Arrived, now: float) -> float:
     """Take one turn, and carry out its effects. Returns the latest time of the next turn."""
     effects = core.turn(arrived, now)
-    carry_out(core, effects.says)
+    carry_out(core, effects.batches)
     return now if core.wants_turn else effects.due
 
 
-def carry_out(core: Core, says: Iterable[Say]) -> None:
+def carry_out(core: Core, batches: Iterable[OutgoingBatch]) -> None:
     """Send the batches, and tell the node which of them its connections took."""
-    for say in says:
-        core.calls.said(say, taken=say.connection.send(say.data))
+    for batch in batches:
+        core.connections.note_sent(batch, taken=batch.connection.send(batch.data))

@@ -15,7 +15,7 @@ class Curve:
     """Keys of the CURVE handshake (zmq.curve_keypair).
 
     public, secret: the node's own pair. server: the public key of all peers, if they have the same.
-    member: whose keys these are. members: the public key of each member, by name. The nodes of a
+    member: the owner of this pair. members: the public key of each member, by name. The nodes of a
     member have its name, or begin with it and a slash: prefill-a, prefill-a/0.
     """
 
@@ -26,7 +26,7 @@ class Curve:
     members: dict[str, bytes] = field(default_factory=dict)
 
     def key_of(self, node: str) -> bytes | None:
-        """The public key that the node of this name must have. None: the name is nobody's."""
+        """The public key that the node of this name must have. None if no member has it."""
         return self.server or self.members.get(member_of(node))
 
     @property

@@ -107,7 +107,7 @@ class Node(Core):
             watcher()
         return step
 
-    def on_malformed(self, _who: str) -> None:
+    def on_malformed(self, _sender: str) -> None:
         """See Core.on_malformed."""
         self.metrics.add("malformed_frames")
 
@@ -215,7 +215,7 @@ class Node(Core):
         peer = self.peers.get(name)
         if peer is None:
             raise LocalProtocolError(f"{name} was declared gone, but no peer had this name")
-        self.calls.end(peer, "it has been declared gone")
+        self.connections.end(peer, "it has been declared gone")
 
     def forget(self, endpoint: Endpoint) -> None:
         """Drop a life about which no peer sends a message any more."""
@@ -244,11 +244,11 @@ class Node(Core):
         metrics.gauge("num_remembered_lives", "Lives about which a peer may still send a message",
                       lambda: len(self.lives))
         metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
-                        lambda: self.calls.dropped_frames)
+                        lambda: self.connections.dropped_frames)
         metrics.counter("refused_calls", "Calls of the application that the tables do not allow",
                         lambda: self.mistakes)
         metrics.counter("redials", "Broken connections that were opened again",
-                        lambda: self.calls.redials)
+                        lambda: self.connections.redials)
         metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
                       lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
                                   if not peer.lost))

@@ -1,6 +1,6 @@
 """Optimistic prefill: a request's forward pass begins before its bootstrap.
 
-    prefill = OptimisticPrefill(Settings(slots=64, running_slots=32, retries=3))
+    prefill = OptimisticPrefill(OptimisticSettings(slots=64, running_slots=32))
     request = prefill.create_sender("r1", [node.open(room)], chunks=4, now=now)
     while serving:
         prefill.turn(now)                      # polls, reserves slots, finalizes, makes room

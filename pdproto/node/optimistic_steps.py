@@ -36,7 +36,8 @@ class OptimisticSteps:
     """One machine of the table, its requests, and the effects of its steps on them.
 
     stages: of the requests. slots, running_slots: the free ones. ending: requests that have
-    succeeded or failed, and still hold slots. now: seconds of the clock of the caller, who sets it.
+    succeeded or failed, and still hold slots. now: seconds of the caller's clock, set by the
+    caller.
     """
 
     def __init__(self, settings: OptimisticSettings, table: Table, trace: SharedTrace | None,
@@ -161,7 +162,7 @@ class OptimisticSteps:
         self._orders.append(Ordered(Order.DROP, request))
 
     def _sampled(self, key: int) -> bool:
-        """Whether a test forces the request to run again. All ranks find the same (M5.5)."""
+        """Whether a test forces the request to run again. All ranks find the same."""
         request = self._requests[key]
         return (not request.retracted and self._settings.attempts > 0
                 and retry_is_forced(request.id, self._settings.force_retry_probability))

@@ -55,7 +55,8 @@ class Transport(Protocol):
     def address_for(self, endpoint: str) -> str:
         """The endpoint at which the peer at `endpoint` can call this node. For any thread.
 
-        Raises RemoteProtocolError if one of the two cannot call the other; it says what to change.
+        Raises RemoteProtocolError if one of the two cannot call the other; the message says how to
+        change that.
         """
 
     def connect(self, name: str, endpoint: str) -> Connection:

@@ -4,7 +4,8 @@ Rule 1: the table of the source decides (spec/handoff/source.py). This module ma
         carries out the effects of its steps.
 Rule 2: a sender belongs to a room. The table of the rank binds it to a life that a sink introduces
         (binding.py). A sender without a life waits for one, and a life for a sender.
-Rule 3: a life that has ended is remembered until all its sinks are done with it (memory.py).
+Rule 3: a life that has ended is remembered until all its sinks are done with it
+        (remembered_lives.py).
 """
 
 import logging
@@ -19,10 +20,10 @@ from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
-from pdproto.node.memory import NEVER, Memory
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.plans import Reaction
+from pdproto.node.remembered_lives import NEVER, RememberedLives
 from pdproto.node.sender import ByRoom, Sender
 from pdproto.node.sides import PREFILL
 from pdproto.node.source_writes import SourceWrites
@@ -86,9 +87,9 @@ class Prefill(Node):
         self._unbound: Final = ByRoom()
         self._early: Final = ByRoom()
         self._bindings: Final = Bindings(self._bind, lambda: self._now, waits)
-        self._alone: Final[deque[tuple[float, Sender]]] = deque()
-        self._memory: Final = Memory(self.lives, self.forget)
-        self._writes: Final = SourceWrites(self, data_path, self._memory.settle)
+        self._alone: Final[deque[tuple[float, Sender]]] = deque()  # failed before a sink came
+        self._remembered: Final = RememberedLives(self.lives, self.forget)
+        self._writes: Final = SourceWrites(self, data_path, self._remembered.settle)
         self.plans.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
             ends.done: lambda e, _: e.owner.done(self.life(e)),
@@ -196,7 +197,7 @@ class Prefill(Node):
         if life.incarnation != peer.incarnation:
             raise RemoteProtocolError("the life belongs to another incarnation")
         endpoint = self.lives.get(life)
-        if endpoint is None and self._memory.forgotten(peer.name, life):
+        if endpoint is None and self._remembered.forgotten(peer.name, life):
             self.metrics.add("stale_frames")
             return None
         if endpoint is None or life in self._bindings:
@@ -219,7 +220,7 @@ class Prefill(Node):
         self._early.add(early)
         self.stages.register(early)
         early.endpoint.life = life
-        self._memory.add(life, early.endpoint)
+        self._remembered.add(life, early.endpoint)
         why = self._refuses(life.room)
         if why is not None:
             # So that decode need not wait for a timeout.
@@ -232,7 +233,7 @@ class Prefill(Node):
         self._unbound.drop(sender)
         if early is None:
             sender.endpoint.life = life
-            self._memory.add(life, sender.endpoint)
+            self._remembered.add(life, sender.endpoint)
         elif sender.stage is Sending.UNKNOWN:  # it is being opened
             self._early.drop(early)
             sender.adopt(early)
@@ -271,7 +272,7 @@ class Prefill(Node):
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
         self.metrics.add("lost_peers")
-        for life in self._memory.end(peer.incarnation):
+        for life in self._remembered.end(peer.incarnation):
             if not self._forget_early(life):
                 self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # a silent sink may still run, and use the memory for another life
@@ -284,8 +285,8 @@ class Prefill(Node):
     def on_floor(self, peer: Peer, floor: int) -> None:
         """See Node.on_floor."""
         self._writes.cannot_land(peer.name, peer.incarnation, floor)
-        for life in self._memory.raise_floor(peer.name, peer.incarnation, floor):
-            if not (self._memory.passed(life) and self._forget_early(life)):
+        for life in self._remembered.raise_floor(peer.name, peer.incarnation, floor):
+            if not (self._remembered.passed(life) and self._forget_early(life)):
                 self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
     def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
@@ -300,7 +301,7 @@ class Prefill(Node):
         sender: Sender = self.lives[life].owner
         early = sender.stage is Sending.UNKNOWN
         if early:
-            self._memory.drop(life)
+            self._remembered.drop(life)
             self.stages.unregister(sender)
             self._early.drop(sender)
             self._bindings.forget_life(life)
@@ -328,7 +329,7 @@ class Prefill(Node):
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
         sender.tell_released()
-        self._memory.settle(endpoint.life)
+        self._remembered.settle(endpoint.life)
 
     def on_failed(self, endpoint: Endpoint, before: State) -> None:
         """See Node.on_failed."""
@@ -339,7 +340,7 @@ class Prefill(Node):
         if endpoint.life is None or before is Sending.UNKNOWN:
             until = self._now + self._timers.seconds["bootstrap_timeout"]
             self._alone.append((until, sender))
-        self._memory.settle(endpoint.life)
+        self._remembered.settle(endpoint.life)
 
     def open_ends(self) -> Iterable[Sender]:
         """See Node.open_ends."""
@@ -361,7 +362,7 @@ class Prefill(Node):
             self.on_dropped(sender)
 
     def on_dropped(self, sender: Sender) -> None:
-        """A sender that has failed waits for nobody any more."""
+        """React to a sender that has failed, and for which no sink may come any more."""
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         """See Node.on_timer."""

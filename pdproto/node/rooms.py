@@ -1,7 +1,7 @@
 """Which data-parallel rank runs a room: the part of a prefill rank, and that of a decode rank.
 
 Rule 1: the tables decide (SENDER and RECEIVER in spec/handoff/dp_rank.py). Here their events are
-        made. What their steps send and change goes back to the caller, which is a node
+        made. The messages and changes of their steps go back to the caller, which is a node
         (routed_prefill.py, routed_decode.py), or a study that has no network.
 Rule 2: a life is (room, number). The number is the caller's own: neither half of a request knows
         the life of the other until they meet.
@@ -92,7 +92,7 @@ class _Rooms:
         return outcome
 
     def _take(self, life: RoomLife, message: AnyMessage, *arguments: Any) -> RoomStep:
-        """Take a message. Raises RemoteProtocolError for what only a faulty peer says."""
+        """Take a message. Raises RemoteProtocolError for one that only a faulty peer sends."""
         step = self._machine.receive(message, *arguments)
         if step.kind == "reject":
             raise RemoteProtocolError(f"{message}{arguments!r}: {step.row}")
@@ -152,7 +152,7 @@ class PrefillRooms(_Rooms):
         return self._take(life, routing.disown, by, life, self.rank)
 
     def knock(self, life: RoomLife) -> RoomStep:
-        """Decode has come for a room. It is answered when the room is known: met, or refused."""
+        """A decode rank has sent Meet. Met or Refuse answers it, once the room is known here."""
         return self._take(life, routing.meet, life, self.rank)
 
     def stop_waiting(self, life: RoomLife) -> RoomStep:
@@ -200,9 +200,9 @@ class DecodeRooms(_Rooms):
         return self._machine.value(routing.phase, life) is routing.Phase.FAILED
 
     def hear(self, message: AnyMessage, *arguments: Any) -> RoomStep:
-        """The registry answers or a rank does: answer, gone, met, refuse.
+        """Take an answer of the registry (answer, gone) or of a rank (met, refuse).
 
-        Raises RemoteProtocolError for what only a faulty peer says.
+        Raises RemoteProtocolError for one that only a faulty peer sends.
         """
         life: RoomLife = next(one for one in arguments if isinstance(one, tuple))
         outcome = self._take(life, message, *arguments)

@@ -120,25 +120,25 @@ class RoutedDecode(Decode):
 
     @property
     def _known_desk(self) -> DecodeDesk:
-        assert self._desk is not None  # noqa: S101 - only what is sought asks, and needs one
+        assert self._desk is not None  # noqa: S101 - `seek` has refused to go on without
         return self._desk
 
     # In the loop
 
     def _seek(self, sought: Sought, named: int | None) -> None:
-        """A receiver without sources: it can fail, and has nobody to tell."""
+        """Begin a receiver without sources. If it fails, no peer must be told."""
         receiver = sought.receiver
         self.enlist(receiver)
         self._sought[receiver.life] = sought
         self.take(receiver.endpoint, receiver.endpoint.automaton.call("open_receiver"))
         self._known_desk.look_up(
-            sought.server, self.calls.lost(),
+            sought.server, self.connections.lost(),
             lambda server: self.ask(lambda: self._found(sought, server, named)),
             lambda reason: self.ask(partial(self._unless_over, sought, self.give_up, receiver,
                                             f"prefill server {sought.server}: {reason}")))
 
     def _unless_over(self, sought: Sought, act: Callable[..., None], *arguments: Any) -> None:
-        """Do this if the hand-over has not ended meanwhile."""
+        """Call `act` if the hand-over has not ended meanwhile."""
         if self._sought.get(sought.receiver.life) is sought:
             act(*arguments)
 
@@ -208,7 +208,7 @@ class RoutedDecode(Decode):
     # Of a room
 
     def _follow(self, sought: Sought, rooms: DecodeRooms, outcome: RoomStep) -> None:
-        """Do what follows from an event of a room."""
+        """Carry out the effects of an event of a room."""
         for symbol, _, value in outcome.changed:
             reaction = self._changes.get((symbol, value))
             if reaction is not None:

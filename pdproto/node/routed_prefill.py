@@ -1,8 +1,8 @@
 """A prefill node that is one of several data-parallel ranks: a room runs where decode looks for it.
 
 Rule 1: the rows of SENDER (spec/handoff/dp_rank.py, run by rooms.py) decide whether a room runs
-        here, what the registry and other ranks are told, and what decode is answered. Here messages
-        become frames and requests to the registry, and changes become calls of the hand-over.
+        here, and which messages the registry, other ranks and decode get. Here messages become
+        frames and requests to the registry, and changes become calls of the hand-over.
 Rule 2: the rows of HOST (spec/handoff/end_to_end_routing.py) tie a room to its hand-over: a room
         that has failed here ends its sender, and a sender that has ended ends the wait for decode.
 Rule 3: each rank of decode that has come gets an answer of its own.
@@ -180,7 +180,7 @@ class RoutedPrefill(Prefill):
 
     def on_dropped(self, sender: Sender) -> None:
         if sender.endpoint.life is not None:
-            return  # decode has come meanwhile, and may speak of it
+            return  # decode has come meanwhile, and may send messages about it
         if sender.stage is Sending.UNKNOWN:
             self.stages.unregister(sender)
         self._drop(sender.endpoint)
@@ -196,7 +196,7 @@ class RoutedPrefill(Prefill):
         return placed
 
     def _follow(self, placed: Placed, outcome: RoomStep) -> None:
-        """Do what follows from an event of a room."""
+        """Carry out the effects of an event of a room."""
         placed.reason = outcome.failure or placed.reason
         if (routing.runs, Runs.FAILED) in [(symbol, value) for symbol, _, value in outcome.changed]:
             self.give_up(placed.endpoint.owner, placed.reason)
@@ -208,7 +208,7 @@ class RoutedPrefill(Prefill):
             self._tellers[message](placed, arguments)
 
     def _drop(self, endpoint: Endpoint) -> None:
-        """Nobody speaks of the room any more."""
+        """Forget a room about which no peer sends a message any more."""
         placed = self._placed.pop(endpoint, None)
         if placed is not None:
             del self._of_life[placed.life]

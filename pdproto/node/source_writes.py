@@ -13,8 +13,8 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.node.data_path import SourceDataPath, WriteOutcome
 from pdproto.node.in_doubt import InDoubtWrites
-from pdproto.node.memory import NEVER
 from pdproto.node.node import Node
+from pdproto.node.remembered_lives import NEVER
 from pdproto.node.sender import Sender, Written, in_doubt_reason, refusal_reason
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life

@@ -259,10 +259,10 @@ class RegistryServer(HttpServer):
             print(server.host, server.port)
 
     host: an address or a name; 0.0.0.0 takes calls at every IPv4 address of this host, and :: at
-    the IPv6 ones as well. Port 0 takes a free one. traces: see `Registry`. keys: only clients with
+    the IPv6 ones as well. Port 0 takes a free port. traces: see `Registry`. keys: only clients with
     keys of the same cluster are served then, by mutual TLS. insecure: listen beyond this host
     without keys. Raises PermissionError if neither allows that host. `start` raises OSError with
-    the address if it cannot be had.
+    the address, if it cannot listen there.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""What ranks, decode nodes and the registry say to each other over HTTP, as typed JSON.
+"""The messages between ranks, decode nodes and the registry over HTTP, as typed JSON.
 
 The routes and fields are those that SGLang's decode side speaks (PUT and GET /route,
-POST /register_dp_rank, POST /query_dp_ranks, GET /health), so that it needs no change; what is
-ours beside them is optional for a client, and marked so here.
+POST /register_dp_rank, POST /query_dp_ranks, GET /health), so that it needs no change. Our own
+routes and fields are marked (ours); a client may leave them out.
 
 Rule 1: any body is one of these, or a RefusedError that names the field.
 Rule 2: every size that a client controls has a limit, and the limit is in its type.
@@ -44,9 +44,10 @@ B = TypeVar("B", bound=Struct)
 
 
 class RefusedError(Exception):
-    """What the registry answers in place of what was asked for: an HTTP status and the reason.
+    """The registry refuses a request, with an HTTP status and the reason.
 
-    exceed: the incarnation counts no more, and one that is greater than this will (ours).
+    exceed: the number that the next incarnation of the rank must exceed; None if the request was
+    not refused for its incarnation (ours).
     """
 
     def __init__(self, status: int, reason: str, exceed: int | None = None) -> None:
@@ -69,7 +70,7 @@ class Rank(NamedTuple):
 
 
 class Topology(Struct, frozen=True):
-    """What all ranks of one prefill server have in common, and decode wants to know."""
+    """The properties that all ranks of one prefill server have in common, and decode needs."""
 
     attn_tp_size: Size
     attn_cp_size: Size
@@ -113,7 +114,7 @@ class Topology(Struct, frozen=True):
         return None
 
     def completed(self, other: "Topology") -> "Topology":
-        """With what the other says where this one is silent."""
+        """This topology; its missing fields are taken from the other."""
         missing = {
             name: getattr(other, name)
             for name in self.__struct_fields__ if getattr(self, name) is None
@@ -124,7 +125,7 @@ class Topology(Struct, frozen=True):
 
 
 class Registration(Struct, frozen=True, kw_only=True):
-    """The body of PUT /route: a rank says who and where it is.
+    """The body of PUT /route: the coordinates, the address and the properties of a rank.
 
     From `incarnation` on the fields are ours. incarnation: the number of this run of the process,
     greater than those of its earlier runs (nanoseconds of the clock do, and the registry says which
@@ -186,10 +187,10 @@ class Registration(Struct, frozen=True, kw_only=True):
         )
 
     def check(self) -> None:
-        """Raise RefusedError for what no type can say.
+        """Raise RefusedError for values that do not go together.
 
-        SGLang gives the ranks of its DP attention a system_dp_rank, too, of one server: it says
-        nothing then, and `rank` does not read it.
+        SGLang gives a system_dp_rank also to the ranks of its DP attention, where system_dp_size
+        is 1. It means nothing there, and `rank` does not read it.
         """
         systems = ("system_dp",) if self.system_dp_size > 1 else ()
         for size in ("attn_tp", "attn_cp", "attn_dp", "pp", *systems):
@@ -198,7 +199,7 @@ class Registration(Struct, frozen=True, kw_only=True):
                 raise RefusedError(400, f"{size}_rank: {place} is not below {size}_size ({of})")
         if is_wildcard(self.rank_ip):
             raise RefusedError(400, f"rank_ip: {self.rank_ip} stands for every address of a host, "
-                                    f"and nobody can call it")
+                                    f"so no decode rank can call it")
         if self.topology.ranks > RANKS_MAX:
             raise RefusedError(400, f"attn_tp_size: over {RANKS_MAX:,} ranks in all")
         if is_nested(self.dsv41_spec_layout, NESTED_MAX):
@@ -254,7 +255,7 @@ class Rooms(Struct, frozen=True):
 
 
 class Lookup(Struct, frozen=True):
-    """A sink asks for one of its hand-overs where these ranks are (ours)."""
+    """The body of POST /ranks (ours): a sink looks these ranks up, for one of its hand-overs."""
 
     sink: Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
     handover: U63
@@ -262,7 +263,7 @@ class Lookup(Struct, frozen=True):
 
 
 class RankAddress(Struct, frozen=True):
-    """Where one run of a rank is found: the answer of GET /route, and an item of GET /ranks."""
+    """The address of one run of a rank: the answer of GET /route, and a part of GET /ranks."""
 
     rank_ip: str
     rank_port: int
@@ -302,7 +303,7 @@ class Directory(Struct, frozen=True):
 
 
 class FullAnswer(Struct, frozen=True):
-    """What is known of the rooms that were asked for; what is in neither is not known yet."""
+    """The known ranks of the queried rooms, and the rooms that are over. The others are unknown."""
 
     dp_ranks: dict[int, int]
     gone: tuple[int, ...]

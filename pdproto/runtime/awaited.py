@@ -24,15 +24,15 @@ APPLICATION = "its application"
 class Awaited:
     """One awaited event.
 
-    what: the name of the message, call, completion or variable. peer: the index of the peer that
-    sends the message or owns the variable; None if no peer does. of: the other source of the event,
-    in words. row: the name of the row that fires; "" for a variable. why: the reason in the table.
-    fails: the row ends the hand-over with failure.
+    event: the name of the message, call, completion or variable. peer: the index of the peer that
+    sends the message or owns the variable; None if no peer does. part: the part of this process
+    that makes the event; empty if the peer sends it. row: the name of the row that fires; "" for a
+    variable. why: the reason in the table. fails: the row ends the hand-over with failure.
     """
 
-    what: str
+    event: str
     peer: int | None
-    of: str
+    part: str
     row: str
     why: str
     fails: bool
@@ -75,8 +75,8 @@ def _of(row: Row, indices: dict[Sort, int], *, fails: bool) -> Awaited:
         sender = indices[row.on.arguments[0]]
         return Awaited(row.on.symbol.name, sender, "", row.name, row.why, fails)
     assert isinstance(row.on, Call | Completion)  # noqa: S101 - see the caller
-    of = APPLICATION if isinstance(row.on, Call) else "its engine"
-    return Awaited(row.on.name, None, of, row.name, row.why, fails)
+    part = APPLICATION if isinstance(row.on, Call) else "its engine"
+    return Awaited(row.on.name, None, part, row.name, row.why, fails)
 
 
 def _devices(automaton: Automaton, state: int) -> Iterator[Awaited]:

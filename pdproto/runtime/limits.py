@@ -67,7 +67,7 @@ class Limit(NamedTuple):
 
 DROPPED: Final = "the batch or the message is dropped, counted and logged"
 AT: Final = "tests/runtime/test_limits.py"
-CALLS: Final = "tests/node/test_calls.py"
+CONNECTIONS: Final = "tests/node/test_connections.py"
 SLOW: Final = "tests/registry/test_slow_clients.py"
 
 LIMITS: Final = (
@@ -87,15 +87,15 @@ LIMITS: Final = (
     Limit("PEERS_MAX",
           "peers that a node knows",
           "a peer that is not lost is not forgotten for a new one, whose batch is dropped",
-          f"{CALLS}:test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know"),
+          f"{CONNECTIONS}:test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know"),
     Limit("MALFORMED_NAMES_MAX",
           "senders whose malformed batches are counted one by one",
           "those of others are dropped, and not counted",
-          f"{CALLS}:test_malformed_batches_are_counted_for_a_bounded_number_of_names"),
+          f"{CONNECTIONS}:test_malformed_batches_are_counted_for_a_bounded_number_of_names"),
     Limit("WAITING_FRAMES_MAX",
           "messages kept for a peer that does not read",
           "later ones are dropped; the tables repeat them",
-          f"{CALLS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
+          f"{CONNECTIONS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
     Limit("EARLY_LIVES_MAX", "hand-overs that decode has begun and prefill has not", DROPPED,
           "tests/e2e/test_many_chunks.py:test_a_node_bounds_the_lives_without_a_sender"),
     Limit("USED_ROOMS_MAX",
@@ -126,10 +126,10 @@ LIMITS: Final = (
           "of the files that the process may open",
           "the oldest without a handshake is ended, or else the one that has been quiet "
           "for longest",
-          "tests/transport/test_door.py:"
+          "tests/transport/test_connection_limit.py:"
           "test_a_thousand_connections_of_a_stranger_do_not_take_the_files"),
     Limit("HANDSHAKE_S", "seconds for the handshake of a connection", "it is ended",
-          "tests/transport/test_door.py:test_a_handshake_that_is_not_completed_ends"),
+          "tests/transport/test_connection_limit.py:test_a_handshake_that_is_not_completed_ends"),
     Limit("IDLE_S", "seconds for the next request of a connection to an HTTP port", "it is closed",
           f"{SLOW}:test_a_request_that_never_comes_whole_is_not_waited_for"),
     Limit("ANSWER_S", "seconds for reading an answer of an HTTP port",

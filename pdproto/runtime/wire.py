@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -314,12 +314,12 @@ AnyVote: TypeAlias = Ready | Dead | Ended | Broke | Closed
 AnyDecision: TypeAlias = Admit | Fail | Release | Drop
 GroupFrame: TypeAlias = Request | AnyVote | AnyDecision | PassReport | PassDecision
 RoutingFrame: TypeAlias = Disown | Meet | Met | Refuse
-AnyFrame: TypeAlias = (
-    Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained | RoutingFrame
-    | GroupFrame
+TransferFrame: TypeAlias = (
+    Introduce | Expecting | Publish | Abort | Done | Failed | AbortAck | Drained
 )
-_OF_ENDS: Final = Introduce, Expecting, Publish, Abort, Done, Failed, AbortAck, Drained
-FRAMES: Final[Mapping[str, type[Frame]]] = {kind.message.name: kind for kind in _OF_ENDS}
+AnyFrame: TypeAlias = TransferFrame | RoutingFrame | GroupFrame
+FRAMES: Final[Mapping[str, type[Frame]]] = {
+    kind.message.name: kind for kind in get_args(TransferFrame)}
 
 
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

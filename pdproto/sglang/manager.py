@@ -205,7 +205,7 @@ class PdprotoKVManager(BaseKVManager):
                       get_disagg().disaggregation_bootstrap_port)
 
     def _registration(self, name: str) -> Registration:
-        """Who this rank is; its place in the network is still to come."""
+        """The registration of this rank. `_register` adds its address."""
         parallel, args = self.parallel, self.kv_args
         return Registration(
             attn_tp_size=parallel.attn_tp_size, attn_tp_rank=parallel.attn_tp_rank,
@@ -322,6 +322,6 @@ def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
             not is_prefill and parallel.attn_cp_size > 1,
         f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
     }
-    for what, is_asked in refused.items():
+    for kind, is_asked in refused.items():
         if is_asked:
-            raise ValueError(f"the pdproto backend does not transfer {what} yet")
+            raise ValueError(f"the pdproto backend does not transfer {kind} yet")

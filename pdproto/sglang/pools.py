@@ -24,16 +24,17 @@ def _memory(pointer: int, length: int) -> Bytes:
     return np.ctypeslib.as_array((ctypes.c_uint8 * length).from_address(pointer))
 
 
-def _items(of: tuple[int, int, int], what: str, at: At = _memory) -> Bytes:
+def _items(of: tuple[int, int, int], name: str, at: At = _memory) -> Bytes:
     """The bytes at a pointer, of a length, as [item, byte]. of: pointer, length, bytes of an item.
+    name: of the buffer, for errors.
     """
     pointer, length, item = of
     if item < 1 or length % item:
-        raise ValueError(f"{what}: {length} bytes are not a whole number of items of {item} bytes")
+        raise ValueError(f"{name}: {length} bytes are not a whole number of items of {item} bytes")
     try:
         found: Bytes = at(pointer, length).reshape(-1, item)
     except ValueError as error:
-        raise ValueError(f"{what}: {error}: the pdproto backend wants all pools of a rank on one "
+        raise ValueError(f"{name}: {error}: the pdproto backend wants all pools of a rank on one "
                          f"device") from None
     return found
 

@@ -25,9 +25,9 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import PEERS_MAX
-from pdproto.transport.door import Door
+from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.monitor import Monitor
-from pdproto.transport.sockets import Dealer, Gate, address_for, listening
+from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening
 from pdproto.transport.watchdog import Watchdog
 
 log = logging.getLogger("pdproto.transport")
@@ -56,7 +56,8 @@ class EventLoop:
                                   f"it {curve.named('NAME')}")
         self._context: Final = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
-        self._gate: Final = None if curve is None else Gate(self._context, curve)
+        self._authenticator: Final = (
+            None if curve is None else Authenticator(self._context, curve))
         try:
             self._router: Final = listening(self._context, core.name, link)
         except OSError:
@@ -64,7 +65,7 @@ class EventLoop:
             raise
         self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         self.endpoint: Final = link.advertise or self.bound
-        self._door: Final = Door(self._router)
+        self._limit: Final = ConnectionLimit(self._router)
         self._monitor: Final = Monitor()
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
         self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -86,11 +87,11 @@ class EventLoop:
         metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
                         lambda: self.turn_errors)
         metrics.counter("refused_handshakes", "Handshakes with a key that is not of the cluster",
-                        lambda: 0 if self._gate is None else self._gate.refused)
+                        lambda: self._authenticator.refused if self._authenticator else 0)
         metrics.gauge("accepted_connections", "Connections that peers have opened to this node",
-                      lambda: self._door.connections)
+                      lambda: self._limit.connections)
         metrics.counter("ended_connections", "Connections ended, because too many were open",
-                        lambda: self._door.ended)
+                        lambda: self._limit.ended)
         metrics.counter("impostors", "Messages under the name of another member of the cluster",
                         lambda: self.impostors)
 
@@ -120,14 +121,14 @@ class EventLoop:
             if isinstance(peer.connection, Dealer):
                 peer.connection.part()
         self._monitor.close()
-        self._door.close()
+        self._limit.close()
         self._router.close(linger=0)
         self._end_context()
         os.close(self._wake_fd)
 
     def _end_context(self) -> None:
-        if self._gate is not None:
-            self._gate.stop()
+        if self._authenticator is not None:
+            self._authenticator.stop()
         self._context.term()
 
     # For the node: see Transport
@@ -164,18 +165,18 @@ class EventLoop:
     def _run(self) -> None:
         # ZeroMQ's own poller takes three times as long, and there are four turns in a hand-over.
         speech, news = int(self._router.getsockopt(zmq.FD)), self._monitor.fileno()
-        door, files = self._door, select.epoll()
-        arrivals = door.fileno()
+        limit, files = self._limit, select.epoll()
+        arrivals = limit.fileno()
         for file in (speech, news, arrivals, self._wake_fd):
             files.register(file, select.EPOLLIN)
         core, longest = self._core, self._link.sign_of_life_s
         due = monotonic()
         while not self._closing:
-            at_once = core.wants_turn or self._unread or door.unread or not self._inbox.empty()
+            at_once = core.wants_turn or self._unread or limit.unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
             ready = [file for file, _ in files.poll(wait)]
-            if door.unread or arrivals in ready:
-                door.look()
+            if limit.unread or arrivals in ready:
+                limit.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
             # other threads run, and that may take long.
             due = self._turn(batches=self._unread or speech in ready, changes=news in ready)
@@ -210,8 +211,8 @@ class EventLoop:
             yield self._inbox.get_nowait()
 
     def _batches(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The messages that have arrived, each with the name of its sender. With keys, a message
-        under the name of another member is dropped.
+        """The batches that have arrived, each with the name of its sender. With keys, a batch under
+        the name of another member is dropped.
         """
         router, curve, self._unread = self._router, self._curve, True
         while self._unread:
@@ -242,7 +243,7 @@ class EventLoop:
 
 
 def _user_of(part: zmq.Frame) -> bytes:
-    """The public key of the sender, as the gate has noted it; empty if it has not."""
+    """The public key of the sender, as the authenticator has noted it; empty if it has not."""
     with suppress(zmq.ZMQError):
         return str(part.get("User-Id")).encode()
     return b""

@@ -50,7 +50,7 @@ ENDS: Final = datetime(9999, 12, 31, 23, 59, 59)
 
 
 class KeysError(ValueError):
-    """Keys cannot be read. The message is one line that says what to do."""
+    """Keys cannot be read. The message is one line that says how to correct it."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 When a process ends, the kernel closes its connections at once; a timeout would notice seconds
 later. But connections also end for other reasons: a proxy restarts, or a firewall drops them. So
 the end of a connection proves nothing. ZeroMQ connects again by itself, and only a running process
-answers its handshake. A peer that does not answer for some time counts as gone (node/calls.py).
+answers its handshake. A peer that does not answer for some time counts as gone
+(node/connections.py).
 """
 
 import select

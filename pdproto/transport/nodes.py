@@ -119,7 +119,7 @@ class RunningNode:
 
     def lost_peers(self) -> tuple[str, ...]:
         """The names of the peers that count as gone."""
-        return self._core.calls.lost()
+        return self._core.connections.lost()
 
     def living_peers(self) -> tuple[str, ...]:
         """The names of the known peers that do not count as gone."""

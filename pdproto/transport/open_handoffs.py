@@ -22,13 +22,13 @@ LOOP_S: Final = 1.0  # how long the loop may take to answer; then another thread
 class WaitsFor(Struct, frozen=True):
     """An event that a hand-over waits for.
 
-    who: the name of a peer, or a part of this process. what: the message, call or report. row: of
-    the table. why: the reason of the row. trouble: why the event may not come; empty if no reason
-    is known.
+    party: the name of a peer, or a part of this process. event: the message, call or report that
+    must come from it. row: of the table. why: the reason of the row. trouble: why the event may not
+    come; empty if no reason is known.
     """
 
-    who: str
-    what: str
+    party: str
+    event: str
     row: str
     why: str
     trouble: str
@@ -140,21 +140,21 @@ def _seconds(seconds: float) -> float:
 def _named(
     node: Node, peers: Sequence[str], waiting: Sequence[Awaited], now: float
 ) -> tuple[WaitsFor, ...]:
-    return tuple(WaitsFor(*_who(peers, one), one.row, one.why, _trouble(
+    return tuple(WaitsFor(*_party_and_event(peers, one), one.row, one.why, _trouble(
         node, peers, one, now)) for one in waiting)
 
 
-def _who(peers: Sequence[str], one: Awaited) -> tuple[str, str]:
+def _party_and_event(peers: Sequence[str], one: Awaited) -> tuple[str, str]:
     other = "a peer that has not called yet"
     if one.peer is not None and one.peer < len(peers):
         other = peers[one.peer]
-    if not one.of:
-        return other, one.what
-    return one.of, one.what if one.peer is None else f"{one.what}, for {other}"
+    if not one.part:
+        return other, one.event
+    return one.part, one.event if one.peer is None else f"{one.event}, for {other}"
 
 
 def _trouble(node: Node, peers: Sequence[str], one: Awaited, now: float) -> str:
-    if one.of or one.peer is None or one.peer >= len(peers):
+    if one.part or one.peer is None or one.peer >= len(peers):
         return ""
     peer: Peer | None = node.peers.get(peers[one.peer])
     if peer is None or not peer.incarnation:

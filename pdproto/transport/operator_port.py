@@ -3,12 +3,12 @@
     GET /metrics            for Prometheus
     GET /health             200 while the node's loop and device run; else 503 and why: restart it
     GET /ready              200 while the node takes requests; else 503 and why: send none
-    POST /drain             begin to drain: 202 and what is left, and 200 when the node is empty
-    GET /debug/handoffs     the open hand-overs: what each waits for, and which timer ends it
-                            (?limit=100, ?room=7)
+    POST /drain             begin to drain: 202 and the requests left, and 200 when there are none
+    GET /debug/handoffs     the open hand-overs: the events that each waits for, and the timers that
+                            would end it (?limit=100, ?room=7)
 
-It shows names, addresses, rooms and rates to everyone who can reach it, and no KV cache. Everyone
-who can reach it can begin a drain.
+Every process that can reach it can begin a drain, and can read names, addresses, rooms and rates,
+but no KV cache.
 """
 
 import logging

@@ -7,7 +7,7 @@ begins with `waits.`, such as `waits.no_drain`: `no_drain = 2.0` below `[waits]`
 overrides the file.
 
 Rule: an unknown, malformed or contradictory setting is refused before the node starts. The error
-gives the name as it was written, and what to write instead.
+gives the name as it was written, and a correction.
 """
 
 import tomllib
@@ -38,7 +38,7 @@ NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested on
 
 
 class SettingsError(ValueError):
-    """A setting is refused. The message is one line that says what to write instead."""
+    """A setting is refused. The message is one line with a correction."""
 
 
 @dataclass(frozen=True, slots=True)

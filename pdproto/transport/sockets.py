@@ -19,18 +19,18 @@ log = logging.getLogger("pdproto.keys")
 CONNECT_AGAIN_MS: Final = 50  # the first pause between attempts; it doubles each time
 CONNECT_AGAIN_MAX_MS: Final = 1_000  # the longest pause
 CONNECT_MS: Final = 1_500  # the limit for one attempt; the kernel's own limit is two minutes
-DOMAIN: Final = b"pdproto"  # the gate's name for our sockets
+DOMAIN: Final = b"pdproto"  # the authenticator's name for our sockets
 FAREWELL_MS: Final = 200  # how long a closed socket may still send the last batches
 
 
-class Gate(ThreadAuthenticator):
-    """Lets only peers in that have a key of the cluster (ZAP, RFC 27), in a thread of its own."""
+class Authenticator(ThreadAuthenticator):
+    """Accepts only peers that have a key of the cluster (ZAP, RFC 27), in a thread of its own."""
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", curve: Curve) -> None:
-        """Open the gate of this context. No socket may listen before it is open."""
+        """Start it for this context. No socket may listen before it has started."""
         super().__init__(context, log=log)
         self._known: Final = curve.known
-        self.refused = 0  # handshakes with a key that nobody has given
+        self.refused = 0  # handshakes with a key that is not of the cluster
         self.configure_curve_callback(DOMAIN.decode(), self)
         self.start()
 
@@ -122,7 +122,7 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
         socket.curve_secretkey = link.curve.secret
         socket.curve_publickey = link.curve.public
         socket.zap_domain = DOMAIN
-        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # nobody is let in if the gate is not there
+        socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without an authenticator, all are refused
     try:
         socket.bind(link.bind)
     except zmq.ZMQError as error:
@@ -135,7 +135,7 @@ def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
     """The endpoint at which a peer can call the node `name`.
 
     bound: where the node listens. theirs: the endpoint of the peer. Raises RemoteProtocolError if
-    the peer cannot call the node; it says what to change.
+    the peer cannot call the node; the message says how to change that.
     """
     ours, host = host_of(bound), host_of(theirs)
     if host is not None and is_wildcard(host):

@@ -23,7 +23,7 @@ BOOTSTRAP_S: Final = 30.0  # for how long prefill keeps blocks for a decode that
 
 
 def settings_of(vllm_config: Any) -> Settings:
-    """What `kv_connector_extra_config` and the environment say. Raises SettingsError."""
+    """The settings in `kv_connector_extra_config` and in the environment. Raises SettingsError."""
     extra = vllm_config.kv_transfer_config.kv_connector_extra_config
     defaults = {"host": get_ip(), "waits.bootstrap_timeout": BOOTSTRAP_S}
     return load(os.environ, defaults=defaults, tables={EXTRA: extra})

@@ -3,10 +3,11 @@
     --kv-transfer-config '{"kv_connector": "PdprotoConnector", "kv_role": "kv_producer"}'   prefill
     --kv-transfer-config '{"kv_connector": "PdprotoConnector", "kv_role": "kv_consumer"}'   decode
 
-Rule 1: vLLM makes one in its scheduler, and one in each worker: they meet in orders of a step, and
-        in what workers say has ended.
-Rule 2: what cannot be handed over is refused at start-up, with the setting; a request that cannot
-        be is failed, with the reason, and never the process.
+Rule 1: vLLM makes a connector in its scheduler, and one in each worker. In each step that of the
+        scheduler sends orders to those of the workers, which report the requests that have ended.
+Rule 2: a KV cache that cannot be handed over is refused at start-up, and the error names the
+        setting. A request that cannot be handed over fails with the reason, and the process goes
+        on.
 """
 
 import logging
@@ -51,19 +52,19 @@ COMPLETE: Final = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_
 
 
 class StepOrders(Orders, KVConnectorMetadata):
-    """What the scheduler's half tells the workers in a step."""
+    """The orders of the scheduler's half to the workers in a step."""
 
 
 @dataclass(frozen=True)
 class Whereabouts(KVConnectorHandshakeMetadata):
-    """Of a worker's prefill node, if it has one."""
+    """The name and the endpoint of a worker's prefill node."""
 
     name: str
     endpoint: str
 
 
 class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
-    """See the rules above. Raises ValueError for what rule 2 refuses."""
+    """See the rules above. Raises ValueError by rule 2."""
 
     def __init__(
         self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: "KVCacheConfig"

@@ -1,9 +1,10 @@
-"""Decode's two halves: requests come, get their blocks, and are loaded or fail.
+"""Decode's two halves: a request comes, gets its blocks, and is loaded or fails.
 
 Decode introduces a request to prefill as soon as its scheduler has the request, even before there
 are blocks for it. So prefill's timeout for unclaimed requests does not run while the request waits.
-The table decides what vLLM is told, and when (spec/handoff/load.py has the rules). This module
-turns orders and reports of the node into events of the table, and acts on the changes of its steps.
+The table decides which reports vLLM gets, and when (spec/handoff/load.py has the rules). This
+module turns orders and reports of the node into events of the table, and acts on the changes of its
+steps.
 """
 
 import logging

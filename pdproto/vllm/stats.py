@@ -80,10 +80,10 @@ class PdprotoStats(KVConnectorStats):
     def reduce(self) -> dict[str, int | float]:
         """See vLLM's KVConnectorStats."""
         told: dict[str, int | float] = {"Failed loads": self.data[FAILED]}
-        for name, who in ((SCHEDULER, "scheduler"), (WORKER, "worker")):
+        for name, process in ((SCHEDULER, "scheduler"), (WORKER, "worker")):
             seconds = sorted(self.data[name])
             if seconds:
-                told[f"P99 of a step in the {who} (ms)"] = round(
+                told[f"P99 of a step in the {process} (ms)"] = round(
                     seconds[int(len(seconds) * 0.99)] * 1e3, 3)
         return told
 

@@ -28,7 +28,8 @@ log = logging.getLogger("pdproto.vllm")
 
 
 class Worker:
-    """Of one rank. cache: vLLM's description of the KV cache. A server of both roles has two nodes.
+    """The worker's half of one rank. cache: vLLM's description of the KV cache. In a server of both
+    roles it has two nodes.
     """
 
     def __init__(self, settings: Settings, vllm_config: Any, cache: Any) -> None:
@@ -98,7 +99,7 @@ class Worker:
         return self._offering.node.name, self._offering.node.endpoint
 
     def take(self, orders: Orders) -> None:
-        """Do what the scheduler has told in a step."""
+        """Carry out the orders of a step."""
         if self._offering is not None:
             self._offering.take(orders)
         if self._loading is not None:
@@ -113,7 +114,7 @@ class Worker:
         return self._loading.over() if self._loading is not None else Loads()
 
     def close(self) -> None:
-        """Give everything back. It may be called twice."""
+        """Close the ports and the nodes. It may be called twice."""
         for port in self._ports:
             port.stop()
         self._ports.clear()
@@ -126,7 +127,7 @@ def _is_direct(
     found: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
 ) -> bool:
     """Whether sources write straight into the KV cache: where the engine can keep them out of it,
-    and it lies in large pieces, unless somebody has forbidden it.
+    and it lies in large pieces. The setting `direct` forbids it.
     """
     return (asked.direct and engine.target_scope is Scope.PAGE
             and places_of(share_for(found, place, place)) is not None)

@@ -2,9 +2,9 @@
 
 In dp_rank.py `meet`, `met`, `refuse` and `disown` arrive. Here each of them may be lost. None is
 sent again: a connection that breaks reports it, and the hand-over fails with its peer (ends.py). So
-what follows from these frames alone does not hold here: that a conflict reaches decode at once. All
-else does: decode never addresses another rank than the one that runs the room, and both halves of
-the request end by their clocks.
+one property that rests on these frames alone does not hold here: that a conflict reaches decode at
+once. All others do: decode never addresses another rank than the one that runs the room, and both
+halves of the request end by their clocks.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""A server drains: it finishes what it has, takes no new request, and says when it is empty.
+"""A server drains: it ends its requests, takes no new one, and says when it is empty.
 
 Rule 1: A request that the server has taken before the drain ends as if there were no drain.
 Rule 2: A request that comes later is refused at once, and its client is told.
@@ -183,7 +183,7 @@ PROPERTIES: Final = (
 
 SYSTEM: Final = System(
     "drain",
-    "A server drains: it finishes what it has, refuses what is new, and says when it is empty.",
+    "A server drains: it ends its requests, refuses new ones, and says when it is empty.",
     tables=(SERVER, REGISTRY, CLIENT),
     properties=PROPERTIES,
     final=forall(h, any_of(asking(h) == Asking.DONE, asking(h) == Asking.REFUSED)),

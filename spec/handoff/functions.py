@@ -6,7 +6,7 @@ attempts.py: `sampled`, the number of attempts). At run time these functions are
 
 
 def data_parallel_rank(room: int, ranks: int) -> int:
-    """The rank that runs a room, where the server follows the bootstrap room (M2.1).
+    """The rank that runs a room, where the server follows the bootstrap room (promise M2.1).
 
     Raises ValueError for a room below 0, or for fewer than 1 rank.
     """
@@ -16,7 +16,7 @@ def data_parallel_rank(room: int, ranks: int) -> int:
 
 
 def forces_retry(digest: bytes, probability: float) -> bool:
-    """Whether a test forces the first pass of the request to run again (M5.5).
+    """Whether a test forces the first pass of the request to run again (promise M5.5).
 
     digest: SHA-256 of the request's id (pdproto/runtime/sample.py). The answer is yes if its first
     8 bytes, big endian, are below probability * 2^64, as in SGLang. So every rank finds the same
@@ -28,7 +28,8 @@ def forces_retry(digest: bytes, probability: float) -> bool:
 
 
 def passes(retries: int) -> int:
-    """The largest number of times a request may run before its bootstrap (M5.2); 0 retries: never.
+    """The largest number of times that a request may run before its bootstrap (promise M5.2). With
+    0 retries it never does.
 
     Raises ValueError for fewer than 0 retries.
     """

@@ -3,8 +3,8 @@
 attempts.py takes all ranks of the source as one, and says which request waits for which. Here there
 are several ranks, and the question is whether they run the same passes. The entry decides
 (group.py): to run a chunk, to finalize, to yield, to admit, to fail. It numbers its decisions, and
-every rank applies each once and in order. The entry knows of a rank only what the rank reports: its
-bootstrap is there, it cannot take part, or its pass has reached some chunk.
+every rank applies each once and in order. The entry knows a rank only by its reports: its bootstrap
+is there, it cannot take part, or its pass has reached some chunk.
 
 Rule 1: A rank computes a chunk only by decision. Every rank computes a chunk that is decided, even
         if the next decision ends the request: the other stages of the pipeline compute it too.

@@ -1,12 +1,12 @@
 """Optimistic prefill on a group of ranks while messages between its processes are lost.
 
 In optimistic_group.py every message arrives in the end. Here each may be lost, and clocks repeat
-it. The entry notes each decision with its number, and repeats it. A rank repeats what its state
-says: its vote, and the chunks of its pass that it has computed. A process runs these rows by
+it. The entry notes each decision with its number, and repeats it. A rank repeats its
+state: its vote, and the chunks of its pass that it has computed. A process runs these rows by
 keeping its messages and sending all of them again, until agreement.py says that the request is over
 on every rank (pdproto/group/repeats.py).
 
-Every safety property holds as before. What a decision leads to waits for the clocks.
+Every safety property holds as before. The effects of a decision wait for the clocks.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a poll of an end answers, and when a process may forget the end.
+"""The answers of a poll at either end of a hand-over, and when a process may forget the end.
 
 The five answers of a poll are those that serving engines know from SGLang's KVPoll.
 """

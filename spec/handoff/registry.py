@@ -8,7 +8,7 @@ reason, and the sink removes the addresses that it has found: it never uses half
 Rule 4: Failed is final. A failed hand-over never shows WaitingForInput.
 Rule 5: An address names an incarnation, and another run at the same address refuses it. The sink
 then forgets the address, asks the registry, and tries again. If the run that died had welcomed the
-hand-over, the hand-over fails at once instead: what it depends on is lost.
+hand-over, the hand-over fails at once instead: that run had a part of its state.
 
 Rule 6: The registry may wrongly take a rank for silent, and a clock may give a later run the lower
 number. The registry tells a run whose number does not count which number to exceed. The run takes a

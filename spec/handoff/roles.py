@@ -32,7 +32,7 @@ class Buffer(Sort, prefix="b"):
 
 
 class Chunk(Sort, ordered=True, prefix="c"):
-    """A part of what a source sends to a sink: pages of KV in order, then recurrent state, then
+    """A part of the data from a source to a sink: pages of KV in order, then recurrent state, then
     the metadata row."""
 
 

@@ -109,7 +109,7 @@ def test_a_firewall_that_drops_messages_of_prefill_fails_no_hand_over(version: i
         assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
         assert running.failures == []
         assert any("node d0: nothing has come from p0 for" in what for what in healths), healths
-        assert ends.prefill._core.calls.redials >= 1
+        assert ends.prefill._core.connections.redials >= 1
         assert ends.decode.health() is ends.prefill.health() is None
 
 
@@ -124,7 +124,7 @@ def test_a_firewall_that_drops_messages_of_decode_fails_no_hand_over() -> None:
         assert running.success_after(before + 1.0, HEALS_S), heal_time(running)
         assert running.failures == []
         assert any("node p0: nothing has come from d0 for" in what for what in healths), healths
-        assert ends.decode._core.calls.redials >= 1
+        assert ends.decode._core.connections.redials >= 1
         assert ends.decode.health() is ends.prefill.health() is None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pdproto import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.group.group import Group
-from pdproto.node.calls import Calls
+from pdproto.node.connections import Connections
 from pdproto.node.core import Core, run_turn
 from pdproto.node.link import Link
 from pdproto.node.ports import Arrived
@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 WORLD = {"asyncio", "os", "queue", "select", "selectors", "socket", "subprocess", "threading",
          "time", "zmq"}
 # The parts of a turn. Only the turn itself says in which order they come.
-PARTS = {"on_turn", "on_batch", "on_device", "on_room", "on_timer", "on_end", "flush", "look_after",
-         "note_changes", "note_heard", "forgive_silence", "_take_batch", "farewells", "due"}
+PARTS = {"on_turn", "on_batch", "on_device", "on_room", "on_timer", "on_end", "flush",
+         "check_peers", "note_changes", "note_heard", "forgive_silence", "_take_batch",
+         "farewells", "due"}
 
 # Not of a node: a rank's part in a group has waits of its own, which the group's turn serves.
 OTHER = {("group", name) for name in ("rank.py", "entry.py", "pass_entry.py", "repeats.py")}
@@ -78,7 +79,7 @@ def test_nobody_replaces_the_turn() -> None:
     final = {"turn", "_serve", "_receive", "_take_batch", "farewells", "wants_turn"}
     for kind in below(Core):
         assert not final & vars(kind).keys(), kind
-    assert not list(below(Calls))
+    assert not list(below(Connections))
 
 
 class Order:
@@ -86,9 +87,10 @@ class Order:
 
     def __init__(self, node: Core, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
-        for owner, name in ((node, "_serve"), (node.calls, "forgive_silence"), (node, "_receive"),
-                            (node.calls, "note_changes"), (node, "on_turn"),
-                            (node.calls, "look_after"), (node.calls, "flush")):
+        connections = node.connections
+        for owner, name in ((node, "_serve"), (connections, "forgive_silence"), (node, "_receive"),
+                            (connections, "note_changes"), (node, "on_turn"),
+                            (connections, "check_peers"), (connections, "flush")):
             monkeypatch.setattr(owner, name, self._noting(name, getattr(owner, name)))
 
     def _noting(self, name: str, whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,7 +126,7 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     order = Order(node, monkeypatch)
     assert run_turn(node, Arrived(), 100.0) > 100.0
     assert order.seen == ["_serve", "forgive_silence", "_receive", "note_changes", "on_turn",
-                          "look_after", "flush"]
+                          "check_peers", "flush"]
 
 
 @pytest.mark.parametrize(("kind", "names"), [

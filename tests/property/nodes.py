@@ -297,7 +297,7 @@ class Nodes:
 
         def stop() -> None:
             node._core.on_end = lambda: None  # type: ignore[method-assign]
-            node._core.calls.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
+            node._core.connections.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
             node._loop._closing = True
 
         node._core.ask(stop)

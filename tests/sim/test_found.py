@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from pdproto.node.decode import Decode
-from pdproto.node.memory import Memory
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
+from pdproto.node.remembered_lives import RememberedLives
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
@@ -39,10 +39,10 @@ def test_a_life_that_its_sinks_are_done_with_before_its_last_write_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It was remembered for ever: floors were looked at when they rose, and never again."""
-    def never(_memory: Memory, _life: Life) -> bool:
+    def never(_remembered: RememberedLives, _life: Life) -> bool:
         return False
 
-    broken = found_only_with(monkeypatch, Memory, "_settle_passed", never,
+    broken = found_only_with(monkeypatch, RememberedLives, "_settle_passed", never,
                              lambda: ran(1, Kind.PAUSE))
     assert broken == DRAINED
 
@@ -64,7 +64,7 @@ def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sink had failed and fenced, and its abort was lost: the source kept the life for ever."""
     def forgetful_of_none(node: Prefill, peer: Peer, floor: int) -> None:
-        node._memory.raise_floor(peer.name, peer.incarnation, floor)
+        node._remembered.raise_floor(peer.name, peer.incarnation, floor)
 
     broken = found_only_with(
         monkeypatch, Prefill, "on_floor", forgetful_of_none,

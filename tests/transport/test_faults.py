@@ -66,7 +66,7 @@ def hand_over(nodes: Cluster, room: int) -> None:
 def vanish(node: RunningNode) -> None:
     """End a node as a crash does, as far as its peers can tell: without a word."""
     node._core.on_end = lambda: None  # type: ignore[method-assign]
-    node._core.calls.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
+    node._core.connections.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
     node.close()
 
 

@@ -40,7 +40,7 @@ def test_a_name_that_an_idle_connection_has_taken_comes_back() -> None:
         began = time.monotonic()
         until(lambda: decode.health() is not None)
         assert str(decode.health()).startswith("node d0: nothing has come from p0 for ")
-        until(lambda: prefill._core.calls.redials == 1)
+        until(lambda: prefill._core.connections.redials == 1)
         until(lambda: decode.health() is None)
         hand_over(nodes, 2)
         assert time.monotonic() - began < LINK.silent_s  # so nobody was ever lost
@@ -58,7 +58,7 @@ def test_a_hand_over_that_is_under_way_meanwhile_goes_on() -> None:
         time.sleep(0.2)
         hand_over(nodes, 2)
         thread.join()
-        assert prefill._core.calls.redials == 1
+        assert prefill._core.connections.redials == 1
         nodes.settled()
 
 
@@ -81,7 +81,7 @@ def test_an_idle_peer_does_not_count_as_silent() -> None:
         until(lambda: all(has_spoken(d, p.name) for d in nodes.decodes for p in nodes.prefills))
         time.sleep(1.0)
         for node in nodes.nodes:
-            assert node._core.calls.redials == 0
+            assert node._core.connections.redials == 0
             assert node.health() is None
         for receiver in receivers:
             receiver.abort()

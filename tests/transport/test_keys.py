@@ -13,7 +13,7 @@ from pdproto.registry.app import RegistryServer
 from pdproto.transport.keys import Keys, KeysError, new_secret, of_secret, read, write_secret
 from pdproto.transport.nodes import PrefillNode
 from pdproto.transport.settings import SettingsError, load
-from pdproto.transport.sockets import Gate, listening
+from pdproto.transport.sockets import Authenticator, listening
 from tests.node.data_paths import Fabric, SourceDataPath
 
 BEYOND: Final = ["tcp://10.0.0.5:0", "tcp://*:0", "tcp://0.0.0.0:0", "tcp://[::]:0",
@@ -132,26 +132,28 @@ def test_the_verb_writes_a_file_that_the_settings_read(
     assert "File exists" in capsys.readouterr().err
 
 
-def heard(keys: Keys, *, gate: bool) -> bool:
-    """Whether a node that listens hears a peer that has its keys. gate: whether it is open."""
+def heard(keys: Keys, *, is_authenticated: bool) -> bool:
+    """Whether a listening node hears a peer that has its keys. is_authenticated: an authenticator
+    runs.
+    """
     link = Link(curve=keys.curve)
     with zmq.Context() as context:
-        guard = Gate(context, keys.curve)
-        if not gate:
-            guard.stop()
+        authenticator = Authenticator(context, keys.curve)
+        if not is_authenticated:
+            authenticator.stop()
         with listening(context, "p0", link) as router, context.socket(zmq.DEALER) as dealer:
             dealer.setsockopt(zmq.LINGER, 0)
             dealer.curve_publickey = dealer.curve_serverkey = keys.curve.public
             dealer.curve_secretkey = keys.curve.secret
             dealer.connect(router.getsockopt_string(zmq.LAST_ENDPOINT))
             dealer.send(b"x")
-            came = bool(router.poll(10_000 if gate else 1_000))
-        guard.stop()
+            came = bool(router.poll(10_000 if is_authenticated else 1_000))
+        authenticator.stop()
     return came
 
 
-def test_nobody_is_heard_where_there_is_no_gate() -> None:
-    """ZeroMQ lets everybody in if nobody answers for the keys, unless it is told not to."""
+def test_a_node_hears_no_peer_without_an_authenticator() -> None:
+    """ZeroMQ accepts every peer if no authenticator runs, unless an option forbids it."""
     keys = of_secret(new_secret())
-    assert heard(keys, gate=True)
-    assert not heard(keys, gate=False)
+    assert heard(keys, is_authenticated=True)
+    assert not heard(keys, is_authenticated=False)

@@ -72,8 +72,8 @@ def both(**options: Any) -> Iterator[tuple[Cluster, Asking, Asking]]:
             yield nodes, of_prefill, of_decode
 
 
-def whom(told: Mapping[str, Any], kind: str = "waits_for") -> set[tuple[str, str]]:
-    return {(one["who"], one["what"]) for one in told[kind]}
+def events(told: Mapping[str, Any], kind: str = "waits_for") -> set[tuple[str, str]]:
+    return {(one["party"], one["event"]) for one in told[kind]}
 
 
 def test_a_hand_over_names_at_each_step_the_peer_that_it_waits_for() -> None:
@@ -85,11 +85,11 @@ def test_a_hand_over_names_at_each_step_the_peer_that_it_waits_for() -> None:
         until(prefill.handoffs)
         told = prefill.one()
         assert (told["room"], told["state"]) == (7, "unknown")
-        assert whom(told) == {("its application", "open_sender"), ("d0", "publish")}
+        assert events(told) == {("its application", "open_sender"), ("d0", "publish")}
         told = decode.one()
         assert told["state"] == "bootstrapping"
-        assert whom(told) == {("p0", "expecting"), ("its pool", "memory")}
-        assert whom(told, "fails_on") == {("its application", "abort_receiver"), ("p0", "failed")}
+        assert events(told) == {("p0", "expecting"), ("its pool", "memory")}
+        assert events(told, "fails_on") == {("its application", "abort_receiver"), ("p0", "failed")}
         assert [one["name"] for one in told["clocks"]] == ["no_news", "bootstrap_timeout"]
         for clock in told["clocks"]:
             wait = WAITS[clock["name"]]
@@ -97,19 +97,19 @@ def test_a_hand_over_names_at_each_step_the_peer_that_it_waits_for() -> None:
             assert clock["leads_to"] == WAITS[clock["name"]].leads_to
 
         (sender,) = nodes.senders(7)
-        until(lambda: ("p0", "expecting") not in whom(decode.one()))
-        assert whom(decode.one()) == {("its pool", "memory")}
-        assert ("d0", "publish") in whom(prefill.one())
+        until(lambda: ("p0", "expecting") not in events(decode.one()))
+        assert events(decode.one()) == {("its pool", "memory")}
+        assert ("d0", "publish") in events(prefill.one())
 
         published([receiver])
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        assert ("its application", "send") in whom(prefill.one())
-        assert whom(decode.one()) == {("p0", "done")}
+        assert ("its application", "send") in events(prefill.one())
+        assert events(decode.one()) == {("p0", "done")}
 
         sender.send([1, 2, 3])
         until(lambda: prefill.one()["state"] == "transferring")
         told = prefill.one()
-        assert whom(told) == {("its engine", "write, for d0")}
+        assert events(told) == {("its engine", "write, for d0")}
         assert told["for_s"] < told["open_s"]
 
         nodes.writing.end()
@@ -142,7 +142,7 @@ def test_the_problem_with_the_peer_is_shown() -> None:
         with asked(decode) as asking:
             decode.open(7, {"p0": prefill.endpoint, "p1": "tcp://127.0.0.1:9"})
             until(lambda: has_spoken(decode, "p0"))
-            troubles = {one["who"]: one["trouble"] for one in asking.one()["waits_for"]}
+            troubles = {one["party"]: one["trouble"] for one in asking.one()["waits_for"]}
             assert troubles["p1"] == "nothing was ever heard of it"
             assert not troubles["p0"]
 
@@ -185,7 +185,7 @@ def test_a_loop_that_stands_still_is_not_alive(monkeypatch: pytest.MonkeyPatch) 
         nodes.senders(8)
         nodes.receivers(7)
         until(lambda: ("d0", "publish") in {one for told in prefill.handoffs("?room=7")
-                                            for one in whom(told)})
+                                            for one in events(told)})
         assert told_while_still(nodes.prefills[0], prefill) == {
             7: "bootstrapping", 8: "bootstrapping"}
         assert told_while_still(nodes.decodes[0], decode) == {7: "bootstrapping"}

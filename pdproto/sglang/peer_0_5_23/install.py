@@ -23,7 +23,7 @@ from pdproto.sglang.peer_0_5_23.sink import SinkTrace
 from pdproto.sglang.peer_0_5_23.source import SourceTrace
 
 ATTRIBUTE: Final = "_pdproto_trace"
-# The methods of senders and receivers, and what is told of each.
+# The methods of senders and receivers, each with the method of the trace that it calls.
 SENDER: Final = {"abort": "aborted", "_check_bootstrap_timeout": "timed"}
 RECEIVER: Final = {
     "init": "initialized", "send_metadata": "published", "abort": "aborted",
@@ -33,8 +33,8 @@ BACKENDS: Final = {"mooncake": "MooncakeKVManager", "nixl": "NixlKVManager"}
 
 
 def attach(manager: Any, target: TraceTarget) -> SourceTrace | SinkTrace:
-    """Trace a manager from here on: before its first room. Raises ValueError where the tables do
-    not describe what it does.
+    """Trace a manager from here on: before its first room. Raises ValueError for one that
+    the tables do not describe.
     """
     _patch_ends()
     is_prefill = manager.disaggregation_mode == DisaggregationMode.PREFILL

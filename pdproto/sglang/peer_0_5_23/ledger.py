@@ -1,8 +1,8 @@
-"""The lines that a run of SGLang's own managers leaves, in the words of spec/peers.
+"""The trace of SGLang's own managers: lines in the words of spec/peers.
 
 Rule 1: a step of SGLang and its line are one: the ledger's lock is held over both, so the lines of
         one process are in the order in which things happened.
-Rule 2: the state that a line tells is what SGLang's own table says, and never what ours expects.
+Rule 2: a line gives the state in SGLang's own dictionary, never the one that our table expects.
 """
 
 import threading
@@ -17,7 +17,7 @@ from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.peers.sglang_ends import Status
 
 Counts: TypeAlias = dict[str, int | list[str]]
-Later: TypeAlias = tuple[int, str, dict[str, Any]]  # a room, the name of a row, and what it takes
+Later: TypeAlias = tuple[int, str, dict[str, Any]]  # a room, the name of a row, its parameters
 
 # KVPoll's numbers, in the words of the tables.
 WORDS: Final = {
@@ -30,12 +30,12 @@ SUCCESS: Final = 4
 
 
 def word(status: Any) -> str:
-    """The word for what `request_status` has of a room. Raises KeyError for a new status."""
+    """The word for a status of `request_status`. Raises KeyError for a new one."""
     return str(WORDS[None if status is None else int(status)].value)
 
 
 def node_name(ip: str, port: int) -> str:
-    """How a rank is called: by where its control thread listens, which both ends know."""
+    """The name of a rank: the address of its control thread, which both ends know."""
     return f"{ip}:{port}"
 
 
@@ -52,7 +52,9 @@ def wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 @dataclass(slots=True)
 class Told:
-    """What has been told of a room. end: its number in this file. counts: what it counts now."""
+    """The lines about a room so far. end: its number in this file. counts: the elements of each
+    sort now. said: those that the file has.
+    """
 
     end: int
     counts: Counts
@@ -73,7 +75,7 @@ class Ledger:
         self._held: list[Later] | None = None
 
     def room(self, room: int, counts: Counts) -> Told:
-        """What has been told of the room; counts: what it counts, if it is new."""
+        """The lines about the room so far. counts: its elements by sort, if it is new."""
         if room not in self._rooms:
             self._rooms[room] = Told(len(self._rooms) + 1, counts)
         return self._rooms[room]

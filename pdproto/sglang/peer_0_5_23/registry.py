@@ -1,4 +1,4 @@
-"""What a bootstrap server of SGLang does, line by line: each registration, and each look-up.
+"""The trace of a bootstrap server of SGLang: each registration, and each look-up.
 
 The server has one thread, so that a request and its line are one step.
 """
@@ -21,7 +21,7 @@ def rank_name(dp: Any, cp: Any, tp: Any, pp: Any) -> str:
 
 
 class RegistryTrace:
-    """Attached to a bootstrap server before anybody registers, it writes its trace."""
+    """Attached to a bootstrap server before the first registration, it writes its trace."""
 
     def __init__(self, server: Any, target: TraceTarget) -> None:
         self.server: Final = server

@@ -1,6 +1,6 @@
-"""What a decode manager of SGLang does, line by line: its receivers, and the thread that hears.
+"""The trace of a decode manager of SGLang: its receivers, and the thread that gets messages.
 
-Nothing of SGLang is replaced, as in peer_source.py. SGLang's scheduler gives pages back when it
+Nothing of SGLang is replaced, as in source.py. SGLang's scheduler gives pages back when it
 clears the state of a deferred release, and keeps them when it clears a receiver that succeeded.
 """
 
@@ -46,7 +46,7 @@ class SinkTrace:
             number = tp * info.pp_size * info.attn_cp_size + pp * info.attn_cp_size + cp
             self._ranks[number] = node_name(found["rank_ip"], found["rank_port"])
 
-    # What the scheduler calls
+    # Calls of the scheduler
 
     def created(self, room: int, create: Callable[[], Any]) -> None:
         with self.ledger.lock:
@@ -150,7 +150,7 @@ class SinkTrace:
                 name = "release_drained" if drained else "release_by_clock"
                 self.ledger.row(room, name, k=str(state.generation))
 
-    # What comes from prefill
+    # Messages of prefill
 
     def _hear(self, original: Callable[..., Any], *, bootstrap_room: int, status: int,
               prefill_rank: int, failure_reason: str | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What a prefill manager of SGLang does, line by line: its senders, and its control thread.
+"""The trace of a prefill manager of SGLang: its senders, and its control thread.
 
-Nothing of SGLang is replaced: its methods are called as they are, and its dictionaries are the
-same but for telling when they change. Not for pipeline stages, staging, or dummy ranks.
+Nothing of SGLang is replaced: its methods are called as they are, and its dictionaries only report
+their changes besides. Pipeline stages, staging and dummy ranks cannot be traced.
 """
 
 import threading
@@ -48,7 +48,7 @@ class SourceTrace:
     def _begin(self, room: int) -> None:
         self.ledger.room(room, {"Sink": [], "Chunk": 1, "Generation": []})
 
-    # What the scheduler calls
+    # Calls of the scheduler
 
     def created(self, room: int, create: Callable[[], Any]) -> None:
         """A sender is made for the room."""
@@ -89,10 +89,10 @@ class SourceTrace:
         for info in list((infos or {}).values())[:1]:
             self.ledger.row(room, "forget_addresses", d=node_name(info.endpoint, info.dst_port))
 
-    # What the control thread hears
+    # Messages to the control thread
 
     def _expected(self, room: int, _: Any, infos: Any) -> None:
-        """The first metadata of a room: whoever publishes is told when it is put in here."""
+        """The first metadata of a room. From now on the addresses of its sinks are traced."""
         watched = Watched(self.ledger.lock, infos, on_set=partial(self._published, room))
         dict.__setitem__(self.manager.transfer_infos, room, watched)
 

@@ -1,4 +1,4 @@
-"""What the transfer workers of a prefill manager of SGLang do, line by line.
+"""The trace of the transfer workers of a prefill manager of SGLang.
 
 A worker has one chunk at a time. Which of the room's chunks it is follows from their order: all
 chunks of a room are in one queue, and one worker empties it.
@@ -19,7 +19,7 @@ KV_WRITES: Final = ("send_kvcache", "send_kvcache_slice")
 
 @dataclass(slots=True)
 class Work:
-    """A chunk that a worker is about. over: its end has been told. looked: the worker has found
+    """A chunk that a worker sends. over: its end has been told. looked: the worker has found
     that the room has not failed. posted, landed: at whom."""
 
     room: int
@@ -50,7 +50,7 @@ class WorkerTrace:
         self.ledger: Final = ledger
         self._begin: Final = begin
         self._queues: Final[dict[int, Queue]] = {}
-        self._thread: Final = threading.local()  # work: what this thread is about
+        self._thread: Final = threading.local()  # work: the chunk that this thread sends
         self._is_anew = False
         manager._staging_outstanding = Watched(
             ledger.lock, manager._staging_outstanding, on_set=self._counted,
@@ -72,7 +72,7 @@ class WorkerTrace:
 
     @contextmanager
     def making_anew(self) -> Iterator[None]:
-        """A status is being written: what it drops of an earlier use is part of that."""
+        """While a status is written: dropping the state of an earlier use is a part of that."""
         outer, self._is_anew = self._is_anew, True
         try:
             yield
@@ -150,7 +150,7 @@ class WorkerTrace:
     # The writes
 
     def _peer(self, told: Any) -> str:
-        """Who is meant by a session, by the name of an agent, or by a message of that one."""
+        """The sink of a session, given by its id, the name of its agent, or one of its messages."""
         name = told if isinstance(told, str) else told.mooncake_session_id
         info = self.manager.decode_kv_args_table[name]
         return node_name(info.endpoint, info.dst_port)

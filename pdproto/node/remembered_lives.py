@@ -17,7 +17,7 @@ from pdproto.spec.handoff.poll import SOURCE_IS_OVER
 NEVER: Final = 1 << 63
 
 
-class Memory:
+class RememberedLives:
     """The lives of a node, and the floors of its sinks. forget: called to drop an endpoint."""
 
     def __init__(

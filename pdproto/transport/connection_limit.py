@@ -1,6 +1,6 @@
-"""The connections that peers open to a node: at most a bound of them, which ZeroMQ does not have.
+"""The limit for the connections that peers open to a node. ZeroMQ itself has none.
 
-Rule 1: past the bound, the oldest connection without a complete handshake is ended, for a
+Rule 1: past the limit, the oldest connection without a complete handshake is ended, for a
         stranger has no keys to complete it. If all are complete, the newest is ended.
 Rule 2: a file is ended only if it still is the accepted connection. ZeroMQ may have closed it, and
         the process may have opened another one under its number.
@@ -20,10 +20,10 @@ from pdproto.transport.files import connections_max
 EVENTS_MAX: Final = 256  # read in one turn of the loop; the next turn reads others
 
 
-class Door:
-    """Bounds the connections to a listening socket. Only the loop's thread calls it.
+class ConnectionLimit:
+    """Limits the connections to a listening socket. Only the loop's thread calls it.
 
-    ended: how many connections were ended to keep the bound.
+    ended: how many connections were ended to keep the limit.
     """
 
     def __init__(self, listener: "zmq.Socket[bytes]") -> None:
@@ -50,7 +50,7 @@ class Door:
         return len(self._begun) + len(self._complete)
 
     def look(self) -> None:
-        """Read what has happened to the connections, and keep the bound."""
+        """Read what has happened to the connections, and keep the limit."""
         for _ in range(EVENTS_MAX):
             self.unread = bool(int(self._monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
             if not self.unread:
@@ -89,7 +89,7 @@ class Door:
 
     @contextmanager
     def _seen(self, file: int) -> Iterator[socket.socket]:
-        """The socket of this file, under a number that only the door uses."""
+        """The socket of this file, under a number that only this object uses."""
         os.dup2(file, self._spare, inheritable=False)
         seen = socket.socket(fileno=self._spare)
         try:

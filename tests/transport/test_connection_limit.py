@@ -15,7 +15,7 @@ import zmq
 
 from pdproto.node.link import place_of
 from pdproto.transport import files, sockets
-from pdproto.transport.door import Door
+from pdproto.transport.connection_limit import ConnectionLimit
 from tests.node.data_paths import Cluster, until
 from tests.transport.many_files import many_files
 from tests.transport.test_strangers import KEYS, hand_over, speaking
@@ -118,9 +118,9 @@ def test_a_file_that_is_no_longer_the_connection_is_left_alone() -> None:
     ours, theirs = socket.socketpair()
     with context, context.socket(zmq.ROUTER) as router, ours, theirs:
         router.bind("tcp://127.0.0.1:0")
-        with closing(Door(router)) as door:
-            door._begun[ours.fileno()] = (("127.0.0.1", 1), ("127.0.0.1", 2))
-            door._end_one()
-            assert door.ended == 0
+        with closing(ConnectionLimit(router)) as limit:
+            limit._begun[ours.fileno()] = (("127.0.0.1", 1), ("127.0.0.1", 2))
+            limit._end_one()
+            assert limit.ended == 0
         theirs.sendall(b"alive")
         assert ours.recv(5) == b"alive"

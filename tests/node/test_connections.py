@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.node import calls, core
+from pdproto.node import connections, core
 from pdproto.node.core import Core
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
@@ -51,12 +51,12 @@ def drained(generation: int) -> Drained:
 def test_a_peer_that_does_not_read_loses_the_frames_past_the_bound(
     node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "WAITING_FRAMES_MAX", 3)
+    monkeypatch.setattr(connections, "WAITING_FRAMES_MAX", 3)
     peer = node.connect("d0", "tcp://127.0.0.1:1")
     offline.line("d0").full = True
     for generation in range(5):
         node.say(peer, drained(generation))
-    assert node.calls.dropped_frames == 2
+    assert node.connections.dropped_frames == 2
     offline.line("d0").full = False
     offline.turn()
     assert offline.line("d0").frames == [drained(generation) for generation in range(3)]

@@ -24,11 +24,11 @@ from pdproto.runtime.wire import AnyFrame, encode, encode_some
 
 log = logging.getLogger("pdproto.node")
 
-LOOK_S: Final = 0.001  # between two checks of all peers
+CHECK_S: Final = 0.001  # between two checks of all peers
 
 
-class Say(NamedTuple):
-    """A batch to send. left: frames for the peer that do not fit into this batch."""
+class OutgoingBatch(NamedTuple):
+    """A batch to send to a peer. left: frames for the peer that do not fit into this batch."""
 
     peer: Peer
     connection: Connection
@@ -37,7 +37,7 @@ class Say(NamedTuple):
 
 
 class Listener(Protocol):
-    """The node that `Calls` informs about its peers; see Core."""
+    """The node that `Connections` informs about its peers; see Core."""
 
     def floor(self) -> int:
         """The generation below which every life of this node is over."""
@@ -52,7 +52,7 @@ class Listener(Protocol):
         """React to a peer that can be reached again. Frames that were under way may be lost."""
 
 
-class Calls:
+class Connections:
     """The peers of one node, by name. Only the node's turn calls these methods, unless they say
     that any thread may.
     """
@@ -61,7 +61,7 @@ class Calls:
         self.peers: Final[dict[str, Peer]] = {}
         self.dropped_frames = 0  # not kept for peers that do not read
         self.redials = 0  # broken connections that were opened again
-        self.look_at = 0.0  # the time of the next check of all peers
+        self.check_at = 0.0  # the time of the next check of all peers
         self._name: Final = name
         self._incarnation: Final = incarnation
         self._link: Final = link
@@ -99,7 +99,7 @@ class Calls:
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = peer
-        self.look_at = 0.0
+        self.check_at = 0.0
         return peer
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
@@ -154,9 +154,9 @@ class Calls:
             return
         peer.deaf = peer.deaf or now - unheard_ms / 1e3
         if peer.broken is None and now - max(peer.called, self._steady) > self._link.unheard_s:
-            self._call_again(peer, now)
+            self._open_again(peer, now)
 
-    def _call_again(self, peer: Peer, now: float) -> None:
+    def _open_again(self, peer: Peer, now: float) -> None:
         """Replace a broken connection that has not been closed.
 
         The transport itself opens a closed connection again.
@@ -179,39 +179,39 @@ class Calls:
                 continue  # an earlier change has replaced the connection
             if not up:
                 peer.broken = peer.broken or now + self._link.grace_s
-                self.look_at = 0.0
+                self.check_at = 0.0
             elif peer.broken is not None:
                 # The same process, or its successor: its first batch gives its incarnation.
                 peer.broken = None
                 self._listener.on_returned(peer)
 
-    def flush(self, now: float, pace: Pace) -> list[Say]:
+    def flush(self, now: float, pace: Pace) -> list[OutgoingBatch]:
         """A batch for each peer that needs one, as long as there is time."""
-        says = []
+        batches = []
         for peer in self.dirty.values():
-            says.append(self._say(peer, now))
+            batches.append(self._batch_for(peer, now))
             if not pace.has_time:
                 break
-        return says
+        return batches
 
-    def said(self, say: Say, *, taken: bool) -> None:
+    def note_sent(self, batch: OutgoingBatch, *, taken: bool) -> None:
         """Note whether the connection took the batch. If not, its queue was full, and all frames
         are sent again with the next sign of life.
         """
-        peer = say.peer
+        peer = batch.peer
         if taken:
-            peer.out = list(say.left)
+            peer.out = list(batch.left)
         if not (taken and peer.out):
             self.dirty.pop(peer.name, None)
 
-    def look_after(self, now: float) -> None:
+    def check_peers(self, now: float) -> None:
         """Lose peers that are gone, and give signs of life. Then compute when the next check is
         due, because there may be thousands of peers and a turn is short.
         """
-        if now < self.look_at:
+        if now < self.check_at:
             return
         link = self._link
-        look_at = now + link.sign_of_life_s
+        check_at = now + link.sign_of_life_s
         for peer in list(self.peers.values()):
             if peer.lost:
                 continue
@@ -228,11 +228,11 @@ class Calls:
                 self.dirty[peer.name] = peer
             else:
                 unheard_s = link.unheard_s if peer.mute is None else link.silent_s
-                look_at = min(look_at, peer.spoken + link.sign_of_life_s,
-                              peer.heard + unheard_s, peer.broken or look_at)
-        self.look_at = max(look_at, now + LOOK_S)
+                check_at = min(check_at, peer.spoken + link.sign_of_life_s,
+                               peer.heard + unheard_s, peer.broken or check_at)
+        self.check_at = max(check_at, now + CHECK_S)
 
-    def farewells(self, now: float) -> Iterator[Say]:
+    def farewells(self, now: float) -> Iterator[OutgoingBatch]:
         """The last batches for each peer. The very last one says that this node is gone, so that
         the peer need not wait for a timeout.
         """
@@ -242,13 +242,13 @@ class Calls:
             left = len(peer.out) + 1
             while peer.out and len(peer.out) < left:  # as long as the connection takes any
                 left = len(peer.out)
-                yield self._say(peer, now)
+                yield self._batch_for(peer, now)
             data = encode(self._name, self._incarnation, self._listener.floor(), (),
                           gone="it has been closed", version=peer.version)
-            yield Say(peer, peer.connection, data, ())
+            yield OutgoingBatch(peer, peer.connection, data, ())
 
-    def _say(self, peer: Peer, now: float) -> Say:
+    def _batch_for(self, peer: Peer, now: float) -> OutgoingBatch:
         data, left = encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
                                  unheard_ms=peer.unheard_ms(now), version=peer.version)
         peer.spoken = now
-        return Say(peer, peer.connection, data, left)
+        return OutgoingBatch(peer, peer.connection, data, left)
