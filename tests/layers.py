@@ -43,7 +43,7 @@ LAYERS: Final = {
              "transport",
     "bench": "kernels",
     "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
-           "spec.catalogue, spec.entry, spec.handoff, spec.language, transport",
+           "spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
     "examples": "check, drivers, engine, runtime, sglang, spec.language, spec.peers",
 }

@@ -11,6 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from enum import EnumType
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -35,6 +36,7 @@ LIBRARIES: Final = (
 )
 
 
+SHOWN: Final = 4  # built-in systems in the message for a name that is none
 NEAR: Final = 0.7  # similarity of a mistyped name to a suggested one, from 0 to 1
 
 
@@ -80,15 +82,25 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def _unnamed(name: str, known: Mapping[str, str]) -> str:
-    if Path(name).suffix == ".py":
-        return f"{name!r} names no system: add the name that it has in the file, {name}:SYSTEM"
+    file = name.removesuffix(":")
+    if Path(file).suffix == ".py":
+        return f"{name!r} names no system: add the name that it has in the file, {file}:SYSTEM"
     near = suggestion(name, known)
     if near:
         return f"{name!r} is no built-in system{near}"
     return (
-        f"{name!r} is no built-in system ({', '.join(known)}): "
+        f"{name!r} is no built-in system{_such_as(known)}: "
         f"give `module:attribute` or `path/to/file.py:attribute`"
     )
+
+
+def _such_as(known: Mapping[str, str]) -> str:
+    """The first few names, and how many more there are; "" if there are none."""
+    if not known:
+        return ""
+    more = len(known) - SHOWN
+    rest = f" and {more} more in docs/reference/systems.md" if more > 0 else ""
+    return f" ({', '.join(islice(known, SHOWN))}{rest})"
 
 
 def load_module(name: str) -> ModuleType:
@@ -105,6 +117,8 @@ def load_module(name: str) -> ModuleType:
 
 def _from_path(name: str) -> ModuleType:
     """Import a module by name, also from the working directory, like `python -m`."""
+    if Path(name).is_file():
+        raise LoadError(f"{name} does not end in .py: a system is in a Python file")
     if not all(part.isidentifier() for part in name.split(".")):
         raise LoadError(f"{name!r} is neither a module nor a file that ends in .py")
     with _importing_from(Path.cwd()):
@@ -153,7 +167,10 @@ def _importing_from(folder: Path) -> Iterator[None]:
 def _reason(name: str, error: BaseException) -> str:
     """The error of the spec in one line, with the innermost line of the user's own code."""
     if isinstance(error, SyntaxError):
-        return f"{_relative(error.filename or name)}:{error.lineno}: {error.msg}"
+        line = f":{error.lineno}" if error.lineno else ""
+        return f"{_relative(error.filename or name)}{line}: {error.msg}"
+    if isinstance(error, OSError) and error.filename == str(Path(name).resolve()):
+        return f"{name} cannot be read: {error.strerror}"
     told = _of_the_language(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(LIBRARIES)]
@@ -175,6 +192,8 @@ def _of_the_language(error: BaseException) -> str:
             known = ", ".join(values.__members__)
             near = suggestion(str(error.name), values.__members__)
             return f"{values.__name__} has no member {error.name}{near}; it has: {known}"
+        case ModuleNotFoundError(name=str(missing)) if str(error).endswith(f"named {missing!r}"):
+            return f"there is no module {missing!r}: install its package, or correct the name"
         case ImportError(name=language.__name__):
             word = re.findall(r"cannot import name '(\w+)'", str(error))[0]
             return f"the language has no word {word}{suggestion(word, language.__all__)}"

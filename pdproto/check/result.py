@@ -29,6 +29,7 @@ class PropertyKind(StrEnum):
     EDGES = "edges"  # a variable moves along its declared edges only
     DEADLOCK = "deadlock"
     ANSWERS = "answers"  # every message has a row
+    INDUCTIVE = "inductive"  # a claim of a proof; a counterexample is one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Trace:
     loop: int | None = None
     blocked: tuple[Blocked, ...] = ()
     start_holds: Mapping[str, bool] = field(default_factory=dict)  # as Step.holds, at the start
+    supposed: bool = False  # it starts in a supposed state, which need not be reachable
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 measured, 2 this machine lacks the device, or no case has such a name."""
     from pdproto.bench import report  # noqa: PLC0415 - not for `pdproto --help`
+    from pdproto.cli.options import check_targets  # noqa: PLC0415
+
+    check_targets([str(path) for path in (arguments.json, arguments.markdown, arguments.plot)
+                   if path is not None])
 
     cuda = arguments.device != "cpu" and _cuda()
     if arguments.device == "cuda" and not cuda:

@@ -19,7 +19,7 @@ from pdproto.check.report import defects as report
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import CheckResult
 from pdproto.check.shards import Merged
-from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.reports import say
 from pdproto.cli.sharding import add_shard, keep_answers, shard
@@ -49,6 +49,7 @@ class _Tried:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try the defects; returns the exit status."""
+    check_targets([arguments.json])
     chosen, part = _chosen(arguments), shard(arguments)
     if part is not None:
         chosen = tuple(bug for bug in chosen if part.has(_task(bug)))

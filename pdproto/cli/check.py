@@ -15,9 +15,7 @@ from pdproto.check import native, suite
 from pdproto.check.answers import is_answered, with_answers
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED
-from pdproto.check.load import suggestion
 from pdproto.check.prove.assurance import cache_folder, with_assurance
-from pdproto.check.questions import names
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
 from pdproto.cli import promises
@@ -29,6 +27,7 @@ from pdproto.cli.options import (
     add_sizes,
     add_system,
     check_targets,
+    chosen_properties,
     configuration,
     write,
 )
@@ -144,16 +143,8 @@ def _with_answers(
 
 
 def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> CheckSettings:
-    wanted = tuple(name for group in arguments.properties for name in group)
-    known = names(system)
-    for name in wanted:
-        if name not in known:
-            raise UsageError(
-                f"{system.name} has no property {name!r}{suggestion(name, known)}; "
-                f"it has: {', '.join(known)}"
-            )
     return CheckSettings(
-        properties=wanted,
+        properties=chosen_properties(system, arguments.properties),
         limits=limits(arguments),
         workers=arguments.workers,
         keep_going=_keeps_going(system, arguments),

@@ -11,7 +11,16 @@ import json
 from pathlib import Path
 
 from pdproto.check.report.progress import Reporter
-from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
+from pdproto.cli.numbers import amount, natural, positive
+from pdproto.cli.options import (
+    STANDARD_OUTPUT,
+    UsageError,
+    check_folder,
+    check_targets,
+    console,
+    whole_number,
+    write,
+)
 from pdproto.drill.children import ended_in_order
 from pdproto.drill.handoff.cluster import HandoffCluster, RankDiedError
 from pdproto.drill.handoff.load import Load, Topology
@@ -67,13 +76,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
                         help="with --optimistic, run this share of the requests again, also if "
                              "that is not necessary (default: 0)")
-    parser.add_argument("--forward-ms", type=float, default=0.0, metavar="MS",
+    parser.add_argument("--forward-ms", type=amount, default=0.0, metavar="MS",
                         help="with --optimistic, the time to compute a chunk (default: 0)")
-    parser.add_argument("--publish-ms", type=float, default=0.0, metavar="MS",
+    parser.add_argument("--publish-ms", type=amount, default=0.0, metavar="MS",
                         help="the time in which decode finds memory for a request (default: 0)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N",
+    parser.add_argument("--seed", type=natural, default=0, metavar="N",
                         help="seed of the load: the same seed gives the same requests (default: 0)")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="S",
+    parser.add_argument("--timeout", type=positive, default=600.0, metavar="S",
                         help="most seconds for all hand-overs (default: 600)")
     parser.add_argument("--bug", metavar="ID",
                         help="run the tables with this historical defect, in all processes")
@@ -118,7 +127,9 @@ def _load(arguments: argparse.Namespace) -> Load:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for an address, an engine, a device or a defect that cannot be used."""
+    """Raise UsageError for a file, an address, an engine or a defect that cannot be used."""
+    check_targets([arguments.json])
+    check_folder(arguments.trace)
     if is_wildcard(arguments.host) or address_of(arguments.host) is None:
         raise UsageError(f"--host {arguments.host}: want an address of this host that the ranks "
                          f"can call, such as 127.0.0.1 or ::1")
@@ -129,6 +140,8 @@ def _refuse(arguments: argparse.Namespace) -> None:
         device_of(arguments.device, arguments.seed)
     except (EngineError, ImportError, RuntimeError) as error:
         raise UsageError(_why_not(arguments, error)) from error
+    if arguments.optimistic is None and arguments.force_retry:
+        raise UsageError("--force-retry runs optimistic requests again: give --optimistic N too")
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.bug is not None:

@@ -6,8 +6,9 @@ PDPROTO_KEYS to its path there. Exit status: 0, or 2 if a file cannot be written
 """
 
 import argparse
+from pathlib import Path
 
-from pdproto.cli.options import UsageError
+from pdproto.cli.options import UsageError, check_folder, check_targets
 from pdproto.transport.keys import AUTHORITY, KeysError, write_members, write_secret
 
 
@@ -24,10 +25,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file; returns the exit status."""
     if not arguments.member:
+        check_targets([arguments.path])
+        if Path(arguments.path).exists():
+            raise UsageError(f"{arguments.path} is there already, and is not changed: name a new "
+                             f"file")
         write_secret(arguments.path)
         print(f"wrote {arguments.path}: copy it to every host, and set PDPROTO_KEYS to its path "  # noqa: T201 - the result
               f"there")
         return 0
+    check_folder(arguments.path)
     try:
         wrote = write_members(arguments.path, arguments.member)
     except KeysError as error:

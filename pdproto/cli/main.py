@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import Final
 
 from pdproto import __version__
@@ -23,7 +24,8 @@ VERBS: Final = {
     "mutate": "make one change to the tables at a time, and see whether a property detects it",
     "handoff": "hand over real pages between real processes, and verify every byte",
     "soak": "hand over pages between real processes under faults, for a long time",
-    "sim": "run the nodes in a simulated cluster, where one seed replays a run",
+    "sim": "run nodes or your own system in virtual time, where one seed replays a run",
+    "fuzz": "let Hypothesis try the processes of a system with events in any order",
     "study": "measure the benefit of a feature in real processes and in the simulator",
     "trace": "replay traces of real runs against the tables",
     "top": "show the present state of nodes: queues, leases, rates, and stuck hand-overs",
@@ -45,7 +47,7 @@ UNKNOWN: Final = 3
 INTERNAL: Final = 4
 EXTRAS: Final = {
     "torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp",
-    "distributed": "dask", "mpi4py": "mpi",
+    "distributed": "dask", "mpi4py": "mpi", "hypothesis": "testing",
 }
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
@@ -108,6 +110,8 @@ def _foreseen(error: Exception) -> str | None:
             return f"{error}; give smaller sizes with --size"
         case ModuleNotFoundError(name=str(name)) if name in EXTRAS:
             return f"{name} is not installed: pip install 'pdproto[{EXTRAS[name]}]'"
+        case OSError(filename=str() | PurePath() as path, strerror=str(why)):
+            return f"{path}: {why}"
         case SpecError() | LoadError() | UsageError() | OSError():
             return str(error)
         case _:

@@ -35,6 +35,7 @@ from pdproto.check.shards import Merged
 from pdproto.check.store import Store
 from pdproto.check.user_cache import MUTANTS, user_cache
 from pdproto.check.worker_pool import Workers
+from pdproto.cli.numbers import natural
 from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import say
@@ -56,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sample", metavar="N", type=whole_number, help="try N mutants, chosen at random"
     )
     parser.add_argument(
-        "--seed", metavar="S", type=int, default=0, help="seed of the sample (default: 0)"
+        "--seed", metavar="S", type=natural, default=0, help="seed of the sample (default: 0)"
     )
     add_workers(
         parser, "processes (default: one for each core); the result is the same for any number")

@@ -13,12 +13,14 @@ from typing import Any, Final, NoReturn, TextIO
 from rich.console import Console
 
 from pdproto.check.load import suggestion
+from pdproto.check.questions import names
 from pdproto.cli.systems import BUILT_IN
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
-SEVERAL: Final = ("--size", "--faults", "--property")  # options that take one value or more
+# Options that take one value or more.
+SEVERAL: Final = ("--size", "--faults", "--property", "--trace")
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
 
 
@@ -175,7 +177,9 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
     sorts = {sort.__name__: sort for sort in system.sorts}
     sizes: dict[type[Sort], int] = {}
     for text in texts:
-        name, _, number = text.partition("=")
+        name, equals, number = text.partition("=")
+        if not equals:
+            raise UsageError(f"--size {text}: want SORT=N, as in --size {next(iter(sorts), 'S')}=2")
         if name not in sorts:
             raise UsageError(
                 f"{system.name} has no sort {name!r}{suggestion(name, sorts)}; "
@@ -210,6 +214,16 @@ def fault_layers(system: System, groups: Iterable[Iterable[str]]) -> tuple[str, 
     return tuple(dict.fromkeys(names))
 
 
+def chosen_properties(system: System, groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """The properties that --property names. Raises UsageError for one that the system lacks."""
+    wanted, known = tuple(_flat(groups)), names(system)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"{system.name} has no property {name!r}{suggestion(name, known)}; "
+                             f"it has: {', '.join(known)}")
+    return wanted
+
+
 def check_targets(targets: Iterable[str | None]) -> None:
     """Raise UsageError for a file that cannot be written, before a long search begins."""
     given = [target for target in targets if target is not None]
@@ -219,6 +233,18 @@ def check_targets(targets: Iterable[str | None]) -> None:
             raise UsageError(f"two results cannot both go to {what}")
         if target != STANDARD_OUTPUT and not _is_device(target):
             _check_path(target, _resolved(target))
+
+
+def check_folder(target: str | Path | None) -> None:
+    """Raise UsageError for a folder in which no file can be written. It need not exist."""
+    if target is None:
+        return
+    ancestor = next(each for each in (Path(target), *Path(target).absolute().parents)
+                    if each.exists())
+    if not ancestor.is_dir():
+        raise UsageError(f"cannot write in {str(target)!r}: {ancestor} is a file, and no folder")
+    if not os.access(ancestor, os.W_OK):
+        raise UsageError(f"cannot write in {str(target)!r}: no permission to write in {ancestor}")
 
 
 def _check_path(target: str, path: Path) -> None:

@@ -12,8 +12,9 @@ Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ from pdproto.check.prove.proving import (
     decided_by,
     prove,
 )
-from pdproto.check.prove.refutation import refutations
+from pdproto.check.prove.refutation import Refutation, refutations
 from pdproto.check.prove.shared import (
     SharedProof,
     digest_of,
@@ -52,6 +53,7 @@ from pdproto.cli.options import (
     UsageError,
     add_lemmas,
     add_system,
+    check_folder,
     check_targets,
     console,
     fault_layers,
@@ -95,12 +97,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cache", action="store_true",
                         help="neither read nor write proofs of earlier runs")
     parser.add_argument("--json", metavar="FILE|-", help="write the result as JSON")
+    parser.add_argument("--html", metavar="FILE|-",
+                        help="write a page with each claim, and the step that breaks it as a "
+                             "picture")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prove one system, or the hand-over; returns the exit status."""
-    check_targets([arguments.json])
+    check_targets([arguments.json, arguments.html])
+    check_folder(arguments.export)
+    _refuse_page_of_several(arguments)
     part = shard(arguments)
     spread = executor(arguments)
     subjects = _subjects(arguments)
@@ -124,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     """Report the proofs of shards as one; returns the exit status."""
+    _refuse_page_of_several(arguments)
     subjects = _subjects(arguments)
     answers.require_tables(_tables(subjects))
     shared = answers.answers(SharedProof)
@@ -132,6 +140,11 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     for one, proof in proofs:
         _tell(one, proof, arguments)
     return _report(proofs, arguments)
+
+
+def _refuse_page_of_several(arguments: argparse.Namespace) -> None:
+    if arguments.html is not None and (arguments.suggest or arguments.system is None):
+        raise UsageError("--html shows the proof of one system: name it, and leave out --suggest")
 
 
 def _subjects(arguments: argparse.Namespace) -> list[tuple["_Load", ProofSubject]]:
@@ -153,9 +166,14 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _tell(one: ProofSubject, proof: Proof, arguments: argparse.Namespace) -> None:
-    if arguments.json != STANDARD_OUTPUT:
+    refuted: Iterable[Refutation] = refutations(
+        one.system, proof, arguments.timeout, arguments.bmc)
+    if arguments.html is not None:
+        refuted = tuple(refuted)
+        write(import_module("pdproto.check.report.proof_page").page(one, proof, refuted),
+              arguments.html)
+    if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         with console() as drawn:
-            refuted = refutations(one.system, proof, arguments.timeout, arguments.bmc)
             tell(one, proof, refuted, drawn, everything=not arguments.properties)
     if arguments.export:
         _export(one, proof, Path(arguments.export), several=arguments.system is None)

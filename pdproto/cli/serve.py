@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 
-from pdproto.cli.options import UsageError
+from pdproto.cli.numbers import port, positive
+from pdproto.cli.options import UsageError, check_folder
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.rooms import Limits
 from pdproto.runtime.trace_shared import SharedTrace
@@ -28,12 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1",
                         help="address to listen on: 0.0.0.0 for every IPv4 address of this host, "
                              ":: for the IPv6 ones too (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N",
+    parser.add_argument("--port", type=port, default=PORT, metavar="N",
                         help=f"port to listen on; 0 takes a free one (default: {PORT})")
-    parser.add_argument("--silent", type=float, default=usual.silent_s, metavar="SECONDS",
+    parser.add_argument("--silent", type=positive, default=usual.silent_s, metavar="SECONDS",
                         help="remove a rank after so many seconds without a sign of life "
                              f"(default: {usual.silent_s:g})")
-    parser.add_argument("--keep-rooms", type=float, default=usual.room_s, metavar="SECONDS",
+    parser.add_argument("--keep-rooms", type=positive, default=usual.room_s, metavar="SECONDS",
                         help="remove a room after so many seconds if no rank retires it "
                              f"(default: {usual.room_s:g})")
     parser.add_argument("--keys", metavar="FILE",
@@ -48,10 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit status."""
-    if not 0 <= arguments.port < 65_536:
-        raise UsageError(f"--port {arguments.port}: want 0 to 65535")
-    if arguments.silent <= 0 or arguments.keep_rooms <= 0:
-        raise UsageError("--silent and --keep-rooms: want more than 0 seconds")
+    check_folder(arguments.trace)
     settings, keys = _trust(arguments)
     ending = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

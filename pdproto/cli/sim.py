@@ -1,8 +1,13 @@
-"""Run the nodes in a simulated cluster: one seed is one run, and every step is checked.
+"""Run processes in virtual time: one seed is one run, and every step is checked.
 
-Each run checks the safety properties of the tables after every step. At the end it checks that all
-memory was released. A failing run is shortened, drawn, and printed with the command that replays
-it. Exit status: 0 no violation, 1 a violation, 2 usage, 3 a seed without an answer.
+With SYSTEM, the runtime runs each machine of that system by its table. The seed decides how long
+each message, clock, device and client takes, and which faults come. Safety is checked after every
+step; at the end the run is brought to rest, and liveness is checked. `pdproto fuzz` tries the same
+processes with events in any order, and `pdproto run` walks through the tables without processes.
+
+Without SYSTEM, the nodes of the hand-over run in a simulated cluster. At the end all memory must
+have been released. A failing run is shortened, drawn, and printed with the command that replays it.
+Exit status: 0 no violation, 1 a violation, 2 usage, 3 a seed without an answer.
 """
 
 import argparse
@@ -23,11 +28,14 @@ from pdproto.check.explore import Monitor, silent
 from pdproto.check.report.progress import Reporter
 from pdproto.check.shards import Merged
 from pdproto.check.worker_pool import in_order, run_tasks
-from pdproto.cli import sim_study
-from pdproto.cli.numbers import natural, naturals
+from pdproto.cli import sim_study, sim_system
+from pdproto.cli.numbers import natural, naturals, positive
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
+    add_element_counts,
+    add_system,
+    check_folder,
     check_targets,
     console,
     whole_number,
@@ -43,6 +51,7 @@ from pdproto.sim.plan import Kind, Shape, planned
 from pdproto.sim.report import as_json, command_of, draw
 from pdproto.sim.shrink import shrunk
 from pdproto.sim.traces import traced
+from pdproto.spec.language.system import DEFAULT
 
 SEEDS: Final = 10
 ALL: Final = "all"
@@ -51,6 +60,8 @@ ALL: Final = "all"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto sim`."""
     shape = Shape()
+    add_system(parser, left_out="the nodes of the hand-over")
+    add_element_counts(parser)
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", metavar="S", type=natural, help="run this seed alone")
     seeds.add_argument("--seeds", metavar="N", type=whole_number, default=SEEDS,
@@ -61,10 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default = getattr(shape, name)
         parser.add_argument(f"--{name}", metavar="N", type=whole_number, default=default,
                             help=f"{about} (default: {default})")
-    parser.add_argument("--rate", metavar="R", type=float, default=shape.rate,
+    parser.add_argument("--rate", metavar="R", type=positive, default=shape.rate,
                         help=f"requests that arrive in a second (default: {shape.rate:g})")
-    parser.add_argument("--faults", metavar="KIND,...", type=_kinds, default=(),
-                        help=f"kinds of faults: {', '.join(Kind)}, or all (default: none)")
+    parser.add_argument("--faults", metavar="KIND,...",
+                        help=f"kinds of faults: {', '.join(Kind)}, or all (default: none); with "
+                             "SYSTEM its fault layers, all, or none (default: those of the "
+                             "configuration)")
     parser.add_argument("--bug", metavar="ID", help="run the tables with this historical defect")
     parser.add_argument("--only-rooms", metavar="N,...", type=naturals,
                         help="only these requests of a seed")
@@ -83,6 +96,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the seeds up to the first one that fails; returns the exit status."""
     check_targets([arguments.json, arguments.html, arguments.plot])
+    check_folder(arguments.trace)
+    if arguments.system is not None:
+        return sim_system.run(arguments)
+    if arguments.size or arguments.configuration != DEFAULT:
+        raise UsageError("--size and --configuration need the name of a system")
     if arguments.plot is not None and arguments.study is None:
         raise UsageError("--plot draws a study: give --study as well")
     logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # faults here are intended
@@ -182,7 +200,8 @@ def _outcome(run: _Run, _: Monitor) -> RunOutcome:
 def _shape(arguments: argparse.Namespace) -> Shape:
     try:
         return Shape(prefill=arguments.prefill, decode=arguments.decode, pp=arguments.pp,
-                     requests=arguments.requests, faults=arguments.faults, rate=arguments.rate)
+                     requests=arguments.requests, faults=_kinds(arguments.faults or ""),
+                     rate=arguments.rate)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
@@ -204,5 +223,5 @@ def _kinds(text: str) -> tuple[Kind, ...]:
     try:
         return tuple(dict.fromkeys(Kind(word) for word in text.split(",") if word))
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"want kinds among {', '.join(Kind)}, not {text[:60]!r}") from None
+        raise UsageError(
+            f"--faults: want kinds among {', '.join(Kind)}, not {text[:60]!r}") from None

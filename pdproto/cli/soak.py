@@ -12,7 +12,15 @@ import argparse
 import json
 import sys
 
-from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, whole_number, write
+from pdproto.cli.numbers import natural
+from pdproto.cli.options import (
+    STANDARD_OUTPUT,
+    UsageError,
+    check_targets,
+    console,
+    whole_number,
+    write,
+)
 from pdproto.drill.children import ended_in_order
 from pdproto.drill.soak.cluster import ProcessLostError, SoakCluster
 from pdproto.drill.soak.report import page, show
@@ -25,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto soak`."""
     parser.add_argument("--seconds", type=whole_number, default=600, metavar="S",
                         help="seconds to run, without the last rest (default: 600)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N",
+    parser.add_argument("--seed", type=natural, default=0, metavar="N",
                         help="seed of load and faults; the timing of processes still varies "
                              "(default: 0)")
     parser.add_argument("--prefill", type=whole_number, default=2, metavar="N",
@@ -45,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the soak and report; returns the exit status."""
+    check_targets([arguments.json, arguments.record])
     try:
         require(arguments.engine)
     except EngineError as error:

@@ -3,21 +3,23 @@
 import argparse
 import json
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
 from typing import Final
 
 from pdproto.check.checking import CheckSettings, check, topology
 from pdproto.check.load import suggestion
-from pdproto.check.questions import names
+from pdproto.check.narrative import Transition
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.stepping.as_test import SystemImport
+from pdproto.check.stepping.recorded import RecordError, recorded
 from pdproto.check.stepping.walk import Path, PathError, Walker, nth_interpretation
 from pdproto.cli.options import (
     UsageError,
     add_sizes,
+    chosen_properties,
     configuration,
     whole_number,
 )
@@ -38,6 +40,7 @@ class Start:
     source: SystemImport
     path: Path
     topology: str  # empty without rigid relations
+    told: str = ""  # why a recorded run is not whole
 
     @property
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -71,6 +74,11 @@ def add_start(parser: argparse.ArgumentParser) -> None:
              "property that fails)",
     )
     beginnings.add_argument(
+        "--trace", metavar="FILE", nargs="+", type=FilePath,
+        help="start at the end of a recorded run: the traces of its processes, or the JSON of a "
+             "counterexample that check, fuzz or sim has written; sizes are those of the run",
+    )
+    beginnings.add_argument(
         "--path", metavar="ROWS", help="start at the end of this path: rows separated by `;`",
     )
 
@@ -101,6 +109,8 @@ def start(arguments: argparse.Namespace) -> Start:
         return _at_bug(arguments)
     if arguments.system is None:
         raise UsageError("SYSTEM is missing: name one, or a defect with --bug ID")
+    if arguments.trace is not None:
+        return _at_end_of(arguments)
     if arguments.violation is not None:
         return _at_violation(*_chosen(arguments), arguments.violation)
     rows = (arguments.path or "").split(SEPARATOR)
@@ -168,23 +178,55 @@ def _bug(identity: str, system: str | None) -> Bug:
 
 def _at_violation(system: System, chosen: Configuration, source: SystemImport, name: str) -> Start:
     """Check, and begin at the end of the counterexample."""
-    known = names(system)
-    if name and name not in known:
-        raise UsageError(f"{system.name} has no property {name!r}{suggestion(name, known)}; "
-                         f"it has: {', '.join(known)}")
-    settings = CheckSettings(properties=(name,) if name else (), workers=os.cpu_count() or 1)
+    wanted = chosen_properties(system, [[name] if name else []])
+    settings = CheckSettings(properties=wanted, workers=os.cpu_count() or 1)
     finding = _violated(check(system, chosen, settings).findings)
     if finding is None or finding.trace is None:
         raise UsageError(f"{name or 'every property'} holds: there is no counterexample; start "
                          f"without --violation")
     path = tuple(f"{step.row}({step.parameters})" for step in finding.trace.steps)
-    # The finding does not say in which topology it was found.
+    return _in_its_topology(system, chosen, source, lambda walker: walker.follow(path))
+
+
+def _in_its_topology(
+    system: System, chosen: Configuration, source: SystemImport,
+    follow: Callable[[Walker], tuple[Transition, ...]],
+) -> Start:
+    """The start in the first topology in which the run is possible: the run does not name it.
+
+    Raises UsageError with the reason of the first topology if there is none.
+    """
+    refused: PathError | None = None
     for number, given in enumerate(interpretations(system, chosen.sizes, chosen), start=1):
         walker = Walker(system, chosen, given)
-        with suppress(PathError):
-            walker.follow(path)
+        try:
+            path = tuple(walker.label(move.row) for move in follow(walker))
+        except PathError as error:
+            refused = refused or error
+        else:
             return Start(walker, replace(source, topology=number), path, topology(given))
-    raise AssertionError(f"{finding.name}: its trace is no path of the system")
+    raise UsageError(str(refused))
+
+
+def _at_end_of(arguments: argparse.Namespace) -> Start:
+    """The start at the end of a recorded run, at the sizes of the run if no others are given."""
+    try:
+        run = recorded(load(arguments.system), arguments.trace)
+    except RecordError as error:
+        raise UsageError(f"--trace: {error}") from error
+    given = {text.partition("=")[0] for group in arguments.size for text in group}
+    arguments.size.append([f"{sort}={size}" for sort, size in run.sizes.items()
+                           if sort not in given])
+    if run.faults is not None and not arguments.faults:
+        arguments.faults.append(run.faults or ("none",))
+    system, chosen, source = _chosen(arguments)
+    for sort, size in chosen.sizes.items():
+        if size < run.sizes.get(sort.__name__, 0):
+            raise UsageError(f"--size {sort.__name__}={size}: the recorded run names "
+                             f"{run.sizes[sort.__name__]} elements")
+    begun = _in_its_topology(system, chosen, source, run.follow)
+    return replace(begun, told=f"{run.ended}; the run up to this line is shown" if run.ended
+                   else "")
 
 
 def _violated(findings: tuple[Finding, ...]) -> Finding | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from pdproto.check.stepping.dialogue import Dialogue
 from pdproto.cli.options import standard_output
+from pdproto.cli.reports import say
 from pdproto.cli.starting import Start, add_start, start
 
 
@@ -21,6 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer line by line until the user quits; returns the exit status."""
     begun = start(arguments)
+    if begun.told:
+        say(begun.told)
     dialogue = Dialogue(begun.walker, begun.source, begun.path)
     _say([_title(begun), *dialogue.opening()])
     for line in _lines():

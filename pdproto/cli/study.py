@@ -20,6 +20,7 @@ from time import monotonic
 from typing import Any, Final
 
 from pdproto.check.report.progress import Reporter
+from pdproto.cli.numbers import natural
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
@@ -57,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="NAME",
                         help="for `optimistic`: vary only this, by its name in the table, such as "
                              "`arrival skew`")
-    parser.add_argument("--seed", type=int, default=0, metavar="S",
+    parser.add_argument("--seed", type=natural, default=0, metavar="S",
                         help="seed of the requests and their delays (default: 0)")
     parser.add_argument("--plot", metavar="FILE", help="for `optimistic`: draw both halves as SVG")
     parser.add_argument("--json", metavar="FILE|-", help="write the numbers")

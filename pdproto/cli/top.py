@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 
+from pdproto.cli.numbers import positive
 from pdproto.cli.options import UsageError, console, whole_number
 from pdproto.engine.hosts import split
 from pdproto.transport.node_status import NodeStatus, look
@@ -30,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto top`."""
     parser.add_argument("nodes", nargs="+", metavar="HOST:PORT",
                         help="the address of the operator's port of each node")
-    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS",
+    parser.add_argument("--every", type=positive, default=1.0, metavar="SECONDS",
                         help="seconds between two refreshes (default: 1)")
     parser.add_argument("--stuck", type=whole_number, default=5, metavar="N",
                         help="list the N hand-overs of each node that have been in their state "
@@ -40,8 +41,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the state until it is interrupted; returns the exit status."""
-    if arguments.every <= 0:
-        raise UsageError("--every: want more than 0 seconds")
     for address in arguments.nodes:
         try:
             split(address)

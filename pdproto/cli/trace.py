@@ -49,8 +49,10 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.files:
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name its files, as in {path}/*.jsonl")
-    if len({path.resolve() for path in arguments.files}) != len(arguments.files):
-        raise UsageError("a file is given twice")
+    paths = [path.resolve() for path in arguments.files]
+    for path, given in zip(paths, arguments.files, strict=True):
+        if paths.count(path) > 1:
+            raise UsageError(f"{given} is given twice")
     verified = verify(load(arguments.system), arguments.files, from_middle=arguments.from_middle)
     if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         with console() as out:

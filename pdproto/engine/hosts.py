@@ -93,7 +93,8 @@ def listening(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise EngineError(f"cannot listen on {host} port {port}: {error}") from error
+        why = error.strerror or error
+        raise EngineError(f"cannot listen on {host} port {port}: {why}") from error
     listener.setblocking(False)
     return listener
 

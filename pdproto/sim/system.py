@@ -211,9 +211,10 @@ class SimulatedSystem:
         """
         if run.finding is None:
             raise ValueError(f"{self.system.name}, seed {run.seed}: no property was violated")
-        self.run(run.seed)
+        # Run again: the cluster must have the moves of this run, which a worker may have made.
+        found = self.run(run.seed).finding or run.finding
         world = self._world_of(run.seed)
-        return shrink(ViolationError(run.finding), world.cluster, world.checker,
+        return shrink(ViolationError(found), world.cluster, world.checker,
                       world.fairness).finding
 
     def _world_of(self, seed: int) -> World:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hypothesis import HealthCheck, Phase, __version__, reproduce_failure, settings, target
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -212,24 +213,25 @@ class Fuzzer:
         """The state machine, a class that Hypothesis runs."""
         return type("ClusterMachine", (ClusterMachine,), {"fuzzer": self})
 
-    def run(self, chosen: settings = RUN) -> Report:
-        """Run the machine. chosen: Hypothesis settings.
+    def run(self, chosen: settings = RUN, *, seed: int | None = None) -> Report:
+        """Run the machine. chosen: Hypothesis settings. seed: the same seed gives the same runs.
 
         Raises ViolationError for a property that a run violates, and for an end that differs from
         its tables.
         """
         try:
-            return self._run(self.machine(), chosen)
+            return self._run(
+                self.machine() if seed is None else seeded(seed)(self.machine()), chosen)
         finally:
             REPORTS.append(self.report())
 
-    def replay(self, blob: str) -> Report:
+    def replay(self, blob: str, chosen: settings = RUN) -> Report:
         """Run a failing run again.
 
         blob: as printed with the failure; `ViolationError.blob` has it too. Raises ViolationError
         again, unless the tables or the code have changed.
         """
-        return self._run(reproduce_failure(__version__, blob.encode())(self.machine()), RUN)
+        return self._run(reproduce_failure(__version__, blob.encode())(self.machine()), chosen)
 
     def _run(self, machine: type["ClusterMachine"], chosen: settings) -> Report:
         try:

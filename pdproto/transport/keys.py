@@ -156,6 +156,7 @@ def write_members(folder: str, members: Iterable[str]) -> list[str]:
     The secret from which all keys derive stays in the folder. The keys of a member never change;
     its file gets the names of new members. Raises OSError and KeysError.
     """
+    members = [_name(member).decode() for member in members]
     place = Path(folder)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     secret = place / AUTHORITY

@@ -111,8 +111,8 @@ def test_output_of_a_spec_is_no_part_of_the_answer(capsys: pytest.CaptureFixture
         ("def half():\n    return 1 / 0\nhalf()\n",
          "spec.py:2: importing spec.py raised ZeroDivisionError: division by zero"),
         ("import a_missing_neighbour\n",
-         "spec.py:1: importing spec.py raised ModuleNotFoundError: No module named "
-         "'a_missing_neighbour'"),
+         "spec.py:1: there is no module 'a_missing_neighbour': install its package, or correct "
+         "the name"),
         ("import spec.missing\n",
          "spec.py:1: importing spec.py raised ModuleNotFoundError: No module named "
          "'spec.missing'; 'spec' is not a package"),
@@ -199,7 +199,7 @@ def test_an_old_name_is_told_the_new_one(old: str, new: str) -> None:
     assert refusal(old) == f"the system {old!r} is now called {new!r}"
 
 
-@pytest.mark.parametrize("name", ["", ".", ":SYSTEM", "spec.py:"])
+@pytest.mark.parametrize("name", ["", ".", ":SYSTEM"])
 def test_an_unknown_name_is_told_the_known_ones(name: str) -> None:
     line = refusal(name)
     assert line.startswith(f"{name!r} is no built-in system (two-phase-commit, lock-server, ")
@@ -209,8 +209,8 @@ def test_an_unknown_name_is_told_the_known_ones(name: str) -> None:
 def test_a_module_whose_own_import_is_missing_is_not_called_missing() -> None:
     save("spec_with_a_prefix.py", "import spec_with\n")
     assert refusal("spec_with_a_prefix:SYSTEM") == (
-        "spec_with_a_prefix.py:1: importing spec_with_a_prefix raised ModuleNotFoundError: "
-        "No module named 'spec_with'"
+        "spec_with_a_prefix.py:1: there is no module 'spec_with': install its package, or "
+        "correct the name"
     )
 
 

@@ -22,6 +22,27 @@ from pdproto.spec.language import (
     implies,
 )
 
+PAGE: Final = '''"""A worker writes a page and nobody gives it back."""
+from pdproto.spec.language import (
+    Always, Call, LeadsTo, Machine, Row, Sort, State, System, Table, auto, exists, lose, Message,
+)
+class Worker(Sort):
+    """Somebody who writes."""
+class Phase(State):
+    IDLE = auto()
+    WRITING = auto()
+w, v = Worker("w"), Worker("v")
+worker = Machine("worker", w)
+phase = worker.function("phase", Phase)
+SYSTEM = System("page", "One page.", tables=(
+    Table(worker, state=phase, rows=(
+        Row("write", on=Call("write"), at=Phase.IDLE, to=Phase.WRITING),
+    )),
+), properties=(Always("at_most_one", ~((phase(w) == Phase.WRITING) & (phase(v) == Phase.WRITING)
+                                       & ~w.same(v))),),
+   final=exists(w, phase(w) == Phase.WRITING))
+'''
+
 
 class Process(Sort):
     """One that takes part."""

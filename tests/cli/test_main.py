@@ -24,6 +24,7 @@ from pdproto.cli.options import write
 from pdproto.cli.reports import REPORTS
 from pdproto.cli.systems import BUILT_IN
 from tests.check.report.page_reader import PageReader, read_xml
+from tests.cli.own_specs import PAGE
 
 EXAMPLES = [name for name, target in BUILT_IN.items() if ".examples." in target]
 
@@ -31,27 +32,6 @@ EXAMPLES = [name for name, target in BUILT_IN.items() if ".examples." in target]
 COMMAND = (
     sys.executable, "-P", "-c", "from pdproto.cli.main import entry_point; entry_point()",
 )  # fmt: skip
-
-PAGE = '''"""A worker writes a page and nobody gives it back."""
-from pdproto.spec.language import (
-    Always, Call, LeadsTo, Machine, Row, Sort, State, System, Table, auto, exists, lose, Message,
-)
-class Worker(Sort):
-    """Somebody who writes."""
-class Phase(State):
-    IDLE = auto()
-    WRITING = auto()
-w, v = Worker("w"), Worker("v")
-worker = Machine("worker", w)
-phase = worker.function("phase", Phase)
-SYSTEM = System("page", "One page.", tables=(
-    Table(worker, state=phase, rows=(
-        Row("write", on=Call("write"), at=Phase.IDLE, to=Phase.WRITING),
-    )),
-), properties=(Always("at_most_one", ~((phase(w) == Phase.WRITING) & (phase(v) == Phase.WRITING)
-                                       & ~w.same(v))),),
-   final=exists(w, phase(w) == Phase.WRITING))
-'''
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 Output = pytest.CaptureFixture[str]
@@ -191,68 +171,6 @@ class TestSystemAnywhere:
 
 class TestRefusals:
     """Every usage error is one line that names the cause and the fix, and exit status 2."""
-
-    @pytest.mark.parametrize(
-        ("arguments", "line"),
-        [
-            ("", "the following arguments are required: VERB; see `pdproto --help`"),
-            ("chek", "argument VERB: invalid choice: 'chek' (choose from {verbs}): perhaps check?; "
-             "see `pdproto --help`"),
-            ("check --wot", "unrecognized arguments: --wot; see `pdproto check --help`"),
-            ("check lock-server more", "unrecognized arguments: more; see `pdproto check --help`"),
-            ("lint", "the following arguments are required: SYSTEM; see `pdproto lint --help`"),
-            ("check --size", "argument --size: expected at least one argument; "
-             "see `pdproto check --help`"),
-            ("check page.py:SYSTEM",
-             "page: the sort Worker has no size: give one, such as --size Worker=2"),
-            ("check page.py:SYSTEM --size worker=2",
-             "page has no sort 'worker': perhaps Worker?; it has: Worker"),
-            ("check page.py:SYSTEM --size =2", "page has no sort ''; it has: Worker"),
-            ("check page.py:SYSTEM --size Worker=2 Worker=3",
-             "--size Worker is given twice: 2 and 3"),
-            ("check page.py:SYSTEM --size Worker=2 --size Worker=3",
-             "--size Worker is given twice: 2 and 3"),
-            ("check page.py:SYSTEM --size Worker=1000000000", "a state would have 1,000,000,000 "
-             "cells; 65,536 is the limit; give smaller sizes with --size"),
-            ("check page.py:SYSTEM --size Worker=300", "at_most_one has 90,000 choices of "
-             "elements; 65,536 is the limit; give smaller sizes with --size"),
-            ("check lock-server --faults nope",
-             "lock-server has no fault layer 'nope'; it has: lossy"),
-            ("check page.py:SYSTEM --size Worker=2 --faults nope",
-             "page has no fault layer 'nope'; it has: none"),
-            ("check lock-server --faults none lossy",
-             "--faults none removes every layer: give no other layer beside it"),
-            ("check page.py:SYSTEM --configuration deep",
-             "page has no configuration 'deep'; it has: none"),
-            ("check page.py:SYSTEM --size Worker=2 --property nope",
-             "page has no property 'nope'; it has: at_most_one, deadlock"),
-            ("check --max-memory nan", "argument --max-memory: want GiB above 0, not 'nan'; "
-             "see `pdproto check --help`"),
-            ("check --size Life=2", "--size needs the name of a system, as in "
-             "`pdproto check transfer --size ...`"),
-            ("check --property deadlock", "--property needs the name of a system, as in "
-             "`pdproto check transfer --property ...`"),
-            ("check --no-dead-bits", "--dead-bits needs the name of a system, as in "
-             "`pdproto check transfer --dead-bits ...`"),
-            ("check --html x", "--html needs the name of a system, as in "
-             "`pdproto check transfer --html ...`"),
-            ("check agreement --deep --configuration two-slots",
-             "--deep means --configuration deep: give only one of the two"),
-            ("check missing.py:SYSTEM", "missing.py does not exist"),
-            ("tables page.py:SYSTEM --output page.py/tables.md",
-             "cannot write 'page.py/tables.md': {folder}/page.py is not a folder"),
-            ("check --json page.py/x",
-             "cannot write 'page.py/x': {folder}/page.py is not a folder"),
-            ("check --html {folder}", "cannot write '{folder}': it is a folder"),
-            ("check --html - --json -", "two results cannot both go to standard output"),
-            ("check --html x --json x", "two results cannot both go to x"),
-        ],
-    )  # fmt: skip
-    def test_one_line(self, capsys: Output, folder: Path, arguments: str, line: str) -> None:
-        given = arguments.format(folder=folder).split()
-        choices = ", ".join(repr(verb) for verb in VERBS)
-        assert refusal(capsys, *given) == line.format(folder=folder, verbs=choices)
-        assert os.listdir() == ["page.py"]
 
     @pytest.mark.parametrize(
         "size", ["0", "-1", "2.5", "", "x", "1e3", "+3", " 3", "\N{ARABIC-INDIC DIGIT THREE}",

@@ -13,16 +13,8 @@ import pytest
 from pdproto.cli.explore import PORT
 from pdproto.cli.main import main
 from pdproto.spec.bugs.catalogue import EVERY
-from tests.check.stepping.serving import asked
+from tests.check.stepping.serving import INTERRUPTIBLE, asked
 from tests.check.stepping.test_walk import walker
-
-# Who starts the tests in the background lets their children ignore Ctrl-C.
-INTERRUPTIBLE = """
-import signal, sys
-from pdproto.cli.main import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.exit(main(sys.argv[1:]))
-"""
 
 SPEC = '''
 from pdproto.spec.language import *

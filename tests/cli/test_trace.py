@@ -212,7 +212,7 @@ def test_bad_arguments_are_refused(
     for arguments, why in (
         ([tmp_path / "none.jsonl"], "No such file"),
         ([tmp_path], "is a folder"),
-        ([GOLDEN_FILES[0], GOLDEN_FILES[0]], "a file is given twice"),
+        ([GOLDEN_FILES[0], GOLDEN_FILES[0]], "is given twice"),
         ([GOLDEN_FILES[0], "--system", "nonsense"], "nonsense"),
     ):
         status, told = run(capsys, *arguments)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_stepping import INTERRUPTIBLE, SPEC
+from tests.check.stepping.serving import INTERRUPTIBLE
+from tests.cli.test_stepping import SPEC
 
 WAIT_S = 60
 

@@ -13,7 +13,7 @@ from pdproto.cli.main import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = ("tutorial/check-your-own-protocol.md", "how-to/edit-tables.md")
-SPECS = ("vote", "defects")
+SPECS = ("vote", "twice", "defects")
 AT_THE_END = ", at the end"
 
 
@@ -50,7 +50,7 @@ def entered(line: str) -> None:
         sys.stderr.write(done.stderr)
     else:
         assert command == "pdproto"
-        quiet = ["--quiet"] if arguments[0] in ("check", "prove") else []
+        quiet = ["--quiet"] if arguments[0] in ("check", "prove", "sim") else []
         main([*arguments, *quiet])
 
 

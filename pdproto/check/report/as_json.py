@@ -57,6 +57,7 @@ def _trace(trace: Trace) -> dict[str, Any]:
         "trace": [_step(step) for step in trace.steps],
         "loop": trace.loop,
         "blocked": [_blocked(blocked) for blocked in trace.blocked],
+        **({"supposed": True} if trace.supposed else {}),
     }
 
 

@@ -8,16 +8,17 @@ reads the result as JSON, and writes text only through `textContent`.
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.markup import Markup, breakable, element
-from pdproto.check.report.narration import counted, headline, visible
+from pdproto.check.report.narration import counted, headline, verdict_word, visible
 from pdproto.check.report.sequence import blocked_rows, colour_classes, sequence, written_at
-from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 
 MARK: Final = {Verdict.HOLDS: "✓", Verdict.VIOLATED: "✗", Verdict.UNKNOWN: "?"}
 
@@ -25,6 +26,12 @@ NO_TRACE: Final = {
     Verdict.HOLDS: "It holds: there is no counterexample to show.",
     Verdict.VIOLATED: "No single run shows this, so there is no trace.",
     Verdict.UNKNOWN: "No counterexample was found before the search ended.",
+}
+
+NOT_DRAWN: Final = {  # of a claim of a proof
+    Verdict.HOLDS: "It is proved for every size: there is no counterexample to show.",
+    Verdict.VIOLATED: "No smallest state that shows this was found to draw.",
+    Verdict.UNKNOWN: "The solver has given no answer.",
 }
 
 KEYS: Final = (
@@ -37,10 +44,20 @@ KEYS: Final = (
 )
 
 
-def render(result: CheckResult) -> str:
-    """Return the whole page."""
+@dataclass(frozen=True, slots=True)
+class Masthead:
+    """The verdict in words, and the figures, each with its name."""
+
+    verdict: str
+    figures: Sequence[tuple[str, str]]
+
+
+def render(result: CheckResult, masthead: Masthead | None = None) -> str:
+    """Return the whole page. masthead: by default that of an exploration, with its coverage."""
     script = resource("steps.js") + resource("page.js")
-    title = f"{visible(result.system)}: {result.verdict.value}"
+    coverage = _coverage(result) if masthead is None else ()
+    masthead = masthead or _explored(result)
+    title = f"{visible(result.system)}: {masthead.verdict}"
     head = element(
         "head",
         Markup('<meta charset="utf-8">'),
@@ -52,10 +69,10 @@ def render(result: CheckResult) -> str:
     )
     body = element(
         "body",
-        _masthead(result),
+        _masthead(result, masthead),
         element(
             "div",
-            _findings(result),
+            _findings(result, *coverage),
             element("main", *_sections(result)),
             element("aside", id="inspector", aria_label="The selected step", hidden=True),
             class_="workspace",
@@ -104,8 +121,8 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def _masthead(result: CheckResult) -> Markup:
-    figures = [
+def _explored(result: CheckResult) -> Masthead:
+    return Masthead(result.verdict.value, [
         # A replayed trace has no states of a whole system.
         *([("states", f"{result.states:,}")] if result.states else []),
         ("transitions", f"{result.transitions:,}"),
@@ -113,7 +130,10 @@ def _masthead(result: CheckResult) -> Markup:
         ("seconds", f"{result.seconds:.2f}"),
         ("deadlocks", f"{result.deadlocks:,}"),
         *((sort, str(size)) for sort, size in result.sizes.items()),
-    ]
+    ])
+
+
+def _masthead(result: CheckResult, head: Masthead) -> Markup:
     facts = [
         element("p", label, element("b", ", ".join(values)))
         for label, values in (("faults ", result.faults), ("reductions ", result.reductions))
@@ -124,14 +144,17 @@ def _masthead(result: CheckResult) -> Markup:
         "header",
         element(
             "div",
-            element("p", result.verdict.value, class_=f"verdict {result.verdict.value}"),
+            element("p", head.verdict, class_=f"verdict {result.verdict.value}"),
             element("h1", breakable(result.system)),
             element("p", result.description, class_="description") if result.description else "",
             class_="title",
         ),
         element(
             "dl",
-            *(element("div", element("dt", name), element("dd", value)) for name, value in figures),
+            *(
+                element("div", element("dt", name), element("dd", value))
+                for name, value in head.figures
+            ),
             class_="figures",
         ),
         element("div", *facts, class_="facts") if facts else "",
@@ -140,20 +163,20 @@ def _masthead(result: CheckResult) -> Markup:
     )
 
 
-def _findings(result: CheckResult) -> Markup:
+def _findings(result: CheckResult, *coverage: Markup) -> Markup:
     items = [_item(number, finding) for number, finding in enumerate(result.findings, start=1)]
     return element(
         "nav",
         element("h2", "Findings"),
         element("ol", *items),
-        *_coverage(result),
+        *coverage,
         class_="findings",
         aria_label="Findings",
     )
 
 
 def _item(number: int, finding: Finding) -> Markup:
-    kind = finding.kind.value.replace("_", " ")
+    kind = "" if finding.kind is PropertyKind.INDUCTIVE else f", {finding.kind.value}"
     steps = "" if finding.trace_length is None else f", {counted(finding.trace_length, 'step')}"
     return element(
         "li",
@@ -163,7 +186,7 @@ def _item(number: int, finding: Finding) -> Markup:
             element(
                 "span",
                 element("b", breakable(finding.name)),
-                element("small", f"{finding.verdict.value}, {kind}{steps}"),
+                element("small", f"{verdict_word(finding)}{kind.replace('_', ' ')}{steps}"),
                 element("small", finding.note, class_="note") if finding.note else "",
             ),
             href=f"#f{number}",
@@ -200,7 +223,9 @@ def _section(prefix: str, finding: Finding) -> Markup:
     facts = [str(finding.place), finding.assurance]
     parts: list[Markup] = []
     if finding.trace is None:
-        parts.append(element("p", NO_TRACE[finding.verdict], class_="empty"))
+        proof = finding.kind is PropertyKind.INDUCTIVE
+        told = (NOT_DRAWN if proof else NO_TRACE)[finding.verdict]
+        parts.append(element("p", told, class_="empty"))
     else:
         parts += [sequence(finding, prefix=prefix), blocked_rows(finding.trace.blocked)]
     return element(

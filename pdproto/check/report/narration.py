@@ -7,6 +7,7 @@ one printable line of it, before a format escapes it in its own way.
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pdproto.check.result import (
     Arrow,
@@ -49,8 +50,26 @@ def sizes_phrase(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{visible(sort)}={size}" for sort, size in sizes.items())
 
 
+PROOF_WORDS: Final = {
+    Verdict.HOLDS: "proved", Verdict.VIOLATED: "not proved", Verdict.UNKNOWN: "not decided",
+}
+
+
+def verdict_word(finding: Finding) -> str:
+    """Return the verdict as a word: a claim that is not proved need not be violated."""
+    proof = finding.kind is PropertyKind.INDUCTIVE
+    return PROOF_WORDS[finding.verdict] if proof else finding.verdict.value
+
+
+def start_words(trace: Trace) -> str:
+    """Return the name of the state in which the trace starts."""
+    return "a supposed state" if trace.supposed else "the initial state"
+
+
 def headline(finding: Finding) -> str:
     """Return one sentence with the verdict on the property, without its name."""
+    if finding.kind is PropertyKind.INDUCTIVE:
+        return verdict_word(finding)
     for_instance = f" for {visible(finding.instance)}" if finding.instance else ""
     count = finding.trace_length
     if finding.verdict is Verdict.UNKNOWN:

@@ -84,7 +84,7 @@ function inspect(panel, selection, findings, go) {
   const step = selection.step ? finding.trace[selection.step - 1] : null;
   panel.replaceChildren(
     stepper(selection, findings, go),
-    ...(step ? facts(step) : [make("p", "row-name", "The initial state")]),
+    ...(step ? facts(step) : [make("p", "row-name", startName(finding))]),
     ...(step ? messages(step) : []),
     ...properties(holdsAfter(finding, selection.step)),
     ...inFlight(finding, selection.step),

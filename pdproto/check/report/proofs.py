@@ -263,10 +263,10 @@ def _draw(one: Refutation, drawn: Console) -> None:
     sizes = " ".join(f"{sort.__name__}={size}" for sort, size in found.sizes.items())
     claim = obligation.claim
     drawn.print(
-        f"\n{obligation.name} {_failure(obligation)} ({sizes})\n"
+        f"\n{obligation.name} {failure(obligation)} ({sizes})\n"
         f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
         f"{formula_text(claim.formula)}\n"
-        f"{claim.place}\n{_reached(one)}",
+        f"{claim.place}\n{reached(one)}",
         markup=False, highlight=False, soft_wrap=True,
     )
     finding = Finding(
@@ -276,13 +276,13 @@ def _draw(one: Refutation, drawn: Console) -> None:
         drawn.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _failure(obligation: Obligation) -> str:
+def failure(obligation: Obligation) -> str:
     if obligation.claim.part_of:
         return "is not met: in this state all its assumptions hold, but it does not"
     return "is not inductive: in this state every claim holds, but the row breaks this one"
 
 
-def _reached(one: Refutation) -> str:
+def reached(one: Refutation) -> str:
     """Whether a short run violates the claim (a defect), or a lemma may be missing."""
     match one.run:
         case None:

@@ -17,6 +17,7 @@ from pdproto.check.report.narration import (
     all_lanes,
     broken_at_start,
     row_label,
+    start_words,
     turns,
 )
 from pdproto.check.report.threads import Thread, lost_at, threads
@@ -162,7 +163,7 @@ class _Picture:
         broken = broken_at_start(self.finding)
         return element(
             "li",
-            self._story(0, "the initial state", ""),
+            self._story(0, start_words(self.trace), ""),
             element(
                 "div",
                 self._lifelines(),

@@ -21,6 +21,11 @@ function holdsAfter(finding, count) {
   return count === 0 ? finding.start_holds : finding.trace[count - 1].holds;
 }
 
+/* A counterexample to induction starts in a state that need not be reachable. */
+function startName(finding) {
+  return finding.supposed ? "A supposed state" : "The initial state";
+}
+
 /* Paths may be broken after a slash or an underscore. */
 function broken(text) {
   return text.split(/(?<=[/_])/);
@@ -88,7 +93,7 @@ function properties(holds) {
 }
 
 function state(finding, count) {
-  const nodes = [make("h3", "", count ? "State after this step" : "Initial state")];
+  const nodes = [make("h3", "", count ? "State after this step" : startName(finding))];
   for (const [lane, variables] of stateAfter(finding, count)) {
     if (!variables.size) continue;
     const list = make("dl", "state");

@@ -268,8 +268,9 @@ def nth_interpretation(
     found = interpretations(system, configuration.sizes, configuration)
     counted = list(islice(found, number))
     if not 1 <= number <= len(counted):
-        raise PathError(f"{system.name} has {len(counted)} topologies at these sizes: there is "
-                        f"none with the number {number}")
+        count = "1 topology" if len(counted) == 1 else f"{len(counted)} topologies"
+        raise PathError(f"{system.name} has {count} at these sizes: there is none with the number "
+                        f"{number}")
     return counted[-1]
 
 

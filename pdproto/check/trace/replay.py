@@ -16,7 +16,7 @@ the trace incomplete. A trace is also incomplete if a row without a trigger is e
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -83,7 +83,8 @@ class Replay:
     """The replay of some files against the tables of a system.
 
     from_middle: the traces may begin in the middle; endpoints that began before are skipped.
-    watcher: is called with each event of the instances whose keys are in `watched`.
+    watcher: is called with each event of the instances whose keys are in `watched`. on_line: with
+    each line that conforms.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Replay:
         from_middle: bool = False,
         watched: frozenset[tuple[int, int, int]] = frozenset(),
         watcher: Watcher | None = None,
+        on_line: Callable[[File, Read], None] = lambda _file, _read: None,
     ) -> None:
         system = tables.system
         self.tables: Final = tables
@@ -102,6 +104,7 @@ class Replay:
         self._from_middle: Final = from_middle
         self._watched: Final = watched
         self._watcher: Final = watcher
+        self._on_line: Final = on_line
         self._messages: Final = {s.name: s for s in system.variables if isinstance(s, Message)}
         self._by_faults: Final = {u.symbol for tables in system.faults.values() for table in tables
                                   for row in table.rows for u in table.updates(row) if u.value}
@@ -145,6 +148,7 @@ class Replay:
             except MismatchError as error:
                 raise RejectedError(file.path, read, self._instance(file, read), error) from error
             self.tally.lines += read.line is not None
+            self._on_line(file, read)
 
     def _instance(self, file: File, read: Read) -> Instance | None:
         if read.line is None or not file.processes:
@@ -320,7 +324,8 @@ class Replay:
             raise AwaitedError(message, key)
         bits = instance.local.mark(message, indices).value
         if carried is None:
-            self.tally.assumed[_name(self._sender(message, key[1]))] += 1
+            sender = ", ".join(map(str, self._sender(message, key[1])))
+            self.tally.assumed[sender or "unknown"] += 1
             return bits | self._trusting(instance, message, indices)
         for symbol, elements in carried:
             if symbol.name in instance.local.symbols:
@@ -393,7 +398,3 @@ class Replay:
             raise MismatchError(f"{names} cannot fire here" if names else
                                 "no row of a device writes these values", rows, instance.state)
         self._move(instance, read, ground, ground.apply(instance.state))
-
-
-def _name(names: Iterable[Element]) -> str:
-    return ", ".join(map(str, names)) or "unknown"

@@ -7,7 +7,7 @@ trigger is enabled at the end of a trace.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -120,9 +120,15 @@ class SharedFile:
 
 
 class SharedReplay:
-    """The replay of some files together. from_middle: machines that began before are skipped."""
+    """The replay of some files together. from_middle: machines that began before are skipped.
 
-    def __init__(self, system: System, paths: Sequence[Path], *, from_middle: bool) -> None:
+    on_line: is called with each line that conforms, in the order of the replay.
+    """
+
+    def __init__(
+        self, system: System, paths: Sequence[Path], *, from_middle: bool,
+        on_line: Callable[[SharedFile, Read], None] = lambda _file, _read: None,
+    ) -> None:
         self.system: Final = system
         self.files: Final = [SharedFile(path, found(path, _decoder)) for path in paths]
         self.instances: Final[list[SharedInstance]] = []
@@ -131,6 +137,7 @@ class SharedReplay:
         self.lines = 0
         self.passed = 0
         self._from_middle: Final = from_middle
+        self._on_line: Final = on_line
         self._tables: Final = {table.machine.name: table for table in system.tables}
         worlds = [table for table in (*system.tables, *chain(*system.faults.values()))
                   if table.machine.world]
@@ -180,6 +187,7 @@ class SharedReplay:
             except AwaitedCellError as awaited:
                 return awaited.cell
             self.lines += read.line is not None
+            self._on_line(file, read)
         return None
 
     def _line(self, file: SharedFile, read: Read) -> None:

@@ -14,6 +14,14 @@ from pdproto.check.stepping.as_test import SystemImport
 from pdproto.check.stepping.server import ExploreApp, serve
 from pdproto.check.stepping.walk import Walker
 
+# Who starts the tests in the background lets their children ignore Ctrl-C.
+INTERRUPTIBLE = """
+import signal, sys
+from pdproto.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main(sys.argv[1:]))
+"""
+
 SOURCE = SystemImport("from pdproto.spec.examples.lock_server_broken import SYSTEM", "SYSTEM")
 
 

@@ -2,7 +2,12 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -10,8 +15,10 @@ from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from pdproto.check.stepping.page import script
 from pdproto.check.stepping.walk import Walker
-from tests.check.stepping.serving import served
+from pdproto.cli.main import main
+from tests.check.stepping.serving import INTERRUPTIBLE, served
 from tests.check.stepping.test_walk import VIOLATION, walker
+from tests.docs.documents import ROOT
 
 CHROMIUM = shutil.which("chromium")
 OPTIONS = (
@@ -41,6 +48,20 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
         )  # fmt: skip
         yield context
         context.close()
+
+
+@contextmanager
+def explored(*arguments: str) -> Iterator[str]:
+    """Yield the link that `pdproto explore` prints. It ends with Ctrl-C."""
+    command = [sys.executable, "-c", INTERRUPTIBLE, "explore", *arguments, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[1]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
 
 
 @pytest.fixture
@@ -122,6 +143,39 @@ def test_a_link_shows_the_violation_and_why(page: Page, address: str) -> None:
     page.goto(f"{address}#ask(c0,r0)")
     expect(sent).to_have_count(1)
     expect(sent).to_contain_text("not received yet")
+
+
+def test_the_page_of_a_counterexample_in_a_file_begins_at_its_end(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """`check --json` writes it, `explore --trace` serves it, and the browser goes on from there."""
+    report = tmp_path / "x.json"
+    assert main(["check", "lock-server-broken", "--quiet", "--json", str(report)]) == 1
+    with explored("lock-server-broken", "--trace", str(report)) as link:
+        opened = browser.new_page()
+        opened.goto(link)
+        expect(opened.locator(".band")).to_have_count(8)
+        expect(opened.locator(".standings .violated b")).to_have_text("mutual_exclusion")
+        opened.keyboard.press("u")
+        expect(opened.locator(".band")).to_have_count(7)
+        opened.close()
+
+
+def test_the_page_of_a_real_run_begins_at_its_end(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """Four processes share a lease over TCP, and their traces are one path of the whole system."""
+    subprocess.run([sys.executable, ROOT / "examples" / "lease_processes.py", tmp_path],
+                   check=True, timeout=60)
+    traces = sorted(map(str, tmp_path.glob("*.jsonl")))
+    with explored(f"{ROOT / 'examples' / 'lease_lock.py'}:SYSTEM", "--trace", *traces) as link:
+        opened = browser.new_page()
+        opened.goto(link)
+        expect(opened.locator(".band")).to_have_count(17)  # the start, and 16 rows
+        expect(opened.locator(".standings .violated")).to_have_count(0)
+        opened.keyboard.press("Home")
+        expect(opened.locator(".band")).to_have_count(1)
+        opened.close()
 
 
 def test_a_path_that_is_not_possible_is_told_and_left(page: Page, address: str) -> None:

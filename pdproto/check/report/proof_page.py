@@ -1,0 +1,87 @@
+"""The page of `prove --html`: each claim, and the step that breaks it, drawn as a trace is.
+
+A counterexample to induction starts in a state in which every claim holds, and need not be
+reachable. So a claim that fails is *not proved*, and not violated.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Claim
+from pdproto.check.prove.proving import Proof
+from pdproto.check.prove.refutation import Refutation
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.report.html import Masthead, render
+from pdproto.check.report.narration import PROOF_WORDS, counted, sizes_phrase
+from pdproto.check.report.proofs import failure, reached, to_json
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verdict
+from pdproto.check.words import formula_text
+
+VERDICT: Final = {
+    Status.PROVED: Verdict.HOLDS, Status.FAILED: Verdict.VIOLATED,
+    Status.UNKNOWN: Verdict.UNKNOWN, Status.REFUSED: Verdict.UNKNOWN,
+}
+
+
+def page(one: ProofSubject, proof: Proof, refuted: Sequence[Refutation]) -> str:
+    """The whole page. refuted: the obligations that fail, with their counterexamples."""
+    findings = (*map(_refuted, refuted), *_others(one, proof, refuted))
+    result = CheckResult(
+        one.system.name, one.system.about, {}, (), states=0, transitions=0, depth=0,
+        seconds=proof.seconds, complete=not proof.interrupted,
+        stopped="interrupted" if proof.interrupted else "", findings=findings,
+        rows_never_fired=(), deadlocks=0)
+    told = to_json(one, proof)
+    return render(result, Masthead(PROOF_WORDS[result.verdict], [
+        ("obligations", f"{told['obligations']:,}"), ("proved", f"{told['proved']:,}"),
+        ("failed", f"{len(told['failed']):,}"), ("unknown", f"{len(told['unknown']):,}"),
+        ("seconds", f"{proof.seconds:.2f}"),
+    ]))
+
+
+def _refuted(one: Refutation) -> Finding:
+    """A refuted obligation, with the step that breaks its claim."""
+    obligation, claim, found = one.obligation, one.obligation.claim, one.found
+    note, sizes = failure(obligation), ""
+    trace = None if found is None else _marked(found.trace, claim, obligation.name)
+    if found is not None:
+        named = {sort.__name__: size for sort, size in found.sizes.items()}
+        sizes = f"a counterexample with {sizes_phrase(named)}"
+        note = f"It {note}; {reached(one)}"
+    return replace(_finding(claim, Verdict.VIOLATED), name=obligation.name, assurance=sizes,
+                   trace=trace, note=note)
+
+
+def _marked(trace: Trace, claim: Claim, name: str) -> Trace:
+    """The trace with the place at which the claim fails: its step, or its start."""
+    if claim.part_of or not trace.steps:
+        return replace(trace, start_holds={name: False}, supposed=bool(claim.part_of))
+    steps = tuple(replace(step, holds={name: False}) for step in trace.steps)
+    return replace(trace, steps=steps, start_holds={name: True}, supposed=True)
+
+
+def _others(
+    one: ProofSubject, proof: Proof, refuted: Sequence[Refutation]
+) -> Iterator[Finding]:
+    """Every claim without a refutation: those that are not proved first."""
+    drawn = {refutation.obligation.claim.name for refutation in refuted}
+    by_verdict: dict[Verdict, list[Finding]] = {verdict: [] for verdict in
+                                                (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)}
+    claims = {claim.name: claim for claim in (
+        *one.fault_free_claims, *(o.claim for o in proof.obligations))}
+    for name, claim in claims.items():
+        mine = [o for o in proof.obligations if o.claim.name == name]
+        verdicts = {VERDICT[proof.status(o)] for o in mine}
+        verdict = next((v for v in by_verdict if v in verdicts), Verdict.HOLDS)
+        if name not in drawn and mine:
+            told = f"{'a lemma, ' if claim.is_lemma else ''}{counted(len(mine), 'obligation')}"
+            by_verdict[verdict].append(replace(_finding(claim, verdict), assurance=told))
+    for found in by_verdict.values():
+        yield from found
+
+
+def _finding(claim: Claim, verdict: Verdict) -> Finding:
+    return Finding(claim.name, PropertyKind.INDUCTIVE, formula_text(claim.formula), verdict, "",
+                   claim.place, note=claim.why)

@@ -1,0 +1,112 @@
+"""The report of `fuzz` and of `sim SYSTEM`: some runs of a system, and any counterexample."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from rich.text import Text
+
+from pdproto.check.report.as_json import to_json
+from pdproto.check.report.narration import counted, sizes_phrase
+from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
+from pdproto.check.result import CheckResult, Finding
+from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.spec.language.system import Configuration, System
+
+NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Some runs of a system at the sizes and faults of a configuration.
+
+    steps: rows that fired in all runs. fired: by row, how often. told: further figures as text.
+    finding: the violation; None if no run has one. replay: the command that shows it again.
+    """
+
+    system: System
+    configuration: Configuration
+    runs: int
+    steps: int
+    fired: Mapping[str, int]
+    told: tuple[str, ...] = ()
+    finding: Finding | None = None
+    replay: str = ""
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """The rows that could fire under these faults, and fired in no run."""
+        tables = self.system.tables_under(self.configuration.faults)
+        names = dict.fromkeys(row.name for table, _ in tables for row in table.rows
+                              if row.kind == "row")
+        return tuple(name for name in names if not self.fired.get(name))
+
+    @property
+    def result(self) -> CheckResult:
+        """The runs as the result of a check, for reports."""
+        finding, sizes = self.finding, self.configuration.sizes
+        return CheckResult(
+            self.system.name, self.system.about,
+            {sort.__name__: size for sort, size in sizes.items()}, self.configuration.faults,
+            states=0, transitions=self.steps, depth=0, seconds=0.0, complete=False,
+            stopped=f"these are {counted(self.runs, 'run')}, and not all",
+            findings=() if finding is None else (finding,), rows_never_fired=self.never,
+            deadlocks=0, row_places={row.name: row.place for _, row in self.system.rows()},
+            rows_fired=tuple(name for name, times in self.fired.items() if times),
+        )
+
+
+def add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add --json and --html."""
+    parser.add_argument("--json", metavar="FILE|-",
+                        help="write the counts, and the violation with its trace")
+    parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a violation")
+
+
+def require_processes(system: System) -> None:
+    """Raise UsageError for a system in which no machine is a process."""
+    if all(machine.world for machine in system.machines):
+        raise UsageError(f"{system.name} has no machine beside the world: there is no process to "
+                         f"run; `pdproto run` walks through its tables")
+
+
+def report(sampled: Sampled, json_target: str | None, html_target: str | None) -> int:
+    """Print the runs, and write the reports; returns the exit status."""
+    if STANDARD_OUTPUT not in (json_target, html_target):
+        _show(sampled)
+    if json_target is not None:
+        write(json.dumps(_as_json(sampled), indent=2), json_target)
+    if html_target is not None and sampled.finding is not None:
+        # Imported only here, because most runs draw no page.
+        write(str(import_module("pdproto.check.report.html").render(sampled.result)), html_target)
+    return int(sampled.finding is not None)
+
+
+def _show(sampled: Sampled) -> None:
+    verdict = sampled.result.verdict
+    faults = ", ".join(sampled.configuration.faults)
+    facts = ", ".join(filter(None, [sizes_phrase(sampled.result.sizes), faults]))
+    figures = (counted(sampled.runs, "run"), *sampled.told, counted(sampled.steps, "step"))
+    with console() as out:
+        out.print(Text.assemble((sampled.system.name, "bold"), f"  {facts}"))
+        out.print(Text(f"{', '.join(figures)}, each compared with the tables"))
+        if sampled.never:
+            out.print(Text(f"never fired: {', '.join(sampled.never)}", style="yellow"))
+        if sampled.finding is None:
+            out.print(Text(NOTHING_SEEN, style="dim"))
+            return
+        out.print(Text.assemble((verdict.value.upper(), VERDICT_STYLE[verdict]),
+                                f"  replay: {sampled.replay}"), soft_wrap=True)
+        out.print()
+        render_trace(sampled.finding, out)
+
+
+def _as_json(sampled: Sampled) -> dict[str, Any]:
+    return to_json(sampled.result) | {
+        "verdict": "unknown" if sampled.finding is None else "violated",
+        "runs": sampled.runs, "steps": sampled.steps, "rows": dict(sampled.fired),
+        "replay": sampled.replay,
+    }

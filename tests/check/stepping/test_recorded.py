@@ -1,0 +1,171 @@
+"""`--trace` of `explore` and `step`: a recorded run or counterexample as a path of the system."""
+
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pdproto.check.rigid import interpretations
+from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
+from pdproto.check.stepping.walk import PathError, Walker
+from pdproto.cli.main import main
+from pdproto.runtime.trace_shared import SharedTrace, shared
+from pdproto.spec.examples.two_phase_commit import (
+    COORDINATOR,
+    PARTICIPANT,
+    SYSTEM,
+    Participant,
+    commit,
+    prepared,
+)
+from pdproto.spec.language.symbols import Sizes
+from pdproto.spec.language.system import Configuration
+
+Output = pytest.CaptureFixture[str]
+COMMITTED = [
+    "prepare(p0)", "prepare(p1)", "hear(p0)", "hear(p1)", "decide_commit",
+    "committed(p0)", "committed(p1)",
+]
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[Path]:
+    """Ann and Bob commit, in the traces of two processes."""
+    paths = [tmp_path / name for name in ("coordinator.jsonl", "participants.jsonl")]
+    with paths[0].open("wb") as one, paths[1].open("wb") as two:
+        chief_trace, trace = SharedTrace("chief", one), SharedTrace("others", two)
+        chief = shared(COORDINATOR, (), {Participant: ("ann", "bob")}, trace=chief_trace)
+        ann, bob = (shared(PARTICIPANT, (name,), trace=trace) for name in ("ann", "bob"))
+        ann.call("prepare")
+        bob.call("prepare")
+        chief.receive(prepared, "ann")
+        chief.receive(prepared, "bob")
+        chief.fire("decide_commit")
+        ann.receive(commit)
+        bob.receive(commit)
+    return paths
+
+
+def followed(run: RecordedRun) -> list[str]:
+    """The rows of the run in a walker of its size."""
+    sizes: Sizes = {Participant: run.sizes["Participant"]}
+    walker = Walker(SYSTEM, Configuration(sizes),
+                    next(iter(interpretations(SYSTEM, sizes, Configuration(sizes)))))
+    return [walker.label(move.row) for move in run.follow(walker)]
+
+
+def stepped(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, *arguments: object
+) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.stdin", io.StringIO("l\n"))
+    status = main(["step", *map(str, arguments)])
+    shown = capsys.readouterr()
+    return status, shown.out, shown.err
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_traces_of_processes_are_one_path(traces: list[Path], order: int) -> None:
+    """Whatever the order of the files: messages are sent before they are received."""
+    run = recorded(SYSTEM, traces[::order])
+    assert run.sizes == {"Participant": 2}
+    assert run.ended == ""
+    rows = followed(run)
+    assert sorted(rows) == sorted(COMMITTED)
+    assert rows.index("hear(p0)") > rows.index("prepare(p0)")
+    assert rows.index("committed(p1)") > rows.index("decide_commit")
+
+
+def test_elements_are_numbered_as_they_occur(traces: list[Path]) -> None:
+    text = traces[1].read_text()
+    traces[1].write_text(text.replace('"ann"', '"zoe"'))
+    traces[0].write_text(traces[0].read_text().replace('"ann"', '"zoe"'))
+    assert sorted(followed(recorded(SYSTEM, traces))) == sorted(COMMITTED)
+
+
+def test_a_rejected_line_ends_the_path(
+    traces: list[Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator decides although it has not heard Bob."""
+    lines = [json.loads(line) for line in traces[0].read_text().splitlines()]
+    kept = [line for line in lines if line.get("with") != {"p": "bob"}]
+    assert len(kept) == len(lines) - 1
+    traces[0].write_text("".join(json.dumps({**line, "n": n}) + "\n"
+                                 for n, line in enumerate(kept, 1)))
+    status, out, err = stepped(capsys, monkeypatch, "two-phase-commit", "--trace", *traces)
+    assert status == 0
+    assert err == (f"pdproto: {traces[0]}, line 3: decide_commit cannot fire here; the run up to "
+                   f"this line is shown\n")
+    assert "hear(p0)" in out
+    assert "decide_commit" not in out.split("hear(p0)")[1]
+
+
+def test_a_run_that_the_whole_system_cannot_take_is_told(traces: list[Path]) -> None:
+    """With a third participant nobody may commit yet."""
+    run = recorded(SYSTEM, traces)
+    sizes: Sizes = {Participant: 3}
+    with pytest.raises(PathError, match=r"coordinator\.jsonl, line 4: decide_commit.* cannot fire"):
+        run.follow(Walker(SYSTEM, Configuration(sizes)))
+
+
+def test_a_whole_hand_over_is_one_path(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes in virtual time: the sink waits for the engine's writes, which its trace does not say.
+
+    The source does not know the life when it begins: its first line leaves it open.
+    """
+    assert main(["sim", "--seed", "0", "--requests", "1", "--prefill", "1", "--decode", "1",
+                 "--trace", str(tmp_path), "--quiet"]) == 0
+    capsys.readouterr()
+    traces = sorted((tmp_path / "seed-0").glob("*.jsonl"))
+    status, out, err = stepped(capsys, monkeypatch, "transfer", "--trace", *traces)
+    assert (status, err) == (0, "")
+    told = re.findall(r"^ *\d+  (\w+)\(", out, flags=re.MULTILINE)
+    assert told[-17:] == [
+        "begin_receive", "grant", "publish_memory", "begin_send", "meet", "learn", "send", "post",
+        "land", "send_more", "post", "land", "succeed", "release_kv", "take_part", "commit",
+        "finish",
+    ]
+
+
+def test_a_counterexample_in_json(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "x.json"
+    assert main(["check", "lock-server-broken", "--quiet", "--no-cache", "--size", "Client=3",
+                 "--json", str(target)]) == 1
+    capsys.readouterr()
+    status, out, err = stepped(capsys, monkeypatch, "lock-server-broken", "--trace", target)
+    assert (status, err) == (0, "")
+    assert out.startswith("lock-server-broken: Client 3, Round 1")
+    assert "✗ mutual_exclusion: " in out
+    assert "  7  enter(" in out
+    status, _, err = stepped(capsys, monkeypatch, "lock-server", "--trace", target)
+    assert status == 2
+    assert err == (f"pdproto: --trace: {target} is about lock-server-broken, and not about "
+                   f"lock-server\n")
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("", "no row has fired in this trace"),
+    ("def f(): ...\n", "line 1: this is not a line of a trace"),
+    ('{"properties": []}', "is no report of pdproto: it lacks 'system'"),
+    ('{"system": "two-phase-commit", "sizes": {}, "faults": [], "properties": []}',
+     "has no trace: every property holds there"),
+])
+def test_a_file_without_a_run_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(RecordError, match=told):
+        recorded(SYSTEM, [path])
+
+
+def test_a_size_below_that_of_the_run_is_refused(
+    traces: list[Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = stepped(capsys, monkeypatch, "two-phase-commit", "--trace", *traces,
+                             "--size", "Participant=1")
+    assert (status, err) == (
+        2, "pdproto: --size Participant=1: the recorded run names 2 elements\n")

@@ -1,0 +1,116 @@
+"""`pdproto sim SYSTEM` and `pdproto fuzz SYSTEM`: the processes of anybody's tables."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.main import main
+from tests.docs.documents import ROOT
+
+LEASE = f"{ROOT / 'examples' / 'lease_lock.py'}:SYSTEM"
+BROKEN = "lock-server-broken"
+Output = pytest.CaptureFixture[str]
+
+WORLD = '''
+from pdproto.spec.language import *
+flips = Machine("sky", world=True)
+SYSTEM = System("sky", "Only weather.", tables=(Table(flips, rows=(Row("rain"),)),))
+'''
+
+def ran(capsys: Output, *arguments: object) -> tuple[int, str]:
+    status = main([*map(str, arguments)])
+    return status, " ".join("".join(capsys.readouterr()).split())
+
+
+@pytest.mark.parametrize("verb", [("sim", "--seeds", 5, "--quiet"), ("fuzz", "--runs", 10)])
+class TestBoth:
+    def test_a_sound_system(self, capsys: Output, verb: tuple[object, ...]) -> None:
+        status, told = ran(capsys, *verb, "two-phase-commit")
+        assert status == 0
+        assert "each compared with the tables" in told
+        assert told.endswith("no violation was seen, which proves nothing")
+
+    def test_a_violation_is_short_and_replayed(
+        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path
+    ) -> None:
+        answer, page = tmp_path / "x.json", tmp_path / "x.html"
+        more = ("--seeds", 200) if verb[0] == "sim" else ("--runs", 200)
+        status, told = ran(capsys, *verb, *more, BROKEN, "--json", answer, "--html", page)
+        assert status == 1
+        said = re.search(r"mutual_exclusion violated for \S+ \S+ after (\d+) steps", told)
+        assert said is not None
+        assert 7 <= int(said[1]) <= 12  # 7 is the shortest
+        found = json.loads(answer.read_text())
+        assert found["verdict"] == "violated"
+        assert found["rows"]["expire"] > 0
+        assert "mutual_exclusion" in page.read_text()
+        assert found["replay"] in told
+        status, again = ran(capsys, *found["replay"].split()[1:])
+        assert status == 1
+        assert said[0] in again
+
+    def test_one_seed_gives_one_answer(
+        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path
+    ) -> None:
+        texts = []
+        for name in ("a.json", "b.json"):
+            ran(capsys, *verb, "lock-server", "--json", tmp_path / name)
+            texts.append((tmp_path / name).read_text())
+        assert texts[0] == texts[1]
+        assert json.loads(texts[0])["verdict"] == "unknown"
+
+    def test_sizes_and_faults(self, capsys: Output, verb: tuple[object, ...]) -> None:
+        status, told = ran(capsys, *verb, "lock-server", "--size", "Client=1", "--faults", "lossy")
+        assert status == 0
+        assert told.startswith("lock-server Client=1, Round=2, lossy")
+
+    def test_nothing_is_left_in_the_folder(
+        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        ran(capsys, *verb, BROKEN)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_system_without_processes_is_refused(
+        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path
+    ) -> None:
+        (tmp_path / "sky.py").write_text(WORLD)
+        status, told = ran(capsys, *verb, f"{tmp_path / 'sky.py'}:SYSTEM")
+        assert status == 2
+        assert told == ("pdproto: sky has no machine beside the world: there is no process to "
+                        "run; `pdproto run` walks through its tables")
+
+
+def test_a_system_in_a_file_runs_with_its_clocks(capsys: Output) -> None:
+    """The lease lock: an ordered sort of tokens, a timer, and three kinds of machines."""
+    status, told = ran(capsys, "sim", LEASE, "--seeds", 5, "--quiet")
+    assert status == 0
+    assert "5 runs, " in told
+    assert "virtual seconds" in told
+
+
+def test_options_of_nodes_are_refused_beside_a_system(capsys: Output) -> None:
+    for option in (("--pp", 2), ("--bug", "B22"), ("--trace", "out"), ("--study", "optimistic")):
+        status, told = ran(capsys, "sim", "lock-server", *option)
+        assert (status, told) == (2, f"pdproto: {option[0]} is about the nodes of the hand-over: "
+                                     f"leave it out, or leave out SYSTEM")
+
+
+@pytest.mark.slow
+def test_seeds_are_shared_by_processes(capsys: Output, tmp_path: Path) -> None:
+    texts = []
+    for workers in (1, 2):
+        target = tmp_path / f"{workers}.json"
+        ran(capsys, "sim", BROKEN, "--seeds", 4, "--workers", workers, "--quiet",
+            "--json", target)
+        texts.append(target.read_text())
+    assert texts[0] == texts[1]
+
+
+def test_a_blob_of_another_system_is_refused(capsys: Output) -> None:
+    status, told = ran(capsys, "fuzz", "lock-server", "--replay", "AAAA")
+    assert status == 2
+    assert told.startswith("pdproto: --replay AAAA: no run of this system at these sizes; ")

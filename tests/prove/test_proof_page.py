@@ -1,0 +1,65 @@
+"""`pdproto prove --html`: each claim, and the step that breaks it as a picture."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from pdproto.cli.main import main
+from tests.check.report.page_reader import PageReader
+
+Output = pytest.CaptureFixture[str]
+
+
+def page(capsys: Output, tmp_path: Path, *arguments: str) -> tuple[int, str, dict[str, object]]:
+    """The exit status, the page, and the result that is in it."""
+    target = tmp_path / "proof.html"
+    status = main(["prove", *arguments, "--no-cache", "--quiet", "--html", str(target)])
+    capsys.readouterr()
+    text = target.read_text(encoding="utf-8")
+    PageReader(text)
+    embedded = re.search(r'id="result">(.*?)</script>', text, flags=re.DOTALL)
+    assert embedded is not None
+    return status, text, json.loads(embedded[1])
+
+
+def test_the_step_that_breaks_a_claim_is_drawn(capsys: Output, tmp_path: Path) -> None:
+    status, text, result = page(capsys, tmp_path, "lock-server-broken",
+                                "--property", "mutual_exclusion")
+    assert status == 1
+    properties = result["properties"]
+    assert isinstance(properties, list)
+    first = properties[0]
+    assert first["name"] == "mutual_exclusion at enter"
+    (step,) = first["trace"]
+    assert step["row"] == "enter"
+    assert first["start_holds"] == {"mutual_exclusion at enter": True}
+    assert step["holds"] == {"mutual_exclusion at enter": False}
+    assert first["supposed"] is True
+    assert "is not inductive" in first["note"]
+    assert "a supposed state" in text
+    assert "the initial state" not in text.split("<script")[0]
+    assert "mutual_exclusion at enter</b> stops holding" in text or (
+        "stops holding" in text)
+    assert ">not proved</p>" in text
+    assert "violated, " not in text.split("<script")[0]
+
+
+def test_a_proof_lists_its_claims(capsys: Output, tmp_path: Path) -> None:
+    status, text, result = page(capsys, tmp_path, "two-phase-commit")
+    assert status == 0
+    properties = result["properties"]
+    assert isinstance(properties, list)
+    assert {"agreement", "heard_has_been_said"} <= {one["name"] for one in properties}
+    assert all("trace" not in one for one in properties)
+    assert re.search(r"<dt>obligations</dt>\s*<dd>39</dd>", text)
+    assert "It is proved for every size" in text
+    assert "Every row fired" not in text
+
+
+@pytest.mark.parametrize("arguments", [(), ("lock-server", "--suggest")])
+def test_only_one_proof_has_a_page(capsys: Output, arguments: tuple[str, ...]) -> None:
+    assert main(["prove", *arguments, "--html", "x.html"]) == 2
+    assert capsys.readouterr().err == (
+        "pdproto: --html shows the proof of one system: name it, and leave out --suggest\n")
