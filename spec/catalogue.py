@@ -33,6 +33,8 @@ CATALOGUE: Final = (
         "alarm": Counts(30_960, 230_468, 37),
         "alarm-lossy": Counts(3_898, 29_342, 23),
         "clocks": Counts(35_386, 236_160, 31),
+        "disconnect": Counts(25_080, 151_864, 27),
+        "disconnect-restart": Counts(44_634, 309_874, 33),
         "deep": Counts(523_594, 6_394_727, 42),
     }),
     Entry("registry-no-retry", "handoff.registry:NO_RETRY", expected={

@@ -31,7 +31,7 @@ from pdproto.registry.wire import (
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.spec.handoff import bootstrap
+from pdproto.spec.handoff import bootstrap, registry_world
 from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.incarnation import new_incarnation
@@ -298,7 +298,7 @@ class Registrar:
         """A new machine for this run, before it has registered. row: of the operator, starts it."""
         machine = shared(tables.SOURCE, self._self, trace=self._trace)
         source, number = self._self
-        machine.apply_fault(tables.OPERATOR, row, p=source, e=number, z=number)
+        machine.apply_fault(registry_world.OPERATOR, row, p=source, e=number, z=number)
         return machine
 
     def _renew(self, exceed: int) -> None:

@@ -25,10 +25,6 @@ from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.registry")
 
-# If the registry still lists a run so long after this sink lost it, the run was only silent: the
-# registry would have removed a run that had ended.
-PATIENCE_S: Final = WAITS["no_sign_of_life"].seconds + WAITS["not_recorded"].seconds
-
 
 class Finder:
     """Looks the ranks up, and again when one of them is lost.
@@ -36,7 +32,8 @@ class Finder:
     address: of the registry, "host:port". sink: the name of the decode rank. ranks: the ranks that
     it needs. problem: why the last look-up failed, or "". retry_s: seconds between two
     look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
-    patience_s: see PATIENCE_S. trace: records every row that fires. keys: see RegistryClient.
+    patience_s: seconds after a loss from which on the registry lists only runs that live. trace:
+    records every row that fires. keys: see RegistryClient.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class Finder:
         *,
         retry_s: float = WAITS["no_answer"].seconds,
         given_up_s: float = WAITS["registry_unreachable"].seconds,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = WAITS["still_listed"].seconds,
         trace: SharedTrace | None = None,
         keys: Keys | None = None,
     ) -> None:
@@ -121,7 +118,13 @@ class Finder:
             with self._lock:
                 self._silent_since = None
                 self._part.hear_located(addresses)
-                self.problem = "" if self._part.question is None else self._insist(addresses)
+                if monotonic() - self._lost_at > self._patience_s and self._part.abandon(addresses):
+                    self._epoch += 1
+                    self._part = SinkPart(
+                        f"{self._sink}#{self._epoch}", self._ranks, self._trace)
+                    return  # it has a question of its own
+                lost = self._part.lost(addresses)
+                self.problem = f"{lost[0]} is lost, and has not registered again" if lost else ""
         except UnreachableError as error:
             self._note(str(error))
             self._wait_for_registry()
@@ -143,23 +146,6 @@ class Finder:
         if now - self._silent_since >= self._given_up_s:
             with self._lock:
                 self._part.give_up()
-
-    def _insist(self, addresses: Mapping[Rank, RankAddress]) -> str:
-        """React to an answer with runs that count as gone here. Returns the problem, or "".
-
-        The tables assume that a loss is never reported wrongly. If the registry still gets signs of
-        life from such a run, the report was wrong. Then the sink starts again under a new name,
-        without any losses.
-        """
-        if monotonic() - self._lost_at <= self._patience_s:
-            lost = [rank for rank in self._ranks
-                    if self._part.holds_lost(rank, addresses[rank].incarnation)]
-            return f"{lost[0]} is lost, and has not registered again"
-        self._epoch += 1
-        anew = SinkPart(f"{self._sink}#{self._epoch}", self._ranks, self._trace)
-        anew.hear_located(addresses)
-        self._part = anew
-        return ""
 
     def _note(self, problem: str) -> None:
         if problem != self.problem:

@@ -72,15 +72,29 @@ class SinkPart:
             self._machine.fire("look_again", h=self._handover, p=rank)
 
     def lose(self, rank: Rank, number: int) -> None:
-        """Note that this run of a rank is gone (timer heartbeat). A later run may be there."""
+        """Count this run of a rank as gone (timer heartbeat): the connection to it is broken."""
         run = number, rank
-        self._machine.receive(bootstrap.missed, rank, run)
+        self._machine.receive(bootstrap.disconnected, self._sink, rank, run)
         self._machine.fire("miss_heartbeat", p=rank, e=run)
         self._settle()
 
-    def holds_lost(self, rank: Rank, number: int) -> bool:
-        """Whether this run counts as gone here."""
-        return self._machine.value(bootstrap.dead, self._sink, rank, (number, rank)) is True
+    def abandon(self, addresses: Mapping[Rank, RankAddress]) -> bool:
+        """If this answer still lists a run that counts as gone here, end (timer still_listed).
+
+        Returns whether this sink has ended. Then a sink under another name has to look up.
+        """
+        for rank in self.lost(addresses):
+            run = addresses[rank].incarnation, rank
+            if self._machine.fire("abandon", h=self._handover, p=rank, e=run) is not None:
+                self._machine.fire("fail_abandoned", h=self._handover)
+                self._machine.call("clear", self._handover)
+                return True
+        return False
+
+    def lost(self, addresses: Mapping[Rank, RankAddress]) -> list[Rank]:
+        """The ranks whose runs in this answer count as gone here."""
+        return [rank for rank in self._ranks if self._machine.value(
+            bootstrap.dead, self._sink, rank, (addresses[rank].incarnation, rank))]
 
     def _begin(self) -> None:
         self._machine.call("open", self._handover)

@@ -32,7 +32,7 @@ from pdproto.spec.handoff.bootstrap import (
     sink,
     unlocated,
 )
-from pdproto.spec.handoff.registry import ALIVE, failing, nobody_is_current
+from pdproto.spec.handoff.registry import ALIVE, NOT_FILLING, failing, nobody_is_current
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import (
     ANY,
@@ -84,8 +84,8 @@ UNDEFINED: Final = wrong(
 
 RECREATED: Final = wrong(
     "concluded-room-recreated",
-    ReplaceRow("ignore_unlocated_empty_whole", Row("fail_late", on=unlocated(d, h, p),
-        at=(Cache.EMPTY, Cache.WHOLE), do=failing(Reason.NOT_FOUND),
+    ReplaceRow("ignore_unlocated_empty_whole_abandoned", Row("fail_late", on=unlocated(d, h, p),
+        at=NOT_FILLING, do=failing(Reason.NOT_FOUND),
         why="a status message creates the room that it names")),
 )
 

@@ -36,6 +36,7 @@ class Cache(State):
     EMPTY = auto()
     FILLING = auto()
     WHOLE = auto()
+    ABANDONED = auto()  # a sink under a new name takes the place of this one
 
 
 class Phase(State):
@@ -55,6 +56,7 @@ class Reason(State):
     NOT_FOUND = auto()
     UNREACHABLE = auto()
     LOST_CONNECTION = auto()
+    ABANDONED = auto()
 
 
 class Info(State):
@@ -107,7 +109,12 @@ entry = registry.function("entry", Entry, Source, Incarnation, edges={
 })
 present = registry.relation("present", Source)
 
-cache = sink.function("cache", Cache)
+cache = sink.function("cache", Cache, edges={
+    Cache.EMPTY: (Cache.FILLING,),
+    Cache.FILLING: (Cache.EMPTY, Cache.WHOLE, Cache.ABANDONED),
+    Cache.WHOLE: (Cache.EMPTY,),
+    Cache.ABANDONED: (),
+})
 filler = sink.relation("filler", Life)
 cached = sink.relation("cached", Source, Incarnation)
 got = sink.relation("got", Source)
@@ -143,4 +150,6 @@ refuse = Message("refuse", d, h, p, f, e, sender=source, receiver=sink)
 # The events of the failure detectors: from some time on this run sends nothing more.
 suspected = Message("suspected", p, e, sender=source, receiver=registry, reliable=True)
 missed = Message("missed", p, e, sender=source, receiver=sink, reliable=True)
+# The connection between this sink and this run is broken; the run may live.
+disconnected = Message("disconnected", d, p, e, sender=source, receiver=sink, reliable=True)
 registry_down = Message("registry_down", sender=registry, receiver=sink, reliable=True)

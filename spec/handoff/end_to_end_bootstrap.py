@@ -15,14 +15,14 @@ A run that has welcomed a life may die before the sink has the welcome. Either t
 all the same: then the life is gone (CRASH's `crash`). Or it never arrives: then nothing of the life
 is left, and the next run may take it (`crash_unnoticed`). There is no third case.
 
-The registry's detector is never wrong here, and clocks are right: registry.py covers a run whose
-number does not count.
+The detectors of the registry and of the sinks are never wrong here, and clocks are right:
+registry.py covers a run whose number does not count, and a sink that is cut off from a living run.
 """
 
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff import bootstrap, registry, transfer
+from pdproto.spec.handoff import bootstrap, registry, registry_world, transfer
 from pdproto.spec.handoff.bootstrap import GONE, Link, Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
@@ -93,7 +93,8 @@ from pdproto.spec.language.properties import Property
 from pdproto.spec.language.symbols import Sent
 
 BOOTSTRAP: Final = Renamed(
-    (registry.OPERATOR, registry.SOURCE, registry.REGISTRY, registry.SINK, registry.OUTAGE),
+    (registry_world.OPERATOR, registry.SOURCE, registry.REGISTRY, registry.SINK,
+     registry_world.OUTAGE),
     machines={"source": "process", "sink": "directory", "world": "operator"},
     symbols={"introduce": "hello"},
     rows={"learn": "note_address"},
@@ -104,6 +105,7 @@ phase: Final = BOOTSTRAP.symbol(bootstrap.phase)
 reason: Final = BOOTSTRAP.symbol(bootstrap.reason)
 link: Final = BOOTSTRAP.symbol(bootstrap.link)
 dead: Final = BOOTSTRAP.symbol(bootstrap.dead)
+disconnected: Final = BOOTSTRAP.symbol(bootstrap.disconnected)
 cached: Final = BOOTSTRAP.symbol(bootstrap.cached)
 located: Final = BOOTSTRAP.symbol(bootstrap.located)
 welcome: Final = BOOTSTRAP.symbol(bootstrap.welcome)
@@ -243,6 +245,8 @@ JOINED: Final = (
     # The registry strikes out only runs that are gone.
     ReplaceRow("renew", Reject(outdated(p, e, f), at=Run.UP, why="the run gives signs of life")),
     DropRow("come_back"),
+    # A sink misses only runs that are gone.
+    DropRow("abandon"), DropRow("fail_abandoned"),
     AddEffect("accept", begun(p, e, h).to(True)),
     # A server that stops on purpose ends its lives first.
     AddClause("leave", forall(k, ~begun(p, e, k))),

@@ -14,14 +14,18 @@ Rule 6: The registry may wrongly take a rank for silent, and a clock may give a 
 number. The registry tells a run whose number does not count which number to exceed. The run takes a
 later number, and registers under it. The registry does not say so while another run of the rank is
 registered: only a later number displaces a run that shows signs of life.
+Rule 7: A sink counts a run as gone when their connection breaks, though the run may live. It never
+uses the address of that run again. If the registry goes on listing the run, the sink is abandoned:
+its open look-ups fail, and a sink under a new name, which has lost no run, takes its place.
 
 Hand-overs of one sink share its cache. One of them fills it. Those that come meanwhile wait for the
 result. If the look-up fails, the next of them tries for itself.
 
-Assumptions: detectors find every run that is gone (a heartbeat misses, a connection breaks). No
-sink takes a living run for gone. False alarms of the registry come to an end. A run under a later
-number does not answer for earlier numbers: lives that began under those are lost. Requests are
-finitely many, and each is made. After WaitingForInput the transfer decides how a hand-over ends.
+Assumptions: detectors find every run that is gone (a heartbeat misses, a connection breaks). The
+registry does not list a run that is gone for longer than `still_listed`. False alarms come to an
+end. A run under a later number does not answer for earlier numbers: lives that began under those
+are lost. Requests are finitely many, and each is made. After WaitingForInput the transfer decides
+how a hand-over ends.
 """
 
 from dataclasses import replace
@@ -38,11 +42,11 @@ from pdproto.spec.handoff.bootstrap import (
     Reason,
     Run,
     asked,
-    back,
     cache,
     cached,
     d,
     dead,
+    disconnected,
     e,
     enrolled,
     entry,
@@ -77,10 +81,18 @@ from pdproto.spec.handoff.bootstrap import (
     to_exceed,
     unlocated,
     welcome,
-    world,
     z,
 )
 from pdproto.spec.handoff.registry_claims import AT_ONCE, FORGOTTEN, PROPERTIES
+from pdproto.spec.handoff.registry_world import (
+    ALARM,
+    CLOCKS,
+    CRASH,
+    DISCONNECTED,
+    LOSSY,
+    OPERATOR,
+    OUTAGE,
+)
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
 from pdproto.spec.language import (
     ANY,
@@ -102,13 +114,11 @@ from pdproto.spec.language import (
     edited,
     forall,
     implies,
-    lose,
 )
 from pdproto.spec.language.symbols import Update
 
-w = Incarnation("w")
-
 ALIVE: Final = (Ready.COLLECTING, Ready.READY)
+NOT_FILLING: Final = (Cache.EMPTY, Cache.WHOLE, Cache.ABANDONED)
 
 SOURCE: Final = Table(source, state=run, rows=(
     Row("enroll", at=Run.UP, when=~asked(p, e), do=[asked(p, e).to(True)], send=[register(p, e)]),
@@ -212,7 +222,7 @@ LOOK_UP: Final = (
     Ignore(located(d, h, p, e), at=Cache.FILLING,
            when=any_of(~filler(d, h), got(d, p), dead(d, p, e)),
            why="the address is of an earlier look-up, comes twice, or names a run that is gone"),
-    Ignore(located(d, h, p, e), at=(Cache.EMPTY, Cache.WHOLE),
+    Ignore(located(d, h, p, e), at=NOT_FILLING,
            why="the answer belongs to an earlier look-up"),
     Row("filled", at=Cache.FILLING, to=Cache.WHOLE, when=forall(p, got(d, p)),
         do=[filler(d, ANY).to(False)]),
@@ -223,7 +233,7 @@ LOOK_UP: Final = (
     Ignore(unlocated(d, h, p), at=Cache.FILLING,
            when=any_of(~filler(d, h), phase(d, h) != Phase.BOOTSTRAPPING),
            why="the answer belongs to an earlier look-up"),
-    Ignore(unlocated(d, h, p), at=(Cache.EMPTY, Cache.WHOLE),
+    Ignore(unlocated(d, h, p), at=NOT_FILLING,
            why="the answer belongs to an earlier look-up"),
     Row("give_up", on=Timer("registry_unreachable", detector=True), at=Cache.FILLING,
         to=Cache.EMPTY, choose=(h,),
@@ -262,8 +272,9 @@ LOSS: Final = (
         do=[dead(d, p, f).to(True)], why="the address belongs to an earlier run of this rank"),
     Ignore(refuse(d, h, p, f, e), when=dead(d, p, f), why="the sink knows that this run is gone"),
     Row("miss_heartbeat", on=Timer("heartbeat", detector=True), choose=(p, e),
-        when=[missed(p, e), ~dead(d, p, e)], do=[dead(d, p, e).to(True)],
-        why="the process is gone"),
+        when=[missed(p, e) | disconnected(d, p, e), ~dead(d, p, e)],
+        do=[dead(d, p, e).to(True)],
+        why="the process is gone, or the connection to it broke: the sink cannot tell which"),
     Row("forget", at=(Cache.FILLING, Cache.WHOLE), to=Cache.EMPTY, choose=(p, e),
         when=[cached(d, p, e), dead(d, p, e)], do=FORGET,
         why="the address is useless now: a hand-over that needs it asks the registry again"),
@@ -277,43 +288,18 @@ LOSS: Final = (
         why="a caller that polls a failure clears it"),
 )
 
-SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS))
+MISTAKE: Final = (
+    Row("abandon", on=Timer("still_listed", detector=True), at=Cache.FILLING, to=Cache.ABANDONED,
+        choose=(h, p, e),
+        when=[filler(d, h), ~got(d, p), located(d, h, p, e), dead(d, p, e),
+              disconnected(d, p, e)],
+        do=FORGET, why="the run lives, and this sink never uses its address again"),
+    Row("fail_abandoned", at=Cache.ABANDONED, choose=(h,),
+        when=phase(d, h) == Phase.BOOTSTRAPPING, do=failing(Reason.ABANDONED),
+        why="the sink under the new name looks up for the next hand-over"),
+)
 
-nobody_is_up = forall(w, run(p, w) != Run.UP)
-
-OPERATOR: Final = Table(world, rows=(
-    Row("start", on=Call("start", p, e),
-        when=[run(p, e) == Run.UNBORN, nobody_is_up,
-              forall(f, implies(f.before(e), run(p, f).among(*GONE)))],
-        do=[run(p, e).to(Run.UP)]),
-    Row("come_back", choose=(p, e, f, z),
-        when=[run(p, e) == Run.RENEWED, to_exceed(p, e, f), ~back(p, e),
-              run(p, z) == Run.UNBORN, f.before(z), nobody_is_up],
-        do=[run(p, z).to(Run.UP), back(p, e).to(True)],
-        why="the process goes on, under a number above the one that the registry named"),
-))
-ALARM: Final = Table(world, rows=(
-    Row("find_silent", choose=(p, e), when=run(p, e) == Run.UP, send=[suspected(p, e)], fair=False,
-        why="the process or its network stood still: the registry's detector is wrong"),
-))
-CLOCKS: Final = Table(world, rows=(
-    Row("start_out_of_order", choose=(p, e), when=[run(p, e) == Run.UNBORN, nobody_is_up],
-        do=[run(p, e).to(Run.UP)], fair=False,
-        why="the clock of a successor is behind, or was ahead before"),
-))
-CRASH: Final = Table(world, rows=(
-    Row("crash", choose=(p, e), when=run(p, e) == Run.UP, do=[run(p, e).to(Run.CRASHED)],
-        send=[suspected(p, e), missed(p, e)], fair=False, why="a process dies without a message"),
-))
-OUTAGE: Final = Table(world, rows=(
-    Row("go_down", when=ready() != Ready.DOWN, do=[ready().to(Ready.DOWN)], send=[registry_down()],
-        fair=False, why="the registry stops, and does not come back"),
-))
-LOSSY: Final = Table(world, rows=tuple(
-    lose(message) for message in (
-        register, recorded, outdated, lookup, located, unlocated, introduce, welcome, refuse,
-    )
-))
+SINK: Final = Table(sink, state=cache, rows=(*LOOK_UP, *CONNECT, *LOSS, *MISTAKE))
 
 OVER: Final = forall((d, h), phase(d, h).among(Phase.WAITING_FOR_INPUT, Phase.CLEARED))
 
@@ -324,7 +310,7 @@ SYSTEM: Final = System(
     properties=PROPERTIES,
     final=OVER,
     faults={"crash": (CRASH,), "outage": (OUTAGE,), "lossy": (LOSSY,), "alarm": (ALARM,),
-            "clocks": (CLOCKS,)},
+            "clocks": (CLOCKS,), "disconnect": (DISCONNECTED,)},
     configurations={
         # Two ranks: one may be missing while the other is there.
         "default": Configuration(
@@ -352,6 +338,15 @@ SYSTEM: Final = System(
         "clocks": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("crash", "clocks"),
             dead_bits=True,
+        ),
+        # The sink counts the only run as gone, which lives: its two hand-overs fail.
+        "disconnect": Configuration(
+            {Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("disconnect", "crash"),
+            dead_bits=True,
+        ),
+        # A later run takes the place of the one that the sink counts as gone.
+        "disconnect-restart": Configuration(
+            {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("disconnect",), dead_bits=True,
         ),
         "deep": Configuration(
             {Source: 2, Incarnation: 1, Sink: 1, Life: 2}, faults=("crash",), symmetry=True,

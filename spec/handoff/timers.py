@@ -41,6 +41,8 @@ WAITS: Final[Mapping[str, Wait]] = {
     "not_recorded": Wait(1.0, "the rank registers again", again=True),
     "sign_of_life": Wait(2.5, "the rank registers again, which shows that it lives", again=True),
     "no_sign_of_life": Wait(10.0, "the registry removes the rank"),
+    "still_listed": Wait(11.0, "the sink ends, and goes on under a new name: the registry still "
+                               "lists a run that it counts as gone"),
     "registry_unreachable": Wait(10.0, "the hand-over fails, with a reason"),
     "no_welcome": Wait(1.0, "the sink introduces itself to the rank again", again=True),
     # The data-parallel rank (dp_rank.py).

@@ -21,6 +21,7 @@ from pdproto.spec.handoff.bootstrap import (
     cached,
     d,
     dead,
+    disconnected,
     e,
     entry,
     f,
@@ -68,7 +69,7 @@ LEMMAS: Final = (
            why="a run that is gone sends nothing more"),
     Always("a_silent_run_is_gone",
            implies(missed(p, e) | goodbye(p, e), run(p, e).among(*GONE)),
-           why="no sink misses a living run, and a run sends nothing after its goodbye"),
+           why="only an end sends this, and a run sends nothing after its goodbye"),
     Always("a_run_that_left_said_goodbye", implies(run(p, e) == Run.LEFT, goodbye(p, e)),
            why="a server that stops on purpose says goodbye"),
     Always("a_current_entry_has_registered",
@@ -83,7 +84,8 @@ LEMMAS: Final = (
            why="a sink introduces itself only to runs in its cache"),
     Always("a_refused_run_is_gone", implies(refuse(d, h, p, f, e), run(p, f).among(*GONE)),
            why="a later run is at its address"),
-    Always("a_dead_run_is_gone", implies(dead(d, p, e), run(p, e).among(*GONE)),
+    Always("a_dead_run_is_gone_or_cut_off",
+           implies(dead(d, p, e), run(p, e).among(*GONE) | disconnected(d, p, e)),
            why="its heartbeat is missing, or a later run is at its address"),
     Always("a_run_told_to_exceed_renews", implies(to_exceed(p, e, f), run(p, e) == Run.RENEWED),
            why="a run gives its number up when the registry tells it to"),
@@ -117,6 +119,7 @@ MONOTONE: Final = (
             why="only a strike-out makes it collect again, and each run is struck out once"),
     Monotone("written_off", dead(d, p, e) & ~cached(d, p, e),
             why="a sink learns no address of a run that it knows to be gone"),
+    Monotone("left", cache(d) == Cache.ABANDONED, why="a sink is abandoned for good"),
     Monotone("looked_up", cache(d) != Cache.EMPTY,
             why=
              "a failed look-up ends its hand-over, and a forgotten address is never learnt again"),
@@ -152,6 +155,7 @@ _FRUITLESS: Final = (
     Help("expire", at={p: lacking, e: current}),
     Help("answer_not_found", ~unlocated(d, h, p), _OF_LACKING), Help("miss", at=_OF_LACKING),
     Help("give_up", at={h: filling}),
+    Help("abandon", at=_OF_CURRENT), Help("fail_abandoned"),
 )
 _CONNECT: Final = (
     Help("forget"),

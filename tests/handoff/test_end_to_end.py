@@ -7,7 +7,7 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.end_to_end import BUGS
-from pdproto.spec.handoff import attempts, dp_rank, registry, transfer
+from pdproto.spec.handoff import attempts, dp_rank, registry, registry_world, transfer
 from pdproto.spec.handoff import end_to_end_attempts as passes
 from pdproto.spec.handoff import end_to_end_bootstrap as lookup
 from pdproto.spec.handoff import end_to_end_routing as rooms
@@ -54,8 +54,9 @@ def test_no_row_of_a_host_is_idle(system: System) -> None:
 
 def test_the_rows_are_those_of_the_parts() -> None:
     """What is not is the host's. A row of a part is known by the place where it is written."""
-    parts = {row.place for part in (attempts.PREFILL, *registry.SYSTEM.tables, registry.OUTAGE,
-                                    *transfer.SYSTEM.tables, *dp_rank.SYSTEM.tables)
+    parts = {row.place for part in (attempts.PREFILL, *registry.SYSTEM.tables,
+                                    registry_world.OUTAGE, *transfer.SYSTEM.tables,
+                                    *dp_rank.SYSTEM.tables)
              for row in part.rows}
     own = {row.place for host in (HOST, lookup.HOST, rooms.HOST, passes.HOST) for row in host.rows}
     for system in SYSTEMS:

@@ -3,7 +3,7 @@
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.spec.handoff import bootstrap, dp_rank, optimistic, registry, routing
+from pdproto.spec.handoff import bootstrap, dp_rank, optimistic, registry, registry_world, routing
 from pdproto.spec.handoff.attempts import PREFILL
 from pdproto.spec.handoff.bootstrap import Phase, d, h, phase
 from pdproto.spec.handoff.registry_claims import PROPERTIES
@@ -16,7 +16,8 @@ TABLES = registry.SYSTEM.tables
 def test_a_renamed_part_behaves_like_the_part() -> None:
     configuration = registry.NO_RETRY.configurations["default"]
     renamed = Renamed(
-        (*TABLES, registry.CRASH), machines={"sink": "directory"}, symbols={"phase": "moment"},
+        (*TABLES, registry_world.CRASH), machines={"sink": "directory"},
+        symbols={"phase": "moment"},
         rows={"locate": "tell", "call_on": "call"},
     )
     *tables, crash = renamed.tables

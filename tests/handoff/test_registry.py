@@ -133,6 +133,7 @@ WAITED_FOR: Final = [
     (REGISTRY, "give_up", "default", "L1_bootstrap_ends"),
     (REGISTRY, "call_again", "lossy", "L6_recovery"),
     (REGISTRY, "miss_heartbeat", "default", "M1_4_lost_connection"),
+    (REGISTRY, "abandon", "disconnect", "L1_bootstrap_ends"),
     (DP_RANK, "stop_waiting", "default", "L1_prefill_ends"),
     (DP_RANK, "strike_room_of_run", "crash", "L3_entries_are_cleaned_up"),
     (DP_RANK, "give_up", "default", "L1_decode_ends"),

@@ -188,15 +188,16 @@ def test_the_problem_is_cleared_before_the_answer_can_be_read(
     assert seen == [(True, "")]
 
 
-def test_a_rank_that_was_only_silent_is_found_where_it_was(
+def test_a_living_rank_that_was_cut_off_is_found_where_it_was(
     monkeypatch: pytest.MonkeyPatch, traced: Traced
 ) -> None:
-    """The registry hears of it: then the sink begins anew, as one that has missed nobody."""
+    """The registry goes on listing it: then a sink under a new name asks."""
     now = 0.0
     monkeypatch.setattr(registry_finder, "monotonic", lambda: now)
-    with (RegistryServer() as server, registrar(traced, server, FIRST),
-          registrar(traced, server, SECOND),
-          finder(server, FIRST, SECOND) as finding):
+    traces = {SYSTEM.name: traced("registry")}
+    with (RegistryServer(limits=NEVER_SILENT, traces=traces) as server,
+          registrar(traced, server, FIRST), registrar(traced, server, SECOND),
+          finder(server, FIRST, SECOND, trace=traced("d0")) as finding):
         until(lambda: finding.found is not None)
         before = finding.found
         assert before is not None
@@ -207,6 +208,15 @@ def test_a_rank_that_was_only_silent_is_found_where_it_was(
         assert finding.found is not before
         assert finding.problem == ""
         assert "d0#1" in repr(finding)
+    traced.opened.close()
+    verified = verify(SYSTEM, sorted(traced.folder.glob("*.jsonl")))
+    assert verified.verdict is Verdict.HOLDS, verified
+    assert verified.assumed == {"source": 1}  # that the connection broke
+    rows = verified.rows
+    for row in ("miss_heartbeat", "abandon", "fail_abandoned", "clear"):
+        assert rows[row] == 1
+    assert rows["open"] == 2
+    assert rows["call_on"] == 4
 
 
 def test_a_server_without_the_rank_that_is_needed(traced: Traced) -> None:

@@ -18,7 +18,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.store import Shared
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.versions import VERSION
-from pdproto.spec.handoff import bootstrap
+from pdproto.spec.handoff import bootstrap, registry_world
 from pdproto.spec.handoff import registry as tables
 from pdproto.spec.handoff.ends import Memory, memory
 from pdproto.spec.handoff.registry import SYSTEM
@@ -146,9 +146,9 @@ def test_only_rows_of_the_world_change_a_machine_from_outside() -> None:
     with pytest.raises(LocalProtocolError, match="the world has no row 'enroll'"):
         machine.apply_fault(tables.SOURCE, "enroll")
     with pytest.raises(LocalProtocolError, match="the world has no row 'stop'"):
-        machine.apply_fault(tables.OPERATOR, "stop")
+        machine.apply_fault(registry_world.OPERATOR, "stop")
     assert machine.fire("enroll") is None
-    machine.apply_fault(tables.OPERATOR, "start", p=rank, e=run)
+    machine.apply_fault(registry_world.OPERATOR, "start", p=rank, e=run)
     assert machine.fire("enroll") is not None
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_ends_the_trace_and_nothing_else(caplog: pytest.LogCaptureFi
 
     trace = SharedTrace("node", Full())
     machine = shared(tables.SOURCE, (0, 5), trace=trace)
-    machine.apply_fault(tables.OPERATOR, "start", p=0, e=5)
+    machine.apply_fault(registry_world.OPERATOR, "start", p=0, e=5)
     assert machine.fire("enroll") is not None
     assert trace.ended == "no space left on device"
     assert "no space left on device" in caplog.text

@@ -6,7 +6,15 @@ import pytest
 
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import Shared
-from pdproto.spec.handoff import attempts, bootstrap, dp_rank, group, registry, routing
+from pdproto.spec.handoff import (
+    attempts,
+    bootstrap,
+    dp_rank,
+    group,
+    registry,
+    registry_world,
+    routing,
+)
 from pdproto.spec.handoff.roles import Attempt, Incarnation, Life, Slot, Source
 from pdproto.spec.language import (
     ANY,
@@ -174,7 +182,7 @@ def test_rigid_symbols_must_be_given() -> None:
 
 def test_the_world_and_a_machine_without_its_name_are_refused() -> None:
     with pytest.raises(SpecError, match="is the world"):
-        Shared(registry.OPERATOR)
+        Shared(registry_world.OPERATOR)
     with pytest.raises(SpecError, match="rank needs an element"):
         Shared(group.RANK, bounded={group.Rank: range(2)})
 
