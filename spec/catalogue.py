@@ -34,6 +34,7 @@ CATALOGUE: Final = (
         "alarm-lossy": Counts(3_898, 29_342, 23),
         "clocks": Counts(35_386, 236_160, 31),
         "disconnect": Counts(25_080, 151_864, 27),
+        "disconnect-two": Counts(81_392, 912_460, 34),
         "disconnect-restart": Counts(44_634, 309_874, 33),
         "deep": Counts(523_594, 6_394_727, 42),
     }),

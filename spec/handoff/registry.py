@@ -344,6 +344,10 @@ SYSTEM: Final = System(
             {Source: 1, Incarnation: 1, Sink: 1, Life: 2}, faults=("disconnect", "crash"),
             dead_bits=True,
         ),
+        # The sink has found one rank when it is abandoned for the other.
+        "disconnect-two": Configuration(
+            {Source: 2, Incarnation: 1, Sink: 1, Life: 1}, faults=("disconnect",), dead_bits=True,
+        ),
         # A later run takes the place of the one that the sink counts as gone.
         "disconnect-restart": Configuration(
             {Source: 1, Incarnation: 2, Sink: 1, Life: 1}, faults=("disconnect",), dead_bits=True,
