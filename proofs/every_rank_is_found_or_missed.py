@@ -8,7 +8,7 @@ spec/lemmas/registry_ranking.py, with the lemmas that only this needs. It also u
 claims of bootstrap_is_safe.py.
 Bound: none, on any sort. Assumes: every fair row and every detector that stays enabled fires, and
 every timer too where a repeated message is needed; messages that are there are received; a rank
-that is gone is found silent, and no other is; crashes, losses and ends of the registry are finitely
+that is gone is found silent; crashes, losses, false alarms and ends of the registry are finitely
 many; the runs of a rank are finitely many, so there is a last one.
 Not covered: delivery that takes the message off the network, and bootstrap where no message is
 repeated (registry-no-retry); these are explored.

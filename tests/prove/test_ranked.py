@@ -29,10 +29,10 @@ ROWS: Final = {
 ROWS_SAMPLED: Final = 8
 HELPERS_SAMPLED: Final = 1  # of each ranking
 QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
-# Where the explorer needs other sizes to see that the row is missed, or another row does in the
-# end what this one does at once.
+# Where the explorer needs other sizes or faults to see that the row is missed, or another row does
+# in the end what this one does at once.
 ELSEWHERE: Final = frozenset({
-    "resolve_alone", "strike_room_and_tell", "record_again", "renew",
+    "resolve_alone", "strike_room_and_tell", "record_again", "renew", "fail_abandoned",
 })
 
 
