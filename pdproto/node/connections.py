@@ -46,7 +46,7 @@ class Listener(Protocol):
         """React to a peer that counts as gone from now on."""
 
     def on_ended(self, peer: Peer) -> None:
-        """React to the news that the process of a lost peer has ended."""
+        """React to the end of the process of a lost peer."""
 
     def on_returned(self, peer: Peer) -> None:
         """React to a peer that can be reached again. Frames that were under way may be lost."""

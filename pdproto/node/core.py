@@ -193,7 +193,7 @@ class Core:
         raise NotImplementedError
 
     def on_ended(self, peer: Peer) -> None:
-        """React to the news that the process of a lost peer has ended."""
+        """React to the end of the process of a lost peer."""
 
     def on_returned(self, peer: Peer) -> None:
         """React to a peer that can be reached again. Frames that were under way may be lost."""

@@ -164,10 +164,10 @@ class EventLoop:
 
     def _run(self) -> None:
         # ZeroMQ's own poller takes three times as long, and there are four turns in a hand-over.
-        speech, news = int(self._router.getsockopt(zmq.FD)), self._monitor.fileno()
+        batches, changes = int(self._router.getsockopt(zmq.FD)), self._monitor.fileno()
         limit, files = self._limit, select.epoll()
-        arrivals = limit.fileno()
-        for file in (speech, news, arrivals, self._wake_fd):
+        accepted = limit.fileno()
+        for file in (batches, changes, accepted, self._wake_fd):
             files.register(file, select.EPOLLIN)
         core, longest = self._core, self._link.sign_of_life_s
         due = monotonic()
@@ -175,11 +175,11 @@ class EventLoop:
             at_once = core.wants_turn or self._unread or limit.unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
             ready = [file for file, _ in files.poll(wait)]
-            if limit.unread or arrivals in ready:
+            if limit.unread or accepted in ready:
                 limit.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
             # other threads run, and that may take long.
-            due = self._turn(batches=self._unread or speech in ready, changes=news in ready)
+            due = self._turn(batches=self._unread or batches in ready, changes=changes in ready)
         files.close()
         carry_out(self._core, self._core.farewells(
             Arrived(requests=self._requests()), monotonic()))

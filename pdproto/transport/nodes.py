@@ -215,7 +215,8 @@ class DecodeNode(RunningNode):
     """The node of a decode rank: it opens receivers, leases memory and commits pages.
 
     name, data_path, link, waits, trace: see PrefillNode. incarnation: the same for all ranks of a
-    group; default: a new one. role, pool: the tables to run, if not those of the hand-over.
+    group; default: a new one. role, pool: the tables to run, if not those of the hand-over. desk:
+    sends the requests of `seek` to the registries of prefill servers (registry/desks.py).
 
     Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """

@@ -285,7 +285,8 @@ def _typed(name: str, value: Any, source: str) -> Any:
                 raise ValueError
             return int(value)
         except (TypeError, ValueError):
-            raise SettingsError(f"{where}: want bytes, a whole number above 0") from None
+            of = " of bytes" if name.endswith("_bytes") else ""
+            raise SettingsError(f"{where}: want a whole number{of} above 0") from None
     if kind is float:
         try:
             if isinstance(value, bool):

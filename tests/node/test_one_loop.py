@@ -108,7 +108,7 @@ class Quiet(Core):
 
 
 class NoTransport:
-    """As much of a transport as a node needs that speaks to nobody."""
+    """The part of a transport that a node without peers needs."""
 
     pace = host.UnlimitedPace()
 
@@ -120,7 +120,7 @@ class NoTransport:
 
 
 def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests first; then the node listens; it looks after peers before it speaks to them."""
+    """Requests come first, then messages. Peers are checked before batches go to them."""
     node = Quiet("p0", Link(), 1)
     node.begin(NoTransport())  # type: ignore[arg-type]  # it needs no more
     order = Order(node, monkeypatch)

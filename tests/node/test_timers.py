@@ -73,7 +73,7 @@ def test_a_cancelled_timer_is_not_kept() -> None:
 
 
 def test_every_repeat_is_bounded() -> None:
-    """The longest is told of in README: what was lost is said again within this time."""
+    """The longest wait before a lost message of a hand-over is sent again, in seconds."""
     longest = {name: wait.seconds * 2 ** DOUBLINGS_MAX
                for name, wait in WAITS.items() if wait.again}
     assert max(longest[name] for name in ("no_news", "no_bytes", "no_answer")) == 32.0

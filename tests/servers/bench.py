@@ -35,7 +35,7 @@ KILLED: Final = 150  # requests in flight when prefill is killed
 AFTER_S: Final = 1.5  # of them, before
 PROMPTS: Final = 8  # seeds, so that no round finds the prompts of another in a cache
 
-# What we want of ours over theirs; see the README.
+# The least rate of ours over theirs, by requests in flight, and the most time to the first token.
 RATE: Final = {1: 1.2, 32: 1.5, 200: 2.5}
 TTFT: Final = 0.7
 LAST_FAILURE_S: Final = 2.0
