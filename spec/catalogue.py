@@ -38,6 +38,13 @@ CATALOGUE: Final = (
         "disconnect-restart": Counts(44_634, 309_874, 33),
         "deep": Counts(523_594, 6_394_727, 42),
     }),
+    Entry("registry-late", "handoff.registry_late:SYSTEM", lemmas="registry_lemmas", expected={
+        "default": Counts(31_250, 223_845, 31),
+    }),
+    Entry("registry-replica", "handoff.replica:SYSTEM", expected={
+        "default": Counts(108_503, 767_956, 22),
+        "restart": Counts(4_786, 25_185, 17),
+    }),
     Entry("registry-no-retry", "handoff.registry:NO_RETRY", expected={
         "default": Counts(30_470, 178_682, 32),
         "outage": Counts(21_420, 85_156, 27),

@@ -6,6 +6,7 @@ It runs until it is interrupted. Exit status: 0 after an interrupt, 2 if the add
 import argparse
 import os
 import signal
+import ssl
 import threading
 from contextlib import ExitStack
 from io import FileIO
@@ -14,6 +15,7 @@ from pathlib import Path
 from pdproto.cli.numbers import port, positive
 from pdproto.cli.options import UsageError, check_folder
 from pdproto.registry.app import RegistryServer
+from pdproto.registry.etcd import EtcdLog
 from pdproto.registry.rooms import Limits
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import dp_rank, registry
@@ -43,6 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true",
                         help="listen beyond this host without keys: everybody who can reach the "
                              "port is trusted")
+    parser.add_argument("--store", metavar="URLS",
+                        help="share the registrations with other registries in this etcd: the URLs "
+                             "of its members, with commas between them (default: PDPROTO_STORE)")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each of the two systems")
 
@@ -54,14 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     ending = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ending.set())
-    limits = Limits(silent_s=arguments.silent, room_s=arguments.keep_rooms)
+    limits = Limits(silent_s=arguments.silent, room_s=arguments.keep_rooms,
+                    store_silent_s=settings.wait("store_silent"))
+    if settings.store and limits.silent_s <= limits.store_silent_s:
+        raise UsageError(f"--silent {limits.silent_s:g}: a registry whose store is late would list "
+                         f"ranks that others have removed: want more than waits.store_silent "
+                         f"({limits.store_silent_s:g})")
     with ExitStack() as opened:
         traces = {} if arguments.trace is None else {
             name: SharedTrace("registry", opened.enter_context(_file(arguments.trace, name)))
             for name in (registry.SYSTEM.name, dp_rank.SYSTEM.name)}
         server = opened.enter_context(
             RegistryServer(arguments.host, arguments.port, limits, traces, keys=keys,
-                           insecure=settings.insecure))
+                           insecure=settings.insecure, store=_store(settings)))
         scheme = "http" if keys is None else "https"
         print(f"registry at {scheme}://{server.address}", flush=True)  # noqa: T201 - the result
         ending.wait()
@@ -72,11 +82,26 @@ def _trust(arguments: argparse.Namespace) -> tuple[Settings, Keys | None]:
     """The settings and the keys of the registry. Raises UsageError for bad ones."""
     sets = [] if arguments.keys is None else [f"keys={arguments.keys}"]
     sets += ["insecure=1"] if arguments.insecure else []
+    sets += [] if arguments.store is None else [f"store={arguments.store}"]
     try:
         settings = load(os.environ, sets)
         return settings, settings.load_keys()
     except SettingsError as error:
         raise UsageError(str(error)) from None
+
+
+def _store(settings: Settings) -> EtcdLog | None:
+    """The store of the settings. Raises UsageError for files that are no certificates."""
+    if not settings.store:
+        return None
+    try:
+        tls = ssl.create_default_context(cafile=settings.store_ca or None)
+        if settings.store_certificate:
+            tls.load_cert_chain(settings.store_certificate)
+    except OSError as error:
+        raise UsageError(f"store_ca={settings.store_ca}, store_certificate="
+                         f"{settings.store_certificate}: {error}") from None
+    return EtcdLog(settings.store.split(","), settings.store_name, tls)
 
 
 def _file(folder: str, name: str) -> FileIO:

@@ -26,8 +26,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback
 from pdproto.node.link import member_of, require_private
-from pdproto.registry import openapi
+from pdproto.registry import changes, openapi
+from pdproto.registry.changes import Orderer
+from pdproto.registry.log import Log
 from pdproto.registry.registry import Registry
+from pdproto.registry.replica import Alone, Replica
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import (
     COORDINATES,
@@ -57,8 +60,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class RegistryApp:
     """The HTTP routes and the metrics of one registry."""
 
-    def __init__(self, registry: Registry, *, names_members: bool = False) -> None:
+    def __init__(
+        self, registry: Registry, orderer: Orderer | None = None, *, names_members: bool = False
+    ) -> None:
         self._names_members: Final = names_members
+        self._orderer: Final = orderer or Alone(registry)
         self.http: HttpServer | None = None  # that serves it
         self.registry: Final = registry
         self.answers: Final[Counter[tuple[str, str, int]]] = Counter()  # method, route, status
@@ -146,19 +152,20 @@ class RegistryApp:
         if is_loopback(registration.rank_ip) and is_elsewhere(caller):
             raise RefusedError(400, f"rank_ip: {registration.rank_ip} is for callers on its own "
                                     f"host, and the registry is called from {caller}")
-        self.registry.register(registration, monotonic())
+        registration.check()
+        await self._orderer.order(changes.Register(registration))
         return web.Response(text=OK)
 
     async def _deregister(self, request: web.Request) -> web.Response:
         run = read(await request.read(), Run)
         self._check_owner(self._member(request), run.rank)
-        self.registry.deregister(run)
+        await self._orderer.order(changes.Deregister(run))
         return web.Response(text=OK)
 
     async def _keep_alive(self, request: web.Request) -> web.Response:
         run = read(await request.read(), Run)
         self._check_owner(self._member(request), run.rank)
-        self.registry.keep_alive(run, monotonic())
+        await self._orderer.order(changes.KeepAlive(run))
         return web.Response(text=OK)
 
     def _member(self, request: web.Request) -> str | None:
@@ -180,6 +187,14 @@ class RegistryApp:
         if member is not None and owners and member not in map(member_of, owners):
             raise RefusedError(403, f"dp_rank: {dp_rank} is not of the member {member}")
 
+    async def _read_store(self) -> None:
+        """Before a look-up: know enough of the store. Before one that is answered "missing", have
+        all that was ordered before it (LATE in spec/handoff/registry_late.py).
+        """
+        self._orderer.require_current()
+        if not self.registry.ready:
+            await self._orderer.catch_up()
+
     async def _route(self, request: web.Request) -> web.Response:
         places = []
         for name in COORDINATES:
@@ -189,38 +204,46 @@ class RegistryApp:
             if NUMBER.fullmatch(text) is None:
                 raise RefusedError(400, f"{name}: {text[:40]!r} is no number")
             places.append(int(text))
+        await self._read_store()
         if places == [-1, -1, -1, -1]:
             return _json(self.registry.info())
         return _json(self.registry.look_up(Rank(*places)))
 
     async def _ranks(self, _: web.Request) -> web.Response:
+        await self._read_store()
         return _json(self.registry.directory())
 
     async def _look_up(self, request: web.Request) -> web.Response:
-        return _json(self.registry.directory(read(await request.read(), Lookup)))
+        question = read(await request.read(), Lookup)
+        await self._read_store()
+        return _json(self.registry.directory(question))
 
     async def _publish(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)
         self._check_group(self._member(request), room.dp_rank)
-        self.registry.rooms.publish(room, monotonic())
+        await self._orderer.order(changes.Publish(room))
         return web.Response(text=OK)
 
     async def _retire(self, request: web.Request) -> web.Response:
         room = read(await request.read(), Room)
         self._check_group(self._member(request), room.dp_rank)
-        self.registry.rooms.retire(room, monotonic())
+        await self._orderer.order(changes.Retire(room))
         return web.Response(text=OK)
 
     async def _query(self, request: web.Request) -> web.Response:
         rooms = read(await request.read(), Rooms)
-        answer = self.registry.rooms.query(rooms, monotonic())
+        await self._read_store()
+        book = self.registry.rooms
+        answer = (book.query(rooms, monotonic()) if book.is_asked(rooms)
+                  else await self._orderer.order(changes.Query(rooms)))
         return _json(answer if rooms.full else answer.dp_ranks)
 
     async def _withdraw(self, request: web.Request) -> web.Response:
-        self.registry.rooms.withdraw(read(await request.read(), Rooms))
+        await self._orderer.order(changes.Withdraw(read(await request.read(), Rooms)))
         return web.Response(text=OK)
 
     async def _health(self, _: web.Request) -> web.Response:
+        self._orderer.require_current()
         if self.registry.ready:
             return web.Response(text=OK)
         return web.Response(status=503, text=self.registry.missing())
@@ -261,22 +284,26 @@ class RegistryServer(HttpServer):
     host: an address or a name; 0.0.0.0 takes calls at every IPv4 address of this host, and :: at
     the IPv6 ones as well. Port 0 takes a free port. traces: see `Registry`. keys: only clients with
     keys of the same cluster are served then, by mutual TLS. insecure: listen beyond this host
-    without keys. Raises PermissionError if neither allows that host. `start` raises OSError with
-    the address, if it cannot listen there.
+    without keys. store: the log that it shares with other registries. Raises PermissionError if
+    neither allows that host. `start` raises OSError with the address, if it cannot listen there.
     """
 
     def __init__(
         self, host: str = "127.0.0.1", port: int = 0, limits: Limits | None = None,
         traces: Mapping[str, SharedTrace] | None = None, *, keys: Keys | None = None,
-        insecure: bool = False,
+        insecure: bool = False, store: Log | None = None,
     ) -> None:
         require_private("the registry", host, keyed=keys is not None, insecure=insecure)
         registry = Registry(limits, traces)
         limits = registry.limits
+        replica = None if store is None else Replica(registry, store)
+        orderer = replica or Alone(registry)
         self.app: Final = RegistryApp(
-            registry, names_members=keys is not None and bool(keys.curve.members))
+            registry, orderer, names_members=keys is not None and bool(keys.curve.members))
         super().__init__("registry", self.app.app, host, port,
                          tls=None if keys is None else keys.server_tls(),
-                         tick=lambda: registry.tick(monotonic()),
+                         tick=orderer.tick,
                          pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))
         self.app.http = self
+        if replica is not None:
+            self.app.app.cleanup_ctx.append(replica.running)

@@ -41,6 +41,7 @@ log = logging.getLogger("pdproto.registry")
 
 TIMEOUT_S: Final = 5.0
 RETRY_S_MAX: Final = 10.0
+BEHIND: Final = 504  # the registry does not know the end of its store
 ANSWER_BYTES_MAX: Final = 64 << 20
 T = TypeVar("T")
 _Answer: TypeAlias = tuple[int, bytes, int | None]  # status, body, the number to exceed
@@ -59,31 +60,28 @@ class UnreachableError(Exception):
 
 
 class RegistryClient:
-    """A client of the registry at "host:port".
+    """A client of the registry at "host:port", or of several that share their store.
 
-    address: of the registry; ValueError if it is malformed. timeout_s: for each answer. keys: of
+    address: of the registry, or of several with commas between them: the next one is asked when one
+    does not answer. ValueError if it is malformed. timeout_s: for each answer. keys: of
     this process; both ends then prove by TLS that they are of one cluster. Every call
-    raises UnreachableError if the registry does not answer in time, RefusedError with the
+    raises UnreachableError if no registry answers in time, RefusedError with the
     registry's reason, and RemoteProtocolError for a malformed answer.
     """
 
     def __init__(
         self, address: str, timeout_s: float = TIMEOUT_S, *, keys: Keys | None = None
     ) -> None:
-        try:
-            self._host, port = split(address)
-        except ValueError as error:
-            raise ValueError(f"registry address {error}") from None
         self.address: Final = address
         self._keys: Final = keys
-        self._connection: Final = (
-            http.client.HTTPConnection(self._host, port, timeout=timeout_s) if keys is None else
-            http.client.HTTPSConnection(self._host, port, timeout=timeout_s,
-                                        context=keys.client_tls()))
+        self._connections: Final = [
+            _connection(one, timeout_s, keys) for one in address.split(",")]
+        self._asked = 0  # the registry that answered last
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        """Close the connections."""
+        for connection in self._connections:
+            connection.close()
 
     def register(self, registration: Registration) -> None:
         """Register this run of a rank, or register it again."""
@@ -120,7 +118,7 @@ class RegistryClient:
         if (why := found.server.refusal("the prefill server", "this node")) is not None:
             raise RefusedError(409, why)
         for rank, address in found.addresses().items():
-            if is_loopback(address.rank_ip) and is_elsewhere(self._host):
+            if is_loopback(address.rank_ip) and is_elsewhere(self._connection.host):
                 raise RefusedError(
                     409, f"registry at {self.address}: {rank} has registered {address.rank_ip}, "
                          f"which only its own host can reach: start it on another address")
@@ -178,13 +176,28 @@ class RegistryClient:
     def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:
         if status == 200:
             return answer
-        reason = answer[:1_000].decode(errors="replace")
+        reason = _reason(answer)
         if status in (404, 425, 503):
             kind = MissingError if status == 503 else NotFoundError
             raise kind(f"registry at {self.address}: {reason}")
         raise RefusedError(status, f"registry at {self.address}: {reason}", exceed)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> _Answer:
+        """The answer of the registry that answered last, or of the next that answers."""
+        for last in range(len(self._connections) - 1, -1, -1):
+            try:
+                answer = self._ask_one(method, path, body)
+                if answer[0] == BEHIND:
+                    raise UnreachableError(f"registry at {self.address}: {_reason(answer[1])}")
+            except UnreachableError:
+                self._asked = (self._asked + 1) % len(self._connections)
+                if not last:
+                    raise
+            else:
+                return answer
+        raise AssertionError
+
+    def _ask_one(self, method: str, path: str, body: bytes | None) -> _Answer:
         fresh = self._connection.sock is None
         try:
             return self._exchange(method, path, body)
@@ -199,6 +212,10 @@ class RegistryClient:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise self._unreachable(error) from None
+
+    @property
+    def _connection(self) -> http.client.HTTPConnection:
+        return self._connections[self._asked]
 
     def _unreachable(self, error: Exception) -> UnreachableError:
         hint = ""
@@ -219,6 +236,22 @@ class RegistryClient:
             raise http.client.HTTPException(f"an answer that lacks {response.length:,} bytes")
         exceed = response.getheader(EXCEED, "")
         return response.status, answer, int(exceed) if exceed[:20].isdecimal() else None
+
+
+def _connection(
+    address: str, timeout_s: float, keys: Keys | None
+) -> http.client.HTTPConnection:
+    try:
+        host, port = split(address)
+    except ValueError as error:
+        raise ValueError(f"registry address {error}") from None
+    if keys is None:
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=keys.client_tls())
+
+
+def _reason(answer: bytes) -> str:
+    return answer[:1_000].decode(errors="replace")
 
 
 class Registrar:

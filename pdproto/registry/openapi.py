@@ -72,6 +72,7 @@ COMMON: Final = (
     Answer(413, f"the body has more than {BODY_BYTES_MAX:,} bytes"),
     Answer(415, "the body is compressed"),
     Answer(417, "the header Expect wants something else than 100-continue"),
+    Answer(504, "the store that registries share is late: ask another registry, or repeat it"),
 )
 DONE: Final = Answer(200, "done")
 WRONG: Final = Answer(400, "the body is no JSON, or a field is wrong: the text names it")

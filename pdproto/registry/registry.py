@@ -11,12 +11,12 @@ as silent.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from pdproto.registry.rooms import Fired, Limits, RoomBook, fired, taken
+from pdproto.registry.rooms import Begun, Fired, Limits, RoomBook, fired, taken
 from pdproto.registry.wire import (
     OURS,
     Located,
@@ -26,6 +26,7 @@ from pdproto.registry.wire import (
     RefusedError,
     Registration,
     Run,
+    Silent,
     Topology,
 )
 from pdproto.runtime.limits import EARLY_GOODBYES_MAX
@@ -42,7 +43,8 @@ class Recorded:
     """The data of a run of a rank, besides its entry in the table."""
 
     address: RankAddress
-    heard: float
+    heard: float  # when, of the last sign of life
+    heard_at: int  # the change that it was
     promised: bool  # signs of life
 
 
@@ -95,13 +97,13 @@ class Server:
                 return number
         return max(runs, default=0) + 1
 
-    def silent(self, now: float, silent_s: float) -> Iterator[tuple[Rank, int]]:
+    def silent(self, now: float, silent_s: float) -> Iterator[Silent]:
         """The runs that promised signs of life and have sent none for `silent_s` seconds."""
         for rank, runs in self.runs.items():
             for number, run in runs.items():
                 is_silent = run.promised and now - run.heard > silent_s
                 if is_silent and self.is_current(rank, number):
-                    yield rank, number
+                    yield Silent(rank, number, run.heard_at)
 
     def forget_before(self, rank: Rank, number: int) -> None:
         """Forget the earlier runs of a rank: the later one that is current excludes them."""
@@ -124,7 +126,8 @@ class Registry:
         self.limits: Final = limits or Limits()
         self._traces: Final = traces or {}
         self.rows: Final[Fired] = Counter()
-        self._server: Server | None = None
+        self.changes = 0  # that were applied, by those who count them (changes.py)
+        self.server: Server | None = None
 
     def register(self, request: Registration, now: float) -> None:
         """Record a rank. Raises RefusedError if it contradicts earlier registrations."""
@@ -138,8 +141,9 @@ class Registry:
         server.topology = server.topology.completed(request.topology)
         server.forget_before(rank, number)
         address = RankAddress(request.rank_ip, request.rank_port, number, request.name)
-        server.runs[rank][number] = Recorded(address, now, request.incarnation is not None)
-        fired(server.ranks, self.rows, "complete")
+        promised = request.incarnation is not None
+        server.runs[rank][number] = Recorded(address, now, self.changes, promised)
+        self.complete()
 
     def _record(self, server: Server, rank: Rank, number: int) -> None:
         """Give the table a registration. Raises RefusedError if the table rejects the run."""
@@ -166,7 +170,8 @@ class Registry:
         if number not in server.runs[rank]:
             raise RefusedError(404, f"incarnation: {number} of {rank} is not recorded")
         self._record(server, rank, number)
-        server.runs[rank][number].heard = now
+        run = server.runs[rank][number]
+        run.heard, run.heard_at = now, self.changes
 
     def deregister(self, request: Run) -> None:
         """Remove a run. Raises RefusedError for a rank that this server does not have."""
@@ -184,13 +189,13 @@ class Registry:
 
     def owner(self, rank: Rank) -> str | None:
         """The name of the node that is registered as this rank; None without one."""
-        server = self._server
+        server = self.server
         number = None if server is None or rank not in server.runs else server.current(rank)
         return None if server is None or number is None else server.runs[rank][number].address.name
 
     def owners(self, dp_rank: int) -> list[str]:
         """The names of the nodes that are registered as ranks of this data-parallel rank."""
-        ranks = [] if self._server is None else [r for r in self._server.runs if r.dp == dp_rank]
+        ranks = [] if self.server is None else [r for r in self.server.runs if r.dp == dp_rank]
         return [name for rank in ranks if (name := self.owner(rank)) is not None]
 
     def look_up(self, rank: Rank) -> RankAddress:
@@ -214,7 +219,7 @@ class Registry:
         """The properties of the server that decode needs, in SGLang's fields only: SGLang's client
         rejects others. Raises RefusedError (503) until the server is ready.
         """
-        server = self._server
+        server = self.server
         if server is None or not self.ready:
             raise RefusedError(503, self.missing())
         topology = server.topology
@@ -229,7 +234,7 @@ class Registry:
         RefusedError: 503 if a rank of the server is missing, 404 for a rank that the server does
         not have, 425 if no rank has registered.
         """
-        server = self._server
+        server = self.server
         if server is None:
             raise RefusedError(425, self.missing())
         asked = dict.fromkeys(server.runs if question is None else question.ranks)
@@ -250,7 +255,7 @@ class Registry:
     @property
     def ready(self) -> bool:
         """Whether every rank is registered, and all agree on whether rooms are published."""
-        server = self._server
+        server = self.server
         return (
             server is not None
             and server.ranks.value(bootstrap.ready) is bootstrap.Ready.READY
@@ -259,7 +264,7 @@ class Registry:
 
     def missing(self) -> str:
         """Why the registry is not ready."""
-        server = self._server
+        server = self.server
         if server is None:
             return "no rank has registered"
         away = [rank for rank in server.runs if not server.ranks.value(bootstrap.present, rank)]
@@ -271,40 +276,73 @@ class Registry:
 
     def tick(self, now: float) -> None:
         """Remove silent ranks, and end old rooms and questions."""
-        server = self._server
-        if server is None:
+        for silent in self.silent(now):
+            self.strike_out(silent)
+        self.end_lives(self.old_lives(now))
+
+    def silent(self, now: float) -> list[Silent]:
+        """The runs that have been silent for too long."""
+        server = self.server
+        return [] if server is None else [*server.silent(now, self.limits.silent_s)]
+
+    def strike_out(self, silent: Silent) -> None:
+        """Remove a silent run, unless it has given a sign of life meanwhile."""
+        server, rank, number = self._known(silent.rank), silent.rank, silent.incarnation
+        run = server.runs[rank].get(number)
+        if run is None or run.heard_at != silent.heard_at or not server.is_current(rank, number):
             return
-        for rank, number in list(server.silent(now, self.limits.silent_s)):
-            log.warning("%s has given no sign of life: struck out", rank)
-            element = (number, rank)
-            taken(server.ranks, self.rows, bootstrap.suspected, rank, element)
-            fired(server.ranks, self.rows, "expire", p=rank, e=element)
-            server.end_run(rank, number)
-        server.rooms.end_old(now)
+        log.warning("%s has given no sign of life: struck out", rank)
+        taken(server.ranks, self.rows, bootstrap.suspected, rank, (number, rank))
+        fired(server.ranks, self.rows, "expire", p=rank, e=(number, rank))
+        server.end_run(rank, number)
+
+    def old_lives(self, now: float) -> list[Begun]:
+        """The lives of rooms that have been kept for too long."""
+        return [] if self.server is None else self.server.rooms.old(now)
+
+    def end_lives(self, lives: Iterable[Begun]) -> None:
+        """End and forget these lives of rooms."""
+        if self.server is not None:
+            self.server.rooms.end(lives)
 
     @property
     def open_rooms(self) -> int:
         """The number of lives of rooms that are kept."""
-        return 0 if self._server is None else len(self._server.rooms)
+        return 0 if self.server is None else len(self.server.rooms)
 
     @property
     def present_ranks(self) -> int:
         """The number of ranks that are registered."""
-        server = self._server
+        server = self.server
         if server is None:
             return 0
         return sum(server.ranks.value(bootstrap.present, rank) is True for rank in server.runs)
 
+    def new_server(self, topology: Topology) -> Server:
+        """A server without ranks, as this registry would record it."""
+        return Server(topology, self.limits, self.rows, self._traces)
+
+    def complete(self) -> None:
+        """Be ready if every rank is there."""
+        if self.server is not None:
+            fired(self.server.ranks, self.rows, "complete")
+
+    def hear_all(self, now: float) -> None:
+        """Count every run as heard now: this registry could not hear them."""
+        for runs in {} if self.server is None else self.server.runs.values():
+            for run in runs.values():
+                run.heard = now
+
     def _server_for(self, request: Registration) -> Server:
         """The server of the rank; a new one if there is none, or if all its ranks are gone.
         """
-        server, topology = self._server, request.topology
+        server, topology = self.server, request.topology
         if server is None:
-            server = self._server = Server(topology, self.limits, self.rows, self._traces)
+            server = self.server = self.new_server(topology)
         field = server.topology.mismatch(topology)
         is_mismatched = server.rooms.is_mismatched(publishes=request.publishes)
         if (field is not None or is_mismatched) and not self.present_ranks:
-            server = self._server = Server(topology, self.limits, self.rows, self._traces)
+            server = self.server = self.new_server(topology)
         elif field is not None:
             ours, theirs = getattr(server.topology, field), getattr(topology, field)
             raise RefusedError(
@@ -328,9 +366,9 @@ class Registry:
         return RefusedError(409, reason)
 
     def _known_server(self) -> Server:
-        if self._server is None:
+        if self.server is None:
             raise RefusedError(503, self.missing())
-        return self._server
+        return self.server
 
     def _known(self, rank: Rank) -> Server:
         server = self._known_server()

@@ -11,8 +11,11 @@ Rule 2: a client that neither retires its rooms nor withdraws its questions (SGL
 """
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from pdproto.registry.wire import FullAnswer, RefusedError, Room, Rooms
 from pdproto.runtime.errors import RemoteProtocolError
@@ -25,19 +28,45 @@ from pdproto.spec.handoff.timers import WAITS
 
 # A life of a room: its number, its generation if the client says one, else which that we counted.
 RoomLife: TypeAlias = tuple[int, int | None, int]
+Begun: TypeAlias = tuple[RoomLife, int]  # a life, and which of all of the book it was
 Fired: TypeAlias = Counter[tuple[str, str]]  # (machine, row): how often
+
+
+class KeptRoom(Struct, frozen=True):
+    """One life of a room. listed, over: the data-parallel ranks whose entry of it is known, or
+    over. question: its state. answer: () if there is none.
+    """
+
+    life: RoomLife
+    begun: int
+    listed: tuple[int, ...]
+    over: tuple[int, ...]
+    question: str
+    answer: tuple[int | None, ...]
+
+
+class KeptRooms(Struct, frozen=True):
+    """The state of a RoomBook as data. groups: the data-parallel ranks that have registered."""
+
+    groups: tuple[int, ...]
+    publishes: bool
+    begun: int
+    counted: tuple[tuple[int, int], ...]
+    rooms: tuple[KeptRoom, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of the registry. silent_s: seconds without a sign of life after which a rank is
     removed. room_s: seconds for which a room or a question is kept that no client ends. rooms_max:
-    open lives of rooms; more are refused.
+    open lives of rooms; more are refused. store_silent_s: seconds without sight of the store that
+    registries share, after which no look-up is answered.
     """
 
     silent_s: float = WAITS["no_sign_of_life"].seconds
     room_s: float = 240.0
     rooms_max: int = OPEN_ROOMS_MAX
+    store_silent_s: float = WAITS["store_silent"].seconds
 
 
 def taken(machine: Shared, rows: Fired, message: AnyMessage, *arguments: Any) -> SharedStep:
@@ -78,8 +107,9 @@ class RoomBook:
                                       trace=trace)
         self._answers: Final[dict[RoomLife, int | None]] = {}  # None: the room is gone
         self._counted: Final[dict[int, int]] = {}  # lives without a generation, by room
-        self._ages: Final[deque[tuple[float, RoomLife]]] = deque()
-        self._open: Final[set[RoomLife]] = set()
+        self._ages: Final[deque[tuple[float, Begun]]] = deque()
+        self._open: Final[dict[RoomLife, int]] = {}  # which of all lives it was
+        self._begun = 0  # lives of rooms, ever
 
     def __len__(self) -> int:
         """The number of lives that are kept."""
@@ -149,6 +179,11 @@ class RoomBook:
                     found[room] = rank
         return FullAnswer(found, tuple(gone))
 
+    def is_asked(self, request: Rooms) -> bool:
+        """Whether all these rooms were asked about before: the query changes nothing then."""
+        return all(self._machine.value(routing.question, self._life(*each))
+                   is not routing.Question.NONE for each in request.lives())
+
     def withdraw(self, request: Rooms) -> None:
         """Note that no client waits for these rooms any longer."""
         for room, generation in request.lives():
@@ -156,10 +191,53 @@ class RoomBook:
             if life in self._open:
                 self._take(routing.withdraw, life)
 
-    def end_old(self, now: float) -> None:
-        """End and forget the lives that have been kept for `room_s`."""
+    def old(self, now: float) -> list[Begun]:
+        """The lives that have been kept for `room_s`; each is told once."""
+        found: list[Begun] = []
         while self._ages and self._ages[0][0] + self.limits.room_s <= now:
-            self._end(self._ages.popleft()[1])
+            found.append(self._ages.popleft()[1])
+        return found
+
+    def end(self, lives: Iterable[Begun]) -> None:
+        """End and forget these lives, unless that was done before."""
+        for life, begun in lives:
+            if self._open.get(life) == begun:
+                self._end(life)
+
+    def kept(self) -> KeptRooms:
+        """The state, the oldest life first."""
+        value, entry = self._machine.value, routing.Entry
+        return KeptRooms(
+            tuple(x for x in self._groups if value(routing.heard, x)),
+            value(routing.mode) is routing.Mode.PUBLISHED, self._begun,
+            tuple(self._counted.items()),
+            tuple(KeptRoom(
+                life, begun,
+                tuple(x for x in self._groups if value(routing.entry, life, x) is entry.KNOWN),
+                tuple(x for x in self._groups if value(routing.entry, life, x) is entry.OVER),
+                str(value(routing.question, life)),
+                (self._answers[life],) if life in self._answers else ())
+                for life, begun in self._open.items()))
+
+    def restore(self, kept: KeptRooms, now: float) -> None:
+        """Give a new book this state. All lives count as begun now."""
+        for group in kept.groups:
+            self.enroll(group, publishes=kept.publishes)
+        for room in kept.rooms:
+            if room.question == str(routing.Question.CLOSED):
+                self._machine.receive(routing.withdraw, room.life)
+            elif room.question == str(routing.Question.PENDING):
+                self._machine.receive(routing.query, room.life)
+            for group in room.listed:
+                self._machine.receive(routing.publish, room.life, group)
+            for group in room.over:
+                self._machine.receive(routing.retire, room.life, group)
+            self._open[room.life] = room.begun
+            self._ages.append((now, (room.life, room.begun)))
+            for answer in room.answer:
+                self._answers[room.life] = answer
+        self._begun = kept.begun
+        self._counted.update(kept.counted)
 
     def _take(self, message: AnyMessage, *arguments: Any) -> SharedStep:
         step = taken(self._machine, self._rows, message, *arguments)
@@ -183,8 +261,9 @@ class RoomBook:
         if life not in self._open:
             if len(self._open) >= self.limits.rooms_max:
                 raise RefusedError(503, f"{len(self._open):,} rooms are open: no more are taken")
-            self._open.add(life)
-            self._ages.append((now, life))
+            self._begun += 1
+            self._open[life] = self._begun
+            self._ages.append((now, (life, self._begun)))
 
     def _end(self, life: RoomLife) -> None:
         """Send the missing messages of the clients of this life, and forget it (rule 2)."""
@@ -195,7 +274,7 @@ class RoomBook:
             self._take(routing.withdraw, life)
         self._machine.forget(Life, life)
         self._answers.pop(life, None)
-        self._open.discard(life)
+        self._open.pop(life, None)
         room, generation, _ = life
         if generation is None and self._life(room, None) not in self._open:
             self._counted.pop(room, None)

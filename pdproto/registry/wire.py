@@ -223,6 +223,14 @@ class Run(Struct, frozen=True):
         return Rank(self.dp, self.cp, self.tp, self.pp)
 
 
+class Silent(NamedTuple):
+    """A run that is taken for silent. heard_at: the change that was its last sign of life."""
+
+    rank: Rank
+    incarnation: int
+    heard_at: int
+
+
 class Room(Struct, frozen=True):
     """The body of POST /register_dp_rank, and of POST /retire_dp_rank (ours).
 

@@ -39,6 +39,10 @@ NESTED_MAX: Final = 32
 ASKED_ROOMS_MAX: Final = 16_384
 OPEN_ROOMS_MAX: Final = 1_000_000
 EARLY_GOODBYES_MAX: Final = 8
+CHANGE_BYTES_MAX: Final = 5 << 18
+WAITING_CHANGES_BYTES_MAX: Final = 64 << 20
+STORE_WRITERS_MAX: Final = 64
+ORDER_S: Final = 4.0
 
 # The ports.
 PORT_CONNECTIONS_MAX: Final = 1_024
@@ -68,6 +72,7 @@ class Limit(NamedTuple):
 DROPPED: Final = "the batch or the message is dropped, counted and logged"
 AT: Final = "tests/runtime/test_limits.py"
 CONNECTIONS: Final = "tests/node/test_connections.py"
+REPLICA: Final = "tests/registry/test_replica.py"
 SLOW: Final = "tests/registry/test_slow_clients.py"
 
 LIMITS: Final = (
@@ -121,6 +126,15 @@ LIMITS: Final = (
           "goodbyes of unknown runs, kept for a rank",
           "the oldest is forgotten",
           AT),
+    Limit("CHANGE_BYTES_MAX", "bytes of a change, and of an entry, in the registry's store", "413",
+          f"{REPLICA}:test_a_change_that_the_store_does_not_take_is_refused"),
+    Limit("WAITING_CHANGES_BYTES_MAX", "bytes of the changes that wait for the registry's store",
+          "504", f"{REPLICA}:test_changes_that_wait_for_a_dead_store_take_bounded_memory"),
+    Limit("STORE_WRITERS_MAX", "runs of registries that a store remembers",
+          "the one that has written nothing for longest is forgotten",
+          f"{REPLICA}:test_a_store_remembers_the_last_writers"),
+    Limit("ORDER_S", "seconds in which the registry's store must order a change", "504",
+          f"{REPLICA}:test_a_store_that_is_late_leaves_changes_unanswered_and_look_ups_refused"),
     Limit("PORT_CONNECTIONS_MAX",
           "connections to an HTTP port, and to the control port of a node; at most half "
           "of the files that the process may open",

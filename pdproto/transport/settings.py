@@ -10,6 +10,7 @@ Rule: an unknown, malformed or contradictory setting is refused before the node 
 gives the name as it was written, and a correction.
 """
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from math import inf, isnan
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
@@ -34,6 +36,7 @@ WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False
 HIDDEN: Final = "(hidden)"  # shown in place of a secret
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
+STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
 NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
 
@@ -75,6 +78,13 @@ class Settings:
     keys: str = _about("", "the file with the keys of this process, as `pdproto keys` writes it")
     secret: str = _about("", "the secret of the cluster itself, in place of a file")
     insecure: bool = _about(False, "listen beyond this host without keys: everybody is trusted")
+    store: str = _about("", "the members of the etcd that registries share, as URLs with commas "
+                            "between them; empty: the registry is alone")
+    store_name: str = _about("default", "the name of the prefill server in the store")
+    store_ca: str = _about("", "the file with the certificate authority of etcd; empty: the "
+                               "system's")
+    store_certificate: str = _about("", "the file with the certificate and the key that etcd "
+                                        "demands of its clients")
     waits: Mapping[str, float] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -156,11 +166,24 @@ class Settings:
                 require_page_fence(self.engine)
             except EngineError as error:
                 yield self._says("direct", "1", f"{error}; or set direct=0")
+        yield from self._problems_of_store()
         if self.operator:
             try:
                 split(self.operator)
             except ValueError as error:
                 yield self._says("operator", self.operator, str(error))
+
+    def _problems_of_store(self) -> Iterator[str]:
+        for member in self.store.split(",") if self.store else ():
+            url = urlsplit(member)
+            if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/"):
+                yield self._says("store", member, "want the URL of a member of etcd, such as "
+                                                  "https://10.0.0.7:2379")
+            elif url.scheme == "http" and not is_loopback(url.hostname) and not self.insecure:
+                yield self._says("store", member, "everybody on the way could forge addresses: "
+                                                  "want https, or insecure=1")
+        if not STORE_NAME.fullmatch(self.store_name):
+            yield self._says("store_name", self.store_name, "want letters, digits, - and _")
 
     def _says(self, name: str, value: str, problem: str) -> str:
         source = self.given.get(name)

@@ -45,6 +45,8 @@ WAITS: Final[Mapping[str, Wait]] = {
                                "lists a run that it counts as gone"),
     "registry_unreachable": Wait(10.0, "the hand-over fails, with a reason"),
     "no_welcome": Wait(1.0, "the sink introduces itself to the rank again", again=True),
+    # Registries that share a store (replica.py).
+    "store_silent": Wait(5.0, "the registry answers no look-up until its store shows its changes"),
     # The data-parallel rank (dp_rank.py).
     "no_decode": Wait(120.0, "the prefill rank gives the room up, and removes its entry"),
     "unresolved": Wait(120.0, "decode gives the room up, and withdraws its question"),

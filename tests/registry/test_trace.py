@@ -84,14 +84,14 @@ NEVER_SILENT = Limits(silent_s=600.0)
 
 def heard(server: RegistryServer, rank: Rank, run: int = 1) -> float:
     """When the registry has last heard of a run."""
-    known = server.app.registry._server
+    known = server.app.registry.server
     assert known is not None
     return known.runs[rank][run].heard
 
 
 def fall_silent(server: RegistryServer, rank: Rank, run: int = 1) -> None:
     """As if nothing had been heard of a run for as long as is waited for it."""
-    known = server.app.registry._server
+    known = server.app.registry.server
     assert known is not None
     known.runs[rank][run].heard -= server.app.registry.limits.silent_s
 

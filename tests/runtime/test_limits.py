@@ -119,7 +119,7 @@ def test_goodbyes_of_unknown_runs_are_kept_up_to_the_limit() -> None:
     registry.register(prefill(0, run=1), now=0.0)
     for number in range(2, limits.EARLY_GOODBYES_MAX + 4):
         registry.deregister(Run(0, 0, 1, 0, number))
-    server = registry._server
+    server = registry.server
     assert server is not None
     kept = server.early[Rank(0, 0, 1, 0)]
     assert list(kept) == list(range(4, limits.EARLY_GOODBYES_MAX + 4))

@@ -1,0 +1,296 @@
+"""Two registries over real etcd: either dies, etcd's leader stands still, and hand-overs go on."""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+import requests
+
+from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.engine.hosts import split
+from pdproto.registry.client import NotFoundError, Registrar, RegistryClient, UnreachableError
+from pdproto.registry.wire import Rank, Registration, Run
+from pdproto.runtime.versions import VERSION
+from tests import skips
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("etcd") is None, reason=skips.NO_ETCD),
+]
+
+PATIENCE_S: Final = 40.0
+SILENT_S: Final = 6.0  # more than waits.store_silent
+RANKS: Final = 4
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(holds: Callable[[], bool], why: str = "") -> float:
+    began = time.monotonic()
+    while not holds():
+        assert time.monotonic() - began < PATIENCE_S, why
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+class Member:
+    """One member of an etcd cluster."""
+
+    def __init__(self, number: int, folder: Path, peers: list[str]) -> None:
+        self.url = f"http://127.0.0.1:{free_port()}"
+        names = ",".join(f"m{i}={url}" for i, url in enumerate(peers))
+        self.process = subprocess.Popen(
+            ["etcd", "--name", f"m{number}", "--data-dir", str(folder / f"m{number}"),
+             "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
+             "--listen-peer-urls", peers[number], "--initial-advertise-peer-urls", peers[number],
+             "--initial-cluster", names, "--log-level", "error"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def status(self) -> dict[str, Any]:
+        answer = requests.post(f"{self.url}/v3/maintenance/status", json={}, timeout=2.0)
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def is_leading(self) -> bool:
+        try:
+            status = self.status()
+        except (OSError, ValueError):
+            return False
+        return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
+
+
+@contextmanager
+def etcd(folder: Path, members: int) -> Iterator[list[Member]]:
+    peers = [f"http://127.0.0.1:{free_port()}" for _ in range(members)]
+    started: list[Member] = []
+    try:
+        started += (Member(number, folder, peers) for number in range(members))
+        until(lambda: any(one.is_leading() for one in started), "etcd elects no leader")
+        yield started
+    finally:
+        for one in started:
+            one.process.kill()
+            one.process.wait()
+
+
+@contextmanager
+def registry(store: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pdproto.cli.main", "serve", "--port", "0", "--store", store,
+         "--silent", f"{SILENT_S:g}"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as serving:
+        try:
+            assert serving.stdout is not None
+            yield serving.stdout.readline().strip().removeprefix("registry at http://"), serving
+        finally:
+            serving.kill()
+
+
+class Ranks:
+    """Prefill ranks in nodes of this process, each registered at both registries' address, and a
+    decode node that hands over from each in turn and looks its addresses up before each request.
+    """
+
+    def __init__(self, addresses: str, looks_at: str, opened: ExitStack) -> None:
+        self.done = 0
+        self.failed: list[str] = []
+        self.client = RegistryClient(looks_at)
+        self._page = np.arange(16 * 8, dtype=np.uint16).reshape(1, 16, 1, 8)
+        self.nodes = [
+            opened.enter_context(closing(PrefillNode(
+                f"p{rank}", SourcePages([self._page], open_source("tcp")))))
+            for rank in range(RANKS)]
+        pools = {node.name: [np.zeros_like(self._page)] for node in self.nodes}
+        self.decode = opened.enter_context(closing(
+            DecodeNode("d", SinkPages(pools, open_sink("tcp")))))
+        self.registrars = []
+        for rank, node in enumerate(self.nodes):
+            host, port = split(node.endpoint.removeprefix("tcp://"))
+            keeping = Registrar(addresses, Registration(
+                attn_tp_size=RANKS, attn_tp_rank=rank, rank_ip=host, rank_port=port,
+                incarnation=1, version=VERSION, name=node.name), sign_of_life_s=0.5, retry_s=0.2)
+            keeping.start()
+            opened.callback(keeping.stop)
+            self.registrars.append(keeping)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._hand_over)
+        opened.callback(self.stop)
+
+    def start(self) -> None:
+        for keeping in self.registrars:
+            assert keeping.recorded.wait(PATIENCE_S)
+        until(self._is_ready)
+        self._thread.start()
+        self.go_on(3)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.client.close()
+
+    def go_on(self, requests: int) -> None:
+        """Wait for so many more requests."""
+        enough = self.done + requests
+        until(lambda: self.done >= enough, "no request is done any more")
+
+    def _is_ready(self) -> bool:
+        try:
+            self.client.health()
+        except (NotFoundError, UnreachableError):
+            return False
+        return True
+
+    def _hand_over(self) -> None:
+        room = 0
+        while not self._stopping.is_set():
+            room += 1
+            try:
+                found = self.client.look_up_all().addresses()
+                assert [at.name for at in found.values()] == [one.name for one in self.nodes]
+                at = found[Rank(0, 0, room % RANKS, 0)]
+                sender = self.nodes[room % RANKS].open(room=room)
+                receiver = self.decode.open(
+                    room=room, sources={at.name: f"tcp://{at.rank_ip}:{at.rank_port}"}, pages=[0])
+                wait_for(sender, KVPoll.WAITING_FOR_INPUT)
+                sender.send([0])
+                wait_for(receiver, KVPoll.SUCCESS)
+                receiver.close()
+                self.done += 1
+            except Exception as error:
+                self.failed.append(f"room {room}: {error!r}")
+            time.sleep(0.02)
+
+
+@contextmanager
+def closing(node: Any) -> Iterator[Any]:
+    try:
+        yield node
+    finally:
+        node.close()
+
+
+def wait_for(handle: Any, state: KVPoll) -> None:
+    until(lambda: handle.poll() in (state, KVPoll.FAILED, KVPoll.SUCCESS))
+    assert handle.poll() in (state, KVPoll.SUCCESS), handle.failure()
+
+
+def test_hand_overs_go_on_when_either_registry_is_killed(tmp_path: Path) -> None:
+    """Each of two registries dies while the look-ups go to the other: no request fails."""
+    with ExitStack() as opened:
+        [member] = opened.enter_context(etcd(tmp_path, 1))
+        first, first_process = opened.enter_context(registry(member.url))
+        second, second_process = opened.enter_context(registry(member.url))
+        ranks = Ranks(f"{first},{second}", second, opened)
+        ranks.start()
+        first_process.send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5 * SILENT_S:
+            ranks.go_on(5)
+        third, _ = opened.enter_context(registry(member.url))
+        joined = RegistryClient(third)
+        opened.callback(joined.close)
+        until(lambda: is_complete(joined))
+        assert joined.look_up_all() == ranks.client.look_up_all()
+        assert ranks.failed == []
+        ranks.stop()
+        second_process.send_signal(signal.SIGKILL)
+        assert len(joined.look_up_all().ranks) == RANKS
+
+
+def is_complete(client: RegistryClient) -> bool:
+    try:
+        client.health()
+    except (NotFoundError, UnreachableError):
+        return False
+    return True
+
+
+def test_hand_overs_go_on_when_the_leader_of_etcd_stands_still(tmp_path: Path) -> None:
+    """A rank that says goodbye meanwhile is listed by no registry after its lease, also by the
+    one that has read from the leader.
+    """
+    with ExitStack() as opened:
+        members = opened.enter_context(etcd(tmp_path, 3))
+        store = ",".join(one.url for one in members)
+        first, _ = opened.enter_context(registry(store))
+        second, _ = opened.enter_context(registry(store))
+        ranks = Ranks(f"{first},{second}", second, opened)
+        ranks.start()
+        [leader] = [one for one in members if one.is_leading()]
+        leader.process.send_signal(signal.SIGSTOP)
+        others = [one for one in members if one is not leader]
+        until(lambda: any(one.is_leading() for one in others), "no other leader")
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5 * SILENT_S:
+            ranks.go_on(5)
+        leader.process.send_signal(signal.SIGCONT)
+        ranks.go_on(20)
+        assert ranks.failed == []
+        ranks.stop()
+        ranks.registrars[0].stop(goodbye=False)
+        silent_since = time.monotonic()
+        clients = [RegistryClient(one) for one in (first, second)]
+        for client in clients:
+            opened.callback(client.close)
+        until(lambda: not any(is_complete(client) for client in clients))
+        assert time.monotonic() - silent_since < 3 * SILENT_S
+
+
+def test_a_registry_without_etcd_answers_nothing_after_the_lease(tmp_path: Path) -> None:
+    """Every member of etcd stands still: the registry cannot know whether a rank is there."""
+    with ExitStack() as opened:
+        [member] = opened.enter_context(etcd(tmp_path, 1))
+        address, _ = opened.enter_context(registry(member.url))
+        client = RegistryClient(address)
+        opened.callback(client.close)
+        client.register(Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1",
+                                     rank_port=1, incarnation=1, version=VERSION))
+        client.look_up_all()
+        member.process.send_signal(signal.SIGSTOP)
+        until(lambda: not is_complete(client))
+        with pytest.raises(UnreachableError, match="the store has shown nothing for"):
+            client.look_up_all()
+        member.process.send_signal(signal.SIGCONT)
+        until(lambda: is_complete(client))
+        client.deregister(Run(0, 0, 0, 0, 1))
+        assert not is_complete(client)
+
+
+def test_the_log_is_trimmed_and_a_new_registry_reads_the_state(tmp_path: Path) -> None:
+    with ExitStack() as opened:
+        [member] = opened.enter_context(etcd(tmp_path, 1))
+        address, _ = opened.enter_context(registry(member.url))
+        client = RegistryClient(address)
+        opened.callback(client.close)
+        for run in range(1, 1_200):
+            client.register(Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1",
+                                         rank_port=1, incarnation=run, version=VERSION))
+        until(lambda: keys(member) < 300, "the log is not trimmed")
+        later, _ = opened.enter_context(registry(member.url))
+        joined = RegistryClient(later)
+        opened.callback(joined.close)
+        until(lambda: is_complete(joined))
+        assert joined.look_up_all().ranks[0].address.incarnation == 1_199
+
+
+def keys(member: Member) -> int:
+    answer = requests.post(f"{member.url}/v3/kv/range", timeout=5.0, json={
+        "key": "AA==", "range_end": "AA==", "count_only": True})
+    return int(answer.json().get("count", 0))
