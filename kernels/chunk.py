@@ -44,6 +44,7 @@ from pdproto.kernels.arguments import (
     page_numbers,
     static_scales,
 )
+from pdproto.kernels.derived import content_of, heads_of
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
 from pdproto.kernels.registration import entries_of, register
@@ -53,9 +54,10 @@ from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
     "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
-    "Scale", "SplitPages", "coalesce_runs", "digest_chunk", "digest_pages", "digests_in",
-    "entries_of", "new_report", "pack_cast", "pack_chunk", "pack_slices", "plan_chunk", "plan_for",
-    "register", "split_pages", "unpack_cast", "unpack_chunk", "unpack_slices", "warmup",
+    "Scale", "SplitPages", "coalesce_runs", "content_of", "digest_chunk", "digest_pages",
+    "digests_in", "entries_of", "heads_of", "new_report", "pack_cast", "pack_chunk", "pack_slices",
+    "plan_chunk", "plan_for", "register", "split_pages", "unpack_cast", "unpack_chunk",
+    "unpack_slices", "warmup",
 ]  # fmt: skip
 
 

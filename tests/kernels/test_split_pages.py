@@ -33,21 +33,26 @@ KEY = 77
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The pools of one end, and the pages of a request, in order. paired: K and V interleaved."""
+    """The pools of one end, and the pages of a request, in order. paired: K and V interleaved.
+    padded: there is room for another token behind each page.
+    """
 
     tokens: int
     order: Order
     paired: bool
     pages: tuple[int, ...]
+    padded: bool = False
 
     def pools(self, heads: int, row_bytes: int, seed: int) -> list[Any]:
         """Two pools of random bytes, of 8 pages each."""
-        axes = (self.tokens, heads) if self.order is Order.NHD else (heads, self.tokens)
+        room = self.tokens + self.padded
+        axes = (room, heads) if self.order is Order.NHD else (heads, room)
         whole = np.random.default_rng(seed).integers(
             0, 256, (8, 2, *axes, row_bytes), dtype=np.uint8)
-        if self.paired:
-            return [whole[:, 0], whole[:, 1]]
-        return [whole[:, half].copy() for half in range(2)]
+        halves = [whole[:, half] if self.paired else whole[:, half].copy() for half in range(2)]
+        if self.order is Order.NHD:
+            return [half[:, :self.tokens] for half in halves]
+        return [half[:, :, :self.tokens] for half in halves]
 
     def by_token(self, pool: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The bytes of the request's tokens, [token, head, byte]."""
@@ -61,7 +66,8 @@ def ends(draw: st.DrawFn, tokens: int, parts: int) -> End:
     """An end whose pages have `parts` parts of `tokens` tokens, for at least 6 parts."""
     count = -(-6 // parts)
     pages = draw(st.permutations(range(8)))[:count]
-    return End(tokens * parts, draw(st.sampled_from(Order)), draw(st.booleans()), tuple(pages))
+    return End(tokens * parts, draw(st.sampled_from(Order)), draw(st.booleans()), tuple(pages),
+               draw(st.booleans()))
 
 
 @st.composite
