@@ -52,7 +52,7 @@ class Directory:
     """The prefill ranks that a decode rank needs, looked up again when one has been lost.
 
     needed: their names. sink: the name of the decode rank. The rows of the sink decide which
-    answers of the registry are of use (registry_sink.py). One thread, the scheduler's, calls.
+    answers of the registry are of use (registry/sink.py). One thread, the scheduler's, calls.
     """
 
     def __init__(
