@@ -8,7 +8,9 @@ from typing import Final
 from pdproto.check.explore import (
     FIRST_VIOLATION,
     INTERRUPTED,
+    NATIVE,
     NO_LIMITS,
+    EngineChoice,
     Exploration,
     Monitor,
     Reductions,
@@ -44,7 +46,7 @@ class CheckSettings:
 
     properties: the names to check; all if empty. workers: threads. keep_going: continue after a
     violation. fairness: the assumptions for liveness; if empty, each property's own. monitor: is
-    called with the progress of each search. portable: by the portable engine.
+    called with the progress of each search. engine: of all searches.
     """
 
     properties: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ class CheckSettings:
     keep_going: bool = False
     fairness: tuple[Fairness, ...] = ()
     monitor: Monitor = silent
-    portable: bool = False
+    engine: EngineChoice = NATIVE
 
     def wants(self, name: str) -> bool:
         """Whether the property of this name is to be checked."""
@@ -163,7 +165,7 @@ class World:
             deadlocks_matter=self.settings.wants(DEADLOCK),
             monitor=self.settings.monitor,
             what=self.system.name,
-            portable=self.settings.portable,
+            choice=self.settings.engine,
         )
 
     def _watched(self, ground: Ground) -> tuple[Guard, ...]:
@@ -279,7 +281,7 @@ class World:
             keep_going=True,
             monitor=self.settings.monitor,
             what=f"{self.system.name}, {variant}",
-            portable=self.settings.portable,
+            choice=self.settings.engine,
         )
 
     def _undecided(self, claim: LeadsTo, under: Sequence[Fairness]) -> Finding:

@@ -6,6 +6,7 @@ A search ends when every state has been visited, or at the end of the level with
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Final
 
@@ -14,6 +15,7 @@ from pdproto.check.deadbits import sweeps
 from pdproto.check.engine import Engine
 from pdproto.check.native import NativeEngine
 from pdproto.check.native.pack import WORDS_MAX
+from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.questions import Pattern, Question, final_guards
 from pdproto.check.symmetry import symmetry
@@ -47,6 +49,19 @@ class SearchLimits:
 
 
 NO_LIMITS: Final = SearchLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """The engine of a search, by its name. folder: where DUCKDB keeps the states between runs."""
+
+    name: str
+    folder: Path | None = None
+
+
+NATIVE: Final = EngineChoice("native")
+PORTABLE: Final = EngineChoice("portable")
+DUCKDB: Final = EngineChoice("duckdb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +133,20 @@ def program(
 
 
 def engine_for(
-    program: Program, workers: int, limits: SearchLimits = NO_LIMITS, *, portable: bool = False
+    program: Program, workers: int, limits: SearchLimits = NO_LIMITS, choice: EngineChoice = NATIVE
 ) -> Engine:
-    """The native engine, or the portable one if there was no compiler at installation.
+    """The engine of that choice, or the portable one if there was no compiler at installation.
 
-    portable: the portable engine in any case. Raises TooLargeError for states that are too wide for
-    the native engine.
+    Raises TooLargeError for states that are too wide for the native engine.
     """
-    if portable or not native.available():
+    if choice == PORTABLE or not native.available():
         return PortableEngine(program)
     if program.words > WORDS_MAX:
         widest = WORDS_MAX * WORD_BITS
         raise TooLargeError(f"a state has {program.bits:,} bits; the limit is {widest:,}")
+    if choice.name == DUCKDB.name:
+        return DuckDbEngine(program, workers=workers, bytes_max=limits.bytes_max,
+                            folder=choice.folder)
     if limits.bytes_max is None:
         return NativeEngine(program, workers=workers)
     return NativeEngine(program, workers=workers, bytes_max=max(limits.bytes_max, BYTES_MIN))
@@ -229,16 +246,15 @@ def explore(  # noqa: PLR0913 - the options of a search, all by name
     deadlocks_matter: bool = True,
     monitor: Monitor = silent,
     what: str = "",
-    portable: bool = False,
+    choice: EngineChoice = NATIVE,
 ) -> Exploration:
     """Search a ground system. After Ctrl-C or at a limit it returns the results so far.
 
     watched: see `program`. workers: threads. keep_going: continue after a violation. what: the name
-    of the search for the monitor. portable: by the portable engine. Raises TooLargeError as
-    `engine_for` does.
+    of the search for the monitor. choice: of the engine. Raises TooLargeError as `engine_for` does.
     """
     form = program(ground, questions, reductions, watched)
-    engine = engine_for(form, workers, limits, portable=portable)
+    engine = engine_for(form, workers, limits, choice)
     found = Exploration(ground, tuple(questions), form, engine, deadlocks_matter)
     began = monotonic()
     try:

@@ -147,6 +147,7 @@ class CheckResult:
     rows_fired: tuple[str, ...] = ()
     # In how many states each row can fire, summed over its parameters; symmetric states count once.
     row_counts: Mapping[str, int] = field(default_factory=dict)
+    rows_known: bool = True  # whether the checker tells which rows fired
     recalled: bool = False  # from an earlier run, which took `seconds`
 
     @property

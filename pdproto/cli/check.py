@@ -20,6 +20,7 @@ from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
 from pdproto.cli import promises
 from pdproto.cli.check_all import check_all, merge
+from pdproto.cli.engines import add_engine, checked, engine
 from pdproto.cli.limits import add_limits, limits
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -31,7 +32,7 @@ from pdproto.cli.options import (
     configuration,
     write,
 )
-from pdproto.cli.recall import add_no_cache, cache
+from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import add_reports, report, say, targets
 from pdproto.cli.sharding import add_shard
 from pdproto.cli.systems import load_with_module, with_proofs
@@ -68,6 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--fairness", choices=[f.name.lower().replace("_", "-") for f in Fairness],
         action="append", default=[], help="assume this of the environment (leads_to only)",
     )
+    add_engine(parser)
     add_workers(
         parser, "threads (default: one for each core); the result is the same for any number")
     add_shard(parser)
@@ -119,7 +121,7 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
             chosen = replace(chosen, **{field: getattr(arguments, field)})
     settings = _settings(system, arguments, reporter)
     result = with_assurance(
-        cache_folder(), system, cache(arguments).check(system, chosen, settings))
+        cache_folder(), system, checked(system, chosen, settings, arguments))
     if not arguments.properties and result.stopped != INTERRUPTED:
         result = _with_answers(arguments.system, system, home, result)
     report(result, targets(arguments), arguments.format, rows=arguments.coverage)
@@ -150,6 +152,7 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
         keep_going=_keeps_going(system, arguments),
         fairness=tuple(Fairness[n.upper().replace("-", "_")] for n in arguments.fairness),
         monitor=reporter.show,
+        engine=engine(arguments),
     )
 
 

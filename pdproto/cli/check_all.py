@@ -75,7 +75,8 @@ def _report(found: Suite, seconds: float, arguments: argparse.Namespace) -> int:
 def _refuse_options_of_one_system(arguments: argparse.Namespace) -> None:
     """Raise UsageError for an option that needs SYSTEM."""
     one = {name: getattr(arguments, name)
-           for name in ("size", "faults", "properties", "fairness", "coverage")}
+           for name in ("size", "faults", "properties", "fairness", "coverage", "engine", "states",
+                        "jar")}
     one["property"] = one.pop("properties")
     one["configuration"] = arguments.configuration != DEFAULT
     one |= {name: getattr(arguments, name) is not None for name in ("symmetry", "dead_bits")}

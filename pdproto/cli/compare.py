@@ -1,4 +1,4 @@
-"""Ask several checkers the same questions of a system: our engines, SPIN and TLC.
+"""Ask several checkers the same questions of a system: our engines, DuckDB, SPIN and TLC.
 
 All must find the same states and refute the same properties. Exit status: 0 they do, 1 they differ,
 3 a checker that was asked for is not on this machine or gave no answer.

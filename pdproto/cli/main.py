@@ -47,7 +47,7 @@ UNKNOWN: Final = 3
 INTERNAL: Final = 4
 EXTRAS: Final = {
     "torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp",
-    "distributed": "dask", "mpi4py": "mpi", "hypothesis": "testing",
+    "distributed": "dask", "duckdb": "duckdb", "mpi4py": "mpi", "hypothesis": "testing",
 }
 INTERRUPTED: Final = "interrupted before the answer was complete"
 

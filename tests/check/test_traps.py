@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pdproto.check.engine import Assumptions, Engine, Flags, Traps
-from pdproto.check.explore import Exploration, SearchLimits, explore
+from pdproto.check.explore import NATIVE, PORTABLE, Exploration, SearchLimits, explore
 from pdproto.check.liveness import Lasso, Liveness, is_fair
 from pdproto.check.native import NativeEngine
 from pdproto.check.portable import PortableEngine
@@ -129,8 +129,8 @@ def moves(form: Program, action: Action, state: int) -> bool:
 
 def search(system: System, faults: tuple[str, ...], *, portable: bool) -> Exploration:
     ground = Ground(system, SIZES, faults)
-    return explore(ground, watched=(Guard(),), keep_going=True, portable=portable,
-                   limits=SearchLimits(STATES_MAX))
+    return explore(ground, watched=(Guard(),), keep_going=True, limits=SearchLimits(STATES_MAX),
+                   choice=PORTABLE if portable else NATIVE)
 
 
 @needs_compiler

@@ -6,15 +6,25 @@ caller, so this module checks all arguments that could corrupt memory.
 
 import ctypes
 import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Assumptions, Edges, Flags, Positions, Traps
-from pdproto.check.native.pack import PADDING, Arena, FairRows, Image, PackedProgram, in_order
+from pdproto.check.native.pack import (
+    PADDING,
+    Arena,
+    FairRows,
+    Guards,
+    Image,
+    PackedProgram,
+    in_order,
+)
 from pdproto.ground.program import WORD_BITS, Guard, Program
 
 SHARDS: Final = 16
@@ -22,6 +32,16 @@ INDEX_BITS: Final = 28
 ID_BITS: Final = 32
 NONE: Final = (1 << 32) - 1
 UNLIMITED: Final = (1 << 64) - 1
+STALE: Final = "{} was compiled from other sources: reinstall the package"
+STEPS_WORDS: Final = 1 << 20  # of steps that an Expander finds at a time: 8 MiB
+
+Signatures: TypeAlias = Mapping[str, tuple[type | None, tuple[type, ...]]]
+LISTS: Final[Signatures] = {
+    "search_expand": (ctypes.c_uint64, (
+        *[ctypes.c_void_p] * 2, ctypes.c_uint64, ctypes.c_bool, ctypes.c_void_p, ctypes.c_uint64,
+        ctypes.c_void_p)),
+    "search_holds": (None, (*[ctypes.c_void_p] * 3, ctypes.c_uint64, ctypes.c_void_p)),
+}
 
 
 @cache
@@ -31,7 +51,72 @@ def available() -> bool:
     return spec is not None and spec.origin is not None
 
 
-class NativeEngine:
+class _Search:
+    """A search of search.c, with what it counts."""
+
+    def __init__(
+        self, program: Program, workers: int, bytes_max: int, shard_max: int, plain: bool
+    ) -> None:
+        self._program = program
+        self._packed = PackedProgram(program)
+        self._library = _library()
+        handle = self._library.search_open(
+            ctypes.byref(self._packed.image), workers, bytes_max, shard_max, plain
+        )
+        if not handle:
+            raise MemoryError("no memory for the search engine")
+        self._close = weakref.finalize(self, self._library.search_close, handle)
+        self._pointer = ctypes.c_void_p(handle)
+
+    @property
+    def fired(self) -> NDArray[np.int64]:
+        """See Engine."""
+        by_place = np.zeros(len(self._packed.rows), dtype=np.int64)
+        self._library.search_fired(self._handle, _address(by_place))
+        fired = np.zeros(len(self._program.rows), dtype=np.int64)
+        for place, row in enumerate(self._packed.rows):
+            if row != PADDING:
+                fired[row] = by_place[place]
+        return fired
+
+    @property
+    def hits(self) -> dict[int, int]:
+        """See Engine."""
+        by_place = np.empty(len(self._packed.patterns), dtype=np.uint32)
+        self._library.search_hits(self._handle, _address(by_place))
+        found = zip(self._packed.patterns, by_place.tolist(), strict=True)
+        return dict(sorted((p, i) for p, i in found if p != PADDING and i != NONE))
+
+    @property
+    def stuck(self) -> tuple[int, int | None]:
+        """See Engine."""
+        count, first = (int(number) for number in self._counts()[2 * SHARDS + 2 :])
+        return count, None if first == NONE else first
+
+    def close(self) -> None:
+        """Release the memory."""
+        self._close()
+
+    @property
+    def _handle(self) -> ctypes.c_void_p:
+        if not self._close.alive:
+            raise ValueError("the search engine has been closed")
+        return self._pointer
+
+    def _counts(self) -> NDArray[np.uint64]:
+        """Stored and expanded by shard; then left in the level, bytes, stuck, the first stuck."""
+        counts = np.zeros(2 * SHARDS + 4, dtype=np.uint64)
+        self._library.search_counts(self._handle, _address(counts))
+        return counts
+
+    def _packed_guard(self, guard: Guard) -> tuple[Arena, Guards]:
+        """The guard for search.c, and the owner of its arrays."""
+        arena = Arena(self._program.words)
+        possible = arena.possible([guard])
+        return arena, arena.guards(possible, in_order(possible))
+
+
+class NativeEngine(_Search):
     """See engine.Engine, which this class implements.
 
     The results are the same for any number of workers. An id consists of a shard's number and an
@@ -56,18 +141,9 @@ class NativeEngine:
         """
         if workers < 1:
             raise ValueError(f"workers: want 1 or more, got {workers}")
-        self._program = program
         self._workers = min(workers, SHARDS)
-        self._packed = PackedProgram(program)
+        super().__init__(program, self._workers, bytes_max, shard_max, plain)
         self._levels: list[int] = []
-        self._library = _library()
-        handle = self._library.search_open(
-            ctypes.byref(self._packed.image), self._workers, bytes_max, shard_max, plain
-        )
-        if not handle:
-            raise MemoryError("no memory for the search engine")
-        self._close = weakref.finalize(self, self._library.search_close, handle)
-        self._pointer = ctypes.c_void_p(handle)
         initial = np.array([self._packed.split(state) for state in program.initial], np.uint64)
         if not self._library.search_seed(self._handle, _address(initial), len(program.initial)):
             self.close()
@@ -85,28 +161,6 @@ class NativeEngine:
     def frontier(self) -> int:
         counts = self._counts()
         return int(counts[:SHARDS].sum() - counts[SHARDS : 2 * SHARDS].sum())
-
-    @property
-    def fired(self) -> NDArray[np.int64]:
-        by_place = np.zeros(len(self._packed.rows), dtype=np.int64)
-        self._library.search_fired(self._handle, _address(by_place))
-        fired = np.zeros(len(self._program.rows), dtype=np.int64)
-        for place, row in enumerate(self._packed.rows):
-            if row != PADDING:
-                fired[row] = by_place[place]
-        return fired
-
-    @property
-    def hits(self) -> dict[int, int]:
-        by_place = np.empty(len(self._packed.patterns), dtype=np.uint32)
-        self._library.search_hits(self._handle, _address(by_place))
-        found = zip(self._packed.patterns, by_place.tolist(), strict=True)
-        return dict(sorted((p, i) for p, i in found if p != PADDING and i != NONE))
-
-    @property
-    def stuck(self) -> tuple[int, int | None]:
-        count, first = (int(number) for number in self._counts()[2 * SHARDS + 2 :])
-        return count, None if first == NONE else first
 
     @property
     def bytes(self) -> int:
@@ -197,35 +251,74 @@ class NativeEngine:
         return ((shards << INDEX_BITS) + positions - bases[shards]).astype(np.uint32)
 
     def where(self, guard: Guard) -> Flags:
-        arena = Arena(self._program.words)
-        possible = arena.possible([guard])
-        packed = arena.guards(possible, in_order(possible))
+        _arena, packed = self._packed_guard(guard)
         where = np.zeros(self.states, dtype=np.bool_)
         self._library.search_where(
             self._handle, self._workers, ctypes.byref(packed), _address(where)
         )
         return where
 
-    def close(self) -> None:
-        self._close()
-
-    @property
-    def _handle(self) -> ctypes.c_void_p:
-        if not self._close.alive:
-            raise ValueError("the search engine has been closed")
-        return self._pointer
-
-    def _counts(self) -> NDArray[np.uint64]:
-        """Stored and expanded by shard; then left in the level, bytes, stuck, the first stuck."""
-        counts = np.zeros(2 * SHARDS + 4, dtype=np.uint64)
-        self._library.search_counts(self._handle, _address(counts))
-        return counts
-
     def _checked(self, identity: int) -> int:
         shard, index = divmod(identity, 1 << INDEX_BITS)
         if not (0 <= shard < SHARDS and index < self._counts()[shard]):
             raise IndexError(f"no state has the id {identity}")
         return identity
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps out of a list of states. targets: uint64 [steps, words], in stored form. origins:
+    uint32 [steps], places in the list, ascending. rows: uint32 [steps], numbers of rows.
+    """
+
+    targets: NDArray[np.uint64]
+    origins: NDArray[np.uint32]
+    rows: NDArray[np.uint32]
+
+
+class Expander(_Search):
+    """The inner loops of the engine for states that the caller keeps (out_of_core.py).
+
+    `fired` and `stuck` sum up all lists. `hits` and the first stuck state are places in the list
+    in which they were found first.
+    """
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program, 1, UNLIMITED, 1 << INDEX_BITS, plain=False)
+        if not _declared(self._library, LISTS):
+            raise ImportError(STALE.format(self._library._name))
+        width = program.words + 1
+        rows = len(self._packed.rows)
+        self._steps: Final = np.empty(max(STEPS_WORDS, rows * width), dtype=np.uint64)
+
+    def expand(self, states: NDArray[np.uint64], *, counts: bool) -> tuple[int, Steps]:
+        """The steps of the first states, [states, words], and how many states that are: at least
+        one. counts: also count them, and look for patterns.
+        """
+        self._check(states)
+        posted = ctypes.c_uint64()
+        expanded = int(self._library.search_expand(
+            self._handle, _address(states), len(states), counts, _address(self._steps),
+            len(self._steps), ctypes.byref(posted)))
+        steps = self._steps[: posted.value].reshape(-1, self._program.words + 1)
+        origins = steps[:, -1]
+        return expanded, Steps(steps[:, :-1], origins.astype(np.uint32),
+                               (origins >> ID_BITS).astype(np.uint32))
+
+    def where(self, guard: Guard, states: NDArray[np.uint64]) -> Flags:
+        """[states]: whether the guard holds in each."""
+        self._check(states)
+        _arena, packed = self._packed_guard(guard)
+        where = np.zeros(len(states), dtype=np.bool_)
+        self._library.search_holds(
+            self._handle, ctypes.byref(packed), _address(states), len(states), _address(where))
+        return where
+
+    def _check(self, states: NDArray[np.uint64]) -> None:
+        if (states.dtype != np.uint64 or states.ndim != 2 or not states.flags.c_contiguous
+                or states.shape[1] != self._program.words):
+            raise ValueError(f"want states of {self._program.words} words, got {states.dtype} "
+                             f"{states.shape}")
 
 
 def _check_array(array: NDArray[np.generic], kind: type[np.generic], size: int) -> None:
@@ -245,7 +338,7 @@ def _library() -> ctypes.CDLL:
         raise ImportError("the native engine was not compiled: install a C compiler and reinstall")
     library = ctypes.CDLL(spec.origin)
     pointer, u32, u64 = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64
-    signatures: dict[str, tuple[type | None, tuple[type, ...]]] = {
+    signatures: Signatures = {
         "search_image_bytes": (u64, ()),
         "search_open": (pointer, (pointer, u32, u64, u64, ctypes.c_bool)),
         "search_seed": (ctypes.c_bool, (pointer, pointer, u64)),
@@ -261,10 +354,17 @@ def _library() -> ctypes.CDLL:
         "search_traps": (ctypes.c_int, (pointer, pointer, ctypes.c_uint8, *[pointer] * 4)),
         "search_close": (None, (pointer,)),
     }
-    stale = not all(hasattr(library, name) for name in signatures)
-    if stale or library.search_image_bytes() != ctypes.sizeof(Image):
-        raise ImportError(f"{spec.origin} was compiled from other sources: reinstall the package")
+    declared = _declared(library, signatures)
+    if not declared or library.search_image_bytes() != ctypes.sizeof(Image):
+        raise ImportError(STALE.format(spec.origin))
+    return library
+
+
+def _declared(library: ctypes.CDLL, signatures: Signatures) -> bool:
+    """Declare the functions; returns whether the library has them all."""
+    if not all(hasattr(library, name) for name in signatures):
+        return False
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    return library
+    return True

@@ -384,6 +384,47 @@ static void expand(Search *search, u32 number, u32 worker, i64 sign) {
     AT_WIDTH(search->words, expand_at, search, number, worker, sign)
 }
 
+/* ---- States that the caller keeps -------------------------------------------------------------- */
+
+INLINE void expand_batch_at(Search *search, Batch *batch, u64 W) {
+    Shard *shard = &search->shard[0];
+    const Program *program = search->program;
+    const Guards *guards = &program->rows.guards;
+    u64 next[64 * W], moved;
+    i64 widest = (i64)(guards->count * (W + 1));
+    for (; batch->expanded < batch->count && batch->room_end - batch->steps.end >= widest;
+         batch->expanded++) {
+        const u64 *state = batch->states + batch->expanded * W;
+        u64 progress = 0;
+        if (batch->counts)
+            look_for_patterns(search, shard, state, (u32)batch->expanded, W);
+        for (u64 block = 0; block < guards->blocks; block++) {
+            u64 start = guards->block_start[block];
+            i64 *fired = batch->counts ? search->fired[0] + start : NULL;
+            u32 count = steps(search, block, state, next, &moved, fired, +1, W);
+            progress |= moved & program->block_progress[block];
+            for (u32 i = 0; i < count; i++, moved &= moved - 1)
+                post(&batch->steps, next + i * W,
+                     batch->expanded | program->row_number[start + lowest(moved)] << 32, W);
+        }
+        if (batch->counts && !progress && !is_final(search, state) && !renames(search, state, W) &&
+            !shard->stuck++)
+            shard->stuck_first = (u32)batch->expanded;
+    }
+}
+
+/* Expand states of the list until all are expanded, or a state may find no room for its steps. */
+static void expand_batch(Search *search, Batch *batch) {
+    AT_WIDTH(search->words, expand_batch_at, search, batch)
+}
+
+/* where: [count], whether the guard holds in each of the states, [count, words]. */
+static void holds_in(const Search *search, const Guards *guard, const u64 *states, u64 count,
+                     u8 *where) {
+    for (u64 i = 0; i < count; i++)
+        where[i] = holds(guard, 0, states + i * search->words, search->words);
+}
+
 /* ---- Storing --------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -514,6 +555,8 @@ const Kernel KERNEL = {
     .normalise = normalise,
     .expand = expand,
     .store = store,
+    .expand_batch = expand_batch,
+    .holds_in = holds_in,
     .where = where,
     .edges_of = edges_of,
 };

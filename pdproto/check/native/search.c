@@ -419,6 +419,24 @@ EXPORT void search_edges(const Search *search, const u32 *identities, u64 count,
         counts[i] = search->kernel->edges_of(search, identities[i], edge);
 }
 
+/* Expand states that the caller keeps, [count, words], until their steps fill the room; returns how
+   many were expanded. steps: [room], see Batch; posted: how many words of it are used. What is
+   counted, if it is, is added to the counts of the search, with places in the list for ids. */
+EXPORT u64 search_expand(Search *search, const u64 *states, u64 count, bool counts, u64 *steps,
+                         u64 room, u64 *posted) {
+    Batch batch = {.states = states, .count = count, .counts = counts, .room_end = steps + room,
+                   .steps = {.start = steps, .end = steps}};
+    search->kernel->expand_batch(search, &batch);
+    commit_shard(search, &search->shard[0]);
+    *posted = (u64)(batch.steps.end - steps);
+    return batch.expanded;
+}
+
+EXPORT void search_holds(const Search *search, const Guards *guard, const u64 *states, u64 count,
+                         u8 *where) {
+    search->kernel->holds_in(search, guard, states, count, where);
+}
+
 /* Python uses the library through ctypes; as a module it has no functions. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "_search", .m_size = 0};
 

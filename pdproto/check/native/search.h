@@ -112,6 +112,16 @@ typedef struct {
     u8 *where;                         /* [states] */
 } Reading;
 
+/* States that the caller keeps, and where their rows lead: each step is followed by the place of its
+   state in the list and, shifted by 32, the number of its row. */
+typedef struct {
+    const u64 *states;                 /* [count, words] */
+    u64 count, expanded;
+    bool counts;                       /* count enabled rows, stuck states, and look for patterns */
+    Box steps;
+    const u64 *room_end;
+} Batch;
+
 struct Kernel;
 struct Search;
 typedef void Read(struct Search *, u32 shard);
@@ -145,6 +155,8 @@ typedef struct Kernel {
     void (*normalise)(const Search *, u64 *state);
     void (*expand)(Search *, u32 shard, u32 worker, i64 sign);
     void (*store)(Search *, u32 shard);
+    void (*expand_batch)(Search *, Batch *);
+    void (*holds_in)(const Search *, const Guards *guard, const u64 *states, u64 count, u8 *where);
     Read *where;
     u32 (*edges_of)(const Search *, u32 identity, u64 *edge);
 } Kernel;

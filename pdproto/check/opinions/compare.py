@@ -1,4 +1,4 @@
-"""The same questions to several checkers: our two engines, SPIN and TLC.
+"""The same questions to several checkers: our three engines, SPIN and TLC.
 
 Each is asked without reductions, so all must find the same number of states. Of the properties each
 is asked the ones that it knows: SPIN safety alone, without deadlocks; TLC all, but nothing under
@@ -7,10 +7,12 @@ is asked the ones that it knows: SPIN safety alone, without deadlocks; TLC all, 
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from time import perf_counter
 from typing import Final, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import DUCKDB, NATIVE, PORTABLE, EngineChoice
 from pdproto.check.opinions import spin, tlc
 from pdproto.check.opinions.opinion import FailedError, NotInstalledError, Opinion
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
@@ -23,7 +25,7 @@ from pdproto.spec.language.system import Configuration, System
 
 Asked: TypeAlias = Callable[[System, Configuration], Opinion]
 
-OURS: Final = ("native", "portable")
+OURS: Final = {engine.name: engine for engine in (NATIVE, PORTABLE, DUCKDB)}
 FAIRNESS: Final = tuple(f for f in SPECIFICATIONS if f is not None)
 
 
@@ -49,10 +51,11 @@ def compare(
     """
     plain = replace(configuration, symmetry=False, dead_bits=False)
     known: dict[str, Asked] = {
-        "native": lambda s, c: _ours("native", s, c, workers),
-        "portable": lambda s, c: _ours("portable", s, c, workers),
-        "spin": lambda s, c: _in_each_world(s, c, spin.ask),
-        "tlc": lambda s, c: _in_each_world(
+        "native": lambda s, c: _ours(NATIVE, s, c, workers),
+        "portable": lambda s, c: _ours(PORTABLE, s, c, workers),
+        "duckdb": lambda s, c: _ours(DUCKDB, s, c, workers),
+        "spin": lambda s, c: in_each_world(s, c, spin.ask),
+        "tlc": lambda s, c: in_each_world(
             s, c, lambda ground: tlc.ask(ground, workers=workers, given_jar=jar)),
     }
     opinions: list[Opinion] = []
@@ -70,13 +73,16 @@ def compare(
 CHECKERS: Final = (*OURS, "spin", "tlc")
 
 
-def _ours(checker: str, system: System, configuration: Configuration, workers: int) -> Opinion:
+def _ours(
+    engine: EngineChoice, system: System, configuration: Configuration, workers: int
+) -> Opinion:
     """The engine's answer, without `Fairness.CONSUMED`."""
+    if engine == DUCKDB and find_spec("duckdb") is None:
+        raise NotInstalledError("duckdb is not installed: pip install 'pdproto[duckdb]'")
     began = perf_counter()
-    portable = checker == "portable"
     violated = set()
     live = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
-    asked = CheckSettings(keep_going=True, workers=workers, portable=portable)
+    asked = CheckSettings(keep_going=True, workers=workers, engine=engine)
     safe = tuple(claim.name for claim in live)
     result = check(system, configuration, asked)
     violated |= {f.name for f in result.findings
@@ -89,10 +95,10 @@ def _ours(checker: str, system: System, configuration: Configuration, workers: i
             violated |= {f.name for f in check(system, configuration, alone).findings
                          if f.verdict is Verdict.VIOLATED}
     seconds = perf_counter() - began
-    return Opinion(checker, result.states, not violated, violated, seconds)
+    return Opinion(engine.name, result.states, not violated, violated, seconds)
 
 
-def _in_each_world(
+def in_each_world(
     system: System, configuration: Configuration, ask: Callable[[Ground], Opinion]
 ) -> Opinion:
     """The opinions on each interpretation of the rigid symbols as one."""
@@ -106,7 +112,8 @@ def _in_each_world(
         violated = set().union(*each) - wanted | wanted.intersection(*each)
     holds = not violated if violated is not None else all(one.holds for one in told)
     return Opinion(told[0].checker, sum(one.states for one in told), holds, violated,
-                   sum(one.seconds for one in told))
+                   sum(one.seconds for one in told), sum(one.transitions for one in told),
+                   max(one.depth for one in told))
 
 
 def _differences(system: System, one: Opinion, other: Opinion) -> Iterable[str]:

@@ -17,7 +17,8 @@ class Opinion:
     """The states that a checker found, and the names of the properties that it refuted.
 
     violated: None where the checker tells only whether there are any (`holds`). seconds: by the
-    clock, with the start of the checker.
+    clock, with the start of the checker. transitions: steps that it took. depth: steps from an
+    initial state to the last level; both are 0 where the checker is not asked for them.
     """
 
     checker: str
@@ -25,3 +26,5 @@ class Opinion:
     holds: bool
     violated: Collection[str] | None
     seconds: float
+    transitions: int = 0
+    depth: int = 0

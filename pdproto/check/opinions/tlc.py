@@ -48,9 +48,10 @@ def ask(ground: Ground, *, workers: int = 1, given_jar: str | None = None) -> Op
     """
     began = perf_counter()
     run = _Run(tla(ground, "Model"), jar(given_jar), workers)
-    states, violated = run.safety()
+    violated = run.safety()
     violated |= run.liveness()
-    return Opinion("tlc", states, not violated, violated, perf_counter() - began)
+    return Opinion("tlc", run.states, not violated, violated, perf_counter() - began,
+                   run.transitions, run.depth)
 
 
 class _Run:
@@ -58,37 +59,42 @@ class _Run:
         self.model: Final = model
         self.jar: Final = path
         self.workers: Final = workers
+        self.states = self.transitions = self.depth = 0
 
-    def safety(self) -> tuple[int, set[str]]:
-        """The number of distinct states, and the safety properties that are violated.
+    def safety(self) -> set[str]:
+        """The safety properties that are violated. Also counts the states.
 
         Of a state that violates several, TLC tells the first. So it is asked again without the
         violated ones, until it finds no more.
         """
         configuration = self.model.configurations[SAFETY]
-        states, found, reached = self._search(configuration)
+        found, reached = self._search(configuration)
         violated = set(found)
         while found:
             configuration = "\n".join(line for line in configuration.splitlines()
                                       if line.strip() not in found)
-            _, found, _ = self._search(configuration)
+            found, _ = self._search(configuration)
             violated |= found
         names = self.model.properties[SAFETY]
         refuted = {names.get(name, name) for name in violated}
-        return states, refuted | (set(self.model.sometimes) - reached)
+        return refuted | (set(self.model.sometimes) - reached)
 
-    def _search(self, configuration: str) -> tuple[int, set[str], set[str]]:
-        """The number of states, the names that are violated, and the states that are reached."""
+    def _search(self, configuration: str) -> tuple[set[str], set[str]]:
+        """The names that are violated, and the states that are reached."""
         report = self._tlc(configuration, "-continue")
         violated = set(re.findall(r"(?:Invariant|Action property) (\w+) is violated", report))
         # An old TLC names the line of an action property, and not the property.
         violated |= {self._at_line(int(line)) for line in re.findall(
             r"Action property line (\d+)", report)}
-        found = re.findall(r"([\d,]+) distinct states found", report)
+        found = re.findall(r"([\d,]+) states generated[^,\n]*, ([\d,]+) distinct states found",
+                           report)
         if not found:
             raise FailedError(f"TLC tells no number of states: {_end(report)}")
-        return (int(found[-1].replace(",", "")), violated,
-                set(re.findall(r'<<"reached", "(\w+)">>', report)))
+        generated, self.states = (int(count.replace(",", "")) for count in found[-1])
+        self.transitions = generated - 1  # TLC counts the initial state too
+        depth = re.findall(r"depth of the complete state graph search is (\d+)", report)
+        self.depth = int(depth[-1]) - 1 if depth else 0
+        return violated, set(re.findall(r'<<"reached", "(\w+)">>', report))
 
     def _at_line(self, number: int) -> str:
         """The property whose definition has this line of the module."""

@@ -142,7 +142,7 @@ def _coverage(pen: Pen, result: CheckResult) -> list[Text]:
         lines = [pen.text(f"rows that never fired{so_far}: {len(never)}", style="yellow")]
         lines += [pen.text(f"    {line}") for line in never]
     else:
-        lines = [pen.text("every row fired", style="dim")]
+        lines = [pen.text("every row fired", style="dim")] if result.rows_known else []
     style = "yellow" if result.deadlocks else "dim"
     lines.append(pen.text(f"deadlocks: {result.deadlocks:,}", style=style))
     return lines

@@ -1,5 +1,6 @@
 """The module for TLC: TLC finds our states and refutes the properties that we refute."""
 
+import json
 import re
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_a_jar_that_is_not_there_is_told_in_one_line(
 
 
 def test_the_checkers_are_those_of_the_help() -> None:
-    assert CHECKERS == ("native", "portable", "spin", "tlc")
+    assert CHECKERS == ("native", "portable", "duckdb", "spin", "tlc")
 
 
 def test_a_row_reads_like_the_table() -> None:
@@ -199,3 +200,20 @@ def test_export_refuses_a_file_that_cannot_name_a_module(
 def test_a_broken_example_keeps_its_name_and_counterexample() -> None:
     text = model(lock_server_broken.SYSTEM, {Client: 2, Round: 1}).text
     assert "expire(c, r) ==" in text
+
+
+@needs_tlc
+def test_check_with_tlc_says_what_our_engine_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The counts and verdicts, but under the assumption that TLC is not asked about."""
+    said = []
+    for options in (["--no-cache"], ["--engine", "tlc"]):
+        assert main(["check", "lock-server-broken", "--quiet", "--json", "-", *options]) == 1
+        said.append(json.loads(capsys.readouterr().out))
+    ours, theirs = said
+    assert [theirs[name] for name in ("states", "depth")] == [ours["states"], ours["depth"]]
+    verdicts = [{found["name"]: found["verdict"] for found in one["properties"]} for one in said]
+    unknown = {name for name, verdict in verdicts[1].items() if verdict == "unknown"}
+    assert unknown == {"a_waiting_client_gets_the_lock", "the_lock_comes_back"}
+    known = [{name: verdict for name, verdict in one.items() if name not in unknown}
+             for one in verdicts]
+    assert known[0] == known[1]

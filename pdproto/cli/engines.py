@@ -1,0 +1,60 @@
+"""The options of `pdproto check` that choose an engine."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import DUCKDB, NATIVE, PORTABLE, EngineChoice
+from pdproto.check.opinions.as_result import tlc_result
+from pdproto.check.opinions.opinion import FailedError, NotInstalledError
+from pdproto.check.result import CheckResult
+from pdproto.cli.options import UsageError
+from pdproto.cli.recall import cache
+from pdproto.spec.language.system import Configuration, System
+
+TLC: Final = "tlc"
+OURS: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB)}
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add --engine, --states and --jar."""
+    parser.add_argument(
+        "--engine", choices=(*OURS, TLC),
+        help="duckdb: a search whose states are on disk, with DuckDB; tlc: TLC, on the exported "
+             "module; portable: our engine in Python (default: native)",
+    )  # fmt: skip
+    parser.add_argument("--states", metavar="FOLDER", type=Path,
+                        help="keep the states of --engine duckdb, and go on from their last level")
+    parser.add_argument("--jar", metavar="PATH",
+                        help="tla2tools.jar for --engine tlc (default: see `pdproto compare`)")
+
+
+def engine(arguments: argparse.Namespace) -> EngineChoice:
+    """The engine of our own that is chosen. Raises UsageError for an option of another engine."""
+    if arguments.states is not None and arguments.engine != DUCKDB.name:
+        raise UsageError("--states keeps the states of --engine duckdb: give both")
+    if arguments.jar is not None and arguments.engine != TLC:
+        raise UsageError("--jar is for --engine tlc: give both")
+    if arguments.engine == DUCKDB.name:
+        return EngineChoice(DUCKDB.name, arguments.states)
+    return OURS.get(arguments.engine, NATIVE)
+
+
+def checked(
+    system: System, configuration: Configuration, settings: CheckSettings,
+    arguments: argparse.Namespace,
+) -> CheckResult:
+    """The result of the chosen engine. Results of earlier runs are used if none is named."""
+    if arguments.engine is None:
+        return cache(arguments).check(system, configuration, settings)
+    if arguments.engine != TLC:
+        return check(system, configuration, settings)
+    if settings.fairness:
+        raise UsageError("--engine tlc asks under the assumptions of each property: leave out "
+                         "--fairness")
+    try:
+        return tlc_result(system, configuration, settings.properties,
+                          workers=settings.workers, jar=arguments.jar)
+    except (NotInstalledError, FailedError) as error:
+        raise UsageError(f"--engine tlc: {error}") from error
