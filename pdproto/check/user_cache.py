@@ -10,6 +10,7 @@ from typing import Final
 RESULTS: Final = "results"  # of `pdproto check` (cache.py)
 MUTANTS: Final = "mutants"  # of `pdproto mutate` (mutate/recalled.py)
 PROOFS: Final = "proofs"  # of `pdproto prove` (prove/assurance.py)
+HYPOTHESIS: Final = "hypothesis"  # files of Hypothesis itself (cli/fuzz.py)
 
 
 def user_cache(kind: str) -> Path:

@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from hypothesis import Verbosity, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from hypothesis.errors import DidNotReproduce, HypothesisException
 
+from pdproto.check.user_cache import HYPOTHESIS, user_cache
 from pdproto.cli.numbers import natural
 from pdproto.cli.options import (
     UsageError,
@@ -31,8 +33,8 @@ from pdproto.testing.machine import RUN, Fuzzer
 from pdproto.testing.property_checker import ViolationError
 
 RUNS: Final = 100
-# Without a database, so that nothing is left in the user's folder.
-SILENT: Final = settings(RUN, database=None, verbosity=Verbosity.quiet)
+# The seed alone decides: no run is taken from a database.
+SILENT: Final = settings(RUN, database=None, derandomize=False, verbosity=Verbosity.quiet)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = chosen_properties(system, arguments.properties)
     fuzzer = Fuzzer(system, chosen, properties=frozenset(wanted))
     finding, replay = None, ""
+    set_hypothesis_home_dir(user_cache(HYPOTHESIS))
     try:
         if arguments.replay is not None:
             _replay(fuzzer, arguments.replay)
@@ -72,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     except ViolationError as error:
         finding = error.finding
         replay = _command(arguments, error.blob or arguments.replay)
+    finally:
+        set_hypothesis_home_dir(None)
     counts = fuzzer.report()
     return report(Sampled(system, chosen, counts.runs, counts.steps, counts.fired,
                           finding=finding, replay=replay), arguments.json, arguments.html)

@@ -1,7 +1,10 @@
 """`pdproto sim SYSTEM` and `pdproto fuzz SYSTEM`: the processes of anybody's tables."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,14 +69,6 @@ class TestBoth:
         assert status == 0
         assert told.startswith("lock-server Client=1, Round=2, lossy")
 
-    def test_nothing_is_left_in_the_folder(
-        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        ran(capsys, *verb, BROKEN)
-        assert list(tmp_path.iterdir()) == []
-
     def test_a_system_without_processes_is_refused(
         self, capsys: Output, verb: tuple[object, ...], tmp_path: Path
     ) -> None:
@@ -97,6 +92,21 @@ def test_options_of_nodes_are_refused_beside_a_system(capsys: Output) -> None:
         status, told = ran(capsys, "sim", "lock-server", *option)
         assert (status, told) == (2, f"pdproto: {option[0]} is about the nodes of the hand-over: "
                                      f"leave it out, or leave out SYSTEM")
+
+
+def test_another_seed_gives_other_runs(capsys: Output) -> None:
+    first, second = (ran(capsys, "fuzz", "lock-server", "--runs", 5, "--seed", seed, "--json", "-")
+                     for seed in (1, 2))
+    assert first != second
+
+
+def test_fuzzing_leaves_nothing_in_the_folder(tmp_path: Path) -> None:
+    """In a process of its own: the tests have other settings of Hypothesis."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pdproto.cli.main", "fuzz", BROKEN], cwd=tmp_path, timeout=60,
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr) == (1, "")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -81,7 +81,9 @@ def test_elements_are_numbered_as_they_occur(traces: list[Path]) -> None:
     text = traces[1].read_text()
     traces[1].write_text(text.replace('"ann"', '"zoe"'))
     traces[0].write_text(traces[0].read_text().replace('"ann"', '"zoe"'))
-    assert sorted(followed(recorded(SYSTEM, traces))) == sorted(COMMITTED)
+    run = recorded(SYSTEM, traces)
+    assert run.numbers.of((Participant, Participant), ("zoe", "bob")) == (0, 1)
+    assert sorted(followed(run)) == sorted(COMMITTED)
 
 
 def test_a_rejected_line_ends_the_path(
