@@ -26,7 +26,7 @@ from pdproto.cli.options import (
     configuration,
     whole_number,
 )
-from pdproto.cli.sampled import Sampled, add_outputs, report, require_processes
+from pdproto.cli.sampled import Sampled, add_outputs, report, require_processes, runnable
 from pdproto.cli.systems import load
 from pdproto.spec.language.system import DEFAULT
 from pdproto.testing.machine import RUN, Fuzzer
@@ -63,7 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = configuration(system, arguments)
     require_processes(system)
     wanted = chosen_properties(system, arguments.properties)
-    fuzzer = Fuzzer(system, chosen, properties=frozenset(wanted))
+    with runnable(system):
+        fuzzer = Fuzzer(system, chosen, properties=frozenset(wanted))
     finding, replay = None, ""
     set_hypothesis_home_dir(user_cache(HYPOTHESIS))
     try:

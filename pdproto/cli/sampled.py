@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pdproto.check.report.narration import counted, sizes_phrase
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import CheckResult, Finding
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import Configuration, System
 
 NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
@@ -71,6 +73,16 @@ def require_processes(system: System) -> None:
     if all(machine.world for machine in system.machines):
         raise UsageError(f"{system.name} has no machine beside the world: there is no process to "
                          f"run; `pdproto run` walks through its tables")
+
+
+@contextmanager
+def runnable(system: System) -> Iterator[None]:
+    """Say of a table that the runtime cannot run what can be done. Raises UsageError."""
+    try:
+        yield
+    except SpecError as error:
+        raise UsageError(f"{error}: the runtime cannot run {system.name}; `pdproto run` and "
+                         f"`pdproto check` can explore it") from error
 
 
 def report(sampled: Sampled, json_target: str | None, html_target: str | None) -> int:

@@ -19,7 +19,7 @@ from pdproto.check.explore import Monitor, silent
 from pdproto.check.report.progress import Reporter
 from pdproto.check.worker_pool import in_order, run_tasks
 from pdproto.cli.options import UsageError, configuration
-from pdproto.cli.sampled import Sampled, report, require_processes
+from pdproto.cli.sampled import Sampled, report, require_processes, runnable
 from pdproto.cli.systems import load
 from pdproto.cli.workers import workers
 from pdproto.sim.plan import Shape
@@ -117,7 +117,8 @@ def _refuse_options_of_nodes(arguments: argparse.Namespace) -> None:
 def _simulated(subject: SimulatedSubject) -> SimulatedSystem:
     system, chosen = subject.chosen()
     require_processes(system)
-    return SimulatedSystem(system, chosen, Random)
+    with runnable(system):
+        return SimulatedSystem(system, chosen, Random)
 
 
 def _outcome(task: _SeedTask, _: Monitor) -> tuple[Run, Counter[str]]:

@@ -145,6 +145,7 @@ class AutomatonEnd:
             (symbol, self._named(symbol.sorts, indices))
             for symbol, indices in automaton.layout.fields
             if isinstance(symbol, Variable) and machine in (symbol.owner, symbol.engine)
+            and symbol in layout.symbols  # and not one that only another system of it uses
         )
 
     def begin(self) -> None:

@@ -87,6 +87,22 @@ def test_a_system_in_a_file_runs_with_its_clocks(capsys: Output) -> None:
     assert "virtual seconds" in told
 
 
+@pytest.mark.parametrize("verb", ["sim", "fuzz"])
+def test_a_table_that_the_runtime_cannot_run_is_named(capsys: Output, verb: str) -> None:
+    """A process of the ring would have to tell its own number from that of a message."""
+    status, told = ran(capsys, verb, "ring-election")
+    assert status == 2
+    assert re.search(r"ring_election\.py:\d+: row 'win': its trigger names a variable twice: the "
+                     r"runtime cannot run ring-election; `pdproto run` ", told)
+
+
+def test_a_variable_of_another_system_is_no_part_of_an_end(capsys: Output) -> None:
+    """A variant, trtllm-cancel-poisoned, has declared one more on a machine that both share."""
+    status, told = ran(capsys, "sim", "trtllm-cancel", "--seed", 0, "--quiet")
+    assert status in (0, 1)
+    assert told.startswith("trtllm-cancel ")
+
+
 def test_options_of_nodes_are_refused_beside_a_system(capsys: Output) -> None:
     for option in (("--pp", 2), ("--bug", "B22"), ("--trace", "out"), ("--study", "optimistic")):
         status, told = ran(capsys, "sim", "lock-server", *option)
