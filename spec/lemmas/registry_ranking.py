@@ -200,6 +200,8 @@ RANKINGS: Final = (
             (Help("miss_heartbeat"),
              Help("lose_connection", phase(d, h) == Phase.WAITING_FOR_INPUT)),
             why="a detector finds a run that is gone"),
+    Ranking("an_abandoned_look_up_says_so", (Help("fail_abandoned"),),
+            why="a sink is abandoned for good"),
     Ranking("L6_recovery", (Help("open"), *_LOOK_UP, *_CONNECT),
             pending=_RESTARTED, witnesses=_WITNESSES, using=_USING,
             assumed={"runs_end": exists(e, forall(f, ~e.before(f)))},
