@@ -16,7 +16,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from pdproto.check.load import SHOWN
+from pdproto.check.opinions.compare import CHECKERS
 from pdproto.cli.main import VERBS, main
+from pdproto.cli.systems import BUILT_IN
 from tests.cli.own_specs import PAGE
 
 TABLE: Final = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8")
@@ -97,7 +100,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_a_mistake_is_told_in_one_line(
     mistake: Mistake, folder: Path, taken: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = {"folder": folder, "taken": taken, "verbs": ", ".join(map(repr, VERBS))}
+    names = {
+        "folder": folder, "taken": taken, "verbs": ", ".join(map(repr, VERBS)),
+        "checkers": ", ".join(map(repr, CHECKERS)), "more": len(BUILT_IN) - SHOWN,
+    }  # fmt: skip
     before = sorted(os.listdir())
     status = main(shlex.split(mistake.line.format(**names)))
     out, err = capsys.readouterr()
