@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-RESULTS: Final = "results"  # of `pdproto check` (cache.py)
+RESULTS: Final = "results"  # of `pdproto check` (cache.py), and whole reports of `prove`
 MUTANTS: Final = "mutants"  # of `pdproto mutate` (mutate/recalled.py)
 PROOFS: Final = "proofs"  # of `pdproto prove` (prove/assurance.py)
 HYPOTHESIS: Final = "hypothesis"  # files of Hypothesis itself (cli/fuzz.py)

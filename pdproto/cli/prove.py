@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.prove.assurance import cache_folder, remember
@@ -48,6 +48,7 @@ from pdproto.check.report.progress import Reporter
 from pdproto.check.report.proofs import exit_status, tell, to_json
 from pdproto.check.shards import Merged, Shard
 from pdproto.check.words import formula_text
+from pdproto.cli import proved_before
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
@@ -110,6 +111,9 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_page_of_several(arguments)
     part = shard(arguments)
     spread = executor(arguments)
+    known = proved_before.recall(arguments)
+    if known is not None:
+        return _recalled(known, arguments)
     subjects = _subjects(arguments)
     if arguments.suggest:
         if part is not None:
@@ -126,7 +130,18 @@ def run(arguments: argparse.Namespace) -> int:
         answers = [shared_proof(one, proof) for one, proof in proofs]
         status = _status([exit_status(proof) for _, proof in proofs])
         return keep_answers(arguments, answers, status, tables=_tables(subjects))
-    return _report(proofs, arguments)
+    status = _report(proofs, arguments)
+    if not status:
+        proved_before.keep(arguments, proofs)
+    return status
+
+
+def _recalled(known: proved_before.KeptReport, arguments: argparse.Namespace) -> int:
+    """Print the report of an earlier run, in which everything was proved."""
+    if arguments.json != STANDARD_OUTPUT:
+        write(f"{known.text}from an earlier run: nothing has changed", STANDARD_OUTPUT)
+    _write_json(known.results, arguments)
+    return 0
 
 
 def merge(arguments: argparse.Namespace, answers: Merged) -> int:
@@ -180,11 +195,14 @@ def _tell(one: ProofSubject, proof: Proof, arguments: argparse.Namespace) -> Non
 
 
 def _report(proofs: Sequence[tuple[ProofSubject, Proof]], arguments: argparse.Namespace) -> int:
+    _write_json([to_json(one, proof) for one, proof in proofs], arguments)
+    return _status([exit_status(proof) for _, proof in proofs])
+
+
+def _write_json(results: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> None:
     if arguments.json:
-        results = [to_json(one, proof) for one, proof in proofs]
         whole = results if arguments.system is None else results[0]
         write(json.dumps(whole, indent=2), arguments.json)
-    return _status([exit_status(proof) for _, proof in proofs])
 
 
 def _status(statuses: Sequence[int]) -> int:

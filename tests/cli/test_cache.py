@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.cli import prove, proved_before
 from pdproto.cli.main import main
 
 Output = pytest.CaptureFixture[str]
@@ -48,6 +49,40 @@ def test_bugs_are_recalled(capsys: Output, cache: Path) -> None:
     assert told[0] == told[1]
 
 
+def test_an_unchanged_proof_is_recalled(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No table is read. It is proved again for other code, other arguments, and --no-cache."""
+    said = []
+    for _ in range(2):
+        assert main(["prove", "lock-server", "--quiet"]) == 0
+        said.append(capsys.readouterr().out)
+    assert said[1] == f"{said[0]}from an earlier run: nothing has changed\n"
+    monkeypatch.setattr(prove, "subject", _asked_again)
+    assert main(["prove", "lock-server", "--quiet", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["proved"] > 0
+    for options in (["--no-cache"], ["--timeout", "31"], ["--faults", "none"]):
+        with pytest.raises(AskedAgain):
+            main(["prove", "lock-server", "--quiet", *options])
+    monkeypatch.setattr(proved_before, "contents", lambda: "other code")
+    with pytest.raises(AskedAgain):
+        main(["prove", "lock-server", "--quiet"])
+
+
+class AskedAgain(BaseException):
+    """A proof was not recalled."""
+
+
+def _asked_again(*_: object) -> object:
+    raise AskedAgain
+
+
+def test_a_failed_proof_is_not_recalled(capsys: Output) -> None:
+    for _ in range(2):
+        assert main(["prove", "lock-server-broken", "--quiet"]) == 1
+        assert "from an earlier run" not in capsys.readouterr().out
+
+
 def test_cache_shows_and_clears(capsys: Output, cache: Path) -> None:
     asked(capsys)
     assert main(["prove", "lock-server", "--quiet"]) == 0
@@ -55,7 +90,7 @@ def test_cache_shows_and_clears(capsys: Output, cache: Path) -> None:
     assert main(["cache"]) == 0
     shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     kept = str(len(list((cache / "proofs").iterdir())))
-    assert shown == [["kept", "files"], ["results", "1"], ["mutants", "0"], ["proofs", kept]]
+    assert shown == [["kept", "files"], ["results", "2"], ["mutants", "0"], ["proofs", kept]]
     assert main(["cache", "--clear"]) == 0
     assert not [path for path in cache.rglob("*") if path.is_file()]
     capsys.readouterr()
