@@ -308,7 +308,9 @@ class Expressions:
                 self.find_floors(body)
             case Exists(variable, body):
                 floor = _below(variable, list(conjuncts(body)))
-                if floor is not None and type(variable) not in self.bounded:
+                # A relation that holds at the start has no first element at which it does not.
+                if floor is not None and type(variable) not in self.bounded and (
+                        not floor[0].symbol.values[0]):
                     atom = floor[0]
                     self.floors[atom.symbol] = atom.arguments.index(variable)
                 self.find_floors(body)

@@ -176,11 +176,11 @@ def fixed_places(table: Table, symbol: Symbol, own: Key | None) -> Mapping[int, 
 
 
 def retractable_relations(table: Table) -> frozenset[Symbol]:
-    """The relations that can become false again: by a row, or by their other owner."""
+    """The relations that can have their initial value again: by a row, or by their other owner."""
     written = [update for row in table.rows for update in table.updates(row)]
     return frozenset(
         update.symbol
         for update in written
         if isinstance(update.symbol, Relation | ElementFunction)
-        and (update.value is False or update.symbol.engine is not None)
+        and (update.value == update.symbol.values[0] or update.symbol.engine is not None)
     )

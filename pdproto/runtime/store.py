@@ -331,8 +331,9 @@ class Shared:
         """Drop every cell of an element that has concluded.
 
         An element has concluded when the tables allow no further change of it. That means: every
-        function with a last value (by its declared edges) has reached one, and every relation that
-        a row can make false is false. Numbers of an ordered sort must also lie below the floor.
+        function with a last value (by its declared edges) has reached one, and every relation to
+        which a row can give its initial value has it. Numbers of an ordered sort must also lie
+        below the floor.
         Raises LocalProtocolError, and drops nothing, for an element that has not concluded.
         """
         if sort in self._bounded:
@@ -353,7 +354,8 @@ class Shared:
     def _check_concluded(self, cells: Cells, key: Key) -> None:
         symbol, value = cells.symbol, cells.read(key)
         if symbol in self._holdings:
-            raise LocalProtocolError(f"{symbol}{key!r} still holds: it has not concluded")
+            holds = "still holds" if value is True else "does not hold yet"
+            raise LocalProtocolError(f"{symbol}{key!r} {holds}: it has not concluded")
         edges = symbol.edges if isinstance(symbol, Variable) else None
         if edges and edges.get(value) and any(not edges.get(end) for end in symbol.values):
             raise LocalProtocolError(f"{symbol}{key!r} is {value}: it has not concluded")

@@ -149,7 +149,8 @@ class Machine(Generic[*Ps]):
         symbol: Function[Any, *tuple[Any, ...]] | ElementFunction[Any, *tuple[Any, ...]]
         if issubclass(values, Sort):
             require(edges is None and init is None,
-                    f"function {name!r}: edges= and init= are for the values of an enum")
+                    f"function {name!r}: edges= and init= are for the values of an enum: a "
+                    "function into a sort is unset at the start, and a row gives it an element")
             symbol = ElementFunction(self, name, self.sorts + sorts, values)
         else:
             first = () if init is None else (init,)
@@ -161,19 +162,25 @@ class Machine(Generic[*Ps]):
         return symbol
 
     @overload
-    def relation(self, name: str, /) -> Relation[*Ps]: ...
+    def relation(self, name: str, /, *, init: bool = False) -> Relation[*Ps]: ...
     @overload
-    def relation(self, name: str, a: type[A], /) -> Relation[*Ps, A]: ...
-    @overload
-    def relation(self, name: str, a: type[A], b: type[B], /) -> Relation[*Ps, A, B]: ...
+    def relation(self, name: str, a: type[A], /, *, init: bool = False) -> Relation[*Ps, A]: ...
     @overload
     def relation(
-        self, name: str, a: type[A], b: type[B], c: type[C], /
+        self, name: str, a: type[A], b: type[B], /, *, init: bool = False
+    ) -> Relation[*Ps, A, B]: ...
+    @overload
+    def relation(
+        self, name: str, a: type[A], b: type[B], c: type[C], /, *, init: bool = False
     ) -> Relation[*Ps, A, B, C]: ...
-    def relation(self, name: str, /, *sorts: type[Sort]) -> Relation[*tuple[Any, ...]]:
-        """A relation `name(self..., sorts...)`, initially false everywhere."""
+    def relation(
+        self, name: str, /, *sorts: type[Sort], init: bool = False
+    ) -> Relation[*tuple[Any, ...]]:
+        """A relation `name(self..., sorts...)` that is `init` for all elements at the start."""
+        require(isinstance(init, bool), f"relation {name!r}: init={shown(init)}: want True, where "
+                "it holds for all elements at the start, or False")
         symbol: Relation[*tuple[Any, ...]] = Relation(
-            self, name, self.sorts + sorts, (False, True)
+            self, name, self.sorts + sorts, (init, not init)
         )
         self.declare(symbol)
         return symbol

@@ -85,6 +85,11 @@ class Symbol(NoFormula):
         return self.sorts
 
     @property
+    def is_boolean(self) -> bool:
+        """Whether the values are truth values, and not the members of an enum."""
+        return isinstance(self.values[0], bool)
+
+    @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(sort.__name__ for sort in self.domain)})"
 
@@ -160,7 +165,7 @@ class Function(Variable, Generic[E, *Ss]):
 
 
 class Relation(Variable, Generic[*Ss]):
-    """A boolean variable, initially false everywhere."""
+    """A boolean variable, with the same initial value everywhere."""
 
     def __call__(self, *arguments: *Ss) -> "Fact":
         return Fact(self, self.checked(arguments), True)

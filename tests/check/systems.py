@@ -65,14 +65,14 @@ SMALLER: Final = {Node: 2, Item: 1, Epoch: 1}
 class Parts:
     """Fresh machines and symbols for one system (symbols belong to one machine each)."""
 
-    def __init__(self, mode: Mode = Mode.OFF) -> None:
+    def __init__(self, mode: Mode = Mode.OFF, *, known: bool = False) -> None:
         self.node = Machine("node", n)
         self.hub = Machine("hub")
         self.network = Machine("network", world=True)
         self.phase = self.node.function("phase", Phase)
         self.holds = self.node.relation("holds", Item)
         self.mode = self.hub.function("mode", Mode, init=mode)
-        self.known = self.hub.relation("known", Node)
+        self.known = self.hub.relation("known", Node, init=known)
         self.passed = self.hub.relation("passed", Epoch)
         self.favourite = self.node.function("favourite", Item)
         self.leader = self.hub.function("leader", Node)
@@ -180,7 +180,7 @@ def claims(draw: st.DrawFn, parts: Parts) -> Formula:
 @st.composite
 def systems(draw: st.DrawFn) -> System:
     """A system of up to seven rows with one property of each kind and a lossy layer."""
-    parts = Parts(draw(st.sampled_from(Mode)))
+    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()))
     try:
         # Two rows that are always there, so that something happens in most systems.
         nodes = [Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,

@@ -112,14 +112,22 @@ def element_of_every_cell(a: Any) -> object:
     return a.system(worker=[Row("work", when=a.best(ANY).unset)])  # <- here
 
 
-@malformed("function 'most': edges= and init= are for the values of an enum")
+@malformed("function 'most': edges= and init= are for the values of an enum: a function into a "
+           "sort is unset at the start, and a row gives it an element")
 def element_with_edges(a: Any) -> object:
     return a.worker.function("most", Item, edges={})  # <- here
 
 
-@malformed("function 'most': edges= and init= are for the values of an enum")
+@malformed("function 'most': edges= and init= are for the values of an enum: a function into a "
+           "sort is unset at the start, and a row gives it an element")
 def element_at_the_start(a: Any) -> object:
     return a.worker.function("most", Item, init=i)  # <- here
+
+
+@malformed("relation 'most': init='yes': want True, where it holds for all elements at the start, "
+           "or False")
+def start_in_a_value_of_no_relation(a: Any) -> object:
+    return a.worker.relation("most", Item, init="yes")  # <- here
 
 
 @malformed("init=Mood.CALM is no value of pace: it has Phase.IDLE, Phase.BUSY, Phase.DONE")

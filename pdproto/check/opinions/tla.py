@@ -140,7 +140,7 @@ class _Module(Context):
 
     def _values(self, symbol: Symbol) -> str:
         values = f"{{{', '.join(literal(value) for value in symbol.values)}}}"
-        if symbol.values == (False, True):
+        if symbol.is_boolean:
             values = "BOOLEAN"
         domain = " \\X ".join(self.names[sort] for sort in symbol.sorts)
         return f"[{domain} -> {values}]" if domain else values

@@ -66,7 +66,7 @@ class Vocabulary:
 
     @staticmethod
     def _width(symbol: Symbol) -> int:
-        return 1 if symbol.values == (False, True) else len(symbol.values)
+        return 1 if symbol.is_boolean else len(symbol.values)
 
     def _pairs(self, sort: type[Sort]) -> Literals:
         size = self.universe[sort]

@@ -97,7 +97,7 @@ def _values(
     """The value of every symbol of the clauses at every tuple of elements."""
     for symbol, constants in cells(vocabulary.symbols, vocabulary.universe):
         indices = tuple(elements[s][i] for s, i in zip(symbol.sorts, constants, strict=True))
-        if symbol.values == (False, True):
+        if symbol.is_boolean:
             yield (symbol, indices), solver.true([vocabulary.cell(symbol, constants, True)])[0]
             continue
         options = [vocabulary.cell(symbol, constants, value) for value in symbol.values]

@@ -66,7 +66,7 @@ class Theory:
                 )
 
     def _range(self, symbol: Symbol) -> Any:
-        if symbol.values == (False, True):
+        if symbol.is_boolean:
             return z3.BoolSort(self.context)
         if symbol.values not in self._ranges:
             name = f"{type(symbol.values[0]).__name__}{len(self._ranges)}"
@@ -111,12 +111,12 @@ class Theory:
         raise AssertionError(formula)
 
     def _is(self, symbol: Symbol, applied: Any, value: object) -> Any:
-        if symbol.values == (False, True):
+        if symbol.is_boolean:
             return applied if value else z3.Not(applied)
         return applied == self.values[symbol.values, value]
 
     def _value(self, symbol: Symbol, value: object) -> Any:
-        if symbol.values == (False, True):
+        if symbol.is_boolean:
             return z3.BoolVal(bool(value), self.context)
         return self.values[symbol.values, value]
 

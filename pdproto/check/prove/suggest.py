@@ -137,7 +137,7 @@ def _literals(
 ) -> Iterator[Formula]:
     for symbol in (*system.variables, *system.rigids):
         for arguments in product(*(pool[sort] for sort in symbol.sorts)):
-            truths = (True,) if symbol.values == (False, True) else symbol.values
+            truths = (True,) if symbol.is_boolean else symbol.values
             for value in truths:
                 atom = Atom(symbol, arguments, value)
                 yield from (atom, Not(atom))

@@ -71,9 +71,9 @@ def wanted(ground: Ground, text: str) -> list[Guard]:
 def example(ground: Ground) -> str:
     """A formula over the system, for an error or as a hint: `phase(c0) = holding`."""
     symbols = ground.system.variables
-    symbol = next((one for one in symbols if one.values != (False, True)), symbols[0])
+    symbol = next((one for one in symbols if not one.is_boolean), symbols[0])
     cell = cell_name(symbol, (0,) * len(symbol.sorts))
-    if symbol.values == (False, True):
+    if symbol.is_boolean:
         return cell
     return f"{cell} = {value_name(symbol.values[-1])}"
 
@@ -190,7 +190,7 @@ class _Reader:
         if len(arguments) != len(symbol.sorts):
             raise FormulaError(f"{symbol.name} has a value: compare it, as in "
                                f"{symbol.name}(...) = {symbol.sorts[-1].element(0)}")
-        if symbol.values != (False, True):
+        if not symbol.is_boolean:
             value = value_name(symbol.values[-1])
             raise FormulaError(f"{symbol.name} has a value: compare it, as in "
                                f"{symbol.name}(...) = {value}")

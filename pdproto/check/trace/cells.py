@@ -63,7 +63,7 @@ class TracedCells:
         # The relations that hold for all elements below a number, with that number.
         self._floors: Final = dict.fromkeys(
             (symbol for symbol, values in _written(table).items()
-             if values == {True} and len(symbol.sorts) == fixed + 1
+             if values == {True} and not symbol.values[0] and len(symbol.sorts) == fixed + 1
              and symbol.sorts[-1].ordered and symbol.sorts[-1].__name__ not in bounded), 0)
         self._values: Final[dict[Symbol, dict[tuple[Hashable, ...], Value]]] = {}
         self._everywhere: Final[dict[Symbol, Value]] = {}
