@@ -24,7 +24,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Symbol
+from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Symbol, Update
 from pdproto.spec.language.system import System
 
 Cell: TypeAlias = tuple[Symbol, tuple[int, ...]]
@@ -93,13 +93,12 @@ class Interpreter:
         self, table: Table, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
     ) -> Store:
         after = dict(state)
-        for update in table.updates(row):
-            places = (
-                range(self.sizes[sort]) if argument is ANY else (env[argument],)
-                for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
-            )
-            for indices in product(*places):
-                after[update.symbol, indices] = update.value
+        for update in table.assignments(row):
+            for chosen in self.environments(update.variables):
+                inner = {**env, **chosen}
+                if self.holds(update.where, state, inner):
+                    for plain in update.symbol.plain(update):
+                        self._assign(after, plain, inner)
         for effect in row.send:
             if isinstance(effect, Each):
                 for inner in self._each(effect.variable, env):
@@ -108,6 +107,16 @@ class Interpreter:
             else:
                 _send(after, effect, env)
         return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
+
+    def _assign(
+        self, after: dict[Cell, Value], update: Update, env: Mapping[Sort, int]
+    ) -> None:
+        places = (
+            range(self.sizes[sort]) if argument is ANY else (env[argument],)
+            for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
+        )
+        for indices in product(*places):
+            after[update.symbol, indices] = update.value
 
     def explore(self, states_max: int = 100_000) -> "Explored":
         """Explore breadth first from the initial state. Raises ValueError above `states_max`."""

@@ -45,8 +45,9 @@ def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:
 
 def update_text(update: Update, elements: Elements = VARIABLES) -> str:
     """The text of an assignment: `heard(p) := true`; a bulk argument is `any`."""
-    cell, value = _reading(update, elements)
-    return f"{cell} := {value}"
+    inner = {v: i for v, i in elements.items() if v not in update.variables}
+    cell, value = _reading(update, inner)
+    return f"{cell} := {value}{_for_each(update.variables, update.where, inner)}"
 
 
 def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
@@ -57,10 +58,16 @@ def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
         case Each(variable, sent, where):
             # The variable of `each` hides a variable of the environment with the same name.
             inner = {v: i for v, i in elements.items() if v != variable}
-            condition = "" if where == And(()) else f" where {formula_text(where, inner)}"
-            return f"{sent_text(sent, inner)} for each {variable!r}{condition}"
+            return f"{sent_text(sent, inner)}{_for_each((variable,), where, inner)}"
         case _:
             assert_never(effect)
+
+
+def _for_each(variables: tuple[Sort, ...], where: Formula, elements: Elements) -> str:
+    if not variables:
+        return ""
+    condition = "" if where == And(()) else f" where {formula_text(where, elements)}"
+    return f" for each {', '.join(map(repr, variables))}{condition}"
 
 
 def sent_text(sent: Sent, elements: Elements = VARIABLES) -> str:

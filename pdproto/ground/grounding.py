@@ -1,11 +1,12 @@
 """From tables to ground rows: parameters become elements, formulas become guards.
 
-The ground form is exact. There is one ground row for each row and choice of parameters (a row on a
-counted broadcast has two, see delivery.py). Its guard is in conjunctive normal form, with the unit
-clauses joined in one cube.
+The ground form is exact. There is one ground row for each row and choice of parameters, but a row
+on a counted broadcast has two (delivery.py), and one whose updates have a `where` has one for each
+choice of the cells that satisfy it. Its guard is in conjunctive normal form, with the unit clauses
+joined in one cube.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,6 +17,7 @@ from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.spec.language.formula import (
+    TRUE,
     And,
     Atom,
     Before,
@@ -39,7 +41,10 @@ from pdproto.spec.language.system import Configuration, System
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
 
+Case: TypeAlias = tuple[Guard, tuple[Literal, ...]]
+
 ROWS_MAX: Final = 100_000
+CASES_MAX: Final = 4_096  # of one row at its parameters
 CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not fit masks
 
 NEVER: Final[list[Clause]] = [()]
@@ -175,21 +180,19 @@ class Grounder:
         self, table: Table, row: Row, environment: Environment, guard: Guard
     ) -> Iterator[Action]:
         """The effects of the row; a delivery that is counted has one of two effects."""
-        effects = list(self._effects(table, row, environment))
-        if self.consume and isinstance(row.on, Sent):
-            message, at = row.on.message, self.cell(row.on.arguments, environment)
-            if self.deliveries.is_counted(message):
-                own = self.cell(table.machine.own, environment)
-                yield from self.deliveries.actions(message, at, own, guard, effects)
-                return
-            effects.insert(0, self.layout.literal(message, at, False))
-        yield Action(guard, *assignment(effects))
+        said = list(self._said(row, environment))
+        for case, assigned in self.cases(table, row, environment, guard):
+            effects = [*assigned, *said]
+            if self.consume and isinstance(row.on, Sent):
+                message, at = row.on.message, self.cell(row.on.arguments, environment)
+                if self.deliveries.is_counted(message):
+                    own = self.cell(table.machine.own, environment)
+                    yield from self.deliveries.actions(message, at, own, case, effects)
+                    continue
+                effects.insert(0, self.layout.literal(message, at, False))
+            yield Action(case, *assignment(effects))
 
-    def _effects(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
-        yield from self.assigned(table, row, environment)
-        for update in table.updates(row):
-            for indices in self._bulk(update, environment):
-                yield from self.deliveries.reset_marks(update.symbol, indices)
+    def _said(self, row: Row, environment: Environment) -> Iterator[Literal]:
         for message, indices in self.sent(row, environment):
             yield self.layout.literal(message, indices, True)
             yield from self.deliveries.reset_marks(message, indices)
@@ -209,11 +212,47 @@ class Grounder:
                 case _:
                     assert_never(effect)
 
-    def assigned(self, table: Table, row: Row, environment: Environment) -> Iterator[Literal]:
-        """The values that the row assigns, in the order of the row."""
-        for update in table.updates(row):
-            for indices in self._bulk(update, environment):
-                yield self.layout.literal(update.symbol, indices, update.value)
+    def cases(
+        self, table: Table, row: Row, environment: Environment, guard: Guard
+    ) -> Sequence[Case]:
+        """The row's guard with the values that the row assigns, in the order of the row.
+
+        An update with a `where` has a case for each choice of the cells that it is for. The guards
+        of two cases exclude each other, and one of them holds where the row's guard holds. Raises
+        SpecError above CASES_MAX cases.
+        """
+        cases: list[Case] = [(guard, ())]
+        for update in table.assignments(row):
+            for chosen in self.environments(update.variables):
+                inner = {**environment, **chosen}
+                choices = [(update.where, tuple(self._assigned(update, inner)))]
+                if update.variables:
+                    choices.append((Not(update.where), ()))
+                cases = [
+                    (narrowed, (*before, *literals))
+                    for holding, before in cases
+                    for condition, literals in choices
+                    if (narrowed := self._narrowed(holding, condition, inner)) is not None
+                ]
+                if len(cases) > CASES_MAX:
+                    raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
+                                               f"over {CASES_MAX:,} cases at these sizes")
+        return cases
+
+    def _assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
+        for one in update.symbol.plain(update):
+            for indices in self._bulk(one, environment):
+                yield self.layout.literal(one.symbol, indices, one.value)
+                yield from self.deliveries.reset_marks(one.symbol, indices)
+
+    def _narrowed(
+        self, guard: Guard, condition: Formula, environment: Environment
+    ) -> Guard | None:
+        """The guard and the condition together; None where they cannot hold."""
+        if condition == TRUE:
+            return guard
+        clauses = self._clauses(normal(condition), environment)
+        return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
 
     def _bulk(self, update: Update, environment: Environment) -> Iterator[Indices]:
         return product(

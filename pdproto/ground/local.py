@@ -7,14 +7,14 @@ from typing import Any
 from pdproto.ground.layout import Indices
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Table
-from pdproto.spec.language.symbols import Each, Rigid, Sizes, Symbol, Variable
+from pdproto.spec.language.symbols import Rigid, Sent, Sizes, Symbol, Variable
 
 
 def local_symbols(table: Table) -> Iterator[Symbol]:
     """The symbols of an instance: its variables, and the messages that its rows read."""
     yield from (s for s in table.machine.symbols if isinstance(s, Variable))
     for row in table.rows:
-        for condition in row.conditions:
+        for condition in (*row.conditions, *(update.where for update in row.do)):
             for atom, _ in atoms(condition):
                 if not isinstance(atom.symbol, Rigid):
                     yield atom.symbol
@@ -23,7 +23,7 @@ def local_symbols(table: Table) -> Iterator[Symbol]:
 def rigid_relations(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
     """The rigid relations that the rows mention in conditions or in the receivers of a message."""
     for row in table.rows:
-        wheres = [effect.where for effect in row.send if isinstance(effect, Each)]
+        wheres = [effect.where for effect in (*row.do, *row.send) if not isinstance(effect, Sent)]
         for formula in (*row.conditions, *wheres):
             for atom, _ in atoms(formula):
                 if isinstance(atom.symbol, Rigid):

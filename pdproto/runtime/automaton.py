@@ -292,20 +292,21 @@ class Automaton:
         after = state | event.before
         met = [local for local in event.rows if local.action.guard.holds(after)]
         self._refuse_unanswered(event, met, state)
-        for local in met if event.every else met[:1]:
+        waiting = {local.key for local in met}
+        # The first rows of a timer may change which case of a later one holds.
+        for local in event.rows if event.every else met[:1]:
             if local is _IDLE or local.row is _DEVICE:
                 changed.extend(self._difference(after, local.action.apply(after)))
                 after = local.action.apply(after)
-            elif local.action.guard.holds(after):
+            elif local.key in waiting and local.action.guard.holds(after):
+                waiting.remove(local.key)
                 after = fire(local, after)
-        while True:
-            local_next = self._next(after)
-            if local_next is None:
-                return Step(after, tuple(rows), tuple(sent), tuple(changed))
-            after = fire(local_next, after)
+        while (following := self._next(after)) is not None:
+            after = fire(following, after)
             if len(rows) > ROWS_MAX:
                 raise LocalProtocolError(f"{event.name}: rows of {self.table.machine} fire without "
                                          f"end, from the state {self.words(state)}")
+        return Step(after, tuple(rows), tuple(sent), tuple(changed))
 
     def _refuse_unanswered(self, event: Event, met: list[LocalRow], state: int) -> None:
         if event.every or event.name in self.paced:

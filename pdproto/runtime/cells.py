@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import Symbol, Update
 
 Element: TypeAlias = Hashable
 Key: TypeAlias = tuple[Any, ...]
@@ -205,6 +205,18 @@ class Cells:
             above[floor.place] += 1
         floor.at[rest] = above[floor.place]
         return True
+
+
+def fault_key(row: str, update: Update, elements: Mapping[str, Element]) -> Key:
+    """The cells of an update in a row of the world, with ANY for every element.
+
+    elements: by variable name. Raises LocalProtocolError for an update with a `where`: it may read
+    the variables of all machines.
+    """
+    if update.variables:
+        raise LocalProtocolError(f"row {row!r}: {update!r}: the world knows its cells, and this "
+                                 "machine does not: give each its value by `set`")
+    return tuple([ANY if v is ANY else elements[v.name] for v in update.arguments])
 
 
 def projection(places: tuple[int, ...]) -> Callable[[Key], Key]:

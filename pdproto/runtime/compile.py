@@ -85,7 +85,32 @@ class Writer(Expressions):
         """
         *cleared, update = assigned.symbol.plain(assigned)
         kept = "" if ANY in assigned.arguments else f" if key != {key_of(assigned.arguments)}"
-        return "".join(self._update(one, kept) for one in cleared) + self._update(update)
+        changes = "".join(self._update(one, kept) for one in cleared) + self._update(update)
+        if not assigned.variables:
+            return changes
+        return f"*(change {self._selection(assigned)} for change in ({changes})), "
+
+    def _selection(self, update: Update) -> str:
+        """The loops over the elements for which the update is, and the condition on them."""
+        where, loops = normal(update.where), []
+        known = {*self.own, *(self.parameters(self.row) if self.row else ())}
+        for variable in update.variables:
+            loops.append(self._loop(variable, where, known))
+            known.add(variable)
+        return f"{' '.join(loops)} if {self.formula(where)}"
+
+    def _loop(self, variable: Sort, where: Formula, known: Collection[Sort]) -> str:
+        """The loop over all elements of a bounded sort, or over those of stored cells."""
+        if type(variable) in self.bounded:
+            return f"for {variable.name} in {self.elements(type(variable))}"
+        known = {*known, variable}
+        stored = (self.generator(variable, part) for part in conjuncts(where))
+        found = next((one for one in stored if one and known.issuperset(one.arguments)), None)
+        if found is None:
+            self.refuse(f"each({variable!r}, ...) changes cells of an unbounded sort: bound the "
+                        f"sort, or let where= ask for cells with {variable!r} that are not initial")
+        buckets, key, targets = self.bucket(found)
+        return f"for {targets} in {buckets}.get({key}, ())"
 
     def _update(self, update: Update, kept: str = "") -> str:
         """The changes of one update, as items of a tuple display.

@@ -26,12 +26,20 @@ NOWHERE: Final = Guard(0, 0, ((),))
 
 @dataclass(frozen=True, slots=True)
 class LocalRow:
-    """A row at its parameters, over the bits of one instance."""
+    """A row at its parameters, over the bits of one instance.
+
+    A row whose updates have a `where` is several, whose guards exclude each other.
+    """
 
     row: Row
     parameters: Indices
     action: Action
     sent: tuple[tuple[AnyMessage, Indices], ...]
+
+    @property
+    def key(self) -> tuple[str, Indices]:
+        """The row's name and its parameters."""
+        return self.row.name, self.parameters
 
 
 class Family:
@@ -64,7 +72,7 @@ class LocalRows:
         self._ground: Final = grounder
         self._layout: Final = grounder.layout
         self._conditions: Final[dict[str, And]] = {}
-        self._made: Final[dict[tuple[str, Indices], LocalRow | None]] = {}
+        self._made: Final[dict[tuple[str, Indices], tuple[LocalRow, ...]]] = {}
         self.triggers: Final = self._by_trigger()
 
     def prepare(self) -> None:
@@ -97,9 +105,7 @@ class LocalRows:
         variables = self._table.parameters(row)
         for indices in product(*((among or {}).get(v.name, range(self._layout.sizes[type(v)]))
                                  for v in variables)):
-            local = self._instance(row, variables, indices)
-            if local is not None:
-                yield local
+            yield from self._instance(row, variables, indices)
 
     def _by_trigger(self) -> dict[Trigger, list[tuple[Row, tuple[Sort, ...]]]]:
         """The rows on messages, calls and completions, each with the variables of its trigger."""
@@ -133,48 +139,47 @@ class LocalRows:
 
     def _instance(
         self, row: Row, variables: tuple[Sort, ...], indices: Indices
-    ) -> LocalRow | None:
+    ) -> tuple[LocalRow, ...]:
         key = row.name, indices
         if key not in self._made:
             environment = dict(zip(variables, indices, strict=True))
-            self._made[key] = (self._alike(row, variables, indices)
-                                      or self._grounded(row, environment))
+            alike = tuple(self._alike(row, variables, indices))
+            self._made[key] = alike or tuple(self._grounded(row, environment))
         return self._made[key]
 
-    def _grounded(self, row: Row, environment: Environment) -> LocalRow | None:
+    def _grounded(self, row: Row, environment: Environment) -> Iterator[LocalRow]:
         ground = self._ground.guard(self._condition(row), environment, row)
         if ground is None:
-            return None
+            return
         sent = tuple(self._ground.sent(row, environment))
         marks = [self._layout.literal(message, indices, True)
                  for message, indices in sent if message in self._layout.symbols]
-        written = assignment([*self._ground.assigned(self._table, row, environment), *marks])
-        return LocalRow(row, tuple(environment.values()), Action(ground, *written), sent)
+        for case, assigned in self._ground.cases(self._table, row, environment, ground):
+            action = Action(case, *assignment([*assigned, *marks]))
+            yield LocalRow(row, tuple(environment.values()), action, sent)
 
     def _alike(
         self, row: Row, variables: tuple[Sort, ...], indices: Indices
-    ) -> LocalRow | None:
+    ) -> Iterator[LocalRow]:
         """The row made from that for element 0, by exchanging the columns of the two elements.
 
         This is possible for a sort with columns: no rigid relation and no order distinguishes its
-        elements. None if the row has no parameter of such a sort, or several, or element 0 itself.
+        elements. Empty if the row has no parameter of such a sort, or several, or element 0 itself.
         """
         named = [(place, stripe) for place, variable in enumerate(variables)
                  if (stripe := self._layout.stripes.get(type(variable))) is not None]
         if len(named) != 1 or not indices[named[0][0]]:
-            return None
+            return
         (place, stripe), = named
-        first = self._instance(row, variables, (*indices[:place], 0, *indices[place + 1:]))
-        if first is None:
-            return None
         swap = partial(_swapped, stripe.offsets[0], stripe.offsets[indices[place]], stripe.width)
-        action = first.action
-        guard = Guard(swap(action.guard.mask), swap(action.guard.value), tuple(
-            tuple(Literal(swap(one.mask), swap(one.value)) for one in clause)
-            for clause in action.guard.clauses))
-        environment = dict(zip(variables, indices, strict=True))
-        return LocalRow(row, indices, Action(guard, swap(action.clear), swap(action.assign)),
-                        tuple(self._ground.sent(row, environment)))
+        sent = tuple(self._ground.sent(row, dict(zip(variables, indices, strict=True))))
+        for first in self._instance(row, variables, (*indices[:place], 0, *indices[place + 1:])):
+            action = first.action
+            guard = Guard(swap(action.guard.mask), swap(action.guard.value), tuple(
+                tuple(Literal(swap(one.mask), swap(one.value)) for one in clause)
+                for clause in action.guard.clauses))
+            swapped = Action(guard, swap(action.clear), swap(action.assign))
+            yield LocalRow(row, indices, swapped, sent)
 
 
 def _swapped(one: int, other: int, width: int, bits: int) -> int:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
-from pdproto.runtime.cells import Cells, Floor, Key, element_text
+from pdproto.runtime.cells import Cells, Floor, Key, element_text, fault_key
 from pdproto.runtime.compile import Writer
 from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
 from pdproto.runtime.expressions import (
@@ -46,7 +46,7 @@ from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, RowKind, Table
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -321,8 +321,7 @@ class Shared:
             raise LocalProtocolError(f"the world has no row {row_name!r} in this table")
         for update in (u for u in table.updates(row) if u.symbol in self._cells):
             cells = self._cells[update.symbol]
-            key = tuple([ANY if v is ANY else elements[v.name] for v in update.arguments])
-            for one in cells.matching(key, update.value):
+            for one in cells.matching(fault_key(row_name, update, elements), update.value):
                 if self._witness is not None:
                     self._witness.written(update.symbol, one, update.value)
                 cells.write(one, update.value)
@@ -331,9 +330,8 @@ class Shared:
         """Drop every cell of an element that has concluded.
 
         An element has concluded when the tables allow no further change of it. That means: every
-        function with a last value (by its declared edges) has reached one, and every relation to
-        which a row can give its initial value has it. Numbers of an ordered sort must also lie
-        below the floor.
+        function with a last value (by its declared edges) has reached one, and every relation that
+        a row can make initial is initial. Numbers of an ordered sort must also lie below the floor.
         Raises LocalProtocolError, and drops nothing, for an element that has not concluded.
         """
         if sort in self._bounded:

@@ -61,7 +61,10 @@ class Cluster:
         self.moves: list[Transition] = []
         self.attempted: GroundRow | None = None
         self._heard_at_once: Final = heard_at_once
-        self._rows: Final = {(r.row.name, tuple(r.environment.values())): r for r in ground.rows}
+        self._rows: Final[dict[FiredRow, list[GroundRow]]] = {}
+        for row in ground.rows:
+            fired = row.row.name, tuple(row.environment.values())
+            self._rows.setdefault(fired, []).append(row)
         self._by_name: Final = {end.name: end for end in self.ends}
         self._ends_of: Final = {id(row): self._find(row) for row in ground.rows}
         self._masks: Final = [
@@ -245,12 +248,11 @@ class Cluster:
             other.put(cell, value)
 
     def _ground_row(self, end: End, fired: FiredRow) -> GroundRow:
-        row = self._rows.get(fired)
-        if row is None or not row.action.guard.holds(self.state):
-            name, indices = fired
-            raise DivergenceError(
-                f"{end.name} fires {name}{indices}, which the tables do not allow")
-        return row
+        for row in self._rows.get(fired, ()):
+            if row.action.guard.holds(self.state):
+                return row
+        name, indices = fired
+        raise DivergenceError(f"{end.name} fires {name}{indices}, which the tables do not allow")
 
     def _move(self, row: GroundRow) -> None:
         after = row.action.apply(self.state)

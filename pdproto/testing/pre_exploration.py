@@ -5,6 +5,7 @@ lets a sink take part in a completed hand-over, after a dozen steps without a fa
 begin with the path to a rare row, and continue at random from there.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -35,7 +36,7 @@ class PreExploration:
         calm = Ground(ground.system, ground.sizes, (), ground.given, consume=ground.consume,
                       timers=ground.timers)
         limits = SearchLimits(states_max=STATES_MAX)
-        self._rows: Final = {str(row): row for row in ground.rows}
+        self._rows: Final = {(str(row), row.action): row for row in ground.rows}
         self._searches: Final = [explore(which, limits=limits) for which in (ground, calm)]
         fired = [_fired(found) for found in self._searches]
         self.rarity: Final = fired[0]
@@ -59,18 +60,22 @@ class PreExploration:
         if key not in self._ways:
             found = self._searches[chosen.search]
             moves = replay(found.ground, found.program, found.path(found.engine.identity(key[1])))
-            self._ways[key] = tuple(self._rows[str(move.row)] for move in moves)
+            self._ways[key] = tuple(self._rows[str(move.row), move.row.action] for move in moves)
         return self._ways[key]
 
     def _where(self, goal: Goal) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         if goal not in self._positions:
             found = self._searches[goal.search]
-            row = next(row for row in found.ground.rows if str(row) == goal.row)
-            self._positions[goal] = np.flatnonzero(found.engine.where(row.action.guard))
+            guards = [row.action.guard for row in found.ground.rows if str(row) == goal.row]
+            able = np.logical_or.reduce([found.engine.where(guard) for guard in guards])
+            self._positions[goal] = np.flatnonzero(able)
         return self._positions[goal]
 
 
 def _fired(found: Exploration) -> Mapping[str, int]:
     """By ground row, the number of expanded states in which it can fire."""
     counts = found.engine.fired
-    return {str(row): int(n) for row, n in zip(found.ground.rows, counts, strict=True)}
+    fired = Counter[str]()
+    for row, n in zip(found.ground.rows, counts, strict=True):
+        fired[str(row)] += int(n)
+    return fired

@@ -6,7 +6,7 @@ The guard must keep them apart: `p.differs(q)`, or `t.before(u)` in an ordered s
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from .formula import And, Before, Formula, Not, Same
+from .formula import And, Before, Formula, Not, Same, normal
 from .machine import Row, Table
 from .place import SpecError
 from .sorts import ANY, Sort
@@ -15,14 +15,15 @@ from .symbols import Reading, Update
 
 def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
     """Raise SpecError for two updates that can hit one cell with different values."""
-    apart = set(_kept_apart(guard))
+    kept = set(_kept_apart(guard))
     for one, two in combinations(table.assignments(row), 2):
         if one.symbol is not two.symbol:
             continue
-        (here, value), (there, other) = _reading(one), _reading(two)
+        (here, value), (there, other) = _reading(one, "first"), _reading(two, "second")
         if value == other:
             continue
         pairs = list(zip(here, there, strict=True))
+        apart = kept | _selected_apart(one, "first") | _selected_apart(two, "second")
         if not any(frozenset(pair) in apart for pair in pairs if ANY not in pair):
             raise SpecError(
                 row.place,
@@ -31,8 +32,22 @@ def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
             )
 
 
-def _reading(update: Update) -> Reading:
-    return update.symbol.reading(update.arguments, update.value)
+def _reading(update: Update, mark: str) -> Reading:
+    cell, value = update.symbol.reading(update.arguments, update.value)
+    return tuple(_marked(argument, update, mark) for argument in cell), value
+
+
+def _selected_apart(update: Update, mark: str) -> set[frozenset[Sort]]:
+    """The pairs of variables that the update's `where` requires to be two elements."""
+    return {frozenset(_marked(variable, update, mark) for variable in pair)
+            for pair in _kept_apart(normal(update.where))}
+
+
+def _marked(argument: Sort, update: Update, mark: str) -> Sort:
+    """A variable of the update's own under a name that the other update does not have."""
+    if argument not in update.variables:
+        return argument
+    return type(argument)(f"{argument.name}_of_{mark}")
 
 
 def _how_to_part(cells: Sequence[tuple[Sort, Sort]]) -> str:

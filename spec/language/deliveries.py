@@ -38,7 +38,7 @@ def _check_row(table: Table, row: Row) -> None:
     machine = table.machine
     if machine.world:
         return
-    for atom, _ in atoms(table.guard(row)):
+    for atom, _ in (read for formula in table.formulas(row) for read in atoms(formula)):
         message = atom.symbol
         if not isinstance(message, Message) or message.sender.machine is not machine:
             continue

@@ -5,7 +5,7 @@ knows it already. Rule 1: A cell has at most one value. It holds at the start, w
 one, and after each update: an assignment clears the cell first (decision 047).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, TypeVarTuple, cast
 
 from .formula import And, Atom, Exists, Forall, Formula, NoFormula, Not, Or, Value, all_of, implies
@@ -55,7 +55,7 @@ class ElementFunction(Variable, Generic[V, *Ss]):
     def plain(self, update: Update) -> tuple[Update, ...]:
         if update.value is not True:
             return (update,)
-        cleared = Update(self, (*update.arguments[:-1], ANY), False, update.place)
+        cleared = replace(update, arguments=(*update.arguments[:-1], ANY), value=False)
         return cleared, update
 
 

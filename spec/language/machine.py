@@ -321,6 +321,7 @@ class Table:
     def formulas(self, row: Row) -> Iterator[Formula]:
         """The row's guard, and the `where` of each of its `each` effects."""
         yield self.guard(row)
+        yield from (update.where for update in row.do if update.variables)
         yield from (effect.where for effect in row.send if isinstance(effect, Each))
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:

@@ -2,13 +2,14 @@
 
 import enum
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, overload
 
-from .formula import TRUE, Formula
+from .formula import TRUE, And, Formula
 from .kinds import require, shown
 from .machine import Row, RowKind
-from .sorts import Sort
-from .symbols import Each, Message, Sent
+from .sorts import ANY, Sort
+from .symbols import Each, Message, Sent, Update
 from .triggers import Call, Completion, Timer
 
 
@@ -59,13 +60,41 @@ def _without_effect(
     return Row(name, on=on, at=at, when=when, fair=False, why=why, kind=kind)
 
 
-def each(variable: Sort, sent: Sent, *, where: Formula = TRUE) -> Each:
-    """Send the message to every element of the variable's sort for which `where` holds."""
-    given: tuple[object, object] = variable, sent
-    require(isinstance(given[0], Sort) and isinstance(given[1], Sent),
-            f"each({shown(variable)}, {shown(sent)}): want a variable and then a message that uses "
-            "it, as in each(v, ask(v))")
-    return Each(variable, sent, where)
+@overload
+def each(variables: Sort, effect: Sent, *, where: Formula = TRUE) -> Each: ...
+@overload
+def each(
+    variables: Sort | tuple[Sort, ...], effect: Update, *, where: Formula = TRUE
+) -> Update: ...
+def each(
+    variables: Sort | tuple[Sort, ...], effect: Sent | Update, *, where: Formula = TRUE
+) -> Each | Update:
+    """The effect for every element of the variable's sort for which `where` holds.
+
+    A message has one variable, and its `where` does not change: rigid symbols and identity. The
+    `where` of an update reads the state before the row, as a guard of its machine may.
+    """
+    given: tuple[object, object] = variables, effect
+    if isinstance(given[0], Sort) and isinstance(given[1], Sent):
+        return Each(given[0], given[1], where)
+    named = variables if isinstance(variables, tuple) else (variables,)
+    require(isinstance(given[1], Update) and all(isinstance(v, Sort) for v in named),
+            f"each({shown(variables)}, {shown(effect)}): want a variable and then a message or an "
+            "update that uses it, as in each(v, ask(v)) or each(v, lent(v).to(True))")
+    return _bulk(named, effect, where)  # type: ignore[arg-type]  # as required
+
+
+def _bulk(variables: tuple[Sort, ...], update: Update, where: Formula) -> Update:
+    cell, _ = update.symbol.reading(update.arguments, update.value)
+    for variable in variables:
+        require(variable in cell, f"each({variable!r}, {update!r}): {variable!r} names no cell of "
+                f"the update: leave it out, or write exists({variable!r}, ...) in where=")
+    once = all(update.arguments.count(variable) == 1 for variable in variables)
+    if where is TRUE and once:
+        every = tuple(ANY if one in variables else one for one in update.arguments)
+        return replace(update, arguments=every)
+    both = where if update.where is TRUE else And((where, update.where))
+    return replace(update, variables=(*variables, *update.variables), where=both)
 
 
 def lose(message: Message[*tuple[Any, ...]]) -> Row:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from .formula import Atom, Formula, NoFormula, Not, Or, Value
+from .formula import TRUE, Atom, Formula, NoFormula, Not, Or, Value
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import ANY, Sort
@@ -232,16 +232,25 @@ def _check_truth(value: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An assignment of a constant. Arguments may be ANY."""
+    """An assignment of a constant. Arguments may be ANY.
+
+    variables: those that stand for every choice of elements for which `where` holds before the row
+    (shorthands.py:each); empty for an assignment without a condition.
+    """
 
     symbol: Symbol
     arguments: tuple[Sort, ...]
     value: Value
+    variables: tuple[Sort, ...] = ()
+    where: Formula = TRUE
     place: Place = field(default_factory=here, compare=False)
 
     def __repr__(self) -> str:
         arguments, value = self.symbol.reading(self.arguments, self.value)
-        return f"{self.symbol}({', '.join(map(repr, arguments))}) := {shown(value)}"
+        text = f"{self.symbol}({', '.join(map(repr, arguments))}) := {shown(value)}"
+        if not self.variables:
+            return text
+        return f"{text} for each {', '.join(map(repr, self.variables))} where {self.where!r}"
 
 
 class Message(Symbol, Generic[*Ss]):

@@ -99,6 +99,8 @@ def _strange(row: Row) -> Iterator[str]:
     for update in _items(row.do):
         if not isinstance(update, Update):
             yield f"do has {shown(update)}: want updates, such as heard(p).to(True)"
+        else:
+            yield from (_no_formula(stranger) for stranger in strangers(update.where))
     for effect in _items(row.send):
         if not isinstance(effect, Sent | Each):
             yield f"send has {shown(effect)}: want messages with their arguments, or each(...)"

@@ -115,7 +115,7 @@ def _identity(table: Table, row: Row) -> tuple[int, int, int]:
 
 def _spoken_of(table: Table, row: Row) -> Iterable[Symbol]:
     """Every symbol of the row: of its guard, its updates and what it sends."""
-    yield from (atom.symbol for atom, _ in atoms(table.guard(row)))
+    yield from (atom.symbol for formula in table.formulas(row) for atom, _ in atoms(formula))
     yield from (update.symbol for update in table.assignments(row))
     for effect in row.send:
         yield effect.sent.symbol if isinstance(effect, Each) else effect.symbol
@@ -160,7 +160,7 @@ def check_row(table: Table, row: Row) -> None:
         if problem:
             raise SpecError(row.place, problem)
     for update in table.assignments(row):
-        problem = _unwritable(update, table.machine)
+        problem = _unwritable(update, table.machine) or _unselectable(update, table.machine, row)
         if problem:
             raise SpecError(row.place, problem)
     for effect in row.send:
@@ -209,7 +209,9 @@ def _check_parameters(table: Table, row: Row) -> None:
     _check_binding(row, parameters, bound_variables(table.guard(row)))
     used = list(free_variables(table.guard(row)))
     for update in table.assignments(row):
-        used += update.arguments
+        _check_binding(row, parameters, (*update.variables, *bound_variables(update.where)))
+        inner = (*update.arguments, *free_variables(update.where))
+        used += [v for v in inner if v not in update.variables]
     for effect in row.send:
         match effect:
             case Each(variable, sent, where):
@@ -337,6 +339,21 @@ def _unwritable(update: Update, machine: Machine[*tuple[Any, ...]]) -> str | Non
         if by_engine != (machine is symbol.engine):
             writer = symbol.engine.name if by_engine else symbol.owner.name
             return f"it writes {update!r}, which only {writer} may write"
+    return None
+
+
+def _unselectable(update: Update, machine: Machine[*tuple[Any, ...]], row: Row) -> str | None:
+    """Why this instance cannot know for which cells the update is; None if it can."""
+    for atom, positive in atoms(normal(update.where)):
+        if any(argument is ANY for argument in atom.arguments):
+            return "each: ANY stands only in updates; bind a variable with forall"
+        problem = _unreadable(atom, positive, machine, row)
+        if problem is None and isinstance(atom.symbol, Message) and not machine.world and (
+                atom.symbol.sender.machine is not machine):
+            problem = (f"each: `where` reads {atom.symbol}: where it has not arrived, the update "
+                       "would depend on its absence")
+        if problem:
+            return problem
     return None
 
 

@@ -121,9 +121,12 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         (parts.tell(n, e), (e,)), (parts.stop(), ()), (Completion("ready", i), (i,)),
     ]))
     updates: list[Update] = [parts.holds(n, ANY).to(False), parts.favourite(n).clear()]
+    updates += [each(j, parts.holds(n, j).to(True), where=parts.favourite(n) == j)]
+    updates += [each(j, parts.holds(n, j).to(False), where=~parts.ask(n, j))]
     sends: list[Sent | Each] = [each(j, parts.ask(n, j))]
     if i in extra:
         updates += [parts.holds(n, i).to(True), parts.holds(n, i).to(False)]
+        updates += [each(j, parts.holds(n, j).to(True), where=j.differs(i) & ~parts.holds(n, i))]
         updates += [parts.favourite(n).to(i), parts.favourite(n).to(i)]
         sends += [parts.ask(n, i), each(j, parts.ask(n, j), where=j.differs(i))]
     return Row(
@@ -147,12 +150,15 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     choose = draw(st.sampled_from([(), (e,)]))
     given: tuple[Sort, ...] = (*extra, *choose)
     updates: list[Update] = [parts.known(ANY).to(False), parts.leader().clear()]
+    updates += [each(m, parts.known(m).to(True), where=exists(e, parts.tell(m, e)))]
+    updates += [each(m, parts.known(m).to(False), where=parts.leader() != m)]
     sends: list[Sent | Each] = [parts.stop()]
     if n in given:
         updates += [parts.known(n).to(True), parts.known(n).to(False)]
         updates += [parts.leader().to(n), parts.leader().to(n)]
     if e in given:
         updates += [parts.passed(e).to(True), parts.newest().to(e), parts.newest().to(e)]
+        updates += [each(f, parts.passed(f).to(True), where=f.before(e))]
         sends += [each(m, parts.tell(m, e))]
     if n in given and e in given:
         sends += [parts.tell(n, e)]
@@ -211,6 +217,9 @@ def systems(draw: st.DrawFn) -> System:
                 Row("crash", choose=(n,), when=[parts.phase(n) != Phase.IDLE],
                     do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False),
                         parts.favourite(n).clear()]),
+                Row("flood", when=[parts.mode() == Mode.ON],
+                    do=[each((n, i), parts.holds(n, i).to(True), where=parts.favourite(n) == i),
+                        each(n, parts.favourite(n).clear(), where=parts.phase(n) == Phase.DONE)]),
             )),)},
         )
     except SpecError:

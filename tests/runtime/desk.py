@@ -12,6 +12,7 @@ from pdproto.spec.language import (
     System,
     Table,
     auto,
+    each,
     exists,
 )
 
@@ -56,6 +57,13 @@ TABLE = Table(desk, rows=(
     Row("close", on=Call("close", j, t), when=[lies(j, t) == Phase.OPEN],
         do=[lies(j, t).to(Phase.DONE)]),
     Row("clear", on=Call("clear", t), do=[lies(ANY, t).to(Phase.NEW)]),
+    Row("gather", on=Call("gather", i),
+        do=[each(j, held(j).to(True), where=near(i, j) & ~urgent(j)), urgent(i).to(False)]),
+    # Both read the state before the row.
+    Row("calm", on=Call("calm"),
+        do=[each(j, held(j).to(False), where=urgent(j)), urgent(ANY).to(False)]),
+    Row("spread", on=Call("spread", i),
+        do=[each((j, t), lies(j, t).to(Phase.OPEN), where=far(i, j) & (lies(i, t) == Phase.DONE))]),
     # Once a row gives a value to all jobs, other rows still give it to the trays of one.
     Row("end", on=Call("end"), do=[phase(ANY, ANY).to(Phase.DONE)]),
     Row("open", on=Call("open", j), do=[phase(j, ANY).to(Phase.OPEN)]),

@@ -112,6 +112,7 @@ def _choices(system: System) -> Iterator[Named]:
     for table, row in system.rows():
         used = {*free_variables(table.guard(row))}
         used.update(v for update in table.updates(row) for v in update.arguments)
+        used.update(v for update in row.do for v in free_variables(update.where))
         used.update(v for sent in _sends(row) for v in sent.arguments)
         for effect in row.send:
             if isinstance(effect, Each):

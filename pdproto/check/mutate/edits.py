@@ -35,6 +35,7 @@ class EditKind(StrEnum):
     DROP_UPDATE = "drop update"
     DROP_SEND = "drop send"
     RECEIVERS = "change receivers"
+    CELLS = "change cells"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,13 @@ def _update_edits(row: Row) -> Iterator[_Edit]:
             other = replace(update, value=value)
             yield (
                 EditKind.TARGET,
+                replace(row, do=(*before, other, *behind)),
+                f"`{update_text(other)}` for `{text}`",
+            )
+        for where in (TRUE, Not(update.where)) if update.where != TRUE else ():
+            other = replace(update, where=where)
+            yield (
+                EditKind.CELLS,
                 replace(row, do=(*before, other, *behind)),
                 f"`{update_text(other)}` for `{text}`",
             )

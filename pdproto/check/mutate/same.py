@@ -9,7 +9,7 @@ matter: if one of the two rows is not enabled, another row with the same effect 
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from typing import Final
+from typing import Final, NamedTuple
 
 from pdproto.check.explore import Reductions, SearchLimits, explore
 from pdproto.check.mutate.edits import Mutant
@@ -17,9 +17,10 @@ from pdproto.check.mutate.kills import GRAPHS, UndecidedError, graph_for
 from pdproto.check.questions import Pattern, Question
 from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
-from pdproto.ground.grounding import Ground, ground_for
+from pdproto.ground.grounding import Ground, GroundRow, ground_for
 from pdproto.ground.layout import Field
 from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
+from pdproto.spec.language.formula import normal
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
@@ -91,14 +92,12 @@ def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Ite
     ]
     ours, theirs = _instances(ground, row), _instances(other, row)
     for instance in dict.fromkeys((*ours, *theirs)):
-        one, two = ours.get(instance), theirs.get(instance)
-        if one is not None:
-            twins = () if labels else _twins(one, other)
-            yield from _alone(one, two, twins, fields)
-        if two is not None:
-            twins = () if labels else _twins(two, ground)
-            yield from _alone(two, one, twins, fields)
-        if one is not None and two is not None:
+        left, right = (found.get(instance, _NOWHERE) for found in (ours, theirs))
+        for one in left.actions:
+            yield from _alone(one, right.guards, () if labels else _twins(one, other), fields)
+        for two in right.actions:
+            yield from _alone(two, left.guards, () if labels else _twins(two, ground), fields)
+        for one, two in product(left.actions, right.actions):
             yield from _otherwise(one, two, fields)
 
 
@@ -118,22 +117,42 @@ def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
     return tuple(chosen)
 
 
-def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], Action]:
+class _Instance(NamedTuple):
+    """A row at its parameters: its actions, and guards of which one holds where one can fire."""
+
+    guards: tuple[Guard, ...]
+    actions: tuple[Action, ...]
+
+
+_NOWHERE: Final = _Instance((), ())
+
+
+def _instances(ground: Ground, name: str) -> dict[tuple[int, ...], _Instance]:
     """The row at each choice of parameters for which its guard can hold."""
-    return {
-        tuple(row.environment.values()): row.action
-        for row in ground.rows
-        if row.row.name == name
-    }
+    rows: dict[tuple[int, ...], list[GroundRow]] = {}
+    for row in ground.rows:
+        if row.row.name == name:
+            rows.setdefault(tuple(row.environment.values()), []).append(row)
+    return {key: _instance(ground, cases) for key, cases in rows.items()}
+
+
+def _instance(ground: Ground, cases: Sequence[GroundRow]) -> _Instance:
+    first, actions = cases[0], tuple(row.action for row in cases)
+    if any(update.variables for update in first.row.do):
+        # The cases of a `where` are together the row's guard, which needs fewer clauses.
+        whole = ground.guard(normal(first.table.guard(first.row)), first.environment, first.row)
+        return _Instance(() if whole is None else (whole,), actions)
+    return _Instance(tuple(action.guard for action in actions), actions)
 
 
 _Fields = list[tuple[Field, int]]  # each cell's place, and how many values it has
 
 
 def _alone(
-    one: Action, two: Action | None, twins: Sequence[Guard], fields: _Fields
+    one: Action, others: Sequence[Guard], twins: Sequence[Guard], fields: _Fields
 ) -> Iterator[Guard]:
-    """Guards of states in which `one` changes something, and neither `two` nor a twin can fire."""
+    """Guards of states in which `one` changes something, and no other row nor a twin can fire.
+    """
     able = _clauses(one.guard)
     able.append(tuple(
         literal
@@ -141,8 +160,7 @@ def _alone(
         if one.clear & field.mask
         for literal in _others(field, values, one.assign & field.mask)
     ))
-    others = twins if two is None else (*twins, two.guard)
-    for refused in product(*(_refusals(other, fields) for other in others)):
+    for refused in product(*(_refusals(guard, fields) for guard in (*twins, *others))):
         guard = simplified([*able, *chain.from_iterable(refused)])
         if guard is not None:
             yield guard

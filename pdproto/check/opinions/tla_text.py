@@ -199,7 +199,7 @@ class Writer:
         name = self.names[symbol]
         if not symbol.sorts:
             return literal(_plain(effects[-1])[1])
-        if any(isinstance(effect, Each) or ANY in effect.arguments for effect in effects):
+        if any(isinstance(effect, Each) or _is_bulk(effect) for effect in effects):
             return self._comprehension(symbol, effects, scope)
         parts = []
         for effect in effects:
@@ -222,11 +222,21 @@ class Writer:
     def _covers(self, effect: Effect, places: Sequence[Sort], scope: Scope) -> str:
         """Whether the effect is on the cell at these places."""
         arguments, _ = _plain(effect)
-        if not isinstance(effect, Each):
+        variables: Sequence[Sort] = ()
+        if isinstance(effect, Each):
+            variables = [effect.variable]
+        elif isinstance(effect, Update):
+            variables = effect.variables
+        if isinstance(effect, Sent) or not variables:
             return _conjunction(_equal(arguments, places, scope))
-        inner = self.names.bind(scope, [effect.variable])
+        inner = self.names.bind(scope, variables)
         parts = [self.formula(effect.where, inner, COMPARED), *_equal(arguments, places, inner)]
-        return f"({self.quantified(SOME, [effect.variable], inner)}{_conjunction(parts)})"
+        return f"({self.quantified(SOME, variables, inner)}{_conjunction(parts)})"
+
+
+def _is_bulk(effect: Update | Sent) -> bool:
+    """Whether the effect is on several cells."""
+    return ANY in effect.arguments or (isinstance(effect, Update) and bool(effect.variables))
 
 
 def _equal(arguments: Sequence[Sort], places: Sequence[Sort], scope: Scope) -> list[str]:

@@ -21,6 +21,7 @@ from pdproto.check.questions import BUSY, PEERS, sends_unasked
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
     TRUE,
+    And,
     Atom,
     Formula,
     Or,
@@ -239,4 +240,5 @@ def _forbidden(update: Update) -> Formula | None:
         marked(sort(f"any{place}"), MARK) if argument is ANY else argument
         for place, (argument, sort) in enumerate(zip(update.arguments, symbol.sorts, strict=True))
     )
-    return Or(tuple(Atom(symbol, cell, value) for value in wrong))
+    moves = Or(tuple(Atom(symbol, cell, value) for value in wrong))
+    return normal(And((update.where, moves))) if update.variables else moves

@@ -165,17 +165,16 @@ class Theory:
             cells = self._cells(symbol)
             old = self.functions[symbol, OLD](*cells)
             new = self.functions[symbol, NEW](*cells)
-            for arguments, value, condition, chosen in _effects(table, row, symbol):
-                inside = {**bound}
-                if chosen is not None:
-                    inside[chosen] = self.constant(chosen, "!each")
+            for arguments, value, condition, variables in _effects(table, row, symbol):
+                chosen = {variable: self.constant(variable, "!each") for variable in variables}
+                inside = {**bound, **chosen}
                 hit = [self.formula(condition, inside, OLD)]
                 hit += [cell == inside[argument]
                         for cell, argument in zip(cells, arguments, strict=True)
                         if argument is not ANY]
                 met = z3.And(*hit)
-                if chosen is not None:
-                    met = z3.Exists([inside[chosen]], met)
+                if chosen:
+                    met = z3.Exists([*chosen.values()], met)
                 old = z3.If(met, self._value(symbol, value), old)
             yield z3.ForAll(cells, new == old) if cells else new == old
 
@@ -185,15 +184,16 @@ class Theory:
 
 def _effects(
     table: Table, row: Row, symbol: Symbol
-) -> Iterator[tuple[tuple[Sort, ...], object, Formula, Sort | None]]:
+) -> Iterator[tuple[tuple[Sort, ...], object, Formula, tuple[Sort, ...]]]:
     for update in table.updates(row):
         if update.symbol is symbol:
-            yield update.arguments, update.value, And(()), None
+            yield update.arguments, update.value, update.where, update.variables
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
         if sent.symbol is symbol:
             where = effect.where if isinstance(effect, Each) else And(())
-            yield sent.arguments, True, where, effect.variable if isinstance(effect, Each) else None
+            chosen = (effect.variable,) if isinstance(effect, Each) else ()
+            yield sent.arguments, True, where, chosen
 
 
 def question(theory: Theory, obligation: Obligation) -> Any:

@@ -21,6 +21,7 @@ from pdproto.spec.language.formula import (
     Same,
     Value,
     bound_variables,
+    exists,
     free_variables,
 )
 from pdproto.spec.language.machine import Row, Table
@@ -28,7 +29,7 @@ from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Rigid, Symbol
 
 Renaming: TypeAlias = Mapping[Sort, Sort]
-Write: TypeAlias = tuple[Symbol, tuple[Sort, ...], Value, Formula, Sort | None]
+Write: TypeAlias = tuple[Symbol, tuple[Sort, ...], Value, Formula, tuple[Sort, ...]]
 
 
 def renamed(formula: Formula, names: Renaming) -> Formula:
@@ -135,50 +136,47 @@ def _mapped(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
 
 
 def _writes(table: Table, row: Row) -> Iterator[Write]:
-    """The writes of the row: (symbol, arguments, value, condition, variable of `each`)."""
+    """The writes of the row: (symbol, arguments, value, condition, variables of `each`)."""
     for update in table.updates(row):
-        yield update.symbol, update.arguments, update.value, TRUE, None
+        yield update.symbol, update.arguments, update.value, update.where, update.variables
     for effect in row.send:
         if isinstance(effect, Each):
             sent = effect.sent
-            yield sent.symbol, sent.arguments, True, effect.where, effect.variable
+            yield sent.symbol, sent.arguments, True, effect.where, (effect.variable,)
         else:
-            yield effect.symbol, effect.arguments, True, TRUE, None
+            yield effect.symbol, effect.arguments, True, TRUE, ()
 
 
 def _written(atom: Atom, writes: tuple[Write, ...]) -> Formula:
     """The atom after the writes, as a formula of the state before them."""
     result: Formula = atom
-    for symbol, arguments, value, where, variable in writes:
+    for symbol, arguments, value, where, variables in writes:
         if symbol is not atom.symbol:
             continue
-        hit = _hits(atom.arguments, arguments, where, variable)
+        hit = _hits(atom.arguments, arguments, where, variables)
         result = _either(hit, result) if value == atom.value else _both(_negated(hit), result)
     return result
 
 
 def _hits(
-    cell: tuple[Sort, ...], arguments: tuple[Sort, ...], where: Formula, variable: Sort | None
+    cell: tuple[Sort, ...], arguments: tuple[Sort, ...], where: Formula,
+    variables: tuple[Sort, ...],
 ) -> Formula:
     """The condition under which a write to these arguments meets the cell."""
     parts: list[Formula] = []
-    chosen: Sort | None = None
+    chosen: dict[Sort, Sort] = {}
     for mine, other in zip(cell, arguments, strict=True):
         if other is ANY:
             continue
-        if variable is not None and other == variable:
-            # The variable of `each` can only be the cell's own argument, so it needs no `exists`.
-            if chosen is None:
-                chosen = mine
-            else:
-                parts.append(Same(chosen, mine))
+        if other in variables:
+            # A variable of `each` can only be the cell's own argument, so it needs no `exists`.
+            if chosen.setdefault(other, mine) != mine:
+                parts.append(Same(chosen[other], mine))
         elif mine != other:
             parts.append(Same(mine, other))
-    if variable is not None:
-        if chosen is not None:
-            parts.append(renamed(where, {variable: chosen}))
-        else:
-            parts.append(Exists(variable, where))
+    if variables:
+        left = tuple(variable for variable in variables if variable not in chosen)
+        parts.append(exists(left, renamed(where, chosen)))
     kept = tuple(part for part in parts if part != TRUE)
     return kept[0] if len(kept) == 1 else And(kept)
 

@@ -56,7 +56,8 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
     # An assignment of an element changes nothing where the cell has this value already.
     for update in table.assignments(row):
         if update.symbol in symbols:
-            yield everywhere(update.symbol, update.arguments, update.value)
+            there = everywhere(update.symbol, update.arguments, update.value)
+            yield forall(update.variables, implies(update.where, there))
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
         if sent.symbol not in symbols:

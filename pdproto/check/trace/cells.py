@@ -28,7 +28,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Symbol
+from pdproto.spec.language.symbols import Each, Rigid, Symbol, Update
 
 Environment: TypeAlias = Mapping[Sort, Hashable]
 Cell: TypeAlias = tuple[Symbol, tuple[Hashable, ...]]
@@ -188,18 +188,36 @@ class TracedCells:
 
     def apply(self, table: Table, row: Row, environment: Environment) -> None:
         """Carry out the updates of the row."""
-        for update in table.updates(row):
-            if ANY not in update.arguments:
-                key = tuple(environment[variable] for variable in update.arguments)
-                self.write(update.symbol, key, update.value)
-            elif all(argument is ANY for argument in update.arguments[self._fixed:]):
-                self._values.pop(update.symbol, None)
-                self._everywhere[update.symbol] = update.value
-            else:
-                for key in list(self._values.get(update.symbol, ())):
-                    if all(argument is ANY or environment[argument] == element
-                           for argument, element in zip(update.arguments, key, strict=True)):
-                        self.write(update.symbol, key, update.value)
+        assigned = [(update, one) for update in table.assignments(row)
+                    for one in self.selected(update, environment)]
+        for update, one in assigned:
+            for plain in update.symbol.plain(update):
+                self._assign(plain, one)
+
+    def selected(self, update: Update, environment: Environment) -> Iterator[Environment]:
+        """The environment with the elements for which the update is, by its `where`.
+
+        An element without a cell is none of them: a running machine looks them up in its cells.
+        """
+        chosen: list[Environment] = [environment]
+        for variable in update.variables:
+            chosen = [inner for one in chosen
+                      for inner in self._each(variable, update.where, one)
+                      if not isinstance(inner[variable], Fresh)]
+        return (one for one in chosen if self.explains(update.where, one))
+
+    def _assign(self, update: Update, environment: Environment) -> None:
+        if ANY not in update.arguments:
+            key = tuple(environment[variable] for variable in update.arguments)
+            self.write(update.symbol, key, update.value)
+        elif all(argument is ANY for argument in update.arguments[self._fixed:]):
+            self._values.pop(update.symbol, None)
+            self._everywhere[update.symbol] = update.value
+        else:
+            for key in list(self._values.get(update.symbol, ())):
+                if all(argument is ANY or environment[argument] == element
+                       for argument, element in zip(update.arguments, key, strict=True)):
+                    self.write(update.symbol, key, update.value)
 
     def sent(self, row: Row, environment: Environment) -> Iterator[Cell]:
         """The messages that the row sends at these parameters."""

@@ -271,7 +271,7 @@ class Replay:
         if guard is None or state & guard.mask != guard.value or (
                 guard.clauses and not guard.holds(state)):
             raise MismatchError(f"{name} cannot fire here", (ground,), state)
-        after = state & ~ground.clear | ground.assign
+        after = ground.apply(state)
         if line.state is not None and line.state != instance.local.word(after):
             raise MismatchError(f"{name} leads to {instance.local.word(after)}, and not to "
                                 f"{line.state}", (ground,), state)

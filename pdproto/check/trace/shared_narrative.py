@@ -91,11 +91,11 @@ def changes_of(
 def _changes(
     cells: TracedCells, updates: Iterable[Update], lane: str, environment: Environment
 ) -> Iterator[Change]:
-    for update in updates:
+    for update, chosen in ((u, one) for u in updates for one in cells.selected(u, environment)):
         arguments, value = update.symbol.reading(update.arguments, update.value)
-        key = tuple(ANY if v is ANY else environment[v] for v in arguments)
+        key = tuple(ANY if v is ANY else chosen[v] for v in arguments)
         cell = _applied(str(update.symbol), ("any" if of is ANY else of for of in key))
-        after = str(environment[value]) if isinstance(value, Sort) else value_name(value)
+        after = str(chosen[value]) if isinstance(value, Sort) else value_name(value)
         before = "" if ANY in key else cells.text(update.symbol, key)
         if before != after:
             yield Change(lane, cell, before, after)

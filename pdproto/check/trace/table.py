@@ -5,7 +5,7 @@ other machines (a pool, an engine) may write its variables too. For these rows, 
 only the part of the guard about this instance, because the trace shows no more of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, TypeAlias
@@ -14,15 +14,24 @@ from pdproto.check.trace.lines import Element
 from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices, Layout, value_name
 from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
-from pdproto.ground.program import Guard, Literal, assignment
+from pdproto.ground.program import Action, Guard, Literal, assignment
 from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Message, Sent, Sizes, Symbol, Variable
+from pdproto.spec.language.symbols import (
+    Each,
+    Message,
+    Sent,
+    Sizes,
+    Symbol,
+    Update,
+    Variable,
+)
 from pdproto.spec.language.system import System
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
-Written: TypeAlias = tuple[tuple[str, Indices, str], ...]  # variable, arguments, value as a word
+Line: TypeAlias = tuple[str, Indices, str]  # variable, arguments, value as a word
+Written: TypeAlias = tuple[Line, ...]
 
 
 Trigger: TypeAlias = tuple[AnyMessage, Indices, tuple[str, ...]]  # the names of its arguments too
@@ -32,16 +41,16 @@ Trigger: TypeAlias = tuple[AnyMessage, Indices, tuple[str, ...]]  # the names of
 class GroundedRow:
     """A row at its parameters. guard: None if it can never hold. trigger: if it is a message.
 
-    parts: the conjuncts of the guard, as formulas; for a row of another machine, only the conjuncts
-    about this instance.
+    actions: its updates; if one has a `where`, one action for each choice of the cells that satisfy
+    it, and only one of their guards holds. parts: the conjuncts of the guard, as formulas; for a
+    row of another machine, only the conjuncts about this instance.
     """
 
     row: Row
     parts: tuple[Formula, ...]
     environment: Environment
     guard: Guard | None
-    clear: int
-    assign: int
+    actions: tuple[Action, ...]
     sent: tuple[tuple[AnyMessage, Indices], ...] = ()
     trigger: Trigger | None = None
 
@@ -51,7 +60,9 @@ class GroundedRow:
 
     def apply(self, state: int) -> int:
         """The state after the row."""
-        return state & ~self.clear | self.assign
+        if len(self.actions) == 1:
+            return self.actions[0].apply(state)
+        return next(action for action in self.actions if action.guard.holds(state)).apply(state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +112,15 @@ class LocalTable:
     def _ground(self, row: Row, environment: Environment) -> GroundedRow:
         guard = self.grounder.guard(normal(self.table.condition(row)), environment, row)
         sent = tuple(self.grounder.sent(row, environment))
-        literals = [*self.grounder.assigned(self.table, row, environment),
-                    *(self.mark(message, indices) for message, indices in sent)]
+        marks = [self.mark(message, indices) for message, indices in sent]
+        cases = () if guard is None else self.grounder.cases(self.table, row, environment, guard)
+        actions = tuple(Action(case, *assignment([*assigned, *marks])) for case, assigned in cases)
         trigger = None
         if isinstance(row.on, Sent):
             trigger = (row.on.message, self.grounder.cell(row.on.arguments, environment),
                        tuple(v.name for v in row.on.arguments))
         parts = self.table.condition(row).parts
-        return GroundedRow(row, parts, environment, guard, *assignment(literals), sent, trigger)
+        return GroundedRow(row, parts, environment, guard, actions, sent, trigger)
 
     def mark(self, message: AnyMessage, indices: Indices) -> Literal:
         """The literal that a message has been sent; empty if no row reads it."""
@@ -123,25 +135,38 @@ class LocalTable:
             known = self._device[written] = tuple(self._writing(frozenset(written)))
         return known
 
-    def _writing(self, written: frozenset[tuple[str, Indices, str]]) -> Iterator[GroundedRow]:
+    def _writing(self, written: frozenset[Line]) -> Iterator[GroundedRow]:
         for table in self.system.tables:
             if table.machine is self.table.machine:
                 continue
             for row in table.rows:
                 updates = [u for u in table.updates(row) if self.owns(u.symbol)]
-                if {u.symbol.name for u in updates} != {name for name, _, _ in written}:
+                if not {name for name, _, _ in written} <= {u.symbol.name for u in updates}:
                     continue
                 parts = tuple(p for p in table.guard(row).parts if self._local(p))
                 guard = normal(And(parts))
                 for environment in self.grounder.environments(table.parameters(row)):
-                    cells = {(u.symbol.name, self.grounder.cell(u.arguments, environment),
-                              value_name(u.value)) for u in updates}
-                    if cells == written:
-                        literals = (self.layout.literal(
-                            u.symbol, self.grounder.cell(u.arguments, environment), u.value)
-                            for u in updates)
+                    always, perhaps = self._cells_of(updates, environment)
+                    if always.keys() <= written <= always.keys() | perhaps.keys():
+                        literals = {**always, **perhaps}
+                        action = Action(Guard(), *assignment(literals[one] for one in written))
                         condition = self.grounder.guard(guard, environment, row)
-                        yield GroundedRow(row, parts, environment, condition, *assignment(literals))
+                        yield GroundedRow(row, parts, environment, condition, (action,))
+
+    def _cells_of(
+        self, updates: Sequence[Update], environment: Environment
+    ) -> tuple[dict[Line, Literal], dict[Line, Literal]]:
+        """The lines of the updates: of those without a `where`, and of those with one.
+
+        A `where` may read variables of the other machine, so it is not tested.
+        """
+        found: tuple[dict[Line, Literal], dict[Line, Literal]] = ({}, {})
+        for one in updates:
+            for chosen in self.grounder.environments(one.variables):
+                at = self.grounder.cell(one.arguments, {**environment, **chosen})
+                line = one.symbol.name, at, value_name(one.value)
+                found[bool(one.variables)][line] = self.layout.literal(one.symbol, at, one.value)
+        return found
 
     def owns(self, symbol: Symbol) -> bool:
         """Whether the symbol is a variable of this machine."""

@@ -1,7 +1,8 @@
 """A system that uses each word of the language, and breaks one property of each kind.
 
 A node calls its next ones in a ring; each answers once. The order of turns, the topology, bulk
-updates, messages with a list, rows that reject and rows that repeat are all there.
+updates with a condition and without, messages with a list, rows that reject and rows that repeat
+are all there.
 """
 
 from typing import Final
@@ -80,7 +81,8 @@ NODE: Final = Table(node, state=mood, rows=(
     Row("reply", on=call(m, n), when=~heard(n, m), do=[heard(n, m).to(True)],
         send=[answer(m, n)]),
     Ignore(call(m, n), when=heard(n, m), why="it has been answered"),
-    Row("end", on=answer(n, m), at=Mood.BUSY, to=Mood.CALM),
+    Row("end", on=answer(n, m), at=Mood.BUSY, to=Mood.CALM,
+        do=[each(other, heard(n, other).to(False), where=guests(n, other) & other.differs(m))]),
     Row("tire", on=Timer("tired"), at=Mood.BUSY, to=Mood.TIRED, when=heard(n, n) | guests(n, n)),
     Row("give_up", on=Timer("slow"), at=Mood.BUSY, to=Mood.TIRED, choose=(m,),
         when=[guests(n, m), following(n, m)]),
