@@ -84,8 +84,8 @@ class _Digest:
             case enum.Enum():
                 return (value.name, repr(value.value))
             case type():
-                order = (str(value.ordered), value.prefix) if issubclass(value, Sort) else ()
-                return (value.__module__, value.__qualname__, *order)
+                about = self._of_sort(value) if issubclass(value, Sort) else ()
+                return (value.__module__, value.__qualname__, *about)
             case Sort():
                 return (value.name,)
             case Machine():
@@ -104,6 +104,10 @@ class _Digest:
             case _ if value is ANY:
                 return ()
         raise TypeError(f"{value!r} has no identity: it is a {type(value).__name__}")
+
+    def _of_sort(self, sort: type[Sort]) -> tuple[str | bytes, ...]:
+        sets = () if sort.of is None else (self.of(sort.subsets(self._sizes[sort.of])),)
+        return (str(sort.ordered), sort.prefix, *sets)
 
     def _fields(self, symbol: Symbol) -> Mapping[str, object]:
         found = dict(vars(symbol))

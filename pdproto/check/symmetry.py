@@ -3,20 +3,23 @@
 The language has no constants, so an unordered sort is interchangeable unless the interpretation of
 a rigid symbol distinguishes its elements. A sort whose elements have separate columns is reduced by
 sorting the columns, at any size. Sorts that occur in a cell together are reduced together, by
-trying all their renamings. If these are too many, the largest sorts are not reduced. That is sound,
-because a smaller group merges fewer states. Traces are runs of the unreduced system (narrative.py).
+trying all their renamings; sets of elements are renamed with them. If these are too many, the
+largest sorts are not reduced. That is sound, because a smaller group merges fewer states. Traces
+are runs of the unreduced system (narrative.py).
 """
 
 from collections.abc import Iterator
 from itertools import permutations, product
 from math import factorial
-from typing import Final
+from typing import Final, TypeAlias
 
 from pdproto.check.rigid import renamed
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import Layout
 from pdproto.ground.program import Permutation, Symmetry
 from pdproto.spec.language.sorts import Sort
+
+Renaming: TypeAlias = dict[type[Sort], tuple[int, ...]]
 
 GROUP_MAX: Final = 720  # images computed for one state
 
@@ -41,7 +44,7 @@ def interchangeable(ground: Ground, sort: type[Sort]) -> bool:
 
     It tests swaps of neighbours, which generate all renamings.
     """
-    if sort.ordered:
+    if sort.ordered or sort.of is not None:
         return False
     size = ground.sizes[sort]
     swaps = (
@@ -50,17 +53,38 @@ def interchangeable(ground: Ground, sort: type[Sort]) -> bool:
     return all(_keeps_rigid(ground, {sort: swap}) for swap in swaps)
 
 
-def _keeps_rigid(ground: Ground, renaming: dict[type[Sort], tuple[int, ...]]) -> bool:
-    return all(
-        renamed(symbol, tuples, renaming) == tuples for symbol, tuples in ground.given.items()
+def _keeps_rigid(ground: Ground, renaming: Renaming) -> bool:
+    whole = _with_sets(ground, renaming)
+    return whole is not None and all(
+        renamed(symbol, tuples, whole) == tuples for symbol, tuples in ground.given.items()
     )
 
 
+def _with_sets(ground: Ground, renaming: Renaming) -> Renaming | None:
+    """The renaming with that of the sets of the elements; None if it makes a set that is none."""
+    whole = dict(renaming)
+    for sort, names in renaming.items():
+        for derived in sort.derived:
+            subsets = derived.subsets(len(names))
+            if ground.sizes.get(derived) != len(subsets):
+                continue
+            places = {one: place for place, one in enumerate(subsets)}
+            images = [places.get(frozenset(names[i] for i in one)) for one in subsets]
+            if None in images:
+                return None
+            whole[derived] = tuple(place for place in images if place is not None)
+    return whole
+
+
 def _components(layout: Layout) -> list[list[type[Sort]]]:
-    """The unordered sorts, in groups; sorts that occur in one cell are in one group."""
+    """The unordered sorts, in groups; sorts that occur in one cell are in one group.
+
+    A sort of sets is renamed with its elements, so their sort stands for it.
+    """
     components: list[list[type[Sort]]] = []
     for symbol in layout.symbols:
-        sorts = [s for s in symbol.sorts if not s.ordered and layout.sizes[s] > 1]
+        sorts = [s.of or s for s in symbol.sorts
+                 if not s.ordered and layout.sizes.get(s.of or s, 1) > 1]
         touched = [c for c in components if set(c) & set(sorts)]
         merged = list(dict.fromkeys([s for c in touched for s in c] + sorts))
         components = [c for c in components if c not in touched]
@@ -75,9 +99,10 @@ def _group(ground: Ground, sorts: list[type[Sort]]) -> tuple[Permutation, ...]:
     while kept and _order(ground, kept) > GROUP_MAX:
         kept.pop()
     return tuple(
-        _moves(ground.layout, renaming)
+        _moves(ground.layout, whole)
         for renaming in _renamings(ground, kept)
         if _keeps_rigid(ground, renaming)
+        and (whole := _with_sets(ground, renaming)) is not None
     )
 
 
@@ -88,14 +113,12 @@ def _order(ground: Ground, sorts: list[type[Sort]]) -> int:
     return order
 
 
-def _renamings(
-    ground: Ground, sorts: list[type[Sort]]
-) -> Iterator[dict[type[Sort], tuple[int, ...]]]:
+def _renamings(ground: Ground, sorts: list[type[Sort]]) -> Iterator[Renaming]:
     for names in product(*(permutations(range(ground.sizes[sort])) for sort in sorts)):
         yield dict(zip(sorts, names, strict=True))
 
 
-def _moves(layout: Layout, renaming: dict[type[Sort], tuple[int, ...]]) -> Permutation:
+def _moves(layout: Layout, renaming: Renaming) -> Permutation:
     """The renaming as masked moves: one move for all cells with the same shift."""
     masks: dict[int, int] = {}
     for (symbol, indices), field in layout.fields.items():

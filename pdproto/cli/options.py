@@ -148,13 +148,14 @@ def add_element_counts(
 def configuration(system: System, arguments: argparse.Namespace) -> Configuration:
     """The configuration that the options ask for. Raises UsageError."""
     base = _named(system, arguments.configuration)
-    sizes = dict(base.sizes) | _sizes(system, _flat(arguments.size))
-    missing = [sort.__name__ for sort in system.sorts if sort not in sizes]
+    chosen = replace(base, sizes=dict(base.sizes) | _sizes(system, _flat(arguments.size)))
+    missing = [sort.__name__ for sort in system.sorts
+               if sort not in chosen.sizes and sort.of is None]
     if missing:
         raise UsageError(f"{system.name}: the sort {missing[0]} has no size: give one, such as "
                          f"--size {missing[0]}=2")
     layers = fault_layers(system, arguments.faults)
-    return replace(base, sizes=sizes, faults=base.faults if layers is None else layers)
+    return replace(chosen, faults=base.faults if layers is None else layers)
 
 
 def _flat(groups: Iterable[Iterable[str]]) -> list[str]:
@@ -185,6 +186,10 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
                 f"{system.name} has no sort {name!r}{suggestion(name, sorts)}; "
                 f"it has: {', '.join(sorts)}"
             )
+        of = sorts[name].of
+        if of is not None:
+            raise UsageError(f"--size {name}=N: the elements of {name} are sets of {of.__name__}: "
+                             f"give a size to {of.__name__}")
         try:
             size = whole_number(number)
         except argparse.ArgumentTypeError as error:

@@ -111,12 +111,13 @@ class Layout:
         for sort in dict.fromkeys(s for symbol in self.symbols for s in symbol.sorts):
             if sort.ordered or self.sizes[sort] == 1:
                 continue
+            # Sets are renamed with their elements, so neither have columns of their own.
             meets = [
                 [s for s in symbol.sorts if not s.ordered and self.sizes[s] > 1]
                 for symbol in self.symbols
-                if sort in symbol.sorts
+                if sort in symbol.sorts or any(s.of is sort for s in symbol.sorts)
             ]
-            if all(sorts == [sort] for sorts in meets):
+            if sort.of is None and all(sorts == [sort] for sorts in meets):
                 yield sort
 
     def _place_columns(self, sort: type[Sort]) -> None:

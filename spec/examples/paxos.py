@@ -12,7 +12,6 @@ ballot. Any two quorums have an acceptor in common, which is an axiom. Messages 
 come late, twice or never, and nobody waits for all acceptors.
 """
 
-from itertools import combinations
 from typing import Final
 
 from pdproto.spec.language import (
@@ -25,17 +24,16 @@ from pdproto.spec.language import (
     Message,
     Rigid,
     Row,
-    Sizes,
     Sometimes,
     Sort,
     System,
     Table,
-    Tuples,
     all_of,
     any_of,
     exists,
     forall,
     implies,
+    majorities,
 )
 
 
@@ -43,7 +41,7 @@ class Acceptor(Sort):
     """A process that votes."""
 
 
-class Quorum(Sort):
+class Quorum(Sort, of=Acceptor, sets=majorities):
     """A set of acceptors that is large enough to choose a value."""
 
 
@@ -55,20 +53,12 @@ class Value(Sort):
     """A value that may be chosen."""
 
 
-def majorities(sizes: Sizes) -> Tuples:
-    """Quorum i is the i-th of the smallest majorities; after the last one, the first again."""
-    acceptors = sizes[Acceptor]
-    smallest = list(combinations(range(acceptors), acceptors // 2 + 1))
-    return {(quorum, acceptor) for quorum in range(sizes[Quorum])
-            for acceptor in smallest[quorum % len(smallest)]}
-
-
 a = Acceptor("a")
 q, r = Quorum("q"), Quorum("r")
 b, c, d = Ballot("b"), Ballot("c"), Ballot("d")
 u, v = Value("u"), Value("v")
 
-member = Rigid("member", q, a, given=majorities)
+member = Rigid("member", q, a, given=Quorum.members)
 
 proposer = Machine("proposer", b)
 acceptor = Machine("acceptor", a)
@@ -144,6 +134,6 @@ SYSTEM: Final = System(
     final=exists((b, v), learned(b, v)),
     axioms={"quorums_meet": forall((q, r), exists(a, all_of(member(q, a), member(r, a))))},
     configurations={
-        "default": Configuration({Acceptor: 3, Quorum: 3, Ballot: 2, Value: 2}),
+        "default": Configuration({Acceptor: 3, Ballot: 2, Value: 2}),
     },
 )

@@ -25,7 +25,7 @@ from .machine import Call, Completion, Machine, Row, Table, Timer
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
 from .shorthands import Ignore, Reject, each, lose
-from .sorts import ANY, Sort
+from .sorts import ANY, Sort, majorities
 from .symbols import Message, Rigid, Sizes, State, Tuples
 from .system import Configuration, System
 
@@ -78,4 +78,5 @@ __all__ = [
     "forall",
     "implies",
     "lose",
+    "majorities",
 ]

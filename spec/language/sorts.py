@@ -11,11 +11,15 @@ A run of the explorer gives a sort its size; a proof leaves it open; at run time
 concrete identity. There are no numbers: where order matters, a sort is declared `ordered`.
 """
 
-from typing import Any, ClassVar, Final, Self
+from collections.abc import Callable, Collection, Mapping
+from itertools import combinations
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from .formula import Before, Bindable, Formula, Not, Same
 from .kinds import require, shown
 from .place import SpecError, here
+
+Sets: TypeAlias = Callable[[int], Collection[tuple[int, ...]]]
 
 
 class Sort(Bindable):
@@ -24,16 +28,58 @@ class Sort(Bindable):
     Class arguments: `ordered=True` gives the elements a fixed total order (`before`), which also
     makes them distinguishable; `prefix` names the elements in traces (default: the class name's
     first letter), so that the elements of Participant read p0, p1, ...
+
+    `of=Acceptor, sets=majorities` makes each element a set of elements of another sort: `sets` is a
+    function from the size of that sort to the sets of indices, which also gives this sort its size.
+    Renaming the other sort's elements renames the sets. derived: the sorts with sets of this one.
     """
 
     __slots__ = ("name",)
 
     ordered: ClassVar[bool] = False
     prefix: ClassVar[str] = ""
+    of: ClassVar["type[Sort] | None"] = None
+    sets: ClassVar[Sets | None] = None
+    derived: ClassVar[list["type[Sort]"]] = []
 
-    def __init_subclass__(cls, *, ordered: bool = False, prefix: str = "") -> None:
+    def __init_subclass__(
+        cls, *, ordered: bool = False, prefix: str = "",
+        of: "type[Sort] | None" = None, sets: Sets | None = None,
+    ) -> None:
         cls.ordered = ordered
         cls.prefix = prefix or cls.__name__[0].lower()
+        cls.derived = []
+        cls.of, cls.sets = of, None if sets is None else staticmethod(sets)
+        if of is None and sets is None:
+            return
+        given: object = of
+        if not isinstance(given, type) or not issubclass(given, Sort) or not callable(sets):
+            raise SpecError(here(), f"{cls.__name__}: want both of=, a sort, and sets=, a function "
+                                    "of its size, as in of=Acceptor, sets=majorities")
+        of = given
+        require(of.of is None and not of.ordered and not ordered,
+                f"{cls.__name__}: neither a sort of sets nor the sort of its elements is ordered, "
+                f"and {of.__name__} is no sort of sets itself")
+        of.derived.append(cls)
+
+    @classmethod
+    def subsets(cls, size: int) -> tuple[frozenset[int], ...]:
+        """Each element of a sort of sets as the indices in it. size: of the sort it is `of`."""
+        if cls.sets is None:
+            raise SpecError(here(), f"{cls.__name__} is no sort of sets: it has no sets=")
+        found = tuple(dict.fromkeys(frozenset(one) for one in cls.sets(size)))
+        stray = {index for one in found for index in one} - {*range(size)}
+        require(not stray, f"{cls.__name__}: sets= gives a set with {min(stray, default=0)} of "
+                           f"{size} elements, which are counted from 0")
+        return found
+
+    @classmethod
+    def members(cls, sizes: "Mapping[type[Sort], int]") -> set[tuple[int, int]]:
+        """For `given=` of a rigid relation: each set of this sort with each element in it."""
+        if cls.of is None:
+            raise SpecError(here(), f"{cls.__name__} is no sort of sets: it has no of=")
+        subsets = cls.subsets(sizes[cls.of])
+        return {(number, index) for number, one in enumerate(subsets) for index in one}
 
     def __init__(self, name: str) -> None:
         if type(self) is Sort:
@@ -80,6 +126,11 @@ class Sort(Bindable):
 
     def __repr__(self) -> str:
         return self.name
+
+
+def majorities(size: int) -> Collection[tuple[int, ...]]:
+    """The smallest majorities of so many elements, for `sets=`."""
+    return list(combinations(range(size), size // 2 + 1))
 
 
 class _Any:

@@ -22,7 +22,10 @@ _SIZES: Final = "Configuration({Worker: 2})"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Sizes to explore, with settings. given: replaces the interpretations of rigid symbols."""
+    """Sizes to explore, with settings. given: replaces the interpretations of rigid symbols.
+
+    sizes: of each sort, or of all but the sorts of sets, whose sizes follow (sorts.py:Sort).
+    """
 
     sizes: Sizes
     faults: tuple[str, ...] = ()
@@ -41,6 +44,10 @@ class Configuration:
         faults: object = self.faults
         require(isinstance(faults, list | tuple),
                 f"faults= is {shown(faults)}: write faults=({shown(faults)},)")
+        derived = {one: len(one.subsets(size)) for sort, size in self.sizes.items()
+                   for one in sort.derived}
+        if derived:
+            object.__setattr__(self, "sizes", {**self.sizes, **derived})
 
 
 @dataclass(frozen=True)

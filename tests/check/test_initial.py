@@ -115,6 +115,13 @@ def test_a_running_machine_starts_where_a_relation_holds() -> None:
     assert len(shared) == 0
 
 
+def test_a_page_that_no_row_frees_again_may_be_forgotten() -> None:
+    shared = Shared(Table(pool, rows=POOL.rows[:1]))
+    shared.call("lend", 7)
+    shared.forget(Page, 7)
+    assert len(shared) == 0
+
+
 def test_one_of_all_free_pages_is_not_looked_up() -> None:
     """Cells that are stored are not free, so they give no candidate."""
     take = Row("take", on=Call("take"), choose=(g,), when=free(g), do=[free(g).to(False)])

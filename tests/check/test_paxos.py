@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
@@ -15,7 +15,6 @@ from pdproto.spec.examples import paxos, paxos_broken
 from pdproto.spec.examples.paxos import (
     Acceptor,
     Ballot,
-    Quorum,
     Value,
     a,
     b,
@@ -68,6 +67,11 @@ class Model(NamedTuple):
 
     def counts(self) -> Counts:
         """Breadth first, from nothing sent."""
+        depth, transitions = self.explored()
+        return Counts(len(depth), transitions, max(depth.values()))
+
+    def explored(self) -> tuple[dict[Run, int], int]:
+        """The depth of each state, and the number of transitions."""
         first = Run(frozenset(), (Notes(),) * self.acceptors)
         depth = {first: 0}
         queue, transitions = deque([first]), 0
@@ -78,7 +82,7 @@ class Model(NamedTuple):
                 if after not in depth:
                     depth[after] = depth[run] + 1
                     queue.append(after)
-        return Counts(len(depth), transitions, max(depth.values()))
+        return depth, transitions
 
     def proposed(self, run: Run) -> Iterator[Run]:
         """A proposer begins its ballot, or has heard a quorum."""
@@ -130,10 +134,44 @@ def test_paxos_has_the_states_of_a_model_without_tables(model: Model) -> None:
     assert Counts(found.states, found.transitions, found.depth) == model.counts()
 
 
+@pytest.mark.parametrize("model", [Model(3, 1, 2), Model(3, 2, 2), Model(4, 1, 1)], ids=str)
+def test_quorums_are_renamed_with_their_acceptors(model: Model) -> None:
+    """Of states that differ only in the names of acceptors and values, one is kept."""
+    orbits = {
+        min(repr(renamed(run, acceptors, values))
+            for acceptors in permutations(range(model.acceptors))
+            for values in permutations(range(model.values)))
+        for run in model.explored()[0]
+    }
+    settings = CheckSettings(properties=("agreement",))
+    found = check(SYSTEM, replace(sized(model), symmetry=True), settings)
+    assert (found.states, found.verdict) == (len(orbits), Verdict.HOLDS)
+
+
+def renamed(run: Run, acceptors: tuple[int, ...], values: tuple[int, ...]) -> Any:
+    """The state with other names, as a value that is equal for equal states."""
+    def latest(vote: Latest | None) -> Latest | None:
+        return None if vote is None else (vote[0], values[vote[1]])
+
+    def message(kind: str, ballot: int, *rest: Any) -> tuple[Any, ...]:
+        match kind, rest:
+            case "promise", (who, vote):
+                return kind, ballot, acceptors[who], latest(vote)
+            case "vote", (who, value):
+                return kind, ballot, acceptors[who], values[value]
+            case "accept", (value,):
+                return kind, ballot, values[value]
+        return kind, ballot
+
+    notes = {acceptors[who]: (one.promised, latest(one.latest))
+             for who, one in enumerate(run.notes)}
+    return (sorted(map(str, (message(*one) for one in run.sent))), sorted(notes.items()),
+            sorted((ballot, values[value]) for ballot, value in run.learned))
+
+
 def sized(model: Model) -> Configuration:
     """The sizes of the model."""
-    return Configuration({Acceptor: model.acceptors, Quorum: len(model.quorums),
-                          Ballot: model.ballots, Value: model.values})
+    return Configuration({Acceptor: model.acceptors, Ballot: model.ballots, Value: model.values})
 
 
 def shortest(system: System) -> int | None:

@@ -1,5 +1,6 @@
 """Symmetry reduction on systems whose orbits can be counted by hand."""
 
+from itertools import combinations
 from math import comb
 
 import pytest
@@ -15,7 +16,18 @@ from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import ring_election
 from pdproto.spec.examples.ring_election import Node, upward
 from pdproto.spec.examples.two_phase_commit import Participant
-from pdproto.spec.language import ANY, Configuration, Machine, Row, Sort, System, Table, forall
+from pdproto.spec.language import (
+    ANY,
+    Configuration,
+    Machine,
+    Rigid,
+    Row,
+    Sort,
+    System,
+    Table,
+    exists,
+    forall,
+)
 
 
 class Left(Sort):
@@ -95,6 +107,59 @@ def test_a_function_from_a_sort_into_itself(size: int, orbits: int) -> None:
     system = System("followers", "", (Table(machine, rows=(row,)),))
     assert states(system, {Left: size}, reduced=True) == orbits
     assert states(system, {Left: size}, reduced=False) == (size + 1) ** size
+
+
+def pairs(size: int) -> list[tuple[int, ...]]:
+    return list(combinations(range(size), 2))
+
+
+class Pair(Sort, of=Left, sets=pairs):
+    """Two elements of the left side."""
+
+
+def edges(*, coloured: bool) -> System:
+    a, e = Left("a"), Pair("e")
+    machine = Machine("graph")
+    edge, colour = machine.relation("edge", Pair), machine.relation("colour", Left)
+    ends = Rigid("ends", e, a, given=Pair.members)
+    mark = Row("mark", choose=(a,), do=[colour(a).to(True)])
+    rows = (Row("join", choose=(e,), when=exists(a, ends(e, a)), do=[edge(e).to(True)]),
+            *((mark,) if coloured else ()))
+    return System("graph", "", (Table(machine, rows=rows),))
+
+
+@pytest.mark.parametrize(("size", "plain", "coloured"), [(2, 2, 6), (3, 4, 20), (4, 11, 90)])
+def test_sets_of_elements_are_renamed_with_them(size: int, plain: int, coloured: int) -> None:
+    """Graphs up to renaming (OEIS A000088), and with nodes of two colours (OEIS A000666)."""
+    sizes = dict(Configuration({Left: size}).sizes)
+    count = comb(size, 2)
+    assert sizes == {Left: size, Pair: count}
+    for system, orbits, bits in (
+        (edges(coloured=False), plain, count), (edges(coloured=True), coloured, count + size),
+    ):
+        found = [check(system, Configuration({Left: size}, symmetry=symmetry),
+                       CheckSettings(keep_going=True)).states for symmetry in (True, False)]
+        assert found == [orbits, 2 ** bits]
+
+
+def a_set_that_is_alone(size: int) -> list[tuple[int, ...]]:
+    return [(0, 1)] if size > 1 else []
+
+
+class Alone(Sort, of=Right, sets=a_set_that_is_alone):
+    """The first two elements of the right side."""
+
+
+def test_elements_that_the_sets_tell_apart_are_not_renamed() -> None:
+    """Marks on two elements in the set and one that is not: 3 times 2 orbits."""
+    b, s = Right("b"), Alone("s")
+    machine = Machine("marker")
+    marked, chosen = machine.relation("marked", Right), machine.relation("chosen", Alone)
+    rows = (Row("mark", choose=(b,), do=[marked(b).to(True)]),
+            Row("choose", choose=(s,), when=chosen(s), do=[chosen(s).to(True)]))
+    found = check(System("marker", "", (Table(machine, rows=rows),)),
+                  Configuration({Right: 3}, symmetry=True), CheckSettings(keep_going=True))
+    assert found.states == 3 * 2
 
 
 def test_a_step_to_a_renamed_state_is_a_step() -> None:

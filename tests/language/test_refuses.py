@@ -543,55 +543,6 @@ def each_where_something_changes(a: Any) -> object:
     ])
 
 
-@malformed("each(i, has(w, j) := True): i names no cell of the update: leave it out, "
-           "or write exists(i, ...) in where=")
-def each_for_no_cell(a: Any) -> object:
-    return each(i, a.has(w, j).to(True), where=a.has(w, i))  # <- here
-
-
-@malformed("each(i, best(w) := i): i names no cell of the update: leave it out, "
-           "or write exists(i, ...) in where=")
-def each_gives_one_cell_many_values(a: Any) -> object:
-    return each(i, a.best(w).to(i), where=a.has(w, i))  # <- here
-
-
-@malformed("row 'sweep' of boss: it reads has, which is owned by worker")
-def each_where_another_machine_knows(a: Any) -> object:
-    return a.system(boss=[
-        Row("sweep", choose=(i,), do=[each(w, a.knows(w).to(False), where=a.has(w, i))]),  # <- here
-    ])
-
-
-@malformed("row 'sweep' of boss: each: `where` reads report: where it has not arrived, the update "
-           "would depend on its absence")
-def each_where_a_message_may_be_absent(a: Any) -> object:
-    known = each(w, a.knows(w).to(True), where=a.report(w, i))
-    return a.system(boss=[Row("sweep", choose=(i,), do=[known])])  # <- here
-
-
-@malformed("row 'sweep' of worker: forall, exists or each binds w, which is the row's own "
-           "parameter: bind another variable of Worker")
-def each_binds_the_instance(a: Any) -> object:
-    all_have = each(w, a.has(w, i).to(True), where=~a.has(w, i))
-    return a.system(worker=[Row("sweep", choose=(i,), do=[all_have])])  # <- here
-
-
-@malformed("row 'sweep' of worker: j comes neither from the machine nor from the trigger: "
-           "name it in choose=, or bind it with forall")
-def each_where_nothing_names_the_element(a: Any) -> object:
-    return a.system(worker=[
-        Row("sweep", do=[each(i, a.has(w, i).to(True), where=a.has(w, j))]),  # <- here
-    ])
-
-
-@malformed("row 'sweep' of worker: near is no formula: it lacks its arguments, variables of "
-           "Worker, Worker")
-def each_where_no_formula_stands(a: Any) -> object:
-    return a.system(worker=[
-        Row("sweep", do=[each(i, a.has(w, i).to(True), where=wrong(a.near))]),  # <- here
-    ])
-
-
 @malformed("row 'shout' of worker: it reads secret, which is visible to [boss] only")
 def each_where_something_hidden(a: Any) -> object:
     return a.system(worker=[

@@ -102,7 +102,7 @@ def _rigids(system: System) -> Iterator[Named]:
 def _sorts(system: System) -> Iterator[Named]:
     for name, configuration in system.configurations.items():
         for sort in configuration.sizes:
-            if sort not in system.sorts:
+            if sort not in system.sorts and sort.of is None:
                 problem = f"configuration {name} gives a size to {sort.__name__}, an unused sort"
                 yield problem, system.place
 
