@@ -8,7 +8,8 @@ BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_liveness",
                   "tests.bench.bench_answers", "tests.bench.bench_spin",
                   "tests.bench.bench_functions",
                   "tests.bench.bench_engine", "tests.bench.bench_direct",
-                  "tests.bench.bench_registry", "tests.bench.bench_chunks",
+                  "tests.bench.bench_registry", "tests.bench.bench_registry_store",
+                  "tests.bench.bench_chunks",
                   "tests.bench.bench_release", "tests.bench.bench_dispatch",
                   "tests.bench.bench_group", "tests.bench.bench_memory",
                   "tests.bench.bench_trace", "tests.bench.bench_sim",
@@ -16,7 +17,7 @@ BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_liveness",
 
 
 def main() -> int:
-    """Run the benches one after the other; 1 if one of them fails (SPIN may be missing)."""
+    """Run the benches one after the other; 1 if one of them fails (SPIN or etcd may be missing)."""
     failed = 0
     for module in BENCHES:
         print(f"\n{module}", flush=True)  # noqa: T201 - this is a command

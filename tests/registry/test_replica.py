@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pdproto.registry import changes, kept, replica
@@ -317,7 +317,14 @@ def state(registry: Registry) -> bytes:
     return kept.encoded(registry, {})
 
 
+# The room comes again on another rank: another life of it, which the registry counts itself.
+AGAIN: list[Change | float] = [
+    Register(group(0, force_query=True)), Register(group(1, force_query=True)),
+    Publish(Room(0, 0)), Publish(Room(0, 1))]
+
+
 @given(STEPS, STEPS)
+@example(AGAIN, [Publish(Room(0, 1)), Query(Rooms((0,), full=True))])
 def test_a_state_leads_to_the_registry_that_it_is_of(
     before: list[Change | float], after: list[Change | float]
 ) -> None:
