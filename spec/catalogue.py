@@ -41,7 +41,7 @@ CATALOGUE: Final = (
     Entry("registry-late", "handoff.registry_late:SYSTEM", lemmas="registry_lemmas", expected={
         "default": Counts(31_250, 223_845, 31),
     }),
-    Entry("registry-replica", "handoff.replica:SYSTEM", expected={
+    Entry("registry-replica", "handoff.replica:SYSTEM", lemmas="replica_lemmas", expected={
         "default": Counts(108_503, 767_956, 22),
         "restart": Counts(4_786, 25_185, 17),
     }),
