@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from pdproto.engine.frames import NUMBER_BYTES, Frame
-from pdproto.engine.leases import Held, Leases
 from pdproto.node import core, prefill, verification
 from pdproto.node import optimistic_steps as module
 from pdproto.node.data_path import Idle, WriteOutcome
@@ -75,34 +73,6 @@ def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
         return around(old, *given, **named)
 
     setattr(kind, name, changed)
-
-
-def _any_lease() -> None:
-    """The engine lets a write of a lease that is over into the memory that it had."""
-    kept: dict[bytes, Held] = {}
-
-    def redeem(old: Any, self: Leases, frame: Frame, challenge: bytes | None = None) -> Held | None:
-        held: Held | None = old(self, frame, challenge)
-        number = frame.token[:NUMBER_BYTES]
-        if held is not None:
-            kept[number] = held
-        return held or kept.get(number)
-
-    def enter(_: Any, __: Leases, held: Held) -> bool:
-        held.busy += 1
-        return True
-
-    _wrap(Leases, "redeem", redeem)
-    _wrap(Leases, "enter", enter)
-    _wrap(Leases, "land", lambda *_: True)
-
-
-def light_release() -> None:
-    """The sink gives its memory back when it has sent the abort, and the engine's own tokens, which
-    hide this, are off.
-    """
-    planted.put_in(historical("B22"))
-    _any_lease()
 
 
 def look_up_untold() -> None:
@@ -285,7 +255,7 @@ _OURS: Final = (
            AddClause("decide_release", exists(r, done(r, h)))),
 )
 _OF_CODE: Final = (
-    light_release, worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
+    worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
     counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
     slot_given_twice, pass_not_awaited, layouts_uncompared, uses_uncompared, chunks_overlap,
     unpack_not_awaited, pack_abandoned, pack_not_awaited, use_not_awaited, settled_at_once,

@@ -81,8 +81,8 @@ PAIRS: Final = (
          _ABORT + "test_m3_2_a_source_that_has_succeeded_stays_successful"),
     Pair(("M3.3",), "worker-does-not-ask",
          "e2e/test_m3_skipped.py::test_the_worker_moves_no_chunk_of_a_failed_hand_over"),
-    Pair(("M3.4", "S1"), "light-release",
-         "e2e/test_handoff.py::test_m3_4_every_byte_is_right_while_a_fifth_is_aborted"),
+    Pair(("M3.4", "S1"), "B22", "e2e/test_real_engines.py::"
+         "test_m3_4_memory_is_leased_while_a_write_of_an_aborted_hand_over_is_under_way"),
     Pair(("M3.5",), "malformed-kills",
          _ABORT + "test_m3_5_malformed_frames_are_dropped_and_counted_and_the_peer_is_named"),
     Pair(("M3.6",), "never-forgets", _ABORT + "test_m3_6_nodes_forget_aborted_hand_overs"),

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -72,22 +72,29 @@ def test_a_killed_rank_is_noticed_and_comes_back(engine: str) -> None:
 class Hand:
     """A prefill and a decode node of one page size, over two ends of an engine."""
 
-    def __init__(self, sink: SinkEngine, source: SourceEngine) -> None:
+    def __init__(
+        self, sink: SinkEngine, source: SourceEngine, waits: Mapping[str, float]
+    ) -> None:
         self.ours, self.theirs = self._pool(1), self._pool(2)
-        self.prefill: Final = PrefillNode("p", SourcePages([self.ours], source), waits=WAITS)
-        self.decode: Final = DecodeNode("d", SinkPages({"p": [self.theirs]}, sink), waits=WAITS)
+        self.prefill: Final = PrefillNode("p", SourcePages([self.ours], source), waits=waits)
+        self.decode: Final = DecodeNode("d", SinkPages({"p": [self.theirs]}, sink), waits=waits)
 
     @staticmethod
     def _pool(seed: int) -> NDArray[np.uint8]:
         return np.random.default_rng(seed).integers(0, 256, (32, 1, 1, 4096), np.uint8)
 
-    def over(self, room: int) -> tuple[Sender, Receiver]:
-        """Hand four pages over, from the first of ours to page 8 of theirs, and close it."""
+    def under_way(self, room: int) -> tuple[Sender, Receiver]:
+        """Send four pages, from the first of ours to page 8 of theirs."""
         sender, receiver = self.prefill.open(room), self.decode.open(
             room, {"p": self.prefill.endpoint})
         receiver.publish(range(8, 12))
         until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT, "the address")
         sender.send(range(4))
+        return sender, receiver
+
+    def over(self, room: int) -> tuple[Sender, Receiver]:
+        """Hand the pages over, and close the hand-over."""
+        sender, receiver = self.under_way(room)
         until(lambda: receiver.poll() in ENDED and sender.poll() in ENDED, "the end")
         receiver.close()
         until(lambda: receiver.released, "the pages")
@@ -102,13 +109,21 @@ class Hand:
         until(lambda: not any(value for node in nodes for name, value in
                               node.metrics.read().items() if name.startswith("num_")),
               "everything to be given back")
+        assert self.leases == 0
+
+    @property
+    def leases(self) -> int:
+        """The leases of the sink's staging memory."""
         counts = self.decode._core.data_path.engine.counts()  # type: ignore[attr-defined]
-        assert counts.leases == counts.leased_bytes == 0
+        assert bool(counts.leases) == bool(counts.leased_bytes)
+        return int(counts.leases)
 
 
 @contextmanager
-def hand(sink: SinkEngine, source: SourceEngine) -> Iterator[Hand]:
-    hand = Hand(sink, source)
+def hand(
+    sink: SinkEngine, source: SourceEngine, waits: Mapping[str, float] = WAITS
+) -> Iterator[Hand]:
+    hand = Hand(sink, source, waits)
     try:
         yield hand
     finally:
@@ -167,6 +182,26 @@ def test_a_failed_write_that_lands_later_spoils_no_page(
     fault.land()
     assert both.is_right
     both.nothing_is_held()
+
+
+def test_m3_4_memory_is_leased_while_a_write_of_an_aborted_hand_over_is_under_way() -> None:
+    """Without a clock only DRAINED ends the lease, so the next hand-over gets other memory."""
+    source, fault = ObedientSource(), Fault()
+    with hand(ObedientSink(), source, {"no_drain": 600.0}) as both:
+        source.obedient.rule = fault.hangs
+        sender, receiver = both.under_way(1)
+        until(lambda: fault.late, "the write")
+        receiver.abort("the client has left")
+        until(lambda: sender.poll() is receiver.poll() is KVPoll.FAILED, "the abort")
+        assert both.leases == 1
+        source.obedient.rule = None
+        _, receiver = both.over(2)
+        assert receiver.poll() is KVPoll.SUCCESS
+        fault.land()
+        assert both.is_right
+        assert both.leases == 1
+        source.obedient.transfers[0].well = True
+        both.nothing_is_held()
 
 
 @pytest.mark.parametrize("name", ["mooncake", "nixl"])
