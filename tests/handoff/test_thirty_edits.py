@@ -1,7 +1,7 @@
-"""Twenty edits of the tables, as somebody makes them who does not know the reasons of the rows.
+"""Thirty edits of the tables, as somebody makes them who does not know the reasons of the rows.
 
 Each takes a rule for needless, or for too strict. The properties of its system refute all of them:
-of the binding of a room, of the detectors of the registry, and of a group of ranks.
+of the binding of a room, of the detectors of the registry and of ranks, and of a group of ranks.
 """
 
 from typing import Final, NamedTuple
@@ -9,17 +9,29 @@ from typing import Final, NamedTuple
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.spec.handoff import agreement, binding, binding_named, bootstrap, group, registry
+from pdproto.spec.handoff import (
+    agreement,
+    binding,
+    binding_named,
+    bootstrap,
+    dp_rank_loss,
+    group,
+    registry,
+    routing,
+)
 from pdproto.spec.handoff import binding_tables as rooms
-from pdproto.spec.handoff.binding_tables import d, h, p, q, u, v
+from pdproto.spec.handoff.binding_tables import d, h, k, p, q, u, v
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
 from pdproto.spec.language import (
     ANY,
+    AddClause,
+    AddRow,
     Configuration,
     DropClause,
     DropEffect,
     DropProperty,
     DropRow,
+    Ignore,
     System,
     each,
     edited,
@@ -79,6 +91,23 @@ BINDING: Final = (
         binding.GUARDED, (
         DropClause("commit", forall((p, u, v), implies(
             rooms.took(d, h, p, u) & rooms.knows(d, h, v), u.same(v)))),)),
+    Try("a sink that hears of a failure need not pass it on",
+        "L2_a_failure_reaches_every_rank",
+        binding_named.NO_TIMERS,
+        (DropEffect("hear_failure", rooms.STOP_ALL),), ONE_LIFE),
+    Try("a sink that has aborted is told all the same",
+        "a_life_fails_with_its_request_or_its_sink",
+        binding_named.NO_TIMERS,
+        (DropEffect("stop", rooms.warned(p, h, d).to(True)),), ONE_LIFE),
+    Try("an abort that comes again needs no name",
+        "L2_a_life_that_has_ended_ends_its_request",
+        binding_named.NO_TIMEOUTS,
+        (DropEffect("abort_again_by_name", each(q, rooms.name(d, h, q, u))),)),
+    Try("a life that has ended takes a request, and another life that waits gets the next",
+        "a_request_that_another_life_may_want_goes_on",
+        binding.GUARDED, (
+        DropClause("end_with_life", forall(k, rooms.meeting(p, k) != rooms.Meeting.UNBOUND)),),
+        ONE_RANK),
 )
 DETECTORS: Final = (
     Try("a goodbye is of whichever run is listed",
@@ -105,6 +134,21 @@ DETECTORS: Final = (
         "deadlock",
         registry.SYSTEM, (DropRow("forget"),),
         "alarm"),
+    Try("a goodbye of an unknown run says nothing",
+        "a_goodbye_is_kept",
+        registry.SYSTEM, (
+        DropRow("strike_out_early"),
+        AddRow(bootstrap.registry, Ignore(
+            bootstrap.goodbye(bootstrap.p, bootstrap.e), at=registry.ALIVE, name="ignore_early",
+            when=bootstrap.entry(bootstrap.p, bootstrap.e) == bootstrap.Entry.NEVER,
+            why="the registry does not know this run"))), "alarm"),
+    Try("a rank greets decode once",
+        "L2_a_rank_that_is_asked_answers",
+        dp_rank_loss.LOSS, (DropEffect("greet_again", routing.met(routing.x, routing.h)),)),
+    Try("a room of a silent rank is struck out",
+        "a_posted_room_is_not_struck_out",
+        dp_rank_loss.LOSS, (
+        DropClause("strike_room_of_run", routing.run_over(routing.h, routing.x)),)),
 )
 GROUPS: Final = (
     Try("most votes are enough",
@@ -130,11 +174,23 @@ GROUPS: Final = (
     Try("a rank without the request has nothing to drain",
         "deadlock",
         agreement.ONCE, (DropRow("turn_away"),)),
+    Try("a ready vote is final",
+        "M4_2_a_dead_vote_follows_a_ready_one",
+        agreement.ONCE, (
+        AddClause("vote_dead", group.at(*group.WAITING)),)),
+    Try("the numbers of decisions may have gaps",
+        "S6_slot_has_one_owner",
+        agreement.SYSTEM, (
+        DropClause("decide_release", forall(
+            group.o, implies(group.o.before(group.n), group.numbered(group.o)))),)),
+    Try("a slot comes back when the group ends",
+        "L4_slots_come_back",
+        agreement.ONCE, (DropEffect("decide_release", group.taken(group.m).to(False)),)),
 )
 
 
-def test_they_are_twenty() -> None:
-    assert len((*BINDING, *DETECTORS, *GROUPS)) == 20
+def test_they_are_thirty() -> None:
+    assert len((*BINDING, *DETECTORS, *GROUPS)) == 30
 
 
 @pytest.mark.parametrize("one", [*BINDING, *DETECTORS, *GROUPS], ids=lambda one: one.idea)
