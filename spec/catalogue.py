@@ -61,18 +61,20 @@ CATALOGUE: Final = (
         "deep": Counts(709_843, 4_226_958, 33),
     }),
     Entry("dp-rank-no-timers", "handoff.dp_rank:NO_TIMERS", expected={
-        "default": Counts(174, 270, 17),
-        "two-rooms": Counts(9_080, 28_644, 29),
+        "default": Counts(264, 462, 18),
+        "two-rooms": Counts(28_904, 106_508, 31),
     }),
     Entry("dp-rank-loss", "handoff.dp_rank_loss:LOSS", lemmas="dp_rank_loss_lemmas", expected={
-        "default": Counts(1_508, 5_084, 19),
-        "deep": Counts(489_688, 2_857_748, 33),
+        "default": Counts(1_658, 5_478, 20),
+        "deep": Counts(635_888, 3_662_196, 35),
     }),
     Entry("binding", "handoff.binding:SYSTEM", lemmas="binding_lemmas", expected={
         "default": Counts(464_934, 5_822_167, 28),
         "sinks": Counts(246_686, 3_220_511, 25),
-        "leaders": Counts(79_069, 862_424, 24),
         "deep": Counts(1_823_607, 24_644_364, 25),
+    }),
+    Entry("binding-two-leaders", "handoff.binding:TWO_LEADERS", lemmas="binding_lemmas", expected={
+        "default": Counts(125_180, 1_326_416, 26),
     }),
     Entry("binding-loss", "handoff.binding:LOSS", lemmas="binding_lemmas", expected={
         "default": Counts(67_717, 646_567, 21),
@@ -86,6 +88,10 @@ CATALOGUE: Final = (
     Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
         "default": Counts(14_479, 117_791, 18),
     }),
+    Entry("binding-guarded-no-timeouts", "handoff.binding:GUARDED_NO_TIMEOUTS",
+          lemmas="binding_guarded_lemmas", expected={
+        "default": Counts(6_378, 47_108, 18),
+    }),
     Entry("binding-named", "handoff.binding_named:SYSTEM", lemmas="binding_named_lemmas", expected={
         "default": Counts(6_241, 49_138, 16),
         "deep": Counts(1_096_841, 13_856_770, 26),
@@ -97,6 +103,10 @@ CATALOGUE: Final = (
     Entry("binding-named-two-lives", "handoff.binding_named:TWO_LIVES",
           lemmas="binding_named_lemmas", expected={
         "default": Counts(60_025, 602_700, 20),
+    }),
+    Entry("binding-named-timeouts-only", "handoff.binding_named:TIMEOUTS_ONLY",
+          lemmas="binding_named_lemmas", expected={
+        "default": Counts(779, 4_915, 13),
     }),
     Entry("binding-named-no-timeouts", "handoff.binding_named:NO_TIMEOUTS",
           lemmas="binding_named_lemmas", expected={

@@ -11,18 +11,24 @@ from pdproto.spec.handoff.binding_tables import (
     ALONE,
     END_WITH_LIFE,
     ENDED,
+    FREE,
     LATEST,
     LOSSY,
     NONE_WAITS,
+    OLDEST,
     OVER,
     RANK,
     SINK,
     Meeting,
     Opening,
     Status,
+    abort,
     ask,
     binds,
+    bound,
     d,
+    done,
+    failed,
     h,
     k,
     knows,
@@ -35,6 +41,7 @@ from pdproto.spec.handoff.binding_tables import (
     q,
     rank,
     status,
+    told,
     took,
     u,
     v,
@@ -78,6 +85,36 @@ COMMITTED_AS_ONE: Final = (
     Sometimes("S2_a_life_has_all_its_parts", status(d, h) == Status.SUCCESS),
 )
 
+# Whether the leader or the caller names the request of a life.
+NAMED_BY_EITHER: Final = (
+    Always("a_bound_request_has_a_life",
+           implies(opening(p, u) == Opening.BOUND, exists(h, binds(p, h, u))),
+           why="a request that ended before it was bound is not bound"),
+    Always("a_life_is_met_with_a_sink",
+           implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
+           why="a rank knows a sink for every life, so it can answer without a question"),
+    Always("a_sink_is_met_with_a_life", implies(met(p, h, d), meeting(p, h) != Meeting.UNMET),
+           why="the same rows note both"),
+    Always("a_rank_knows_each_sink_that_it_has_told",
+           implies(told(p, h, d) | warned(p, h, d), met(p, h, d)),
+           why="its part goes to the sinks that it knows"),
+)
+# These read old messages, which dead-bit clearing would then keep: small sizes only.
+MESSAGES: Final = (
+    Always("a_part_has_been_sent", implies(done(p, h, d, u), meeting(p, h) == Meeting.SENT),
+           why="a rank sends its part once, and says so then"),
+    Always("a_rank_tells_a_failure_that_it_has_seen",
+           implies(failed(p, h, d), all_of(meeting(p, h) == Meeting.FAILED, warned(p, h, d))),
+           why="a rank reports its own state, and notes whom it has told"),
+    Always("an_abort_follows_a_failure", implies(abort(d, h, p), status(d, h) == Status.FAILED),
+           why="an abort follows a failure"),
+)
+ASKS: Final = OnRow(
+    "a_sink_that_has_ended_asks_no_more", "ask_again_by_name", status(d, h) == Status.BEGUN,
+    why="no answer would change its state")
+BOUND_ONCE: Final = Always(
+    "S4_no_request_is_bound_twice_on_a_rank", implies(binds(p, h, u) & binds(p, k, u), h.same(k)),
+    why="also where decode names two leaders")
 NOT_FAILED_BY_PREDECESSOR: Final = OnRow(
     "a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
     all_of(ask(d, h, p), NONE_WAITS, LATEST),
@@ -86,16 +123,13 @@ SAFETY: Final = (
     Always("S2_no_life_is_two_requests",
            implies(binds(p, h, u) & binds(q, h, v), u.same(v)),
            why="for every two ranks, after any loss or delay, and if only one side opens the room"),
-    Always("S4_no_request_is_bound_twice_on_a_rank",
-           implies(binds(p, h, u) & binds(p, k, u), h.same(k)),
-           why="also where decode names two leaders"),
+    BOUND_ONCE,
     Always("S4_no_request_is_two_lives",
            implies(all_of(ONE_LEADER, binds(p, h, u), binds(q, k, u)), h.same(k)),
            why="its leader binds it once, and the other ranks follow"),
     *COMMITTED_AS_ONE,
-    Always("a_life_is_met_with_a_sink",
-           implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
-           why="a rank knows a sink for every life, so it can answer without a question"),
+    *NAMED_BY_EITHER,
+    ASKS,
     NOT_FAILED_BY_PREDECESSOR,
     OnRow("an_ended_life_takes_no_request", "end_named",
           exists(q, all_of(leads(h, q), binds(q, h, u))),
@@ -103,6 +137,9 @@ SAFETY: Final = (
     OnRow("the_leader_binds_the_living", "bind",
           all_of(meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING),
           why="an ended life is no candidate, and neither is an ended request"),
+    OnRow("a_life_fails_if_another_has_its_request", "find_taken",
+          all_of(named(p, h, u), exists(k, all_of(h.differs(k), binds(p, k, u)))),
+          why="and for no request but its own"),
     Sometimes("a_rank_is_told_before_its_request_comes", all_of(
         ~leads(h, p), named(p, h, u), opening(p, u) == Opening.NEVER)),
     Sometimes("a_life_hears_of_a_request_that_ended_before_it", all_of(
@@ -111,6 +148,10 @@ SAFETY: Final = (
 )
 
 
+FAILS_BY_ITSELF: Final = Sometimes(
+    "a_bound_life_fails_by_itself",
+    all_of(leads(h, p), meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
+    why="no sink has ended it, and without a clock no life asks for a request that has ended")
 _OF_TWO: Final = (
     Sometimes("two_lives_are_bound", all_of(
         h.differs(k), p.differs(q), binds(p, h, u), binds(q, h, u), binds(p, k, v),
@@ -164,6 +205,7 @@ _ENDS: Final = (
 _ASKED: Final = (  # properties of a life that asks again
     "a_retry_is_not_failed_by_its_predecessor",
     "a_life_hears_of_a_request_that_ended_before_it",
+    ASKS.name,
 )
 _ONCE: Final = (Fairness.TIMERS, Fairness.CONSUMED)
 
@@ -172,8 +214,8 @@ def _each_leads_one(sizes: Sizes) -> Tuples:
     return [(i, i % sizes[Source]) for i in range(sizes[Life])]
 
 
-def _sizes(*, sinks: int = 1, lives: int = 2, uses: int = 2) -> Sizes:
-    return {Source: 2, Sink: sinks, Life: lives, Use: uses}
+def _sizes(*, sources: int = 2, sinks: int = 1, lives: int = 2, uses: int = 2) -> Sizes:
+    return {Source: sources, Sink: sinks, Life: lives, Use: uses}
 
 
 SYSTEM: Final = System(
@@ -188,12 +230,23 @@ SYSTEM: Final = System(
     configurations={
         "default": Configuration(_sizes(), dead_bits=True, symmetry=True),
         "sinks": Configuration(_sizes(sinks=2, lives=1), dead_bits=True, symmetry=True),
-        # Decode names two leaders: requests may fail, but do not mix.
-        "leaders": Configuration(
-            _sizes(uses=1), given={leads: _each_leads_one}, dead_bits=True),
         "deep": Configuration(
             _sizes(uses=1), faults=("lossy",), dead_bits=True, symmetry=True),
     },
+)
+
+TWO_LEADERS: Final = edited(
+    replace(SYSTEM, configurations={}, like=SYSTEM), "binding-two-leaders",
+    ReplaceProperties((
+        *SAFETY, *MESSAGES,
+        Always("a_leader_notes_each_sink_that_it_tells", implies(bound(p, h, d, u), told(p, h, d)),
+               why="it tells each sink once, and again only when asked"),
+        LeadsTo("L2_a_life_fails_if_another_has_its_request",
+                all_of(h.differs(k), named(p, h, u), binds(p, k, u), status(d, h) == Status.BEGUN),
+                status(d, h) != Status.BEGUN, why="a message reports the failure, and no clock"))),
+    about="The binding where decode names two leaders: requests may fail, but do not mix.",
+    configurations={"default": Configuration(
+        _sizes(uses=1), given={leads: _each_leads_one}, dead_bits=True)},
 )
 
 _LOSING_ONE: Final = Configuration(
@@ -217,19 +270,32 @@ NO_TIMERS: Final = edited(
     *(DropRow(row.name) for table in (RANK, SINK) for row in table.rows
       if isinstance(row.on, Timer)),
     ReplaceProperties((
-        *(claim for claim in SAFETY if claim.name not in _ASKED), *_OF_TWO,
+        *(claim for claim in SAFETY if claim.name not in _ASKED), *_OF_TWO, FAILS_BY_ITSELF,
         *_liveness(Fairness.NO_TIMERS))),
     about="The binding of a life to a request, where nothing is lost and there is no clock.",
     configurations={"default": Configuration(_sizes(), dead_bits=True, symmetry=True)},
 )
 
+_ALONE: Final = (  # properties of a rank that decides for itself
+    *COMMITTED_AS_ONE,
+    *NAMED_BY_EITHER,
+    Always("S2_a_rank_binds_a_life_to_one_request",
+           implies(binds(p, h, u) & binds(p, h, v), u.same(v)), why="also a life that has ended"),
+    BOUND_ONCE,
+    NOT_FAILED_BY_PREDECESSOR,
+    OnRow("an_ended_life_ends_one_request", "end_with_life",
+          all_of(leads(h, p), meeting(p, h) == Meeting.FAILED, FREE),
+          why="the sink has ended the life, and its leader decides which request that is"),
+    OnRow("a_request_that_another_life_may_want_goes_on", "end_with_life",
+          all_of(OLDEST, forall(k, meeting(p, k) != Meeting.UNBOUND)),
+          why="a life that waits gets the oldest request"),
+)
 GUARDED: Final = edited(
     replace(SYSTEM, faults={**SYSTEM.faults, "alone": (ALONE,)}, configurations={}, like=SYSTEM),
     "binding-guarded",
     AddRow(rank, END_WITH_LIFE),
     ReplaceProperties((
-        *COMMITTED_AS_ONE,
-        NOT_FAILED_BY_PREDECESSOR,
+        *_ALONE,
         OnRow("S2_only_a_mixed_life_fails_as_mixed", "find_mixed",
               exists(q, all_of(~leads(h, q), binds(q, h, u))),
               why="a rank has bound the life to a request that its leader has not named"))),
@@ -238,4 +304,19 @@ GUARDED: Final = edited(
     configurations={
         "default": Configuration(
             _sizes(lives=1), faults=("alone",), dead_bits=True, symmetry=True)},
+)
+
+GUARDED_NO_TIMEOUTS: Final = edited(
+    replace(GUARDED, faults={}, configurations={}, like=GUARDED), "binding-guarded-no-timeouts",
+    DropRow("give_up"), DropRow("give_up_waiting"),
+    ReplaceProperties((
+        *_ALONE,
+        LeadsTo("L1_a_life_that_has_ended_ends_a_request",
+                all_of(leads(h, p), meeting(p, h) == Meeting.FAILED,
+                       opening(p, u) == Opening.WAITING),
+                any_of(opening(p, u) != Opening.WAITING, exists(v, binds(p, h, v))),
+                under=(Fairness.TIMERS,), why="the request needs no time-out of its own"),)),
+    about="The binding where a rank decides for itself, and no end gives up.",
+    configurations={
+        "default": Configuration(_sizes(sources=1), dead_bits=True, symmetry=True)},
 )

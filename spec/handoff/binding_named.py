@@ -12,7 +12,7 @@ Rule 2: a request that has ended ends the life that asks for it, and a life that
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.binding import COMMITTED_AS_ONE
+from pdproto.spec.handoff.binding import ASKS, COMMITTED_AS_ONE, MESSAGES, NAMED_BY_EITHER
 from pdproto.spec.handoff.binding import SYSTEM as BINDING
 from pdproto.spec.handoff.binding_tables import (
     ENDED,
@@ -23,19 +23,15 @@ from pdproto.spec.handoff.binding_tables import (
     Meeting,
     Opening,
     Status,
-    abort,
     binds,
     bound,
     d,
-    done,
-    failed,
     h,
     introduce,
     k,
     knows,
     leads,
     meeting,
-    met,
     name,
     named,
     opening,
@@ -110,25 +106,13 @@ SAFETY: Final = (
     Always("S2_a_success_has_every_part",
            implies(status(d, h) == Status.SUCCESS, exists(u, took(d, h, p, u))),
            why="a sink commits when the parts of all ranks have landed"),
-    Always("a_part_has_been_sent", implies(done(p, h, d, u), meeting(p, h) == Meeting.SENT),
-           why="a rank sends its part once, and says so then"),
-    Always("a_bound_request_has_a_life",
-           implies(opening(p, u) == Opening.BOUND, exists(h, binds(p, h, u))),
-           why="a request that ended before it was bound is not bound"),
-    Always("a_life_is_met_with_a_sink",
-           implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
-           why="a rank knows a sink for every life, so it can answer without a question"),
-    Always("a_sink_is_met_with_a_life", implies(met(p, h, d), meeting(p, h) != Meeting.UNMET),
-           why="the same rows note both"),
+    *NAMED_BY_EITHER,
+    *MESSAGES,
     Always("a_life_fails_with_its_request_or_its_sink",
            implies(meeting(p, h) == Meeting.FAILED,
-                   exists(u, binds(p, h, u)) | exists(d, status(d, h) == Status.FAILED)),
-           why="nothing else ends a life on a rank"),
-    Always("a_rank_tells_a_failure_that_it_has_seen",
-           implies(failed(p, h, d), all_of(meeting(p, h) == Meeting.FAILED, warned(p, h, d))),
-           why="a rank reports its own state, and notes whom it has told"),
-    Always("an_abort_follows_a_failure", implies(abort(d, h, p), status(d, h) == Status.FAILED),
-           why="an abort follows a failure"),
+                   any_of(exists(u, binds(p, h, u)),
+                          exists(d, all_of(status(d, h) == Status.FAILED, warned(p, h, d))))),
+           why="nothing else ends a life on a rank, and the sink that ends it needs no answer"),
     OnRow("a_retry_is_not_failed_by_its_predecessor", "find_over", asks(h, u),
           why="a request that has ended answers the life that asks for it, and no other"),
     OnRow("an_ended_life_takes_no_request", "end_named", asks(h, u),
@@ -136,9 +120,6 @@ SAFETY: Final = (
     Sometimes("a_rank_is_told_before_its_request_comes", all_of(
         named(p, h, u), opening(p, u) == Opening.NEVER)),
 )
-ASKS: Final = OnRow(
-    "a_sink_that_has_ended_asks_no_more", "ask_again_by_name", status(d, h) == Status.BEGUN,
-    why="no answer would change its state")
 LEFT: Final = Sometimes("a_request_may_end_before_its_life_comes", opening(p, u) == Opening.OVER)
 _OF_TWO: Final = (  # lives
     Sometimes("a_retry_is_bound_after_its_predecessor_has_ended", all_of(
@@ -231,6 +212,14 @@ TWO_LIVES: Final = edited(
     SYSTEM, "binding-named-two-lives", ReplaceProperties((*SAFETY, ASKS, *_OF_TWO)),
     about="The binding by the caller's number, where messages about two lives are lost.",
     configurations={"default": _configuration("lossy", sources=1)},
+)
+
+TIMEOUTS_ONLY: Final = edited(
+    SYSTEM, "binding-named-timeouts-only", ReplaceProperties((
+        *SAFETY, ASKS, *_ENDS, *_liveness(Fairness.TIMERS, Fairness.DETECTORS))),
+    about="The binding by the caller's number, where nothing is lost, and clocks may still run "
+          "out.",
+    configurations={"default": _configuration(lives=1)},
 )
 
 NO_TIMEOUTS: Final = edited(

@@ -94,6 +94,7 @@ from pdproto.spec.language import (
     Reject,
     ReplaceProperties,
     Row,
+    Sometimes,
     System,
     Table,
     Timer,
@@ -317,17 +318,19 @@ SYSTEM: Final = System(
 
 # The rows by which a hand-over that has ended ends its room, on either side.
 OF_HAND_OVERS: Final = ("end_waiting", "ignore_end", "stop_looking", "ignore_end_request")
-# A room that waits for the other half has it, and each message comes once.
-_OF_GIVING_UP: Final = ("L2_decode_is_turned_away", "L2_decode_hears_that_a_room_is_gone")
+ENDED_WITH_ITS_HAND_OVER: Final = Sometimes(
+    "a_room_ends_with_its_hand_over", all_of(runs(x, h) == Runs.FAILED, ~conflict(x, h)),
+    why="where no clock runs, nothing else fails a room that has no conflict")
 
 NO_TIMERS: Final = edited(
     SYSTEM, "dp-rank-no-timers",
-    *(DropRow(name) for name in ("stop_waiting", "give_up", *OF_HAND_OVERS)),
-    ReplaceProperties(tuple(
-        replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
-        if isinstance(claim, LeadsTo) and claim.name not in _OF_GIVING_UP
-    )),
-    about="The rank that runs a room, where no half of a request is lost and no side gives up.",
+    *(DropRow(name) for name in ("stop_waiting", "give_up", "stop_looking", "ignore_end_request")),
+    ReplaceProperties((
+        *(replace(claim, under=(Fairness.TIMERS, Fairness.CONSUMED)) for claim in PROPERTIES
+          if isinstance(claim, LeadsTo)),
+        ENDED_WITH_ITS_HAND_OVER)),
+    about="The rank that runs a room, where no half of a request is lost, decode waits for its "
+          "answer, and there is no clock.",
     configurations={
         "default": Configuration({Group: 2, Life: 1}, dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),

@@ -32,7 +32,8 @@ QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # Where the explorer needs other sizes or faults to see that the row is missed, or another row does
 # in the end what this one does at once.
 ELSEWHERE: Final = frozenset({
-    "resolve_alone", "strike_room_and_tell", "record_again", "renew", "fail_abandoned",
+    "resolve_alone", "strike_room_and_tell", "greet_again", "record_again", "renew",
+    "fail_abandoned",
 })
 
 
