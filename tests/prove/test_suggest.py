@@ -14,7 +14,7 @@ LIMIT_S = 30.0
 
 @pytest.mark.parametrize("name", [
     "two-phase-commit",
-    pytest.param("lock-server", marks=pytest.mark.slow),
+    pytest.param("lock-server", marks=pytest.mark.nightly),
     pytest.param("pdproto.spec.handoff.abort:SYSTEM", marks=pytest.mark.nightly),
 ])
 def test_it_is_proved_unaided(name: str) -> None:
