@@ -10,11 +10,11 @@ a registry that is current before it has read the order.
 Not covered: liveness, which is explored.
 """
 
-from pdproto.spec.handoff.replica import View, b, counted, r
+from pdproto.spec.handoff.replica import View, beat, copy, counted
 from pdproto.spec.language import DropClause, Retarget
 from proofs.claim import Safety
 
 CLAIM = Safety("registry-replica", defects=(
-    DropClause("be_current", ~counted(r, b)),
+    DropClause("be_current", ~counted(copy, beat)),
     Retarget("copy_registration", to=View.CURRENT),
 ))

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from enum import EnumType
+from importlib.machinery import SourceFileLoader
 from inspect import signature
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Final
 
 from pdproto.spec import language
@@ -133,13 +134,25 @@ def _from_path(name: str) -> ModuleType:
     raise LoadError(f"there is no module {name!r} here or among the installed packages{hint}")
 
 
+class SourceLoader(SourceFileLoader):
+    """Reads the text each time: Python's cache takes a file that was changed within the second
+    before, and is as long as it was, for the old one.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the text as it is now."""
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         what = "is a directory, and not a file" if path.is_dir() else "does not exist"
         raise LoadError(f"{path} {what}")
     # A file with the name of an imported module (json.py) must not replace that module.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} in {path.resolve().parent}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

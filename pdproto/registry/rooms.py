@@ -11,7 +11,7 @@ Rule 2: a client that neither retires its rooms nor withdraws its questions (SGL
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -30,6 +30,10 @@ from pdproto.spec.handoff.timers import WAITS
 RoomLife: TypeAlias = tuple[int, int | None, int]
 Begun: TypeAlias = tuple[RoomLife, int]  # a life, and which of all of the book it was
 Fired: TypeAlias = Counter[tuple[str, str]]  # (machine, row): how often
+# Into each state of a room's question, the message that leads there from the beginning.
+LEADS_TO: Final[Mapping[str, AnyMessage]] = {
+    str(routing.Question.CLOSED): routing.withdraw, str(routing.Question.PENDING): routing.query,
+}
 
 
 class KeptRoom(Struct, frozen=True):
@@ -224,10 +228,8 @@ class RoomBook:
         for group in kept.groups:
             self.enroll(group, publishes=kept.publishes)
         for room in kept.rooms:
-            if room.question == str(routing.Question.CLOSED):
-                self._machine.receive(routing.withdraw, room.life)
-            elif room.question == str(routing.Question.PENDING):
-                self._machine.receive(routing.query, room.life)
+            if room.question in LEADS_TO:
+                self._machine.receive(LEADS_TO[room.question], room.life)
             for group in room.listed:
                 self._machine.receive(routing.publish, room.life, group)
             for group in room.over:

@@ -77,13 +77,13 @@ class Asking(State):
     ANSWERED = auto()
 
 
-r, other = Replica("r"), Replica("other")
-b = Beat("b")
+copy, other = Replica("copy"), Replica("other")
+beat = Beat("beat")
 e = Incarnation("e")
 h = Life("h")
 
 store = Machine("store")
-replica = Machine("replica", r)
+replica = Machine("replica", copy)
 client = Machine("client", h)
 world = Machine("world", world=True)
 
@@ -98,103 +98,104 @@ counted = replica.relation("counted", Beat)
 asking = client.function("asking", Asking, edges={
     Asking.IDLE: (Asking.ASKING,), Asking.ASKING: (Asking.ANSWERED,), Asking.ANSWERED: ()})
 
-recorded = Message("recorded", r, e, sender=store, receiver=replica)
-ended = Message("ended", r, e, sender=store, receiver=replica)
+recorded = Message("recorded", copy, e, sender=store, receiver=replica)
+ended = Message("ended", copy, e, sender=store, receiver=replica)
 # The beat comes back to the registry that sent it, after all that was ordered before it.
-came_back = Message("came_back", r, b, sender=store, receiver=replica)
-look_up = Message("look_up", h, r, sender=client, receiver=replica)
-answered = Message("answered", h, r, sender=replica, receiver=client)
-turned_away = Message("turned_away", h, r, sender=replica, receiver=client)
+came_back = Message("came_back", copy, beat, sender=store, receiver=replica)
+look_up = Message("look_up", h, copy, sender=client, receiver=replica)
+answered = Message("answered", h, copy, sender=replica, receiver=client)
+turned_away = Message("turned_away", h, copy, sender=replica, receiver=client)
 # The lease of a run that has ended is over: no registry may answer with it any more.
 lease_over = Message("lease_over", e, sender=world, receiver=client)
 
 STORE: Final = Table(store, rows=(
     Row("order_registration", on=Call("register", e), when=ordered(e) == Listed.NEVER,
-        do=[ordered(e).to(Listed.CURRENT)], send=[each(r, recorded(r, e))]),
+        do=[ordered(e).to(Listed.CURRENT)], send=[each(copy, recorded(copy, e))]),
     Row("order_end", on=Call("end", e), when=ordered(e) == Listed.CURRENT,
-        do=[ordered(e).to(Listed.OVER)], send=[each(r, ended(r, e))]),
+        do=[ordered(e).to(Listed.OVER)], send=[each(copy, ended(copy, e))]),
 ))
 
 ALIVE: Final = (View.JOINING, View.CURRENT, View.BEHIND)
 
 REPLICA: Final = Table(replica, state=view, rows=(
-    Row("copy_registration", on=recorded(r, e), at=ALIVE, when=copied(r, e) == Listed.NEVER,
-        do=[copied(r, e).to(Listed.CURRENT)]),
-    Ignore(recorded(r, e), at=ALIVE, when=copied(r, e) != Listed.NEVER, why="it was read before"),
-    Row("copy_end", on=ended(r, e), at=ALIVE, when=copied(r, e) != Listed.OVER,
-        do=[copied(r, e).to(Listed.OVER)]),
-    Ignore(ended(r, e), at=ALIVE, when=copied(r, e) == Listed.OVER, why="it was read before"),
-    Row("be_current", on=came_back(r, b), at=(View.JOINING, View.BEHIND), to=View.CURRENT,
-        when=~counted(r, b), do=[counted(r, b).to(True)],
+    Row("copy_registration", on=recorded(copy, e), at=ALIVE, when=copied(copy, e) == Listed.NEVER,
+        do=[copied(copy, e).to(Listed.CURRENT)]),
+    Ignore(recorded(copy, e), at=ALIVE, when=copied(copy, e) != Listed.NEVER,
+           why="it was read before"),
+    Row("copy_end", on=ended(copy, e), at=ALIVE, when=copied(copy, e) != Listed.OVER,
+        do=[copied(copy, e).to(Listed.OVER)]),
+    Ignore(ended(copy, e), at=ALIVE, when=copied(copy, e) == Listed.OVER, why="it was read before"),
+    Row("be_current", on=came_back(copy, beat), at=(View.JOINING, View.BEHIND), to=View.CURRENT,
+        when=~counted(copy, beat), do=[counted(copy, beat).to(True)],
         why="the copy has all that was ordered before this beat"),
-    Row("stay_current", on=came_back(r, b), at=View.CURRENT, when=~counted(r, b),
-        do=[counted(r, b).to(True)]),
-    Ignore(came_back(r, b), at=ALIVE, when=counted(r, b), why="a beat counts once"),
+    Row("stay_current", on=came_back(copy, beat), at=View.CURRENT, when=~counted(copy, beat),
+        do=[counted(copy, beat).to(True)]),
+    Ignore(came_back(copy, beat), at=ALIVE, when=counted(copy, beat), why="a beat counts once"),
     Row("fall_behind", on=Timer("store_silent"), at=View.CURRENT, to=View.BEHIND,
         why="others may have ended a registration, and this copy would not know"),
-    Row("answer", on=look_up(h, r), at=View.CURRENT, send=[answered(h, r)],
+    Row("answer", on=look_up(h, copy), at=View.CURRENT, send=[answered(h, copy)],
         why="it says what the copy lists"),
-    Row("turn_away", on=look_up(h, r), at=(View.JOINING, View.BEHIND), send=[turned_away(h, r)],
-        why="the client asks another registry, or this one again"),
-    Ignore(recorded(r, e), at=View.DEAD, name="ignore_recorded_dead", why="no process reads it"),
-    Ignore(ended(r, e), at=View.DEAD, name="ignore_ended_dead", why="no process reads it"),
-    Ignore(came_back(r, b), at=View.DEAD, name="ignore_beat_dead", why="no process reads it"),
-    Ignore(look_up(h, r), at=View.DEAD, name="ignore_look_up_dead", why="no process reads it"),
+    Row("turn_away", on=look_up(h, copy), at=(View.JOINING, View.BEHIND),
+        send=[turned_away(h, copy)], why="the client asks another registry, or this one again"),
+    Ignore(recorded(copy, e), at=View.DEAD, name="ignore_recorded_dead", why="no process reads it"),
+    Ignore(ended(copy, e), at=View.DEAD, name="ignore_ended_dead", why="no process reads it"),
+    Ignore(came_back(copy, beat), at=View.DEAD, name="ignore_beat_dead", why="no process reads it"),
+    Ignore(look_up(h, copy), at=View.DEAD, name="ignore_look_up_dead", why="no process reads it"),
 ))
 
 CLIENT: Final = Table(client, state=asking, rows=(
-    Row("ask", on=Call("look_up"), at=Asking.IDLE, to=Asking.ASKING, choose=(r,),
-        send=[look_up(h, r)], fair=True, why="every look-up is made some time"),
-    Row("ask_another", on=Timer("no_answer"), at=Asking.ASKING, choose=(r,), send=[look_up(h, r)],
-        why="a registry that is dead or behind answers nothing of use"),
-    Row("be_answered", on=answered(h, r), at=Asking.ASKING, to=Asking.ANSWERED),
-    Ignore(answered(h, r), at=Asking.ANSWERED, why="the client has an answer"),
-    Reject(answered(h, r), at=Asking.IDLE, why="it has not asked"),
-    Ignore(turned_away(h, r), why="the timer asks again"),
+    Row("ask", on=Call("look_up"), at=Asking.IDLE, to=Asking.ASKING, choose=(copy,),
+        send=[look_up(h, copy)], fair=True, why="every look-up is made some time"),
+    Row("ask_another", on=Timer("no_answer"), at=Asking.ASKING, choose=(copy,),
+        send=[look_up(h, copy)], why="a registry that is dead or behind answers nothing of use"),
+    Row("be_answered", on=answered(h, copy), at=Asking.ASKING, to=Asking.ANSWERED),
+    Ignore(answered(h, copy), at=Asking.ANSWERED, why="the client has an answer"),
+    Reject(answered(h, copy), at=Asking.IDLE, why="it has not asked"),
+    Ignore(turned_away(h, copy), why="the timer asks again"),
     Ignore(lease_over(e), why="the client sees no lease"),
 ))
 
 NETWORK: Final = Table(world, rows=(
-    Row("bring_back", choose=(r, b),
-        when=[forall(e, implies(ordered(e) == Listed.CURRENT, copied(r, e) == Listed.CURRENT)),
-              forall(e, implies(ordered(e) == Listed.OVER, copied(r, e) == Listed.OVER)),
-              ~came_back(r, b)],
-        do=[came_back(r, b).to(True)],
+    Row("bring_back", choose=(copy, beat),
+        when=[forall(e, implies(ordered(e) == Listed.CURRENT, copied(copy, e) == Listed.CURRENT)),
+              forall(e, implies(ordered(e) == Listed.OVER, copied(copy, e) == Listed.OVER)),
+              ~came_back(copy, beat)],
+        do=[came_back(copy, beat).to(True)],
         why="the store shows the order without gaps"),
     Row("end_lease", choose=(e,),
         when=[ordered(e) == Listed.OVER, ~lease_over(e),
-              forall(r, implies(view(r) == View.CURRENT, copied(r, e) == Listed.OVER)),
-              forall((r, b), implies(all_of(came_back(r, b), ~counted(r, b)),
-                                     copied(r, e) == Listed.OVER))],
+              forall(copy, implies(view(copy) == View.CURRENT, copied(copy, e) == Listed.OVER)),
+              forall((copy, beat), implies(all_of(came_back(copy, beat), ~counted(copy, beat)),
+                                     copied(copy, e) == Listed.OVER))],
         do=[lease_over(e).to(True)],
         why="a lease is longer than a beat may take"),
 ))
 
 CRASH: Final = Table(world, rows=(
-    Row("crash", choose=(r,),
-        when=[view(r) != View.DEAD, forall(other, implies(other.differs(r),
+    Row("crash", choose=(copy,),
+        when=[view(copy) != View.DEAD, forall(other, implies(other.differs(copy),
                                                           view(other) != View.DEAD))],
-        do=[view(r).to(View.DEAD)], fair=False, why="one registry dies, and another is left"),
+        do=[view(copy).to(View.DEAD)], fair=False, why="one registry dies, and another is left"),
 ))
 
 PROPERTIES: Final = (
     OnRow("nothing_is_answered_after_its_lease", "answer",
-          implies(lease_over(e), copied(r, e) != Listed.CURRENT),
+          implies(lease_over(e), copied(copy, e) != Listed.CURRENT),
           why="rule 3: a copy that is late answers nothing before the lease of an entry is over"),
     Always("a_copy_is_of_the_order",
-           implies(copied(r, e) == Listed.CURRENT, ordered(e) != Listed.NEVER),
+           implies(copied(copy, e) == Listed.CURRENT, ordered(e) != Listed.NEVER),
            why="rule 1: no registry lists a run by itself"),
     Always("an_end_is_of_the_order",
-           implies(copied(r, e) == Listed.OVER, ordered(e) == Listed.OVER),
+           implies(copied(copy, e) == Listed.OVER, ordered(e) == Listed.OVER),
            why="a registry that is late strikes out nothing by itself"),
     LeadsTo("a_change_reaches_every_copy",
-            all_of(ordered(e) == Listed.OVER, view(r) != View.DEAD),
-            any_of(copied(r, e) == Listed.OVER, view(r) == View.DEAD),
+            all_of(ordered(e) == Listed.OVER, view(copy) != View.DEAD),
+            any_of(copied(copy, e) == Listed.OVER, view(copy) == View.DEAD),
             under=(Fairness.TIMERS, Fairness.NO_TIMERS)),
     Sometimes("a_late_copy_lists_an_ended_run",
-              all_of(view(r) == View.CURRENT, copied(r, e) == Listed.CURRENT,
+              all_of(view(copy) == View.CURRENT, copied(copy, e) == Listed.CURRENT,
                      ordered(e) == Listed.OVER)),
-    Sometimes("a_registry_is_behind", view(r) == View.BEHIND),
+    Sometimes("a_registry_is_behind", view(copy) == View.BEHIND),
     Sometimes("a_lease_is_over", lease_over(e)),
     Sometimes("a_look_up_is_answered", asking(h) == Asking.ANSWERED),
 )

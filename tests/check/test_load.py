@@ -1,5 +1,6 @@
 """How a system is found, and that every way not to find it is one line with a cause and a fix."""
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,3 +221,16 @@ def test_an_error_inside_the_language_is_shown_where_the_user_wrote() -> None:
         "spec.py:2: System lacks name and about and tables; it takes: name, about, tables,"
     )
     assert isinstance(load("lock-server"), System)
+
+
+def test_a_file_is_read_anew_after_a_change_that_its_time_and_length_do_not_show(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editor and CI write twice in a second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file, found = folder / "idle.py", []
+    for name in ("idle", "calm"):
+        file.write_text(IDLE.replace('"idle"', f'"{name}"'), encoding="utf-8")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        found.append(load(f"{file}:SYSTEM").name)
+    assert found == ["idle", "calm"]

@@ -5,13 +5,13 @@ from typing import Final
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.spec.handoff.replica import SYSTEM, View, b, counted, r
+from pdproto.spec.handoff.replica import SYSTEM, View, beat, copy, counted
 from pdproto.spec.language import DropClause, Retarget, System, edited
 from tests.handoff.exploring import judged, lint_errors, name_of
 
 CLAIM: Final = "nothing_is_answered_after_its_lease"
 BROKEN: Final = (
-    edited(SYSTEM, "a-beat-counts-twice", DropClause("be_current", ~counted(r, b))),
+    edited(SYSTEM, "a-beat-counts-twice", DropClause("be_current", ~counted(copy, beat))),
     edited(SYSTEM, "current-before-it-has-read",
            Retarget("copy_registration", to=View.CURRENT)),
 )
