@@ -13,6 +13,7 @@ from collections.abc import Callable
 from random import Random
 from threading import RLock
 from typing import Any, Final
+from weakref import ref
 
 import torch
 
@@ -100,10 +101,13 @@ class HostDevice:
         except RuntimeError as error:
             raise OSError(not_pinned(self.name, length, error)) from error
         self.pinned += length
+        pinned_by = ref(self)  # work that a failed device never does would keep the memory for ever
 
         def unpin() -> None:
-            self.pinned -= length
-            self.calls["unpin"] += 1
+            device = pinned_by()
+            if device is not None:
+                device.pinned -= length
+                device.calls["unpin"] += 1
 
         return unpin
 

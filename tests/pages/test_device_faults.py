@@ -28,6 +28,7 @@ torch = pytest.importorskip("torch")
 
 from pdproto.pages.device_copies import DeviceCopies  # noqa: E402 - needs torch
 from pdproto.pages.host_device import NEVER, HostDevice, HostStream  # noqa: E402 - needs torch
+from pdproto.pages.tensors import host_tensor  # noqa: E402 - needs torch
 
 Send = Callable[[Sender], None]
 
@@ -277,3 +278,19 @@ def test_memory_stays_pinned_while_a_copy_may_read_it() -> None:
     assert log == [f"pin {mmap.PAGESIZE}", "unpin"]
     backing.pin(pin)
     assert log[2:] == [], "it was given up"
+
+
+def test_work_that_a_device_never_does_keeps_no_memory() -> None:
+    """A device that has failed does no more work, and is given up together with it."""
+    device, backing = HostDevice(), Backing(1, mmap.PAGESIZE, shared=False)
+    backing.pin(device.pin)
+    assert backing.whole is not None
+    source = host_tensor(backing.whole.ctypes.data, mmap.PAGESIZE, backing.whole)
+    device.stream().copy(torch.zeros_like(source), source)
+    device.fail("an illegal memory access was encountered")
+    backing.close()
+    assert not backing.memory.closed, "the device may read it"
+    del device, source
+    gc.collect()
+    backing.memory.close()
+    assert backing.memory.closed

@@ -90,7 +90,9 @@ def ci(clone: Path) -> subprocess.CompletedProcess[str]:
                           capture_output=True, text=True, check=False)  # fmt: skip
 
 
-TOOLS = ("cc", "gcc", "spin", "java", "node", "chromium", "ip", "tc", "nft", "python3", "sudo")
+TOOLS = (
+    "cc", "gcc", "spin", "java", "node", "chromium", "ip", "tc", "nft", "etcd", "python3", "sudo",
+)  # fmt: skip
 
 
 def test_a_stage_that_fails_fails_the_run_after_the_others(clone: Path) -> None:
@@ -117,13 +119,13 @@ def test_everything_passes(clone: Path) -> None:
 
 def test_a_missing_tool_is_installed_by_the_name_of_its_package(clone: Path) -> None:
     for tool in TOOLS:
-        if tool not in {"spin", "nft"}:
+        if tool not in {"spin", "nft", "etcd"}:
             program(clone, tool, 'if [ "$1" = -n ]; then shift; "$@"; fi')
     program(clone, "make")
     program(clone, "apt-get")
     assert ci(clone).returncode == 0
     calls = [line for line in (clone / "calls").read_text().splitlines() if "apt-get" in line]
-    assert "apt-get install -y -qq --no-install-recommends spin nftables" in calls
+    assert "apt-get install -y -qq --no-install-recommends spin nftables etcd-server" in calls
 
 
 def test_a_machine_without_packages_is_told_what_to_install(clone: Path) -> None:

@@ -129,7 +129,7 @@ def test_the_verb_writes_a_file_that_the_settings_read(
     assert "set PDPROTO_KEYS to its path" in capsys.readouterr().out
     assert load({"PDPROTO_KEYS": str(file)}).load_keys() == read(str(file))
     assert main(["keys", str(file)]) == 2
-    assert "File exists" in capsys.readouterr().err
+    assert "is there already, and is not changed: name a new file" in capsys.readouterr().err
 
 
 def heard(keys: Keys, *, is_authenticated: bool) -> bool:
