@@ -25,7 +25,7 @@ from tests.check.systems import SIZES, systems
 
 STATES_MAX = 300
 SEARCHES = settings(
-    max_examples=50,
+    max_examples=settings().max_examples // 4,  # 25 by day
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
