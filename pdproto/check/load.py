@@ -152,7 +152,8 @@ def _from_file(path: Path) -> ModuleType:
         raise LoadError(f"{path} {what}")
     # A file with the name of an imported module (json.py) must not replace that module.
     name = path.stem if path.stem not in sys.modules else f"{path.stem} in {path.resolve().parent}"
-    spec = importlib.util.spec_from_file_location(name, path, loader=SourceLoader(name, str(path)))
+    loader = SourceLoader(name, str(path.resolve()))
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
