@@ -62,6 +62,7 @@ class EngineChoice:
 NATIVE: Final = EngineChoice("native")
 PORTABLE: Final = EngineChoice("portable")
 DUCKDB: Final = EngineChoice("duckdb")
+ENGINES: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,8 +135,8 @@ def _from_path(name: str) -> ModuleType:
 
 
 class SourceLoader(SourceFileLoader):
-    """Reads the text each time: Python's cache takes a file that was changed within the second
-    before, and is as long as it was, for the old one.
+    """Reads the text each time. Python's cache of bytecode still gives the old code for a file that
+    was changed within a second and kept its length.
     """
 
     def get_code(self, fullname: str) -> CodeType:

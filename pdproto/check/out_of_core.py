@@ -58,24 +58,22 @@ class DuckDbEngine:
         self._stuck: tuple[int, int | None] = 0, None
         self._levels: list[int] = []
         self._states = self._expanded = self._level_end = 0
+        columns = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._columns)
+        self._do(f"CREATE TEMP TABLE reached (parent UBIGINT, {columns})")
         if self._one("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'levels'"):
             self._take_up()
         else:
-            self._begin()
+            self._begin(columns)
 
-    def _begin(self) -> None:
-        columns = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._columns)
+    def _begin(self, columns: str) -> None:
         self._do(f"CREATE TABLE states (id UBIGINT NOT NULL, parent UBIGINT, {columns})")
         self._do("CREATE TABLE levels (level INTEGER, progress VARCHAR)")
-        self._do(f"CREATE TEMP TABLE reached (parent UBIGINT, {columns})")
         initial = dict.fromkeys(map(self._program.normal, self._program.initial))
         words = np.array([self._split(state) for state in initial], dtype=np.uint64)
         self._post(words.reshape(-1, self._program.words), None)
         self._store_reached()
 
     def _take_up(self) -> None:
-        columns = ", ".join(f"{name} UBIGINT NOT NULL" for name in self._columns)
-        self._do(f"CREATE TEMP TABLE reached (parent UBIGINT, {columns})")
         known = json.loads(self._one("SELECT progress FROM levels ORDER BY level DESC LIMIT 1"))
         self._fired = np.array(known["fired"], dtype=np.int64)
         self._hits = {int(pattern): place for pattern, place in known["hits"].items()}

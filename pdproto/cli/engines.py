@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import DUCKDB, NATIVE, PORTABLE, EngineChoice
+from pdproto.check.explore import DUCKDB, ENGINES, NATIVE, EngineChoice
 from pdproto.check.opinions.as_result import tlc_result
 from pdproto.check.opinions.opinion import FailedError, NotInstalledError
 from pdproto.check.result import CheckResult
@@ -14,13 +14,12 @@ from pdproto.cli.recall import cache
 from pdproto.spec.language.system import Configuration, System
 
 TLC: Final = "tlc"
-OURS: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB)}
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
     """Add --engine, --states and --jar."""
     parser.add_argument(
-        "--engine", choices=(*OURS, TLC),
+        "--engine", choices=(*ENGINES, TLC),
         help="duckdb: a search whose states are on disk, with DuckDB; tlc: TLC, on the exported "
              "module; portable: our engine in Python (default: native)",
     )  # fmt: skip
@@ -38,7 +37,7 @@ def engine(arguments: argparse.Namespace) -> EngineChoice:
         raise UsageError("--jar is for --engine tlc: give both")
     if arguments.engine == DUCKDB.name:
         return EngineChoice(DUCKDB.name, arguments.states)
-    return OURS.get(arguments.engine, NATIVE)
+    return ENGINES.get(arguments.engine, NATIVE)
 
 
 def checked(

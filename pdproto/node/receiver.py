@@ -107,13 +107,14 @@ class Receiver(Handle):
         if self.pages is not None:
             raise LocalProtocolError(f"{self.life} has its pages already")
         sources, mark = self.endpoint.peers, self._node.mark
-        of = pages if isinstance(pages, Mapping) else dict.fromkeys(sources, mark(pages))
+        of = ({source: mark(numbers) for source, numbers in pages.items()}
+              if isinstance(pages, Mapping) else dict.fromkeys(sources, mark(pages)))
         if of.keys() != set(sources):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
         every_page: frozenset[int] = frozenset()
         for source, numbers in of.items():
             every_page |= self.each_once(numbers, source)
-        self.pages = {source: mark(numbers) for source, numbers in of.items()}
+        self.pages = of
         self.every_page = every_page
         self.slot = slot
 

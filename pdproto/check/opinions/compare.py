@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Final, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import DUCKDB, NATIVE, PORTABLE, EngineChoice
+from pdproto.check.explore import DUCKDB, ENGINES, NATIVE, PORTABLE, EngineChoice
 from pdproto.check.opinions import spin, tlc
 from pdproto.check.opinions.opinion import FailedError, NotInstalledError, Opinion
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
@@ -25,7 +25,6 @@ from pdproto.spec.language.system import Configuration, System
 
 Asked: TypeAlias = Callable[[System, Configuration], Opinion]
 
-OURS: Final = {engine.name: engine for engine in (NATIVE, PORTABLE, DUCKDB)}
 FAIRNESS: Final = tuple(f for f in SPECIFICATIONS if f is not None)
 
 
@@ -70,7 +69,7 @@ def compare(
     return Compared(system.name, name, tuple(opinions), missing, differences)
 
 
-CHECKERS: Final = (*OURS, "spin", "tlc")
+CHECKERS: Final = (*ENGINES, "spin", "tlc")
 
 
 def _ours(

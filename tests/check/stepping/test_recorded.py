@@ -11,17 +11,10 @@ from pdproto.check.rigid import interpretations
 from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
 from pdproto.check.stepping.walk import PathError, Walker
 from pdproto.cli.main import main
-from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.spec.examples.two_phase_commit import (
-    COORDINATOR,
-    PARTICIPANT,
-    SYSTEM,
-    Participant,
-    commit,
-    prepared,
-)
+from pdproto.spec.examples.two_phase_commit import SYSTEM, Participant
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration
+from tests.check.trace.two_phase_traces import record
 
 Output = pytest.CaptureFixture[str]
 COMMITTED = [
@@ -32,20 +25,7 @@ COMMITTED = [
 
 @pytest.fixture
 def traces(tmp_path: Path) -> list[Path]:
-    """Ann and Bob commit, in the traces of two processes."""
-    paths = [tmp_path / name for name in ("coordinator.jsonl", "participants.jsonl")]
-    with paths[0].open("wb") as one, paths[1].open("wb") as two:
-        chief_trace, trace = SharedTrace("chief", one), SharedTrace("others", two)
-        chief = shared(COORDINATOR, (), {Participant: ("ann", "bob")}, trace=chief_trace)
-        ann, bob = (shared(PARTICIPANT, (name,), trace=trace) for name in ("ann", "bob"))
-        ann.call("prepare")
-        bob.call("prepare")
-        chief.receive(prepared, "ann")
-        chief.receive(prepared, "bob")
-        chief.fire("decide_commit")
-        ann.receive(commit)
-        bob.receive(commit)
-    return paths
+    return record(tmp_path)
 
 
 def followed(run: RecordedRun) -> list[str]:

@@ -8,37 +8,16 @@ import pytest
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import to_result, verify
 from pdproto.cli.main import main
-from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.spec.examples.two_phase_commit import (
-    COORDINATOR,
-    PARTICIPANT,
-    SYSTEM,
-    Participant,
-    abort,
-    commit,
-    prepared,
-)
+from pdproto.spec.examples.two_phase_commit import SYSTEM, abort
+from tests.check.trace.two_phase_traces import record
 
 Output = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def traces(tmp_path: Path) -> list[Path]:
-    """Two participants prepare, the coordinator hears one of them; and then decides to commit."""
-    paths = [tmp_path / name for name in ("coordinator.jsonl", "participants.jsonl")]
-    with paths[0].open("wb") as one, paths[1].open("wb") as two:
-        chief_trace, trace = SharedTrace("chief", one), SharedTrace("others", two)
-        chief = shared(COORDINATOR, (), {Participant: ("ann", "bob")}, trace=chief_trace)
-        ann, bob = (shared(PARTICIPANT, (name,), trace=trace) for name in ("ann", "bob"))
-        ann.call("prepare")
-        bob.call("prepare")
-        chief.receive(prepared, "ann")
-        chief.receive(prepared, "bob")
-        chief.fire("decide_commit")
-        ann.receive(commit)
-        bob.receive(commit)
     assert abort.name == "abort"
-    return paths
+    return record(tmp_path)
 
 
 def without(path: Path, text: str) -> int:
