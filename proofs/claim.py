@@ -48,7 +48,7 @@ class Safety:
     of, if not `system` alone. impossible: rows that cannot fire in any state. bridge: the lemmas
     that must be used (none: every lemma), which is asked at night, because an idle lemma makes no
     proof wrong, and this proves the system once more; unasked: the question is left out. slow: the
-    questions that take several seconds.
+    questions that take several seconds. nightly: more of them that are asked at night, by name.
     """
 
     system: str
@@ -59,6 +59,7 @@ class Safety:
     bridge: tuple[Always, ...] = ()
     unasked: bool = False
     slow: tuple[str, ...] = ("lemmas",)
+    nightly: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
         """The four questions, some of them about several systems or defects."""
@@ -76,7 +77,8 @@ class Safety:
             yield self._question("defect", partial(self._notice, defect), defect.row)
 
     def _question(self, name: str, ask: Callable[[], None], of: str = "") -> Question:
-        return Question(f"{name}-{of}" if of else name, ask, name in self.slow)
+        full = f"{name}-{of}" if of else name
+        return Question(full, ask, name in self.slow, full in self.nightly)
 
     def _notice(self, defect: Known | RowEdit) -> None:
         broken = standing.defect(defect.bug) if isinstance(defect, Known) else edited(
@@ -97,13 +99,14 @@ class Liveness:
     """Every ranked `leads_to` of the system holds at every size.
 
     promises: only these; none: all. defects: the rows without which a property is not proved.
-    slow: as in Safety.
+    slow, nightly: as in Safety.
     """
 
     system: str
     defects: tuple[Pending, ...]
     promises: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
+    nightly: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
         """The questions, except the one about idle lemmas: tests of their own cover those of a
@@ -112,7 +115,7 @@ class Liveness:
         yield Question("holds", partial(draining.drains, self.system, *self.promises),
                        "holds" in self.slow)
         yield Question("something", partial(draining.pends, self.system, *self.promises),
-                       "something" in self.slow)
+                       "something" in self.slow, "something" in self.nightly)
         for defect in self.defects:
             yield Question(f"defect-{defect.row}-{defect.leads_to}", partial(self._notice, defect))
 

@@ -154,7 +154,7 @@ class TestSuggestions:
         assert "unproved  agreement" in out
         assert 'Always("lemma_1", heard(p))' in out
 
-    @pytest.mark.slow
+    @pytest.mark.nightly
     def test_the_broken_lock_keeps_some(self) -> None:
         found = suggest(lock_server.SYSTEM, 30.0)
         assert found.proved

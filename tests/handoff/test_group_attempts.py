@@ -17,6 +17,7 @@ from pdproto.spec.language import (
 )
 from proofs.draining import without
 from tests.handoff.exploring import explored, failing, judged
+from tests.tiers import sampled
 
 
 def test_every_row_fires_and_no_premise_is_empty() -> None:
@@ -59,25 +60,23 @@ def test_each_defect_is_pinned_once() -> None:
     assert [bug.id for bug in BUGS] == list(TRACE_LENGTHS)
 
 
+ROWS_SAMPLED: Final = 5
 ANSWERED: Final = "L1_every_request_is_answered"
 
 
-@pytest.mark.parametrize(
-    ("row", "broken", "configuration"),
-    [
-        ("give_up", ANSWERED, ONE),
-        ("force_retry", "L2_readiness_is_decided", ONE),
-        ("decide_finalize", "L2_readiness_is_decided", ONE),
-        ("decide_admit", "L2_readiness_is_decided", ONE),
-        ("decide_fail", "L2_a_failure_is_decided", ONE),
-        ("drain", "L2_a_decision_reaches_all", ONE),
-        ("take_up", "L2_a_decision_reaches_all", ONE),
-        ("send", "L3_no_orphan", ONE),
-        ("hand_over", ANSWERED, ONE),
-        ("follow", "L3_no_orphan", CRASHING),
-        ("end", ANSWERED, CRASHING),
-        ("answer_lost", ANSWERED, CRASHING),
-    ],
-)
+@pytest.mark.parametrize(("row", "broken", "configuration"), sampled([
+    pytest.param("give_up", ANSWERED, ONE),
+    pytest.param("force_retry", "L2_readiness_is_decided", ONE),
+    pytest.param("decide_finalize", "L2_readiness_is_decided", ONE),
+    pytest.param("decide_admit", "L2_readiness_is_decided", ONE),
+    pytest.param("decide_fail", "L2_a_failure_is_decided", ONE),
+    pytest.param("drain", "L2_a_decision_reaches_all", ONE),
+    pytest.param("take_up", "L2_a_decision_reaches_all", ONE),
+    pytest.param("send", "L3_no_orphan", ONE),
+    pytest.param("hand_over", ANSWERED, ONE),
+    pytest.param("follow", "L3_no_orphan", CRASHING),
+    pytest.param("end", ANSWERED, CRASHING),
+    pytest.param("answer_lost", ANSWERED, CRASHING),
+], ROWS_SAMPLED, "rows of a group's attempts"))
 def test_the_row_is_needed(row: str, broken: str, configuration: Configuration) -> None:
     assert judged(without(SYSTEM, row), broken, configuration).verdict is Verdict.VIOLATED

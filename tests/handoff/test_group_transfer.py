@@ -39,7 +39,7 @@ def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
     assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_ranks_hand_over_under_decisions() -> None:
     found = judged(PAIR)
     assert failing(found) == []

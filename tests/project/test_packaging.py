@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("wheel"), CC="false")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_wheel_is_for_every_python_and_needs_no_compiler(tmp_path: Path) -> None:
     """Installed in an environment that has the packages of this one, and no other program."""
     wheel = built(tmp_path)

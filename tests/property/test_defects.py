@@ -13,8 +13,10 @@ from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.testing.machine import Fuzzer
 from pdproto.testing.property_checker import ViolationError
 from tests.property.profiles import runs
+from tests.tiers import sampled
 
 MISSION: Final = ("B02", "B02-info", "B04", "B05", "B01", "B03", "B10", "B22", "B23")
+BY_DAY: Final = 4
 RUNS: Final = 1_500  # far more than any of these has needed
 
 
@@ -28,8 +30,9 @@ def caught(bug: Bug) -> ViolationError:
     return raised.value
 
 
-@pytest.mark.parametrize("bug", [b for b in BUGS if b.id in MISSION],
-                         ids=lambda bug: str(bug.system.name))
+@pytest.mark.parametrize("bug", sampled(
+    [pytest.param(bug, id=bug.system.name) for bug in BUGS if bug.id in MISSION],
+    BY_DAY, "defects of the mission"))
 def test_a_defect_is_caught_and_replayed(bug: Bug) -> None:
     error = caught(bug)
     assert error.finding.name == bug.violates

@@ -17,7 +17,7 @@ from proofs import draining, standing
 from tests.property.profiles import some
 from tests.prove.second_solver import main, refuted, unconfirmed
 
-SAMPLE = 8  # obligations of each kind and system, always the same
+SAMPLE = 4  # obligations of each kind and system, always the same
 KINDS: Final = {
     "safety": lambda method: method not in (Method.COVERAGE, Method.RANKING),
     "coverage": lambda method: method is Method.COVERAGE,

@@ -29,7 +29,7 @@ def test_it_is_proved_unaided(name: str) -> None:
     assert len(found.lemmas) <= found.kept <= found.true
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_false_property_is_not_proved() -> None:
     """The lock server with a clock: no clause can save it, and none pretends to."""
     assert not suggest(load("lock-server-broken"), LIMIT_S).proved

