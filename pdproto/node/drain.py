@@ -4,7 +4,7 @@ The table decides (SERVER in spec/handoff/drain.py). Its machine is made when th
 the requests that the node has then: before that, it would take every request.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
@@ -19,15 +19,19 @@ from pdproto.spec.handoff.roles import Life
 class Drain:
     """The drain of one node. Only its loop calls the methods.
 
+    on_leave: called when the drain begins, with the rooms of the requests that the node has.
     emptied: done when no request is left whose pages are in use, or that has not ended. left: how
     many requests have not ended, for any thread; None until the loop has counted them.
     """
 
-    def __init__(self, core: Node) -> None:
+    def __init__(
+        self, core: Node, on_leave: Callable[[Sequence[int]], None] = lambda _: None
+    ) -> None:
         self.emptied: Final[Future[None]] = Future()
         self.reason: Final = f"node {core.name} drains, and takes no new request"
         self.left: int | None = None
         self._core: Final = core
+        self._on_leave: Final = on_leave
         self._machine: Final = Shared(tables.SERVER, scans=True)
 
     def begin(self) -> None:
@@ -37,8 +41,10 @@ class Drain:
         for owner in taken:
             owner.watchers = (*owner.watchers, partial(self._look, owner))
         self.left = len(taken)
-        self._machine.call("drain")
+        step = self._machine.call("drain")
         self._core.on_drain(self.reason)
+        if any(message is tables.leave for message, _ in step.sent):
+            self._on_leave([owner.room for owner in taken])
         self._look_whether_empty()
 
     def told(self) -> str:

@@ -38,11 +38,11 @@ class DecodeDesk(Protocol):
     """
 
     def look_up(
-        self, server: str, lost: Sequence[str], found: Callable[[PrefillServer], None],
+        self, server: str, room: int, lost: Sequence[str], found: Callable[[PrefillServer], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Find a server by the address of its registry. lost: the names of peers that are gone, so
-        that an answer from before is not used for them.
+        """Find a server by the address of its registry, for a room. lost: the names of peers that
+        are gone, so that an answer from before is not used for them.
         """
 
     def query(self, server: str, room: int, answered: Callable[[int | None], None]) -> None:
@@ -132,7 +132,7 @@ class RoutedDecode(Decode):
         self._sought[receiver.life] = sought
         self.take(receiver.endpoint, receiver.endpoint.automaton.call("open_receiver"))
         self._known_desk.look_up(
-            sought.server, self.connections.lost(),
+            sought.server, receiver.room, self.connections.lost(),
             lambda server: self.ask(lambda: self._found(sought, server, named)),
             lambda reason: self.ask(partial(self._unless_over, sought, self.give_up, receiver,
                                             f"prefill server {sought.server}: {reason}")))
@@ -231,8 +231,8 @@ class RoutedDecode(Decode):
         """Open the hand-over with the ranks that run the room."""
         receiver, sources = sought.receiver, (sought.sources or {}).get(rank)
         if not sources:
-            self.give_up(receiver, f"prefill server {sought.server}: it has no data-parallel rank "
-                                   f"{rank}")
+            self.give_up(receiver, f"prefill server {sought.server}: its registry does not name "
+                                   f"data-parallel rank {rank}, which drains or does not exist")
             return
         self._timers.follow(receiver.endpoint, (), self._now)
         receiver.aim(tuple(sources))

@@ -4,7 +4,8 @@
     GET /route              one rank, or the server      GET /ranks, POST /ranks            (ours)
     POST /register_dp_rank  a room's rank                POST /retire_dp_rank               (ours)
     POST /query_dp_ranks    which ranks run rooms        POST /withdraw_dp_ranks            (ours)
-    GET /health             200 if all ranks are registered and agree; else 503 with the reason
+    GET /health             200 if all ranks are registered and agree, and some take new requests;
+                            else 503 with the reason
     GET /metrics            for Prometheus
     GET /openapi.json       this interface, as openapi.py describes it
 
@@ -44,7 +45,7 @@ from pdproto.registry.wire import (
     Run,
     read,
 )
-from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S
+from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, ROOM_MAX
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.keys import Keys
@@ -112,6 +113,8 @@ class RegistryApp:
                                   "Connections that were ended with an unread answer", unread)
         for name, told, value in (
             ("ranks", "Ranks that are registered", self.registry.present_ranks),
+            ("draining", "Ranks that drain: new requests do not find them",
+             self.registry.draining_ranks),
             ("rooms", "Lives of rooms that are kept", self.registry.open_rooms),
             ("ready", "Whether every rank is there, and they agree", int(self.registry.ready)),
         ):
@@ -188,11 +191,12 @@ class RegistryApp:
             raise RefusedError(403, f"dp_rank: {dp_rank} is not of the member {member}")
 
     async def _read_store(self) -> None:
-        """Before a look-up: know enough of the store. Before one that is answered "missing", have
-        all that was ordered before it (LATE in spec/handoff/registry_late.py).
+        """Before a look-up: know enough of the store. Before one that may be turned away, have all
+        that was ordered before it (LATE in spec/handoff/registry_late.py): a rank that is missing
+        or drains may have a later run.
         """
         self._orderer.require_current()
-        if not self.registry.ready:
+        if not self.registry.ready or self.registry.draining_ranks:
             await self._orderer.catch_up()
 
     async def _route(self, request: web.Request) -> web.Response:
@@ -209,9 +213,12 @@ class RegistryApp:
             return _json(self.registry.info())
         return _json(self.registry.look_up(Rank(*places)))
 
-    async def _ranks(self, _: web.Request) -> web.Response:
+    async def _ranks(self, request: web.Request) -> web.Response:
+        text = request.query.get("room")
+        if text is not None and (NUMBER.fullmatch(text) is None or not 0 <= int(text) <= ROOM_MAX):
+            raise RefusedError(400, f"room: {text[:40]!r}: want a number from 0 to {ROOM_MAX:,}")
         await self._read_store()
-        return _json(self.registry.directory())
+        return _json(self.registry.directory(room=None if text is None else int(text)))
 
     async def _look_up(self, request: web.Request) -> web.Response:
         question = read(await request.read(), Lookup)
@@ -244,9 +251,8 @@ class RegistryApp:
 
     async def _health(self, _: web.Request) -> web.Response:
         self._orderer.require_current()
-        if self.registry.ready:
-            return web.Response(text=OK)
-        return web.Response(status=503, text=self.registry.missing())
+        self.registry.require_open()
+        return web.Response(text=OK)
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
         text = generate_latest(self._metrics)

@@ -1,15 +1,12 @@
-"""The registry's client over HTTP: register and stay registered, look ranks up, publish rooms.
+"""The registry's client over HTTP: register ranks, look them up, publish rooms.
 
 A call may block for `timeout_s` seconds. So make calls in a thread of their own, not in a loop that
 serves hand-overs. Only one thread at a time may use a client.
 """
 
 import http.client
-import logging
 import ssl
-import threading
-from collections.abc import Callable, Sequence
-from time import monotonic
+from collections.abc import Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -21,7 +18,6 @@ from pdproto.registry.wire import (
     Directory,
     FullAnswer,
     Lookup,
-    Rank,
     RefusedError,
     Registration,
     Room,
@@ -29,18 +25,9 @@ from pdproto.registry.wire import (
     Run,
 )
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import Shared, SharedStep
-from pdproto.runtime.trace_shared import SharedTrace, shared
-from pdproto.spec.handoff import bootstrap, registry_world
-from pdproto.spec.handoff import registry as tables
-from pdproto.spec.handoff.timers import WAITS
-from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import Keys
 
-log = logging.getLogger("pdproto.registry")
-
 TIMEOUT_S: Final = 5.0
-RETRY_S_MAX: Final = 10.0
 BEHIND: Final = 504  # the registry does not know the end of its store
 ANSWER_BYTES_MAX: Final = 64 << 20
 T = TypeVar("T")
@@ -52,7 +39,7 @@ class NotFoundError(Exception):
 
 
 class MissingError(NotFoundError):
-    """A rank of the server has not registered."""
+    """A rank of the server has not registered, or drains."""
 
 
 class UnreachableError(Exception):
@@ -97,14 +84,15 @@ class RegistryClient:
         """Remove this run of a rank from the registry."""
         self._done("DELETE", "/route", run)
 
-    def look_up_all(self) -> Directory:
-        """The server and all its ranks.
+    def look_up_all(self, room: int | None = None) -> Directory:
+        """The server and all its ranks, without the data-parallel ranks that drain. room: of the
+        request that looks them up; a rank that had it before its drain is named.
 
-        Raises MissingError, with the reason, if a rank is missing; NotFoundError if no rank has
-        registered, or if they do not agree; RefusedError if the server has another version of the
-        wire format, or if the registry is not one of pdproto.
+        Raises MissingError, with the reason, if a rank is missing, or all drain; NotFoundError if
+        no rank has registered, or if they do not agree; RefusedError if the server has another
+        version of the wire format, or if the registry is not one of pdproto.
         """
-        return self._directory(self._answer(*self._listed()))
+        return self._directory(self._answer(*self._listed(room)))
 
     def look_up(self, question: Lookup) -> Directory:
         """The server and the ranks of the question. Raises the errors of `look_up_all`."""
@@ -144,7 +132,9 @@ class RegistryClient:
         self._done("POST", "/withdraw_dp_ranks", Rooms(tuple(rooms), tuple(generations)))
 
     def health(self) -> None:
-        """Check that all ranks are registered. Raises NotFoundError, with the reason, if not."""
+        """Check that all ranks are registered, and that some take new requests. Raises
+        NotFoundError, with the reason, if not.
+        """
         self._done("GET", "/health")
 
     def _read(self, body: bytes, kind: type[T]) -> T:
@@ -165,9 +155,9 @@ class RegistryClient:
             self._listed()
         return self._answer(status, answer, exceed)
 
-    def _listed(self) -> _Answer:
+    def _listed(self, room: int | None = None) -> _Answer:
         """The answer to GET /ranks. Raises RefusedError if there is no such route."""
-        answer = self._ask("GET", "/ranks", None)
+        answer = self._ask("GET", "/ranks" if room is None else f"/ranks?room={room}", None)
         if answer[0] == 404:
             raise RefusedError(404, f"registry at {self.address}: it has no list of ranks, so it "
                                     f"is not pdproto's: start `pdproto serve` there")
@@ -252,142 +242,3 @@ def _connection(
 
 def _reason(answer: bytes) -> str:
     return answer[:1_000].decode(errors="replace")
-
-
-class Registrar:
-    """Keeps a rank registered, in a thread of its own: it registers the rank, and then sends signs
-    of life.
-
-    The rows of the source decide (SOURCE in spec/handoff/registry.py); their messages become HTTP
-    requests, and the answers become messages. If the registry does not know a run that it has
-    recorded, it has restarted, and the rows begin again. If the registry says that the run's number
-    no longer counts, the run goes on under a greater number, with a new `registration`.
-
-    sign_of_life_s, retry_s: seconds between signs of life, and between attempts to register.
-    recorded: set while the registry has this run. refused: why the registry refuses this run, such
-    as another version or configuration, or another run in its place; None if it does not.
-    on_refused: called with each new reason. trace: records every row that fires. keys: see
-    RegistryClient. Raises ValueError for a registration without an incarnation.
-    """
-
-    def __init__(
-        self,
-        address: str,
-        registration: Registration,
-        *,
-        sign_of_life_s: float = WAITS["sign_of_life"].seconds,
-        retry_s: float = WAITS["not_recorded"].seconds,
-        on_refused: Callable[[str], None] | None = None,
-        trace: SharedTrace | None = None,
-        keys: Keys | None = None,
-    ) -> None:
-        if registration.incarnation is None:
-            raise ValueError("registration: want an incarnation; signs of life need one")
-        self.registration = registration
-        self.recorded: Final = threading.Event()
-        self.refused: str | None = None
-        self._client: Final = RegistryClient(address, keys=keys)
-        self._sign_of_life_s: Final = sign_of_life_s
-        self._retry_s: Final = retry_s
-        self._on_refused: Final = on_refused
-        self._trace: Final = trace
-        self._machine = self._begun("start")
-        self._stopping: Final = threading.Event()
-        self._thread: Final = threading.Thread(
-            target=self._loop, name="pdproto-registrar", daemon=True
-        )
-
-    def start(self) -> None:
-        """Start the thread. `recorded` is set when the registry has recorded this run."""
-        self._thread.start()
-
-    def stop(self, *, goodbye: bool = True) -> None:
-        """End the thread. goodbye: also remove this run from the registry, if it can be reached. A
-        second call does nothing.
-        """
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-        try:
-            if goodbye and self._thread.ident is not None:
-                self._say(self._machine.call("stop"))
-        except (NotFoundError, RefusedError, UnreachableError) as error:
-            log.info("this run could not be removed from the registry: %s", error)
-        finally:
-            self._client.close()
-
-    @property
-    def _run(self) -> Run:
-        return Run(*self.registration.rank, self.registration.incarnation or 0)
-
-    @property
-    def _self(self) -> tuple[Rank, tuple[int, Rank]]:
-        run = self._run
-        return run.rank, (run.incarnation, run.rank)
-
-    def _begun(self, row: str) -> Shared:
-        """A new machine for this run, before it has registered. row: of the operator, starts it."""
-        machine = shared(tables.SOURCE, self._self, trace=self._trace)
-        source, number = self._self
-        machine.apply_fault(registry_world.OPERATOR, row, p=source, e=number, z=number)
-        return machine
-
-    def _renew(self, exceed: int) -> None:
-        """Go on under a number greater than this one, as the registry demands."""
-        source, number = self._self
-        self._machine.receive(bootstrap.outdated, source, number, (exceed, source))
-        self.recorded.clear()
-        self.registration = msgspec.structs.replace(
-            self.registration, incarnation=max(new_incarnation(), exceed + 1))
-        self._machine = self._begun("come_back")
-
-    def _loop(self) -> None:
-        retry_s = self._retry_s
-        while not self._stopping.is_set():
-            began = monotonic()
-            try:
-                self._turn()
-                wait, retry_s = self._sign_of_life_s, self._retry_s
-            except NotFoundError:
-                wait = 0.0 if self.recorded.is_set() else retry_s
-                self.recorded.clear()
-                self._machine = self._begun("start")
-            except (UnreachableError, RefusedError) as error:
-                if isinstance(error, RefusedError) and error.exceed is not None:
-                    log.warning("%s", error)
-                    self._renew(error.exceed)
-                    wait = 0.0
-                else:
-                    self._note(error)
-                    wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
-            self._stopping.wait(max(0.0, wait - (monotonic() - began)))
-
-    def _turn(self) -> None:
-        """Register, or send a sign of life, as the rows say."""
-        fire = self._machine.fire
-        if fire("show_sign_of_life") is not None:
-            self._client.keep_alive(self._run)
-            return
-        step = fire("enroll") or fire("enroll_again")
-        if step is not None:
-            self._say(step)
-            self.refused = None
-            self._machine.receive(bootstrap.recorded, *self._self)
-            self.recorded.set()
-
-    def _say(self, step: SharedStep) -> None:
-        """Send the registry's messages of a step. Sinks learn of a goodbye from the registry."""
-        for message, _ in step.sent:
-            if message is bootstrap.register:
-                self._client.register(self.registration)
-            elif message is bootstrap.goodbye:
-                self._client.deregister(self._run)
-
-    def _note(self, error: Exception) -> None:
-        log.warning("%s", error)
-        if isinstance(error, RefusedError) and self.refused != error.reason:
-            self.refused = error.reason
-            if self._on_refused is not None:
-                self._on_refused(error.reason)

@@ -139,11 +139,11 @@ class DecodeRegistries(Desk):
         super().__init__("pdproto-lookups")
 
     def look_up(
-        self, server: str, lost: Sequence[str], found: Callable[[PrefillServer], None],
+        self, server: str, room: int, lost: Sequence[str], found: Callable[[PrefillServer], None],
         failed: Callable[[str], None],
     ) -> None:
         """See DecodeDesk."""
-        self._jobs.put(lambda: self._look_up(server, frozenset(lost), found, failed))
+        self._jobs.put(lambda: self._look_up(server, room, frozenset(lost), found, failed))
 
     def query(self, server: str, room: int, answered: Answered) -> None:
         """See DecodeDesk."""
@@ -154,15 +154,18 @@ class DecodeRegistries(Desk):
         self._jobs.put(lambda: self._withdraw(server, room))
 
     def _look_up(
-        self, server: str, lost: frozenset[str], found: Callable[[PrefillServer], None],
-        failed: Callable[[str], None],
+        self, server: str, room: int, lost: frozenset[str],
+        found: Callable[[PrefillServer], None], failed: Callable[[str], None],
     ) -> None:
         known = self._directories.get(server)
         if known is not None and any(at.name in lost for at in known.addresses().values()):
             known = None  # another run may have taken the place of that rank
         try:
             if known is None:
-                known = self._directories[server] = self._client(server).look_up_all()
+                known = self._client(server).look_up_all(room)
+                self._directories.pop(server, None)
+                if known.is_whole:
+                    self._directories[server] = known
         except (*PROBLEMS, ValueError) as error:
             failed(str(error))
             return

@@ -15,7 +15,9 @@ from pdproto.spec.handoff import bootstrap
 
 
 class KeptRun(Struct, frozen=True):
-    """One run of a rank. current: otherwise it is struck out."""
+    """One run of a rank. current: otherwise it is struck out. leaving: the rooms that it has, if it
+    drains.
+    """
 
     rank: Rank
     number: int
@@ -23,6 +25,7 @@ class KeptRun(Struct, frozen=True):
     heard_at: int
     promised: bool
     current: bool
+    leaving: tuple[int, ...] | None = None
 
 
 class KeptServer(Struct, frozen=True):
@@ -73,7 +76,8 @@ def restore(registry: Registry, kept: Kept, now: float) -> None:
 def _kept(server: Server) -> KeptServer:
     runs = tuple(
         KeptRun(rank, number, run.address, run.heard_at, run.promised,
-                server.is_current(rank, number))
+                (current := server.is_current(rank, number)),
+                server.leaving.rooms(rank) if current else None)
         for rank, runs in server.runs.items() for number, run in sorted(runs.items()))
     early = tuple((rank, tuple(numbers)) for rank, numbers in server.early.items() if numbers)
     return KeptServer(server.topology, runs, early, tuple(server.refused.items()),
@@ -89,6 +93,8 @@ def _restore(server: Server, kept: KeptServer, now: float) -> None:
         if not run.current:
             tell(bootstrap.goodbye, run.rank, run.number)
         server.runs[run.rank][run.number] = Recorded(run.address, now, run.heard_at, run.promised)
+        if run.leaving is not None:
+            server.leaving.begin(run.rank, run.leaving)
     for rank, numbers in kept.early:
         for number in numbers:
             tell(bootstrap.goodbye, rank, number)

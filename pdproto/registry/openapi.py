@@ -28,7 +28,7 @@ from pdproto.registry.wire import (
     Run,
     ServerInfo,
 )
-from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, TOPOLOGY_SIZE_MAX
+from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, ROOM_MAX, TOPOLOGY_SIZE_MAX
 
 SCHEMAS: Final = "#/components/schemas/"
 SGLANG_INFO: Final = "SglangServerInfo"  # a ServerInfo without our fields
@@ -43,7 +43,9 @@ class Answer(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One route. body: the type of the request's body, if it has one. query: its whole numbers."""
+    """One route. body: the type of the request's body, if it has one. query: its whole numbers.
+    names_room: a room may be one more.
+    """
 
     method: str
     path: str
@@ -52,6 +54,7 @@ class Operation(NamedTuple):
     body: type[msgspec.Struct] | None = None
     query: tuple[str, ...] = ()
     has_head: bool = False
+    names_room: bool = False
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -79,7 +82,7 @@ WRONG: Final = Answer(400, "the body is no JSON, or a field is wrong: the text n
 FOREIGN: Final = Answer(403, "the rank is of another member, by the certificate of the client")
 NO_RANK: Final = Answer(404, "the server has no such rank")
 EMPTY: Final = Answer(503, "no rank has registered")
-MISSING: Final = Answer(503, "a rank is missing: the text names the first one")
+MISSING: Final = Answer(503, "a rank is missing, or drains: the text names the first one")
 
 OPERATIONS: Final = (
     Operation("PUT", "/route", "register a run of a rank", (
@@ -93,7 +96,11 @@ OPERATIONS: Final = (
         Answer(400, "a number is missing from the query, or is none"), NO_RANK, MISSING,
     ), query=COORDINATES),
     Operation("GET", "/ranks", "the server and all its ranks", (
-        Answer(200, "all of them", (Directory,)), Answer(425, "no rank has registered"), MISSING)),
+        Answer(200, "all of them, without the data-parallel ranks that drain and do not have "
+                    "the room", (Directory,)),
+        Answer(400, "the room is no number"), Answer(425, "no rank has registered"),
+        Answer(503, "a rank is missing, or all drain: the text names the first one"),
+    ), names_room=True),
     Operation("POST", "/ranks", "the server and some of its ranks", (
         Answer(200, "all that were asked for", (Directory,)), WRONG, NO_RANK,
         Answer(425, "no rank has registered"), MISSING), Lookup),
@@ -112,7 +119,8 @@ OPERATIONS: Final = (
         WRONG, Answer(503, "no rank has registered, or too many rooms are open")), Rooms),
     Operation("POST", "/withdraw_dp_ranks", "wait for these rooms no longer",
               (DONE, WRONG, EMPTY), Rooms),
-    Operation("GET", "/health", "whether all ranks are registered and agree", (
+    Operation("GET", "/health", "whether all ranks are registered and agree, and some take new "
+                                "requests", (
         Answer(200, "they are"), Answer(503, "they are not: the text says why")), has_head=True),
     Operation("GET", "/metrics", "metrics for Prometheus",
               (Answer(200, "in the text format of Prometheus"),), has_head=True),
@@ -174,11 +182,15 @@ def _operation(each: Operation, method: str, schemas: dict[Any, Any]) -> dict[st
             str(answer.status): _response(answer, schemas, empty=method == "HEAD")
             for answer in each.every_answer},
     }
-    if each.query:
-        told["parameters"] = [
-            {"name": name, "in": "query", "required": True, "schema": {
-                "type": "integer", "minimum": -1, "exclusiveMaximum": TOPOLOGY_SIZE_MAX}}
-            for name in each.query]
+    parameters = [
+        {"name": name, "in": "query", "required": True, "schema": {
+            "type": "integer", "minimum": -1, "exclusiveMaximum": TOPOLOGY_SIZE_MAX}}
+        for name in each.query]
+    if each.names_room:
+        parameters.append({"name": "room", "in": "query", "required": False, "schema": {
+            "type": "integer", "minimum": 0, "maximum": ROOM_MAX}})
+    if parameters:
+        told["parameters"] = parameters
     if each.body is not None:
         told["requestBody"] = {
             "required": True, "content": {"application/json": {"schema": schemas[each.body]}}}

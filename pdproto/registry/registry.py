@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
+from pdproto.registry.leaving import Leaving
 from pdproto.registry.rooms import Begun, Fired, Limits, RoomBook, fired, taken
 from pdproto.registry.wire import (
     OURS,
@@ -68,6 +69,7 @@ class Server:
         self.runs: Final[dict[Rank, dict[int, Recorded]]] = {rank: {} for rank in every}
         self.early: Final[dict[Rank, deque[int]]] = {rank: deque() for rank in every}
         self.refused: Final[dict[Rank, str]] = {}  # why, of those that have not come again
+        self.leaving: Final = Leaving(rows)
 
     def is_current(self, rank: Rank, number: int) -> bool:
         """Whether this run is the current one of its rank. Its number comes first in the table's
@@ -81,8 +83,9 @@ class Server:
         return next((one for one in self.runs[rank] if self.is_current(rank, one)), None)
 
     def end_run(self, rank: Rank, before: int | None) -> None:
-        """Remove the rooms of the run that was current before, if it is not current now."""
+        """Remove the rooms and the drain of the run that was current before, if it is not now."""
         if before is not None and before != self.current(rank):
+            self.leaving.end(rank)
             self.rooms.end_run(rank.dp)
 
     def number(self, request: Registration) -> int:
@@ -143,6 +146,8 @@ class Registry:
         address = RankAddress(request.rank_ip, request.rank_port, number, request.name)
         promised = request.incarnation is not None
         server.runs[rank][number] = Recorded(address, now, self.changes, promised)
+        if request.leaving is not None:
+            server.leaving.begin(rank, request.leaving)
         self.complete()
 
     def _record(self, server: Server, rank: Rank, number: int) -> None:
@@ -199,11 +204,14 @@ class Registry:
         return [name for rank in ranks if (name := self.owner(rank)) is not None]
 
     def look_up(self, rank: Rank) -> RankAddress:
-        """The address of a rank. Raises RefusedError: 404 for no such rank, 503 if any is missing.
+        """The address of a rank. Raises RefusedError: 404 for no such rank, 503 if any is missing,
+        or if it drains.
         """
-        address = self._looked_up(self._known(rank), rank, None)
+        server = self._known(rank)
+        address = self._looked_up(server, rank, None)
         if address is None:
             raise RefusedError(503, self.missing())
+        server.leaving.listed([rank])
         return address
 
     def _looked_up(self, server: Server, rank: Rank, question: Lookup | None) -> RankAddress | None:
@@ -229,10 +237,12 @@ class Registry:
             "follow_bootstrap_room": server.rooms.keeps_rule,
         }
 
-    def directory(self, question: Lookup | None = None) -> dict[str, Any]:
-        """The server, with the addresses of all its ranks, or of those of the question. Raises
-        RefusedError: 503 if a rank of the server is missing, 404 for a rank that the server does
-        not have, 425 if no rank has registered.
+    def directory(
+        self, question: Lookup | None = None, room: int | None = None
+    ) -> dict[str, Any]:
+        """The server, with the addresses of all its ranks that the room finds, or of those of the
+        question. Raises RefusedError: 503 if a rank of the server is missing, or drains and cannot
+        be left out; 404 for a rank that the server does not have, 425 if no rank has registered.
         """
         server = self.server
         if server is None:
@@ -241,9 +251,10 @@ class Registry:
         for rank in asked.keys() - server.runs.keys():
             raise RefusedError(404, f"there is no {rank}")
         found = {rank: self._looked_up(server, rank, question) for rank in asked}
-        ranks = [Located(*rank, address) for rank, address in found.items() if address is not None]
-        if len(ranks) < len(found):
+        if None in found.values():
             raise RefusedError(503, self.missing())
+        listed = server.leaving.listed(found, room, whole=question is not None)
+        ranks = [Located(*rank, address) for rank in listed if (address := found[rank])]
         ours = {name: getattr(server.topology, name) for name in OURS}
         return {"server": {**self.info(), **ours}, "ranks": ranks}
 
@@ -261,6 +272,18 @@ class Registry:
             and server.ranks.value(bootstrap.ready) is bootstrap.Ready.READY
             and server.rooms.keeps_rule is not None
         )
+
+    def require_open(self) -> None:
+        """Raise RefusedError (503) unless the registry is ready, and names ranks to new requests.
+        """
+        if self.server is None or not self.ready:
+            raise RefusedError(503, self.missing())
+        self.server.leaving.listed(self.server.runs)
+
+    @property
+    def draining_ranks(self) -> int:
+        """The number of ranks that drain."""
+        return 0 if self.server is None else len(self.server.leaving)
 
     def missing(self) -> str:
         """Why the registry is not ready."""

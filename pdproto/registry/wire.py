@@ -132,7 +132,8 @@ class Registration(Struct, frozen=True, kw_only=True):
     to exceed if a clock is behind); a rank that gives one promises signs of life. force_query:
     rooms are published even if they keep to the rule. version, oldest: the newest and the oldest
     version of the wire format that the rank speaks; capabilities: of the rank. None and () claim
-    nothing.
+    nothing. leaving: the rank drains, and has these rooms: only they find it from now on. None: it
+    takes requests. A run that drains does so to its end.
     """
 
     attn_tp_size: Size
@@ -162,6 +163,7 @@ class Registration(Struct, frozen=True, kw_only=True):
     oldest: U63 | None = None
     capabilities: Annotated[tuple[Word, ...], Meta(max_length=CAPABILITIES_MAX)] = ()
     name: Word = ""
+    leaving: Annotated[tuple[U63, ...], Meta(max_length=ASKED_ROOMS_MAX)] | None = None
 
     @property
     def rank(self) -> Rank:
@@ -300,7 +302,9 @@ class ServerInfo(Topology, frozen=True, kw_only=True):
 
 
 class Directory(Struct, frozen=True):
-    """A prefill server with the addresses of its ranks. The list is always complete."""
+    """A prefill server with the addresses of its ranks. The list has no rank of a data-parallel
+    rank of which one drains (leaving.py), and otherwise all.
+    """
 
     server: ServerInfo
     ranks: tuple[Located, ...]
@@ -308,6 +312,11 @@ class Directory(Struct, frozen=True):
     def addresses(self) -> Mapping[Rank, RankAddress]:
         """The address of each rank."""
         return {Rank(one.dp, one.cp, one.tp, one.pp): one.address for one in self.ranks}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rank of the server is in the list."""
+        return len(self.ranks) == self.server.ranks
 
 
 class FullAnswer(Struct, frozen=True):

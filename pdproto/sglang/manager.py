@@ -33,8 +33,8 @@ from pdproto.node.rooms import PrefillRooms
 from pdproto.node.routed_prefill import DataParallelRank
 from pdproto.pages.device import Device
 from pdproto.pages.devices import device_named
-from pdproto.registry.client import Registrar
 from pdproto.registry.desks import PrefillRegistry
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
@@ -228,6 +228,7 @@ class PdprotoKVManager(BaseKVManager):
             msgspec.structs.replace(registration, rank_ip=host, rank_port=port,
                                     incarnation=self.node.incarnation),
             keys=self._keys, on_refused=lambda reason: log.error("%s: %s", self.node.name, reason))
+        self._registrar.follow(self.node)
         self._registrar.start()
 
     def try_ensure_parallel_info(self, bootstrap_addr: str) -> bool:

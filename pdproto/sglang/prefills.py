@@ -99,9 +99,11 @@ class Prefills:
     def _look_up(self, address: str) -> Directory:
         client = RegistryClient(address, keys=self._keys)
         try:
-            self._directories[address] = found = client.look_up_all()
+            found = client.look_up_all()
         finally:
             client.close()
+        if found.is_whole:
+            self._directories[address] = found
         return found
 
     def _feed(self, directory: Directory, addressed: Addressed) -> Feed:
@@ -115,7 +117,8 @@ class Prefills:
             for tp in ranks:
                 address = addresses.get(Rank(addressed.rank, 0, tp, pp))
                 if address is None:
-                    raise ValueError(f"it has no {Rank(addressed.rank, 0, tp, pp)}")
+                    raise ValueError(f"its registry does not name {Rank(addressed.rank, 0, tp, pp)}"
+                                     f", which drains or does not exist")
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         source = Place(server.attn_tp_size, ranks[0])
         is_alike = source == self._place and len(sources) == self._stages == 1

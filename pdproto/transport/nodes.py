@@ -52,6 +52,7 @@ class RunningNode:
         self._core = core
         self._drain: Drain | None = None
         self._draining: Final = Lock()
+        self._leaving: Final[list[Callable[[Sequence[int], Future[None]], None]]] = []
         self._loop: Final = EventLoop(core, link)
         self.bound: Final = self._loop.bound
         self.endpoint: Final = self._loop.endpoint
@@ -76,13 +77,26 @@ class RunningNode:
         """
         with self._draining:
             if self._drain is None:
-                drain = self._drain = Drain(self._core)
+                drain = self._drain = Drain(self._core, self._leave)
                 try:
                     self._core.ask(drain.begin)
                 except LocalProtocolError:
                     self._drain = None
                     raise
             return self._drain.emptied
+
+    def on_leave(self, tell: Callable[[Sequence[int], Future[None]], None]) -> None:
+        """Call `tell` in the loop when a drain begins.
+
+        It gets the rooms of the requests that the drain waits for, and the future of `drain`. So
+        the registry learns of a drain (Registrar.follow in registry/registrar.py).
+        """
+        self._leaving.append(tell)
+
+    def _leave(self, rooms: Sequence[int]) -> None:
+        assert self._drain is not None  # noqa: S101 - it has begun
+        for tell in self._leaving:
+            tell(rooms, self._drain.emptied)
 
     def unready(self) -> str | None:
         """Why this node gets no new request: it drains, or `health`. None if it takes some."""

@@ -98,10 +98,10 @@ class Process:
         self._tell("locate", lambda: found(f"p{rank}", f"p{rank}"))
 
     def look_up(
-        self, server: str, lost: Sequence[str], found: Callable[[PrefillServer], None],
+        self, server: str, room: int, lost: Sequence[str], found: Callable[[PrefillServer], None],
         failed: Callable[[str], None],
     ) -> None:
-        del lost
+        del room, lost
         if server == SERVER:
             self._tell("look up", lambda: found(self.cluster.server))
         else:

@@ -19,10 +19,11 @@ import requests
 from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.engine.hosts import split
-from pdproto.registry.client import NotFoundError, Registrar, RegistryClient, UnreachableError
-from pdproto.registry.wire import Rank, Registration, Run
-from pdproto.runtime.versions import VERSION
+from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
+from pdproto.registry.registrar import Registrar
+from pdproto.registry.wire import Rank, Run
 from tests import skips
+from tests.registry.test_registry import prefill
 
 pytestmark = [
     pytest.mark.slow,
@@ -89,9 +90,11 @@ def etcd(folder: Path, members: int) -> Iterator[list[Member]]:
 
 
 @contextmanager
-def registry(store: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def registry(store: str | None, port: str = "0") -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address and the process of a registry. store: of etcd; None: it has no other."""
+    sharing = [] if store is None else ["--store", store]
     with subprocess.Popen(
-        [sys.executable, "-m", "pdproto.cli.main", "serve", "--port", "0", "--store", store,
+        [sys.executable, "-m", "pdproto.cli.main", "serve", "--port", port, *sharing,
          "--silent", f"{SILENT_S:g}"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as serving:
@@ -122,9 +125,9 @@ class Ranks:
         self.registrars = []
         for rank, node in enumerate(self.nodes):
             host, port = split(node.endpoint.removeprefix("tcp://"))
-            keeping = Registrar(addresses, Registration(
-                attn_tp_size=RANKS, attn_tp_rank=rank, rank_ip=host, rank_port=port,
-                incarnation=1, version=VERSION, name=node.name), sign_of_life_s=0.5, retry_s=0.2)
+            keeping = Registrar(
+                addresses, prefill(rank, of=RANKS, rank_ip=host, rank_port=port, name=node.name),
+                sign_of_life_s=0.5, retry_s=0.2)
             keeping.start()
             opened.callback(keeping.stop)
             self.registrars.append(keeping)
@@ -260,8 +263,7 @@ def test_a_registry_without_etcd_answers_nothing_after_the_lease(tmp_path: Path)
         address, _ = opened.enter_context(registry(member.url))
         client = RegistryClient(address)
         opened.callback(client.close)
-        client.register(Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1",
-                                     rank_port=1, incarnation=1, version=VERSION))
+        client.register(prefill(of=1))
         client.look_up_all()
         member.process.send_signal(signal.SIGSTOP)
         until(lambda: not is_complete(client))
@@ -280,8 +282,7 @@ def test_the_log_is_trimmed_and_a_new_registry_reads_the_state(tmp_path: Path) -
         client = RegistryClient(address)
         opened.callback(client.close)
         for run in range(1, 1_060):
-            client.register(Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1",
-                                         rank_port=1, incarnation=run, version=VERSION))
+            client.register(prefill(of=1, run=run))
         until(lambda: keys(member) < 300, "the log is not trimmed")
         later, _ = opened.enter_context(registry(member.url))
         joined = RegistryClient(later)

@@ -16,8 +16,8 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.registry import finder as registry_finder
 from pdproto.registry.app import RegistryServer
-from pdproto.registry.client import Registrar
 from pdproto.registry.finder import Finder
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.sink import SinkPart
 from pdproto.registry.wire import Lookup, Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from pdproto.registry.app import RegistryServer
-from pdproto.registry.client import Registrar, RegistryClient, UnreachableError
+from pdproto.registry.client import RegistryClient, UnreachableError
 from pdproto.registry.finder import Finder
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, Registration
 from pdproto.transport import http_server
 from pdproto.transport.keys import Keys, new_secret, of_secret

@@ -21,10 +21,10 @@ from pdproto.check.trace.verify import verify
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import (
     NotFoundError,
-    Registrar,
     RegistryClient,
     UnreachableError,
 )
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import Rank, RefusedError, Registration, Room, Rooms, Run, read

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -295,8 +295,9 @@ ASKED = st.builds(lambda room, life: Rooms((room,), () if life is None else (lif
                   ROOMS, GENERATIONS)
 RUN = st.builds(lambda rank, run: Run(rank, 0, 0, 0, run), RANKS, RUNS)
 CHANGES = st.one_of(
-    st.builds(lambda rank, run, force: Register(group(rank, run=run, force_query=force)),
-              RANKS, st.none() | RUNS, st.booleans()),
+    st.builds(lambda rank, run, force, leaving: Register(
+        group(rank, run=run, force_query=force, leaving=leaving)),
+              RANKS, st.none() | RUNS, st.booleans(), st.none() | st.tuples() | st.tuples(ROOMS)),
     st.builds(KeepAlive, RUN), st.builds(Deregister, RUN),
     st.builds(Publish, ROOM), st.builds(Retire, ROOM),
     st.builds(Query, ASKED), st.builds(Withdraw, ASKED),
@@ -311,6 +312,17 @@ def told(registry: Registry, change: Change, now: float) -> object:
         return changes.apply(registry, change, now)
     except RefusedError as refusal:
         return refusal.status, refusal.reason, refusal.exceed
+
+
+LOOKED_UP: Final = (None, 0, 1, 2)
+
+
+def listed(registry: Registry, room: int | None) -> object:
+    """The answer to a look-up for this room, or the refusal."""
+    try:
+        return registry.directory(room=room)
+    except RefusedError as refusal:
+        return refusal.status, refusal.reason
 
 
 def state(registry: Registry) -> bytes:
@@ -338,6 +350,8 @@ def test_a_state_leads_to_the_registry_that_it_is_of(
     assert state(copied) == state(original)
     assert copied.ready == original.ready
     assert copied.missing() == original.missing()
+    assert [listed(copied, room) for room in LOOKED_UP] == [
+        listed(original, room) for room in LOOKED_UP]
     for step in after:
         now += step if isinstance(step, float) else 0.0
         for change in changes.due(original, now) if isinstance(step, float) else [step]:

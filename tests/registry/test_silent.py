@@ -19,7 +19,7 @@ HERE: Final = Rank(0, 0, 0, 0)
 # Registers, writes a line when it is recorded and for every refusal, and stays.
 RANK: Final = """
 import sys, time
-from pdproto.registry.client import Registrar
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import VERSION
 

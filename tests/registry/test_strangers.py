@@ -15,8 +15,9 @@ import pytest
 
 from pdproto.registry import app as registry_app
 from pdproto.registry.app import RegistryServer
-from pdproto.registry.client import Registrar, RegistryClient
+from pdproto.registry.client import RegistryClient
 from pdproto.registry.finder import Finder
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, RefusedError
 from tests.registry.test_registry import prefill, sglang, until
 

@@ -11,7 +11,7 @@ import pytest
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.registry.app import RegistryServer
-from pdproto.registry.client import Registrar
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import Rank, Registration
 from pdproto.runtime.errors import LocalProtocolError

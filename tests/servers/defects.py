@@ -178,7 +178,7 @@ def decode_waited_for() -> None:
 
 def registers_once() -> None:
     """A rank does not register again with a registry that has forgotten it."""
-    from pdproto.registry.client import Registrar
+    from pdproto.registry.registrar import Registrar
 
     def turn(old: Any, self: Any) -> Any:
         return None if self.recorded.is_set() else old(self)

@@ -138,6 +138,8 @@ def test_a_malformed_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
 ATTEMPTS: Final[dict[str, Callable[[RegistryClient], Any]]] = {
     "replace": lambda client: client.register(prefill(of=1, run=2, name="b/p0")),
     "replace in its name": lambda client: client.register(prefill(of=1, run=2, name="a/p0")),
+    "drain": lambda client: client.register(prefill(of=1, name="b/p0", leaving=())),
+    "drain in its name": lambda client: client.register(prefill(of=1, name="a/p0", leaving=())),
     "take a name": lambda client: client.register(group(1, name="a/p1")),
     "deregister": lambda client: client.deregister(ALONE),
     "answer for": lambda client: client.keep_alive(ALONE),

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from pdproto.drill.handoff.load import Topology
 from pdproto.node.link import place_of, tcp_at
-from pdproto.registry.client import Registrar
 from pdproto.registry.finder import Finder
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, RankAddress, Registration
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.versions import OLDEST, VERSION

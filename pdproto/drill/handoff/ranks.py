@@ -124,6 +124,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
                            trace=trace)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering,
                           rank.keys)
+        entry.follow(node)
         entry.start()
         pipe.send(rank.name)
         pipe.recv()  # every process is there

@@ -245,6 +245,7 @@ def prefill(place: SoakRank, pipe: Pipe) -> None:
                        link=Link(advertise=place.advertise), waits=WAITS)
     pipe.send(node.bound)
     entry = registrar(place.registry, place.name, topology, node.endpoint, None)
+    entry.follow(node)
     entry.start()
     scheduler = _Prefill(place=place, node=node, pool=Pool(load.pool_pages), pipe=pipe, pages=pages)
     with suppress(EOFError):  # the router is gone
