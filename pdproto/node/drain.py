@@ -53,13 +53,16 @@ class Drain:
         return self.reason if left is None else f"{self.reason}; requests left: {left}"
 
     def meet(self, owner: Handle) -> None:
-        """Fail the request of this handle, if it is new."""
-        if not self._is_taken(owner):
+        """Fail the request of this handle, if it is new. Before `begin` the node takes all."""
+        if self.left is not None and not self._is_taken(owner):
             self._core.give_up(owner, self.reason)
 
     def refusal(self, room: int) -> str | None:
-        """The reason why a room is refused that a peer has begun and the application has not."""
-        return None if self._is_taken(("room", room)) else self.reason
+        """The reason why a room is refused that a peer has begun and the application has not.
+        Before `begin` none is.
+        """
+        taken = self.left is None or self._is_taken(("room", room))
+        return None if taken else self.reason
 
     def _is_taken(self, request: Hashable) -> bool:
         step = self._machine.receive(tables.ask, request)

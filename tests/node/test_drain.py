@@ -166,3 +166,20 @@ def test_no_number_is_told_before_the_requests_are_counted(nodes: Cluster) -> No
     assert node.metrics.read()["draining"] == 0
     counts.set()
     until(lambda: node.unready() == "node p0 drains, and takes no new request; requests left: 1")
+
+
+def test_a_room_that_comes_before_the_drain_has_begun_does_not_hold_it_up(nodes: Cluster) -> None:
+    """A sink introduces it, and a sender is opened and ends, after `drain` was called and before
+    the loop begins it.
+    """
+    core = nodes.prefills[0]._core
+    drain, told = Drain(core), list[str | None]()
+    core.ask(lambda: told.append(drain.refusal(7)))
+    sender = core.open(8)
+    core.ask(lambda: drain.meet(sender))
+    sender.abort("the client has left")
+    until(polls([sender], KVPoll.FAILED))
+    core.ask(drain.begin)
+    drain.emptied.result(PATIENCE_S)
+    assert told == [None]
+    assert sender.failure == "the client has left"
