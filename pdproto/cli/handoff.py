@@ -1,9 +1,10 @@
 """Hand over real pages between real processes on this machine, and verify every byte.
 
 It starts the ranks of a prefill and a decode server, hands over requests, and aborts some of them
-on the way. With --kill it also kills and restarts a rank. Then it checks that every byte arrived as
-it was sent, that both sides agree on each outcome, and that all memory was released. Exit status: 0
-all of this holds, 1 not.
+on the way. It also kills and restarts a rank (--kill), drains and replaces one (--drain), or stops
+the registry for a while (--cut). Then it checks that every byte arrived as it was sent, that both
+sides agree on each outcome, and that all memory was released. Exit status: 0 all of this holds, 1
+not.
 """
 
 import argparse
@@ -46,6 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kill", action="store_true",
                         help="kill a prefill rank (the seed chooses it) while it sends, after a "
                              "third of the requests, and restart its server")
+    parser.add_argument("--drain", action="store_true",
+                        help="drain the prefill rank while hand-overs run, after half of the "
+                             "requests, and replace it when it is empty: no request may fail")
+    parser.add_argument("--cut", type=positive, metavar="S",
+                        help="after a third of the requests, stop the process of the registry for "
+                             "so many seconds: hand-overs go on, a look-up fails with its reason, "
+                             "and every rank comes back by itself")
     parser.add_argument("--engine", choices=sorted(ENGINES), default="shm",
                         help="how bytes move (default: shm)")
     parser.add_argument("--host", default=LOOPBACK, metavar="ADDRESS",
@@ -104,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
     with ended_in_order():
         cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
                                  device=arguments.device, waits=WAITS, trace=arguments.trace,
-                                 doomed=doomed, host=arguments.host, bug=arguments.bug,
+                                 doomed=doomed, drains_at=_drains_at(arguments),
+                                 cut_s=arguments.cut, host=arguments.host, bug=arguments.bug,
                                  keys=_keys(arguments))
         verdict = _verdict(cluster, arguments)
     if arguments.json:
@@ -113,6 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
         with console() as out:
             verdict.show(out)
     return 1 if verdict.complaints else 0
+
+
+def _drains_at(arguments: argparse.Namespace) -> int | None:
+    return arguments.requests // 2 if arguments.drain else None
 
 
 def _load(arguments: argparse.Namespace) -> Load:
@@ -142,10 +155,21 @@ def _refuse(arguments: argparse.Namespace) -> None:
         raise UsageError(_why_not(arguments, error)) from error
     if arguments.optimistic is None and arguments.force_retry:
         raise UsageError("--force-retry runs optimistic requests again: give --optimistic N too")
+    if arguments.drain:
+        _refuse_drain(arguments)
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.bug is not None:
         _check_bug(arguments.bug)
+
+
+def _refuse_drain(arguments: argparse.Namespace) -> None:
+    ranks = len(Topology(arguments.pp, arguments.tp, arguments.cp).prefill)
+    if ranks > 1 or arguments.kill or arguments.optimistic is not None:
+        raise UsageError("--drain replaces a prefill server of one rank: leave out --pp, --tp, "
+                         "--cp, --kill and --optimistic")
+    if arguments.requests < 2:
+        raise UsageError("--drain: want 2 requests or more, one after the drain")
 
 
 def _keys(arguments: argparse.Namespace) -> Keys | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pdproto.registry.client import TIMEOUT_S
 from tests.e2e.drill import handoff
 
 
@@ -37,6 +38,28 @@ def test_m1_4_a_killed_rank_is_noticed_and_comes_back() -> None:
     assert numbers["restarted"] == ["prefill-0-0-0"]
     assert any("lost connection to prefill-0-0-0" in reason for reason in numbers["reasons"])
     assert numbers["succeeded"] > 120
+
+
+@pytest.mark.slow
+def test_a_rank_is_drained_and_replaced_and_no_request_fails() -> None:
+    """It drains with hand-overs under way, and says when it is empty."""
+    numbers = handoff("--requests", "80", "--abort-rate", "0", "--drain")
+    assert numbers["succeeded"] == 80
+    assert numbers["restarted"] == []
+    assert numbers["drained"]["prefill-0-0-0"]["open"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_hand_overs_go_on_while_the_registry_is_cut_off_and_a_new_rank_waits_for_it() -> None:
+    """The cut takes longer than some registrations, and the rank that is replaced comes in it."""
+    numbers = handoff("--requests", "120", "--abort-rate", "0", "--drain", "--cut", "3")
+    cut = numbers["cut"]
+    assert numbers["succeeded"] == 120
+    assert cut["ended"] > 0
+    assert "TimeoutError('timed out')" in cut["refusal"]
+    assert cut["refused_s"] < TIMEOUT_S + 2.0
+    assert cut["back_s"] is not None
 
 
 def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> None:

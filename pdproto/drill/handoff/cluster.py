@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pdproto.drill import children
 from pdproto.drill.handoff import ranks
+from pdproto.drill.handoff.cut import RegistryCut
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
 from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
@@ -59,11 +60,15 @@ class HandoffCluster:
         waits: Mapping[str, float],
         trace: str | None,
         doomed: Mapping[str, int] = {},
+        drains_at: int | None = None,
+        cut_s: float | None = None,
         host: str = LOOPBACK,
         bug: str | None = None,
         keys: Keys | None = None,
     ) -> None:
-        """doomed: ranks to kill, each with the room during which it is killed. host: the address at
+        """doomed: ranks to kill, each with the room during which it is killed. drains_at: the room
+        before which the only prefill rank is drained, and replaced. cut_s: seconds for which the
+        registry is cut off, after a third of the requests. host: the address at
         which all ranks listen. bug: the historical defect that the tables of all ranks have. keys:
         of all ranks; needed when the ranks are on several hosts.
         """
@@ -74,7 +79,7 @@ class HandoffCluster:
         self.members: Final[dict[str, HandoffProcess]] = {}
         self.survivors: Final[
             list[HandoffProcess]
-        ] = []  # of a server that was taken down, all but one
+        ] = []  # of a server that was taken down, all but one; the rank that was drained
         self.restarts = 0
         self.doomed: Final = doomed
         self.topology: Final = topology
@@ -88,11 +93,14 @@ class HandoffCluster:
         self.launch(REGISTRY, self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
+        self.cut: Final = None if cut_s is None else RegistryCut(
+            self._registry.pid or 0, where, keys, seconds=cut_s, first=load.requests // 3)
         self._folder: Final = TemporaryDirectory(prefix="pdproto-")
         group = tuple(f"ipc://{self._folder.name}/{name}" for name in topology.prefill)
         for name in (*topology.prefill, *topology.decode):
             self._start(RankTask(name, topology, load, engine, where, incarnation, waits=waits,
                              trace=trace, group=group, direct=direct, dies_in=doomed.get(name),
+                             drains_at=drains_at,
                              host=self.host_of(name), device=device, keys=keys))
 
     def context(self) -> ForkServerContext | SpawnContext:
@@ -137,11 +145,20 @@ class HandoffCluster:
                         raise
                     self._start_anew(member, deadline)
                     break  # the pipes of its server are other ones now
+                if member.report is not None and member.report.drained is not None:
+                    self._replace(member, deadline)
+                    break
             self._see_all_alive()
+            if self.cut is not None:
+                self.cut.note(min(self.members[name].done for name in self.topology.decode))
             on_progress(min(member.done for member in self.members.values()))
+        if self.cut is not None:
+            self.cut.wait()
 
     def close(self) -> None:
         """End every process: ask those that have reported to end, and kill the others."""
+        if self.cut is not None:
+            self.cut.close()
         self._end(self.members.values())
         self._pipe.send(None)
         self._registry.join(END_S)
@@ -222,16 +239,30 @@ class HandoffCluster:
         self._hear_until(deadline, decode, lambda member: member.upcoming is not None)
         self._end(survivors)
         self.survivors.extend(survivors)
+        self._go_on(prefill, decode)
+        self.restarts += 1
+
+    def _replace(self, drained: HandoffProcess, deadline: float) -> None:
+        """End a rank that has said that it is empty, and start another in its place."""
+        decode = [self.members[other] for other in self.topology.decode]
+        self._hear_until(deadline, decode, lambda member: member.upcoming is not None)
+        self._end([drained])
+        self.survivors.append(drained)
+        self._go_on([drained], decode)
+
+    def _go_on(
+        self, ended: Collection[HandoffProcess], decode: Collection[HandoffProcess]
+    ) -> None:
+        """Start the prefill server again, with the first room that no decode rank has begun."""
         first = max(member.upcoming or 0 for member in decode)
-        for member in prefill:
-            self._start(replace(member.rank, first=first, dies_in=None))
-        for member in prefill:
+        for member in ended:
+            self._start(replace(member.rank, first=first, dies_in=None, drains_at=None))
+        for member in ended:
             self._said(self.members[member.rank.name].pipe, member.rank.name)
-        for member in prefill:
+        for member in ended:
             self.members[member.rank.name].pipe.send(True)
         for member in decode:
             member.pipe.send(GoOn(first))
-        self.restarts += 1
 
     def _hear_until(self, deadline: float, members: Collection[HandoffProcess],
                     holds: Callable[[HandoffProcess], bool]) -> None:

@@ -27,9 +27,10 @@ class RankTask:
 
     first: the room to begin with. group: where the prefill ranks listen to each other, if there are
     several. direct: whether they write straight into the pages of decode. dies_in: the rank is
-    killed during this room, or during the next one that it sends. host: the address of this host
-    at which the others reach it. device: where its pools are (pools.py). keys: of all processes of
-    the drill.
+    killed during this room, or during the next one that it sends. drains_at: the first room that no
+    rank begins until the prefill rank has been drained, and replaced. host: the address of this
+    host at which the others reach it. device: where its pools are (pools.py). keys: of all
+    processes of the drill.
     """
 
     name: str
@@ -45,6 +46,7 @@ class RankTask:
     direct: bool = False
     device: str = "cpu"
     dies_in: int | None = None
+    drains_at: int | None = None
     host: str = LOOPBACK
     keys: Keys | None = None
 
@@ -78,6 +80,17 @@ class RankTask:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A drain that has ended. open: the hand-overs that were open when it began. early: those that
+    had not ended when the node said that it was empty. seconds: until the node was empty.
+    """
+
+    open: int
+    early: int
+    seconds: float
+
+
 @dataclass(slots=True)
 class Report:
     """The report of a rank. outcomes: by room, True for Success. reasons: why the others failed.
@@ -85,7 +98,7 @@ class Report:
     latencies: seconds from open to Success. began, last_ended: when the rank was ready to open its
     first hand-over, and when its last one ended, on the clock of the host. verify_seconds: for
     comparing bytes. left: counts that should be zero at the end, by name. ended: why the rank
-    stopped before its last request, if it did.
+    stopped before its last request, if it did. drained: its drain, if it was drained.
     """
 
     name: str
@@ -100,6 +113,7 @@ class Report:
     metrics: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)
     ended: str | None = None
+    drained: Drained | None = None
 
 
 class Pool:

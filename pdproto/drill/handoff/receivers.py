@@ -1,7 +1,8 @@
 """The scheduler of a decode rank: it opens hand-overs in the order of the rooms, and verifies them.
 
 While the prefill server is down nothing is begun. Open hand-overs fail when this rank notices the
-loss, and only then does it look the server up in the registry again.
+loss, and only then does it look the server up in the registry again. A server that drains gets no
+room from `drains_at` on.
 """
 
 from collections import deque
@@ -57,6 +58,7 @@ class Receivers:
         self._router: Final = router
         self._upcoming = 0
         self._held = False  # by the router
+        self._last = rank.drains_at  # the room with which this rank holds by itself
         self._outlived: Endpoints | None = None  # where the server was that went down
 
     def run(self) -> Iterator[None]:
@@ -77,22 +79,30 @@ class Receivers:
         while self._router.poll():
             said = self._router.recv()
             if isinstance(said, Hold):
-                self._held, self._outlived = True, self.directory.endpoints
-                self._router.send(Reached(self._upcoming))
+                self._hold()
             elif isinstance(said, GoOn):
                 self._held = False
                 for room in range(self._upcoming, said.first):
                     self.report.outcomes[room] = False
                     self.report.reasons[room] = NOT_SERVED
                 self._upcoming = max(self._upcoming, said.first)
+        if self._upcoming == self._last:
+            self._last = None
+            self._hold()
         if self._outlived is not None and not self._held and self._outlived.keys().isdisjoint(
                 self.node.living_peers()):
             self.directory.lost(self._outlived.keys(), self._outlived)
             self._outlived = None
 
+    def _hold(self) -> None:
+        """Begin nothing more until the router says that the server is back."""
+        self._held, self._outlived = True, self.directory.endpoints
+        self._router.send(Reached(self._upcoming))
+
     def _begin(self, request: LoadRequest) -> bool:
         where = self.directory.endpoints
-        if where is None or self._held or self._outlived is not None:
+        held = self._held or self._outlived is not None or request.room == self._last
+        if where is None or held:
             return False
         pages = self.pool.take(request.pages)
         if pages is None:

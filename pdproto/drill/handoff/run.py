@@ -37,4 +37,5 @@ def run_drill(
     restarted = frozenset(cluster.topology.prefill if cluster.restarts else ())
     return HandoffVerdict(cluster.topology, cluster.load, cluster.members,
                           started=cluster.started, ended=ended,
-                          restarted=restarted, survivors=cluster.survivors)
+                          restarted=restarted, survivors=cluster.survivors,
+                          cut=None if cluster.cut is None else cluster.cut.cut)

@@ -1,12 +1,20 @@
-"""The scheduler of a prefill server of one rank: it runs requests, and hands them over."""
+"""The scheduler of a prefill server of one rank: it runs requests, and hands them over.
+
+A rank that is to be drained drains as soon as it has opened its last request, with its hand-overs
+under way.
+"""
 
 from collections.abc import Iterator
 from time import monotonic, sleep
+from typing import Final
 
 from pdproto.drill.handoff.load import LoadRequest
-from pdproto.drill.handoff.rank import POLL_S, Work
+from pdproto.drill.handoff.rank import POLL_S, Drained, Work
+from pdproto.node.handle import ENDED
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
+
+EMPTY_S: Final = 30.0  # for a node to be empty after its last hand-over has ended
 
 
 class Senders:
@@ -20,17 +28,26 @@ class Senders:
         self.aborted: set[int] = set()
 
     def run(self) -> Iterator[None]:
-        load = self.rank.load
-        upcoming = self.rank.first
-        while upcoming < load.requests or self.open:
-            while upcoming < load.requests and len(self.open) < load.in_flight:
+        load, emptied = self.rank.load, None
+        end = load.requests if self.rank.drains_at is None else self.rank.drains_at
+        upcoming, early = self.rank.first, 0
+        while upcoming < end or self.open:
+            while upcoming < end and len(self.open) < load.in_flight:
                 if not self._begin(load.request(upcoming)):
                     break
                 upcoming += 1
+            if emptied is None and upcoming == self.rank.drains_at:
+                under_way, began = len(self.open), monotonic()
+                emptied = self.node.drain()
+            if emptied is not None and emptied.done():
+                early = early or sum(one.poll() not in ENDED for _, one, *_ in self.open.values())
             for room in list(self.open):
                 self._look(room)
             yield
             sleep(POLL_S)
+        if emptied is not None:
+            emptied.result(EMPTY_S)
+            self.report.drained = Drained(under_way, early, monotonic() - began)
 
     def _begin(self, request: LoadRequest) -> bool:
         """Run the forward pass of a request: fill its pages, and open its hand-over."""

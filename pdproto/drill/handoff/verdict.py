@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from statistics import quantiles
 from typing import Any, Final
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pdproto.drill.handoff.cluster import HandoffProcess
+from pdproto.drill.handoff.cut import Cut
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import Report
 
@@ -22,7 +24,7 @@ class HandoffVerdict:
     started, ended: of the whole drill, on the clock of the host. The hand-overs take from the first
     moment at which every decode rank could open one until the last one has ended at every rank.
     restarted: ranks of a server that was restarted. survivors: the earlier processes of its ranks,
-    without the one that was killed.
+    without the one that was killed; or of the rank that was drained. cut: of the registry.
     """
 
     def __init__(
@@ -35,13 +37,18 @@ class HandoffVerdict:
         ended: float,
         restarted: frozenset[str],
         survivors: Sequence[HandoffProcess] = (),
+        cut: Cut | None = None,
     ) -> None:
         self.topology: Final = topology
         self.load: Final = load
         self.members: Final = members
         self.restarted: Final = restarted
         self.survivors: Final = survivors
+        self.cut: Final = cut
         self.reports: Final = {name: m.report or Report(name) for name, m in members.items()}
+        self.drained: Final = {
+            m.rank.name: m.report for m in survivors
+            if m.report is not None and m.report.drained is not None}
         decode = [self.reports[name] for name in topology.decode]
         first = max(report.began for report in decode)
         last = max(report.last_ended for report in self.reports.values())
@@ -54,7 +61,8 @@ class HandoffVerdict:
     def complaints(self) -> tuple[str, ...]:
         """The claims that do not hold, each in one line that names the rank and the room."""
         return (*self._incomplete(), *self._corrupt(), *self._disagreeing(), *self._kept(),
-                *self._slow(), *self._unasked())
+                *self._slow(), *self._unasked(), *self._early(),
+                *(() if self.cut is None else self.cut.complaints()))
 
     @property
     def succeeded(self) -> int:
@@ -64,7 +72,8 @@ class HandoffVerdict:
 
     def _incomplete(self) -> Iterator[str]:
         for name, report in self.reports.items():
-            missing = self.load.requests - len(report.outcomes)
+            earlier = self.drained.get(name, Report(name))
+            missing = self.load.requests - len(report.outcomes | earlier.outcomes)
             if missing and name not in self.restarted:
                 yield f"{name} has not seen the end of {missing} requests"
 
@@ -108,13 +117,20 @@ class HandoffVerdict:
                        f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
 
     def _unasked(self) -> Iterator[str]:
-        """Without a killed rank, only aborted hand-overs fail."""
+        """Without a killed rank, only aborted hand-overs fail: a drain fails none."""
         if self.restarted:
             return
-        for name, report in self.reports.items():
+        for name, report in (*self.reports.items(), *self.drained.items()):
             for room, why in report.reasons.items():
                 if self.load.request(room).abort is None:
                     yield f"{name}, room {room}: failed, though nobody aborted it: {why}"
+
+    def _early(self) -> Iterator[str]:
+        """A node that says that it is empty has no open hand-over."""
+        for name, report in self.drained.items():
+            if report.drained is not None and report.drained.early:
+                yield (f"{name} says that it is empty, and has {report.drained.early} open "
+                       f"hand-overs")
 
     def numbers(self) -> dict[str, Any]:
         """All measured numbers, for machines."""
@@ -136,6 +152,10 @@ class HandoffVerdict:
             "latency_p99_ms": _percentile(latencies, 99),
             "reasons": dict(self._reasons().most_common()),
             "restarted": sorted(self.restarted),
+            "drained": {name: {"open": report.drained.open,
+                               "seconds": round(report.drained.seconds, 3)}
+                        for name, report in self.drained.items() if report.drained},
+            "cut": None if self.cut is None else asdict(self.cut),
             "complaints": list(self.complaints),
             "ranks": {name: report.metrics for name, report in self.reports.items()},
         }
@@ -162,6 +182,14 @@ class HandoffVerdict:
             ("late writes refused", f"{self._sum('refused_writes'):g}"),
         ):
             table.add_row(what, str(value))
+        for name, drain in numbers["drained"].items():
+            table.add_row(f"{name} drained: hand-overs open, seconds until empty",
+                          f"{drain['open']}, {drain['seconds']}")
+        if self.cut is not None:
+            table.add_row("seconds of the cut of the registry; hand-overs that ended in it",
+                          f"{self.cut.seconds:.1f}; {self.cut.ended}")
+            table.add_row("seconds until a look-up failed in it; until all were listed after it",
+                          f"{self.cut.refused_s:.1f}; {self.cut.back_s or 0:.1f}")
         console.print(table)
         for reason, count in self._reasons().most_common(REASONS_SHOWN):
             console.print(f"  {count:6} x {reason}", highlight=False)
@@ -174,7 +202,8 @@ class HandoffVerdict:
         return sum(report.metrics.get(counter, 0) for report in self.reports.values())
 
     def _reasons(self) -> Counter[str]:
-        return Counter(why for report in self.reports.values() for why in report.reasons.values())
+        return Counter(why for report in (*self.reports.values(), *self.drained.values())
+                       for why in report.reasons.values())
 
 
 def _percentile(values: list[float], percent: int) -> float | None:
