@@ -1,11 +1,12 @@
 """Hand over pages between real processes for a long time, under every kind of fault.
 
 A registry, prefill ranks, decode ranks and a faulty network between them run. The soak kills and
-restarts ranks and the registry, and pauses ranks. It cuts and stalls connections. It loses,
-doubles, delays and reorders messages, and clients leave. From time to time it stops all faults and
-checks: each hand-over has ended, every page and lease is released, every gauge is 0, every byte of
-a success is right, and both sides agree. At the end no process may have a thread or a socket left.
-Exit status: 0 all of this holds, 1 not.
+restarts ranks and the registry, drains and replaces prefill ranks, and pauses ranks. It cuts and
+stalls connections. It loses, doubles, delays and reorders messages, and clients leave. No request
+may be refused for a drain. From time to time it stops all faults and checks: each hand-over has
+ended, every page and lease is released, every gauge is 0, every byte of a success is right, and
+both sides agree. At the end no process may have a thread or a socket left. Exit status: 0 all of
+this holds, 1 not.
 """
 
 import argparse

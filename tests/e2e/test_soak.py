@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ import pytest
 from pdproto.cli.main import main
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
-from pdproto.drill.soak import rounds
+from pdproto.drill.soak import chaos, rounds
 from pdproto.drill.soak.cluster import Books, SoakCluster, SoakProcess
 from pdproto.drill.soak.rank import Ended, Pipe, SoakRank, Weather, decode, prefill
 from pdproto.drill.soak.report import SoakResult, page
@@ -40,6 +41,21 @@ def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
     told = (tmp_path / "soak.md").read_text()
     assert f"    pdproto soak --seconds 8 --engine {engine} --quiet\n" in told
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_no_request_fails_when_ranks_are_drained_and_replaced(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other fault comes, and no client leaves: nothing may fail."""
+    monkeypatch.setattr(chaos, "SHARES", {"drains": 1})
+    load = replace(load_of(0, 4, 1), abort_rate=0.0)
+    cluster = SoakCluster(prefill=2, decode=1, load=load, engine="shm", in_flight=4)
+    result = run_soak(cluster, 5.0, 0, quiet=True)
+    assert result.books.complaints == []
+    assert result.books.drained > 0
+    assert result.books.failed == 0
 
 
 def mistaken(place: SoakRank, pipe: Pipe) -> None:

@@ -18,7 +18,8 @@ STORM_S: Final = (0.5, 4.0)
 HELD_S: Final = (0.2, 6.0)
 BETWEEN_S: Final = (0.3, 2.0)  # two faults
 # A rank that is down keeps all others waiting for a few seconds: most faults let them go on.
-SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "registry kills": 1}
+SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "registry kills": 1,
+                 "drains": 1}
 
 
 class Chaos:
@@ -65,8 +66,12 @@ class Chaos:
             self._registry_is_down = True
             cluster.kill_registry()
             self._until(now, length, DOWN_S, self._restart_registry)
-        elif member is None or member.stopped or not member.ready:
+        elif member is None or member.stopped or member.leaves or not member.ready:
             return
+        elif what == "drains":
+            if name not in cluster.sources:
+                return
+            cluster.drain(name)
         elif what == "cuts":
             cluster.net("cut", member.door)
         elif what == "holds":

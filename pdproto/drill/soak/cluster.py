@@ -24,6 +24,8 @@ from pdproto.drill.soak import rank
 from pdproto.drill.soak.rank import (
     Begin,
     Ended,
+    Leave,
+    Left,
     Pipe,
     SoakRank,
     State,
@@ -38,6 +40,7 @@ from pdproto.registry.wire import RefusedError
 START_S: Final = 60.0
 END_S: Final = 30.0
 LOOK_UP_S: Final = 0.3  # between two questions to the registry
+DRAINS: Final = "drains, and takes no new request"
 NAMES: Final = re.compile(r"^prefill[-\d]+: |( to|, at)? (prefill|tcp)[-:/.\d]+")  # of ranks
 
 
@@ -48,7 +51,7 @@ class ProcessLostError(Exception):
 @dataclass(slots=True, eq=False)
 class SoakProcess:
     """The process of a rank. door: its name in the network. ready: it has reported its address.
-    open: the rooms that it has not ended yet.
+    open: the rooms that it has not ended yet. leaves: it drains.
     """
 
     name: str
@@ -60,16 +63,20 @@ class SoakProcess:
     told: State | None = None
     ready: bool = False
     stopped: bool = False
+    leaves: bool = False
     begun: float = field(default_factory=monotonic)
 
 
 @dataclass(slots=True)
 class Books:
-    """The routed requests and their outcomes. complaints: one line for each violated claim."""
+    """The routed requests and their outcomes. drained: ranks that were empty after a drain.
+    complaints: one line for each violated claim.
+    """
 
     routed: int = 0
     succeeded: int = 0
     failed: int = 0
+    drained: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
     states: dict[str, State] = field(default_factory=dict)  # the last of each process, by door
@@ -162,6 +169,24 @@ class SoakCluster:
         """SIGCONT."""
         self._signal(name, signal.SIGCONT, stopped=False)
 
+    def drain(self, name: str) -> None:
+        """Have a rank drain: it gets no request more, and another takes its place when it is empty.
+        """
+        self.members[name].leaves = True
+        self.members[name].pipe.send(Leave())
+
+    def _replace(self, member: SoakProcess, left: Left) -> None:
+        """End a rank that is empty, and start another in its place."""
+        if left.early:
+            self.books.complaints.append(f"{member.name} says that it is empty, and has "
+                                         f"{left.early} open hand-overs")
+        member.pipe.send(None)
+        self.books.complaints += [f"{member.name} has ended with {count} {what} left"
+                                  for what, count in self._last_word(member).items()]
+        self.books.drained += 1
+        self.kill(member.name)
+        self.start(member.name)
+
     def _signal(self, name: str, number: signal.Signals, *, stopped: bool) -> None:
         member = self.members.get(name)
         if member is not None and member.process.pid is not None:
@@ -208,7 +233,8 @@ class SoakCluster:
         """Whether this decode rank, and every prefill rank that feeds it, can take one more."""
         ranks = [self.members.get(other) for other in (name, *self.sources)]
         limits = [self._in_flight] + [self._in_flight * len(self.sinks)] * len(self.sources)
-        return all(member is not None and member.ready and len(member.open) < limit
+        return all(member is not None and member.ready and not member.leaves
+                   and len(member.open) < limit
                    for member, limit in zip(ranks, limits, strict=True))
 
     def _find(self) -> dict[str, str] | None:
@@ -252,6 +278,8 @@ class SoakCluster:
     def _take(self, member: SoakProcess, said: Any) -> None:
         if isinstance(said, State):
             member.told = self.books.states[member.door] = said
+        elif isinstance(said, Left):
+            self._replace(member, said)
         elif isinstance(said, str):
             self.net("aim", member.door, said)
             member.ready = True
@@ -263,6 +291,8 @@ class SoakCluster:
         """S14: a hand-over that succeeds at decode has not failed at any rank."""
         books, room = self.books, ended.room
         member.open.discard(room)
+        if DRAINS in ended.reason and self._load.request(room).abort is None:
+            books.complaints.append(f"{member.name}, room {room}: {ended.reason}")
         if ended.corrupt:
             books.complaints.append(f"{member.name}, room {room}: a page holds other bytes than "
                                     f"were sent")
@@ -305,8 +335,9 @@ class SoakCluster:
 
     @property
     def unfinished(self) -> Sequence[str]:
-        """The names of the ranks that have open rooms, or that have not begun yet."""
-        return [name for name, member in self.members.items() if member.open or not member.ready]
+        """The names of the ranks that have open rooms, that have not begun yet, or that drain."""
+        return [name for name, member in self.members.items()
+                if member.open or not member.ready or member.leaves]
 
     def close(self) -> dict[str, dict[str, int]]:
         """End every process. Returns the left resources of those that ended in order, by name."""

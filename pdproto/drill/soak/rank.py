@@ -10,6 +10,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +26,7 @@ from pdproto.drill.handoff.directory import registrar
 from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -65,6 +67,20 @@ class Begin:
 
     room: int
     where: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Message of the router: drain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The answer to Leave: the node is empty, and its sinks have ended all lives. early: the
+    hand-overs that had not ended when it was empty.
+    """
+
+    early: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +129,21 @@ class _Scheduler:
     waiting: deque[Begin] = field(default_factory=deque)
     open: dict[int, _Open] = field(default_factory=dict)
     verified_bytes: int = 0
+    leaves: bool = False
+    emptied: Future[None] | None = None
+    early: int = 0
 
     def run(self) -> None:
         """Run until the router ends it."""
         while (message := self._told()) is not None:
             if isinstance(message, Begin):
                 self.waiting.append(message)
+            elif isinstance(message, Leave):
+                self.leaves = True
             elif message:
                 self.pipe.send(self._state())
             self._begin_all()
+            self._leave()
             ended = [told for room in list(self.open) for told in self.look(room)]
             if ended:
                 self.pipe.send(ended)
@@ -129,6 +151,17 @@ class _Scheduler:
     def _told(self) -> Any:
         """The next message of the router; False if none comes for a while."""
         return self.pipe.recv() if self.pipe.poll(POLL_S) else False
+
+    def _leave(self) -> None:
+        """Drain as soon as every request has its pages, and say when the node is empty."""
+        if self.leaves and not self.waiting:
+            self.leaves, self.emptied = False, self.node.drain()
+        if self.emptied is not None and self.emptied.done():
+            self.early += sum(one.end.poll() not in ENDED for one in self.open.values())
+            # A sink that receives from several ranks fails when one that has ended is gone.
+            if not self.open and not self.node.metrics.read()["num_remembered_lives"]:
+                self.emptied = None
+                self.pipe.send(Left(self.early))
 
     def _begin_all(self) -> None:
         while self.waiting:

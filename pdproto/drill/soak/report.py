@@ -37,6 +37,7 @@ class SoakResult:
             "failed": books.failed,
             "cut_short_by_a_kill": books.routed - books.succeeded - books.failed,
             "verified_bytes": sum(state.verified_bytes for state in states),
+            "drained": books.drained,
             "faults": dict(sorted(self.faults.items())),
             "messages": dict(sorted(self.messages.items())),
             "fences": round(self._sum("fences_done")),
@@ -62,6 +63,7 @@ class SoakResult:
         yield "bytes compared, of processes that came to a rest", f"{numbers['verified_bytes']:,}"
         for what, count in numbers["faults"].items():
             yield what, f"{count:,}"
+        yield "ranks that were drained, empty and replaced", f"{numbers['drained']:,}"
         messages = numbers["messages"]
         yield "messages", f"{messages.get('messages', 0):,}"
         yield "lost, doubled, late", ", ".join(
