@@ -24,7 +24,7 @@ from pdproto.node.verification import Verification
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SINK_ROLE, SinkRole
-from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -55,7 +55,7 @@ class Decode(Node):
         self, name: str, data_path: SinkDataPath, *,
         link: Link, incarnation: int,
         waits: Mapping[str, float] | None = None,
-        trace: TraceWriter | None = None,
+        trace: StepObserver | None = None,
         role: SinkRole = SINK_ROLE, pool: Pool | None = None,
     ) -> None:
         super().__init__(name, link, side=DECODE, data_path=data_path, incarnation=incarnation,

@@ -23,7 +23,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.role import Role
-from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import AnyFrame, Batch, Life, PageLayout
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
@@ -60,7 +60,7 @@ class Node(Core):
         data_path: DataPath,
         incarnation: int,
         waits: Mapping[str, float] | None,
-        trace: TraceWriter | None,
+        trace: StepObserver | None,
     ) -> None:
         super().__init__(name, link, incarnation)
         self.metrics: Final = Metrics({"node": name, "side": side.name})

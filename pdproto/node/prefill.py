@@ -33,7 +33,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import EARLY_LIVES_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
-from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -74,7 +74,7 @@ class Prefill(Node):
         link: Link,
         incarnation: int,
         waits: Mapping[str, float] | None = None,
-        trace: TraceWriter | None = None,
+        trace: StepObserver | None = None,
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
     ) -> None:

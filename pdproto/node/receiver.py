@@ -45,7 +45,7 @@ class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
-                 "unverified", "uses")
+                 "unverified", "uses", "written")
 
     _node: ReceiverNode
 
@@ -65,6 +65,7 @@ class Receiver(Handle):
         self.queued = 0.0  # since when it waits for staging memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
         self.unverified: dict[str, Done] = {}
+        self.written: dict[str, float] = {}  # when the *done* of each source came
         self.uses: dict[str, int] = {}  # of the room, by source (uses.py)
 
     @property

@@ -43,6 +43,7 @@ class Verification:
         if source in receiver.unverified:
             return
         receiver.unverified[source] = done
+        receiver.written[source] = self._node.clock()
         pages = receiver.pages_of(source)
         problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
         if not problem:

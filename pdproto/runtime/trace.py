@@ -41,6 +41,17 @@ class TraceTarget(Protocol):
     def write(self, data: bytes, /) -> object: ...
 
 
+class StepObserver(Protocol):
+    """Sees each step of a node's endpoints: the argument `trace` of a node. Called in the loop."""
+
+    def write(self, endpoint: Endpoint, event: Event, step: Step, /) -> None:
+        """The endpoint has taken this step. Its owner does not show the result yet. Never raises.
+        """
+
+    def over(self, endpoint: Endpoint, /) -> None:
+        """The node has forgotten this endpoint."""
+
+
 class Lines:
     """Writes the lines of one process, in order. ended: why the trace ended; None if it goes on."""
 

@@ -138,7 +138,7 @@ class PdprotoKVManager(BaseKVManager):
         registration = self._registration(name)
         self.dp_rank = registration.rank.dp
         self.node = PrefillNode(name, data_path, link=self._link, waits=self._waits,
-                                dp=self._dp_of(registration))
+                                trace=self.settings.spans(name), dp=self._dp_of(registration))
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
@@ -173,8 +173,9 @@ class PdprotoKVManager(BaseKVManager):
             DirectItems(components, self.place, engine) if is_direct
             else SinkItems(components, self.place, engine, device=self.device))
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
-        self.node = begin(self.name_of(self.place.rank), data_path, link=self._link,
-                          incarnation=incarnation, waits=self._waits)
+        name = self.name_of(self.place.rank)
+        self.node = begin(name, data_path, link=self._link, incarnation=incarnation,
+                          waits=self._waits, trace=self.settings.spans(name))
         self.prefills = Prefills(
             self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers,
             self._keys)

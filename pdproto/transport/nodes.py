@@ -29,7 +29,7 @@ from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
-from pdproto.runtime.trace import TraceWriter
+from pdproto.runtime.trace import StepObserver
 from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
@@ -188,7 +188,7 @@ class PrefillNode(RunningNode):
         *,
         link: Link | None = None,
         waits: Mapping[str, float] | None = None,
-        trace: TraceWriter | None = None,
+        trace: StepObserver | None = None,
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None,
@@ -246,7 +246,7 @@ class DecodeNode(RunningNode):
         link: Link | None = None,
         incarnation: int | None = None,
         waits: Mapping[str, float] | None = None,
-        trace: TraceWriter | None = None,
+        trace: StepObserver | None = None,
         role: SinkRole = SINK_ROLE,
         pool: Pool | None = None,
         desk: DecodeDesk | None = None,
@@ -322,7 +322,7 @@ class DirectDecodeNode(DecodeNode):
         link: Link | None = None,
         incarnation: int | None = None,
         waits: Mapping[str, float] | None = None,
-        trace: TraceWriter | None = None,
+        trace: StepObserver | None = None,
         desk: DecodeDesk | None = None,
     ) -> None:
         super().__init__(name, data_path, link=link, incarnation=incarnation, waits=waits,

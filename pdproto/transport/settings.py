@@ -25,6 +25,7 @@ from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
+from pdproto.runtime.trace import StepObserver
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.keys import Keys, KeysError, of_secret, read
 
@@ -75,6 +76,8 @@ class Settings:
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
     log: str = _about("text", "how the log is written", "text", "json")
+    otel: str = _about("", "the URL of an OpenTelemetry collector for spans of hand-overs, such as "
+                           "http://10.0.0.9:4318; empty: there are none")
     keys: str = _about("", "the file with the keys of this process, as `pdproto keys` writes it")
     secret: str = _about("", "the secret of the cluster itself, in place of a file")
     insecure: bool = _about(False, "listen beyond this host without keys: everybody is trusted")
@@ -104,6 +107,19 @@ class Settings:
         """The name of a node of this process: with the member whose keys it has, if it has any."""
         keys = self.load_keys()
         return node if keys is None else keys.curve.named(node)
+
+    def spans(self, node: str) -> StepObserver | None:
+        """The spans of the node of this name, for its argument `trace`; None if none are wanted.
+        Raises SettingsError if the library for them is not installed.
+        """
+        if not self.otel:
+            return None
+        try:
+            from pdproto.transport.otel import OtelSpans  # noqa: PLC0415 - needs an extra
+        except ModuleNotFoundError as error:
+            raise SettingsError(self._says(
+                "otel", self.otel, f"{error}: pip install 'pdproto[otel]'")) from None
+        return OtelSpans(node, self.otel)
 
     def load_keys(self) -> Keys | None:
         """The keys of this process; None if it has none. Raises SettingsError for bad keys."""
@@ -167,6 +183,7 @@ class Settings:
             except EngineError as error:
                 yield self._says("direct", "1", f"{error}; or set direct=0")
         yield from self._problems_of_store()
+        yield from self._problems_of_otel()
         if self.operator:
             try:
                 split(self.operator)
@@ -184,6 +201,12 @@ class Settings:
                                                   "want https, or insecure=1")
         if not STORE_NAME.fullmatch(self.store_name):
             yield self._says("store_name", self.store_name, "want letters, digits, - and _")
+
+    def _problems_of_otel(self) -> Iterator[str]:
+        url = urlsplit(self.otel)
+        if self.otel and (url.scheme not in ("http", "https") or not url.hostname):
+            yield self._says("otel", self.otel, "want the URL of a collector that takes OTLP over "
+                                                "HTTP, such as http://10.0.0.9:4318")
 
     def _says(self, name: str, value: str, problem: str) -> str:
         source = self.given.get(name)

@@ -75,7 +75,7 @@ class Worker:
                                 device=device)
         name = settings.named(f"prefill-{rank.name().rpartition('decode-')[2]}")
         node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
-                           refuses=told.refusal)
+                           trace=settings.spans(name), refuses=told.refusal)
         self._offering = OfferingWorker(
             node, told, data_path, [component.item_bytes for component in found])
 
@@ -89,7 +89,7 @@ class Worker:
         data_path = (DirectItems(found, rank.place, engine) if direct
                      else SinkItems(found, rank.place, engine, device=device))
         node = begin(rank.name(), data_path, link=settings.link(), incarnation=incarnation,
-                     waits=settings.waits)
+                     waits=settings.waits, trace=settings.spans(rank.name()))
         self._loading = LoadingWorker(node, data_path, rank)
 
     def whereabouts(self) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ ended well, with every byte right, and the version that it writes to the peer. A
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 import pdproto
 from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages, until
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.transport.settings import load
 
 PAGES = 4
 SHAPE = (64, 4, 2, 32)  # [page, token, head, dim]
@@ -63,11 +65,12 @@ def say(*values: object) -> None:
 async def serve(role: str) -> None:
     """Answer the lines of the input."""
     pool = np.zeros_like(SENT)
+    spans = load(os.environ).spans(role)
     node: Any
     if role == "prefill":
-        node = PrefillNode(role, SourcePages([SENT], open_source("tcp")))
+        node = PrefillNode(role, SourcePages([SENT], open_source("tcp")), trace=spans)
     else:
-        node = DecodeNode(role, SinkPages({"prefill": [pool]}, open_sink("tcp")))
+        node = DecodeNode(role, SinkPages({"prefill": [pool]}, open_sink("tcp")), trace=spans)
     say(node.endpoint, str(Path(pdproto.__file__).parent))
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
