@@ -29,6 +29,7 @@ VERBS: Final = {
     "study": "measure the benefit of a feature in real processes and in the simulator",
     "trace": "replay traces of real runs against the tables",
     "top": "show the present state of nodes: queues, leases, rates, and stuck hand-overs",
+    "probe": "ask a node or a registry whether it is healthy, ready or empty",
     "settings": "print the settings of a node, and the source of each",
     "keys": "write the secret of a cluster, by which its processes recognize each other",
     "serve": "serve the registry, where prefill ranks register and decode finds them",
