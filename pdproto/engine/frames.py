@@ -1,6 +1,6 @@
 """The messages between the two ends of a built-in engine: frames of 72 bytes.
 
-    magic        4 bytes, "pde" and the version
+    magic        4 bytes, "pde" and the version, a digit
     kind         1 byte, then 3 unused ones
     write        8 bytes: the number of the write in this connection; the source counts from 1
     offset       8 bytes
@@ -9,7 +9,7 @@
     token        32 bytes: 8 of the lease's number, 24 that only the sink can make
 
 Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. A
-malformed frame raises RemoteProtocolError.
+malformed frame raises RemoteProtocolError. So does one of another version, with both versions.
 
 Over TCP no token is sent. The sink begins with a CHALLENGE, 32 random bytes in the place of the
 token, new for each connection. A WRITE has a proof in that place: 8 bytes of the lease's number,
@@ -27,7 +27,9 @@ from typing import Final
 
 from pdproto.runtime.errors import RemoteProtocolError
 
-MAGIC: Final = b"pde2"
+VERSION: Final = 2
+NAME: Final = b"pde"
+MAGIC: Final = NAME + str(VERSION).encode()
 LAYOUT: Final = Struct("<4sB3xQQQQ32s")
 FRAME_BYTES: Final = LAYOUT.size
 TOKEN_BYTES: Final = 32
@@ -73,11 +75,20 @@ def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
         raise RemoteProtocolError(f"frame: {len(data)} bytes, want {FRAME_BYTES}")
     magic, kind, write, offset, length, region, token = LAYOUT.unpack(data)
     if magic != MAGIC:
-        raise RemoteProtocolError(f"frame begins with {magic!r}, want {MAGIC!r}")
+        raise RemoteProtocolError(_complaint(magic))
     if kind not in expected:
         names = ", ".join(sorted(wanted.name for wanted in expected))
         raise RemoteProtocolError(f"frame of kind {kind}, want one of {names}")
     return Frame(Kind(kind), write, offset, length, region, token)
+
+
+def _complaint(magic: bytes) -> str:
+    """The error of a frame that begins with this, and not with MAGIC."""
+    version = magic.removeprefix(NAME)
+    if version == magic or not version.isdigit():
+        return f"frame begins with {magic!r}, want {MAGIC!r}"
+    return (f"version: the peer's data port speaks {int(version)}, and this one {VERSION}: want "
+            f"one release of pdproto at both ends")
 
 
 class Mint:

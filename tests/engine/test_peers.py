@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdproto.engine.contract import Address, EngineError, Lease, Result
-from pdproto.engine.frames import FRAME_BYTES, MAGIC, Frame, Kind, Mint, decode, proof
+from pdproto.engine.frames import FRAME_BYTES, MAGIC, VERSION, Frame, Kind, Mint, decode, proof
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import Sink
@@ -79,6 +79,15 @@ def opening(lease: Lease, number: int = 1, length: int = 100) -> bytes:
     return Frame(Kind.WRITE, number, length=length, token=lease.address.token).encode()
 
 
+def before(frame: bytes) -> bytes:
+    """The frame as the version before wrote it: the magic says which one."""
+    return b"pde%d" % (VERSION - 1) + frame[4:]
+
+
+OLDER: Final = (f"version: the peer's data port speaks {VERSION - 1}, and this one {VERSION}: want "
+                f"one release of pdproto at both ends")
+
+
 # Sinks.
 
 
@@ -87,6 +96,8 @@ def bad_packets(lease: Lease) -> dict[str, list[bytes]]:
     never = Frame(Kind.WRITE, 1, length=1, token=Mint().token(1)).encode()
     return {
         "frame begins with": [bytes(FRAME_BYTES)],
+        "frame begins with b'pdeX', want": [b"pdeX" + Frame(Kind.SEGMENT, 1).encode()[4:]],
+        OLDER: [before(Frame(Kind.SEGMENT, 1).encode())],
         "frame of kind 99": [opening(lease)[:4] + b"\x63" + opening(lease)[5:]],
         "frame of kind 6": [Frame(Kind.LANDED, 1).encode()],
         "has not granted": [never],
@@ -334,6 +345,7 @@ BAD_ANSWERS: Final = {
     "nonsense": bytes(FRAME_BYTES),
     "of a source": Frame(Kind.WRITE, 1).encode(),
     "to nothing": Frame(Kind.LANDED, 7).encode(),
+    "of the version before": before(Frame(Kind.LANDED, 1).encode()),
 }
 
 
@@ -345,6 +357,7 @@ def test_a_sink_that_answers_nonsense_is_left(engine: Engine, case: str) -> None
         (outcome,) = finished(source)
     assert outcome.result is not Result.LANDED
     assert address.endpoint in outcome.reason
+    assert (OLDER in outcome.reason) is (case == "of the version before")
     pair = Pair(engine)
     assert write(source, grant(pair).address, bytes(100)).result is Result.LANDED
     source.close()
