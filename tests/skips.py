@@ -13,10 +13,11 @@ NO_GPU: Final = "no CUDA device here"
 INTERPRETED: Final = "tier interpreter: Triton's interpreter stands in where there is no GPU"
 SGLANG: Final = "tier sglang: `make test-sglang` installs SGLang (2.3 GB) and runs this"
 VLLM: Final = "tier vllm: `make test-vllm` installs vLLM (3.3 GB) and runs this"
+SPARK: Final = "tier spark: `make test-spark` installs PySpark (700 MB) and runs this"
 NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a namespace of its own"
 NO_ETCD: Final = "no etcd here: .ci/run installs it (Debian: etcd-server)"
 
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, NO_MOUNT, NO_ETCD})
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_ETCD})
 
 OPTION: Final = "--only-named-skips"
 

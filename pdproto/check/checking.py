@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
 
+from pdproto.check.engine import StoppedError
 from pdproto.check.explore import (
     FIRST_VIOLATION,
     INTERRUPTED,
@@ -264,6 +265,8 @@ class World:
             self.stopped = INTERRUPTED
         except MemoryError:
             self.stopped = f"memory ran out while liveness was checked, if {variant}"
+        except StoppedError as error:
+            self.stopped = f"{error}, while liveness was checked, if {variant}"
         finally:
             if search is not None and search is not found:
                 search.engine.close()

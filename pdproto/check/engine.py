@@ -15,6 +15,13 @@ Positions: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 
+class StoppedError(Exception):
+    """The engine cannot go on, and its answer is unknown. The message has the reason, in one line.
+
+    What it has found so far stays valid, and what it has committed to a folder stays there.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Edges:
     """The edges that leave some states, without self-loops.
@@ -102,7 +109,7 @@ class Engine(Protocol):
         """Expand up to about `states_max` states, never past the end of the current level.
 
         Returns whether unexpanded states remain. Raises MemoryError if memory runs out; the engine
-        stays usable.
+        stays usable. Raises StoppedError if it cannot go on.
         """
 
     @property

@@ -6,18 +6,18 @@ A search ends when every state has been visited, or at the end of the level with
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import monotonic
 from typing import Final
 
 from pdproto.check import native
 from pdproto.check.deadbits import sweeps
-from pdproto.check.engine import Engine
+from pdproto.check.engine import Engine, StoppedError
 from pdproto.check.native import NativeEngine
 from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.questions import Pattern, Question, final_guards
+from pdproto.check.spark.table import SparkEngine
 from pdproto.check.symmetry import symmetry
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import TooLargeError
@@ -53,16 +53,22 @@ NO_LIMITS: Final = SearchLimits()
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The engine of a search, by its name. folder: where DUCKDB keeps the states between runs."""
+    """The engine of a search, by its name.
+
+    folder: where DUCKDB or SPARK keeps the states between runs; of SPARK it may be a URI that all
+    executors reach. master: Spark's; None for the one that its own settings name.
+    """
 
     name: str
-    folder: Path | None = None
+    folder: str | None = None
+    master: str | None = None
 
 
 NATIVE: Final = EngineChoice("native")
 PORTABLE: Final = EngineChoice("portable")
 DUCKDB: Final = EngineChoice("duckdb")
-ENGINES: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB)}
+SPARK: Final = EngineChoice("spark")
+ENGINES: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB, SPARK)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,8 @@ def engine_for(
 ) -> Engine:
     """The engine of that choice, or the portable one if there was no compiler at installation.
 
-    Raises TooLargeError for states that are too wide for the native engine.
+    Raises TooLargeError for states that are too wide for the native engine, and the errors of
+    DuckDbEngine and SparkEngine.
     """
     if choice == PORTABLE or not native.available():
         return PortableEngine(program)
@@ -148,6 +155,8 @@ def engine_for(
     if choice.name == DUCKDB.name:
         return DuckDbEngine(program, workers=workers, bytes_max=limits.bytes_max,
                             folder=choice.folder)
+    if choice.name == SPARK.name:
+        return SparkEngine(program, workers=workers, folder=choice.folder, master=choice.master)
     if limits.bytes_max is None:
         return NativeEngine(program, workers=workers)
     return NativeEngine(program, workers=workers, bytes_max=max(limits.bytes_max, BYTES_MIN))
@@ -280,6 +289,9 @@ def _run(
         except MemoryError:
             within = f" within the {limits}" if limits.bytes_max is not None else ""
             found.stopped = f"memory ran out{within} at {engine.states:,} states"
+            return
+        except StoppedError as error:
+            found.stopped = str(error)
             return
         look()
         if engine.at_level_end and not keep_going and more and found.violated():

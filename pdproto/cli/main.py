@@ -93,10 +93,11 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether a task of the verb has no answer, because its workers were lost."""
+    """Whether a task or a search has no answer, because its workers or its disk were lost."""
+    from pdproto.check.engine import StoppedError  # noqa: PLC0415 - see above
     from pdproto.check.executor_tasks import UnansweredError  # noqa: PLC0415 - see above
 
-    return isinstance(error, UnansweredError)
+    return isinstance(error, StoppedError | UnansweredError)
 
 
 def _foreseen(error: Exception) -> str | None:

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.engine import Engine
 from pdproto.check.explore import DUCKDB, NATIVE
+from pdproto.check.levels import name_of
 from pdproto.check.native import NativeEngine
-from pdproto.check.out_of_core import DuckDbEngine, name_of
+from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.result import CheckResult
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
@@ -29,7 +30,7 @@ Output = pytest.CaptureFixture[str]
 
 
 def out_of_core(program: Program, folder: Path | None = None) -> DuckDbEngine:
-    return DuckDbEngine(program, workers=1, folder=folder)
+    return DuckDbEngine(program, workers=1, folder=None if folder is None else str(folder))
 
 
 def assert_same(fast: Engine, disk: Engine, program: Program) -> None:
@@ -94,15 +95,14 @@ def test_it_goes_on_from_any_level(level: int, tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from pathlib import Path
 from pdproto.check.out_of_core import DuckDbEngine
 from tests.check.programs import two_phase_commit
 
-engine = DuckDbEngine(two_phase_commit(3), workers=1, folder=Path(sys.argv[1]))
+engine = DuckDbEngine(two_phase_commit(3), workers=1, folder=sys.argv[1])
 while len(engine.levels) < 6:
     engine.step(1 << 20)
-engine._do("BEGIN")
-engine._do("DELETE FROM states WHERE id > 5")
+engine._table._do("BEGIN")
+engine._table._do("DELETE FROM states WHERE id > 5")
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -128,7 +128,7 @@ def test_another_program_has_another_file(tmp_path: Path) -> None:
 def test_more_states_than_memory(tmp_path: Path) -> None:
     """2^17 states of 16 words are 16 MiB, and the candidates of a level many more."""
     program = counters([1] * 17, bits_each=60)
-    engine = DuckDbEngine(program, workers=1, bytes_max=64 << 20, folder=tmp_path)
+    engine = DuckDbEngine(program, workers=1, bytes_max=64 << 20, folder=str(tmp_path))
     assert explored(engine).states == 1 << 17
     assert engine.bytes <= 64 << 20
 
@@ -176,7 +176,8 @@ class TestCommandLine:
         assert list(tmp_path.glob("*.duckdb"))
 
     @pytest.mark.parametrize(("options", "told"), [
-        (["--states", "x"], "--states keeps the states of --engine duckdb: give both"),
+        (["--states", "x"], "--states keeps the states of --engine duckdb or spark: give both"),
+        (["--master", "local"], "--master is for --engine spark: give both"),
         (["--jar", "x"], "--jar is for --engine tlc: give both"),
     ])
     def test_usage(self, options: list[str], told: str, capsys: Output) -> None:

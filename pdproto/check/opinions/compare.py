@@ -1,4 +1,4 @@
-"""The same questions to several checkers: our three engines, SPIN and TLC.
+"""The same questions to several checkers: our engines, SPIN and TLC.
 
 Each is asked without reductions, so all must find the same number of states. Of the properties each
 is asked the ones that it knows: SPIN safety alone, without deadlocks; TLC all, but nothing under
@@ -7,17 +7,19 @@ is asked the ones that it knows: SPIN safety alone, without deadlocks; TLC all, 
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
 from typing import Final, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import DUCKDB, ENGINES, NATIVE, PORTABLE, EngineChoice
+from pdproto.check.engine import StoppedError
+from pdproto.check.explore import DUCKDB, ENGINES, EngineChoice
 from pdproto.check.opinions import spin, tlc
 from pdproto.check.opinions.opinion import FailedError, NotInstalledError, Opinion
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
 from pdproto.check.questions import DEADLOCK
-from pdproto.check.result import PropertyKind, Verdict
+from pdproto.check.result import CheckResult, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.properties import LeadsTo, Sometimes
@@ -50,9 +52,7 @@ def compare(
     """
     plain = replace(configuration, symmetry=False, dead_bits=False)
     known: dict[str, Asked] = {
-        "native": lambda s, c: _ours(NATIVE, s, c, workers),
-        "portable": lambda s, c: _ours(PORTABLE, s, c, workers),
-        "duckdb": lambda s, c: _ours(DUCKDB, s, c, workers),
+        **{name: partial(_ours, engine, workers) for name, engine in ENGINES.items()},
         "spin": lambda s, c: in_each_world(s, c, spin.ask),
         "tlc": lambda s, c: in_each_world(
             s, c, lambda ground: tlc.ask(ground, workers=workers, given_jar=jar)),
@@ -73,7 +73,7 @@ CHECKERS: Final = (*ENGINES, "spin", "tlc")
 
 
 def _ours(
-    engine: EngineChoice, system: System, configuration: Configuration, workers: int
+    engine: EngineChoice, workers: int, system: System, configuration: Configuration
 ) -> Opinion:
     """The engine's answer, without `Fairness.CONSUMED`."""
     if engine == DUCKDB and find_spec("duckdb") is None:
@@ -83,7 +83,7 @@ def _ours(
     live = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
     asked = CheckSettings(keep_going=True, workers=workers, engine=engine)
     safe = tuple(claim.name for claim in live)
-    result = check(system, configuration, asked)
+    result = _complete(system, configuration, asked)
     violated |= {f.name for f in result.findings
                  if f.verdict is Verdict.VIOLATED and f.name not in safe
                  and f.kind is not PropertyKind.ANSWERS}
@@ -91,10 +91,21 @@ def _ours(
         names = tuple(claim.name for claim in live if fairness in claim.under)
         if names:
             alone = replace(asked, properties=names, fairness=(fairness,))
-            violated |= {f.name for f in check(system, configuration, alone).findings
+            violated |= {f.name for f in _complete(system, configuration, alone).findings
                          if f.verdict is Verdict.VIOLATED}
     seconds = perf_counter() - began
     return Opinion(engine.name, result.states, not violated, violated, seconds)
+
+
+def _complete(system: System, configuration: Configuration, asked: CheckSettings) -> CheckResult:
+    """The result of a search that has ended. Raises FailedError."""
+    try:
+        result = check(system, configuration, asked)
+    except StoppedError as error:
+        raise FailedError(str(error)) from error
+    if result.stopped:
+        raise FailedError(f"{asked.engine.name}: {result.stopped}")
+    return result
 
 
 def in_each_world(

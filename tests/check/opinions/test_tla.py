@@ -143,7 +143,7 @@ def test_a_jar_that_is_not_there_is_told_in_one_line(
 
 
 def test_the_checkers_are_those_of_the_help() -> None:
-    assert CHECKERS == ("native", "portable", "duckdb", "spin", "tlc")
+    assert CHECKERS == ("native", "portable", "duckdb", "spark", "spin", "tlc")
 
 
 def test_a_row_reads_like_the_table() -> None:
