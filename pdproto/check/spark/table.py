@@ -23,7 +23,7 @@ from pdproto.check.levels import Ids, LevelSearch, Row, States, Tally, name_of
 from pdproto.check.opinions.opinion import FailedError
 from pdproto.check.spark.files import Files
 from pdproto.check.spark.session import Session, session
-from pdproto.check.spark.tasks import BUCKET_BITS, Count, Follow, Reach, columns
+from pdproto.check.spark.tasks import BUCKET_BITS, ROW_MASK, Count, Follow, Reach, columns
 from pdproto.ground.program import WORD_BITS, Program
 
 Answer = TypeVar("Answer")
@@ -81,8 +81,7 @@ class Places:
 
     def ids(self, level: int, places: Ids) -> Ids:
         """The ids of places of a level."""
-        row = places & (1 << BUCKET_BITS) - 1
-        found: Ids = self._buckets[level][places >> BUCKET_BITS] + row
+        found: Ids = self._buckets[level][places >> BUCKET_BITS] + (places & ROW_MASK)
         return found
 
     def id(self, level: int, place: int) -> int:
@@ -212,16 +211,23 @@ class SparkTable:
             self._stored(), self._columns, "left_anti")
 
     def _counted(self, level: int) -> tuple[Ids, Tally]:
-        """The sizes of a level's buckets, and the tally of its states."""
+        """The sizes of a level's buckets, and the tally of its states. Raises StoppedError if a
+        part of it is lost, or there twice because two runs go on with the same search.
+        """
         told = self._run(lambda: self._level(level).select("place", *self._columns).mapInArrow(
             Count(self._program), "told STRING").collect())
-        sizes = np.zeros(self._buckets, dtype=np.int64)
+        sizes, ends = np.zeros((2, self._buckets), dtype=np.int64)
         tally = Tally(np.zeros(len(self._program.rows), dtype=np.int64))
         for each in (json.loads(row.told) for row in told):
             for bucket, size in each["sizes"].items():
                 sizes[int(bucket)] += size
+            for bucket, end in each["ends"].items():
+                ends[int(bucket)] = max(end, ends[int(bucket)])
             hits = {int(pattern): place for pattern, place in each["hits"].items()}
             tally.add(Tally(np.array(each["fired"], dtype=np.int64), hits, tuple(each["stuck"])))
+        if not np.array_equal(sizes, ends):
+            raise StoppedError(f"a part of level {level} in {self._files.root} is lost, or there "
+                               "twice because two runs go on with the same search")
         return sizes, tally
 
     def rows(self, ids: Ids) -> Mapping[int, Row]:

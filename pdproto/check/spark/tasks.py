@@ -5,6 +5,7 @@ partition alone, and counts are rows of a result: Spark takes one result of each
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +18,7 @@ from pdproto.check.levels import Ids, Lists, States, Tally
 from pdproto.ground.program import Program
 
 BUCKET_BITS: Final = 33  # the bits of a place below the number of its bucket, as Spark counts
+ROW_MASK: Final = (1 << BUCKET_BITS) - 1
 
 
 def columns(program: Program) -> list[str]:
@@ -56,24 +58,28 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Place and words of states -> one text: the sizes of their buckets, and their tally."""
+    """Place and words of states -> one text: their tally, and of each bucket the number of states
+    and the row after the last one, which is the same number unless a part is lost or there twice.
+    """
 
     program: Program
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         from pyarrow import RecordBatch, array  # noqa: PLC0415 - as above
 
-        lists, sizes = Lists(self.program), dict[int, int]()
+        lists, sizes, ends = Lists(self.program), Counter[int](), dict[int, int]()
         tally = Tally(np.zeros(len(self.program.rows), dtype=np.int64))
         for one in batches:
             places = one.column("place").to_numpy()
-            buckets, counts = np.unique(places >> BUCKET_BITS, return_counts=True)
-            for bucket, count in zip(buckets.tolist(), counts.tolist(), strict=True):
-                sizes[bucket] = sizes.get(bucket, 0) + count
+            buckets = places >> BUCKET_BITS
+            for bucket in np.unique(buckets).tolist():
+                rows = places[buckets == bucket] & ROW_MASK
+                sizes[bucket] += len(rows)
+                ends[bucket] = max(int(rows.max()) + 1, ends.get(bucket, 0))
             for _ in lists.steps(words(one, self.program), places, counts=True):
                 pass
         tally.add(lists.taken())
-        told = {"sizes": sizes, "fired": tally.fired.tolist(), "hits": tally.hits,
+        told = {"sizes": sizes, "ends": ends, "fired": tally.fired.tolist(), "hits": tally.hits,
                 "stuck": tally.stuck}
         yield RecordBatch.from_arrays([array([json.dumps(told)])], names=["told"])
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 import pdproto
@@ -28,7 +29,7 @@ from pdproto.spec.language.system import System
 from tests import skips
 from tests.check.programs import two_phase_commit
 from tests.check.spark.plans import Killed
-from tests.check.test_engines import depth, explored, steps, stored
+from tests.check.test_engines import depth, explored, stored
 
 pytest.importorskip("pyspark", reason=skips.SPARK)
 
@@ -61,21 +62,29 @@ def checked(system: System, size: str, engine: EngineChoice) -> CheckResult:
     return check(system, system.configurations[size], CheckSettings(keep_going=True, engine=engine))
 
 
+def graph(engine: Engine, states: list[int]) -> set[tuple[int, int, int]]:
+    """The edges as (state, row, target). states: by position."""
+    edges = engine.edges()
+    sources = np.repeat(np.arange(len(states)), np.diff(edges.starts))
+    return {(states[source], row, states[target]) for source, row, target in zip(
+        sources.tolist(), edges.rows.tolist(), edges.targets.tolist(), strict=True)}
+
+
 def test_it_finds_what_the_native_engine_finds(tmp_path: Path) -> None:
-    """With the same edges, shortest traces and patterns; and it takes up an ended search."""
+    """With the same edges and shortest traces; and it takes up a search that has ended."""
     program = two_phase_commit(3)
     whole = native(program)
-    for _ in range(2):
-        engine = in_spark(program, tmp_path)
-        explored(engine)
-        assert counts(engine) == counts(whole)
-        engine.close()
-    engine = in_spark(program, tmp_path)
-    assert sorted(stored(engine)) == sorted(stored(whole))
-    assert steps(engine) == steps(whole)
-    deepest = max(range(engine.states), key=lambda identity: depth(engine, identity))
-    assert depth(engine, deepest) == len(whole.levels) - 1
-    assert [engine.find(engine.state(identity)) for identity in (0, deepest)] == [0, deepest]
+    engine = explored(in_spark(program, tmp_path))
+    assert counts(engine) == counts(whole)
+    engine.close()
+    engine = explored(in_spark(program, tmp_path))
+    assert counts(engine) == counts(whole)
+    states = engine._table.read(0, engine.states)[:, 0].tolist()  # type: ignore[attr-defined]
+    assert sorted(states) == sorted(stored(whole))
+    assert graph(engine, states) == graph(whole, stored(whole))
+    last = engine.states - 1
+    assert depth(engine, last) == len(whole.levels) - 1
+    assert (engine.state(last), engine.find(states[last])) == (states[last], last)
     engine.close()
 
 
@@ -170,6 +179,20 @@ def test_a_lost_file_is_unknown_and_never_more_states(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match=r"a part of the states is lost: \S+ has no level=1/"):
         engine.step(1)
     engine.close()
+
+
+def test_a_part_that_is_there_twice_is_unknown(tmp_path: Path) -> None:
+    """Two runs that go on with the same search could write it."""
+    program = two_phase_commit(3)
+    first = in_spark(program, tmp_path)
+    assert first.step(1)
+    first.close()
+    part = next(iter(tmp_path.glob("*.spark/states/level=1/*.parquet")))
+    shutil.copy(part, part.with_name(part.name.replace("part-0", "part-9", 1)))
+    again = in_spark(program, tmp_path)
+    with pytest.raises(StoppedError, match=r"a part of level 1 in .* is lost, or there twice"):
+        again.step(1)
+    again.close()
 
 
 EXECUTORS_KILLED: Final = """
