@@ -325,6 +325,7 @@ class SparkTable:
 
     def _present(self) -> set[str]:
         """The files of states that are in the folder: `level=3/part-...`."""
+        self._run(lambda: self._spark.catalog.refreshTable(self._name))  # it keeps the last list
         paths = self._run(lambda: self._spark.table(self._name).inputFiles())
         return {"/".join(path.rsplit("/", 2)[1:]) for path in paths}
 
