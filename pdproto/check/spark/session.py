@@ -98,9 +98,13 @@ def reason(text: str) -> str:
     for known in ("No space left on device", "does not exist", "Python worker exited"):
         for line in lines:
             if known in line and not line.startswith("at "):
-                return line.removeprefix("Caused by: ")[:300]
+                return _cut(line)
     found = (causes or named or lines or ["no reason was given"])[-1]
-    return found.removeprefix("Caused by: ")[:300]
+    return _cut(found)
+
+
+def _cut(line: str) -> str:
+    return line.removeprefix("Caused by: ").lstrip(": ")[:300]
 
 
 @cache
