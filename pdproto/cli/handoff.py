@@ -81,6 +81,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="most pages of a request (default: 8)")
     parser.add_argument("--optimistic", type=_count, metavar="N",
                         help="run requests before their bootstrap, and again at most N times")
+    parser.add_argument("--release-at-once", action="store_true",
+                        help="with --optimistic, release the KV of a pass that ends before its "
+                             "bootstrap, as SGLang #26780 does, and run the pass again; otherwise "
+                             "it is kept until another request needs its place")
     parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
                         help="with --optimistic, run this share of the requests again, also if "
                              "that is not necessary (default: 0)")
@@ -134,7 +138,7 @@ def _load(arguments: argparse.Namespace) -> Load:
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
         pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
-        force_retry=arguments.force_retry,
+        release_at_once=arguments.release_at_once, force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
     )
 
@@ -157,6 +161,8 @@ def _refuse(arguments: argparse.Namespace) -> None:
         raise UsageError("--force-retry runs optimistic requests again: give --optimistic N too")
     if arguments.drain:
         _refuse_drain(arguments)
+    if arguments.release_at_once:
+        _refuse_release(arguments)
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.bug is not None:
@@ -170,6 +176,14 @@ def _refuse_drain(arguments: argparse.Namespace) -> None:
                          "--cp, --kill and --optimistic")
     if arguments.requests < 2:
         raise UsageError("--drain: want 2 requests or more, one after the drain")
+
+
+def _refuse_release(arguments: argparse.Namespace) -> None:
+    if arguments.optimistic is None:
+        raise UsageError("--release-at-once is about optimistic requests: give --optimistic N too")
+    if arguments.pp * arguments.tp * arguments.cp > 1:
+        raise UsageError("--release-at-once: the tables of a group of prefill ranks keep the KV of "
+                         "a pass: leave out --pp, --tp and --cp")
 
 
 def _keys(arguments: argparse.Namespace) -> Keys | None:

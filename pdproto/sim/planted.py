@@ -17,11 +17,12 @@ from pdproto.sim.defects import on_known_clocks
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import attempts, dp_rank, group, registry, sink, source
+from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.system import System
 
 _HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, registry.REGISTRY,
-                   group.RANK, group.ENTRY, attempts.PREFILL)
+                   group.RANK, group.ENTRY, attempts.PREFILL, PREFILL_AT_ONCE)
 _ROUTING: Final = (dp_rank.SENDER, dp_rank.RECEIVER, dp_rank.REGISTRY)
 
 

@@ -10,6 +10,9 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.spec.handoff import optimistic
+from pdproto.spec.handoff.optimistic_at_once import AT_ONCE
+
 Pages = NDArray[np.uint8]
 
 PHASES: Final = 64  # moments within `abort_within_s` at which an abort may come
@@ -62,6 +65,7 @@ class Load:
     """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8.
 
     retries: of optimistic prefill; None if requests are run before their hand-over is opened.
+    release_at_once: a pass without its bootstrap is released when it ends, as in SGLang #26780.
     force_retry: the share of requests that are run again in any case. forward_s: the time of the
     device for a chunk. publish_s: the time in which decode finds memory.
     """
@@ -76,9 +80,15 @@ class Load:
     abort_within_s: float
     in_flight: int
     retries: int | None = None
+    release_at_once: bool = False
     force_retry: float = 0.0
     forward_s: float = 0.0
     publish_s: float = 0.0
+
+    @property
+    def prefill_system(self) -> str:
+        """The system whose tables decide about the passes of a single prefill rank."""
+        return (AT_ONCE if self.release_at_once else optimistic.SYSTEM).name
 
     def request(self, room: int) -> LoadRequest:
         dice = self._dice("request", room)

@@ -1,7 +1,9 @@
 """The scheduler of a prefill rank that runs requests before their bootstrap has ended.
 
 The device computes one chunk at a time, each in the time that the load gives it. Then the pages of
-the chunk hold their bytes. A pass that is dropped gives its pages back.
+the chunk hold their bytes. A pass that is dropped gives its pages back, and leaves its prefix in a
+cache: the next pass of the request finds there the chunks that were computed before, and they take
+no time of the device. No other request has this prefix.
 """
 
 from collections import deque
@@ -17,24 +19,33 @@ from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
 from pdproto.node.sender import Sender
+from pdproto.spec.handoff.attempts import PREFILL
+from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
 from pdproto.spec.handoff.poll import KVPoll
 
 
 @dataclass(slots=True)
 class OptimisticRequest:
-    """A request and its resources. pages: none before its pass has a running slot."""
+    """A request and its resources. pages: none before its pass has a running slot. cached: so many
+    of its pages has any pass computed, and left in the prefix cache.
+    """
 
     request: LoadRequest
     running: PrefillRequest
     sender: Sender
     opened: float
     pages: tuple[int, ...] = ()
+    cached: int = 0
     aborted: bool = False
 
     def chunk(self, number: int) -> list[int]:
         """The pages of a chunk."""
-        parts = np.array_split(self.pages, self.request.chunks)
-        return [int(page) for page in parts[number]]
+        return [self.pages[place] for place in self.places(number)]
+
+    def places(self, number: int) -> range:
+        """The places of the pages of a chunk within the request."""
+        part = np.array_split(range(self.request.pages), self.request.chunks)[number]
+        return range(int(part[0]), int(part[-1]) + 1)
 
 
 class OptimisticSenders:
@@ -51,7 +62,7 @@ class OptimisticSenders:
             settings or OptimisticSettings(
                 slots=load.in_flight, running_slots=max(1, load.in_flight // 2),
                 retries=load.retries or 0, force_retry_probability=load.force_retry),
-            trace=work.trace)
+            table=PREFILL_AT_ONCE if load.release_at_once else PREFILL, trace=work.trace)
         self.held: Final[dict[PrefillRequest, OptimisticRequest]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
 
@@ -67,12 +78,15 @@ class OptimisticSenders:
             self._compute()
             yield
             sleep(POLL_S)
+        self.report.metrics |= self._cache_hits()
 
     def _turn(self, now: float) -> None:
         """Take the decisions that are due, and carry them out."""
         self.prefill.turn(now)
-        while self.prefill.start(now) is not None:
-            pass
+        while (started := self.prefill.start(now)) is not None:
+            held = self.held[started]
+            self.prefill.count_tokens(started, input_tokens=held.request.pages,
+                                      hit_tokens=held.cached)
         for ordered in self.prefill.orders():
             self._carry_out(ordered)
 
@@ -109,7 +123,9 @@ class OptimisticSenders:
     def _launch(self, ordered: Ordered) -> None:
         """Queue one more chunk on the device."""
         begins = max(monotonic(), self.device[-1][0] if self.device else 0.0)
-        self.device.append((begins + self.rank.load.forward_s, ordered))
+        held = self.held[ordered.request]
+        cached = held.places(ordered.chunk).stop <= held.cached
+        self.device.append((begins + (0.0 if cached else self.rank.load.forward_s), ordered))
 
     def _compute(self) -> None:
         """Finish the chunks that the device has computed by now."""
@@ -120,9 +136,10 @@ class OptimisticSenders:
     def _finish(self, ordered: Ordered) -> None:
         """Fill the pages of a chunk that the device has computed."""
         held = self.held[ordered.request]
-        places = np.array_split(range(held.request.pages), held.request.chunks)
-        for page, place in zip(held.chunk(ordered.chunk), places[ordered.chunk], strict=True):
-            self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name, int(place))
+        places = held.places(ordered.chunk)
+        for page, place in zip(held.chunk(ordered.chunk), places, strict=True):
+            self.pools[:, page] = self.rank.load.page(held.request.room, self.rank.name, place)
+        held.cached = max(held.cached, places.stop)
         self.prefill.chunk_done(held.running, monotonic())
 
     def _send(self, held: OptimisticRequest, chunks: Sequence[int], *, last: bool) -> None:
@@ -140,6 +157,15 @@ class OptimisticSenders:
             self.report.reasons[held.request.room] = held.sender.failure or held.running.reason
         self._give_back(held)
         del self.held[held.running]
+
+    def _cache_hits(self) -> dict[str, float]:
+        """The hit rate of the prefix cache, and the pages that the rate leaves out: those of passes
+        that were run again.
+        """
+        hits = self.prefill.hit_rate
+        return {"optimistic_hit_rate": hits.rate,
+                "optimistic_repeated_pages": hits.reprocessed_input_tokens,
+                "optimistic_repeated_hits": hits.reprocessed_hit_tokens}
 
     def _give_back(self, held: OptimisticRequest) -> None:
         self.pool.give(held.pages)

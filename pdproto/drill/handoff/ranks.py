@@ -34,7 +34,7 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.registry.app import RegistryServer
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.spec.handoff import agreement, optimistic, optimistic_group
+from pdproto.spec.handoff import agreement, optimistic_group
 from pdproto.spec.handoff import registry as registry_tables
 from pdproto.transport.keys import Keys
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode, RunningNode
@@ -110,7 +110,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     device = device_of(rank.device, load.seed)
     pools = pools_on(device, (load.layers, load.pool_pages, load.page_bytes))
     grouped = len(rank.group) > 1
-    deciding = agreement.SYSTEM.name if grouped else optimistic.SYSTEM.name
+    deciding = agreement.SYSTEM.name if grouped else load.prefill_system
     decides = load.retries is not None or grouped
     passing = load.retries is not None and grouped
     with (_traced(rank) as trace,

@@ -150,6 +150,7 @@ class HandoffVerdict:
             "verified_bytes_per_second": round(verified / self.seconds),
             "latency_p50_ms": _percentile(latencies, 50),
             "latency_p99_ms": _percentile(latencies, 99),
+            **self._optimistic(),
             "reasons": dict(self._reasons().most_common()),
             "restarted": sorted(self.restarted),
             "drained": {name: {"open": report.drained.open,
@@ -180,6 +181,7 @@ class HandoffVerdict:
             ("bytes verified", f"{numbers['verified_bytes']:,}"),
             ("fences", f"{self._sum('fences_done'):g}"),
             ("late writes refused", f"{self._sum('refused_writes'):g}"),
+            *((what.replace("_", " "), f"{value:g}") for what, value in self._optimistic().items()),
         ):
             table.add_row(what, str(value))
         for name, drain in numbers["drained"].items():
@@ -197,6 +199,18 @@ class HandoffVerdict:
             console.print(f"[red]✗[/] {complaint}", highlight=False)
         if not self.complaints:
             console.print("every byte is right, both sides agree, and everything was given back")
+
+    def _optimistic(self) -> dict[str, float]:
+        """The counts of optimistic prefill; none without it. A group of ranks has no prefix cache.
+        """
+        if self.load.retries is None:
+            return {}
+        again = self._sum("optimistic_prefill_retries") + self._sum("group_prefill_retries")
+        if len(self.topology.prefill) > 1:
+            return {"passes_run_again": again}
+        return {"passes_run_again": again, "hit_rate": self._sum("optimistic_hit_rate"),
+                "pages_of_repeated_passes": self._sum("optimistic_repeated_pages"),
+                "of_these_in_the_prefix_cache": self._sum("optimistic_repeated_hits")}
 
     def _sum(self, counter: str) -> float:
         return sum(report.metrics.get(counter, 0) for report in self.reports.values())
