@@ -36,7 +36,14 @@ from pdproto.check.store import Store
 from pdproto.check.user_cache import MUTANTS, user_cache
 from pdproto.check.worker_pool import Workers
 from pdproto.cli.numbers import natural
-from pdproto.cli.options import STANDARD_OUTPUT, check_targets, console, whole_number, write
+from pdproto.cli.options import (
+    STANDARD_OUTPUT,
+    UsageError,
+    check_targets,
+    console,
+    whole_number,
+    write,
+)
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import say
 from pdproto.cli.sharding import add_shard, keep_answers, shard
@@ -52,6 +59,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "systems", metavar="SYSTEM", nargs="*",
         help="built-in names, module:attribute, or path/to/file.py:attribute; several share tables "
         "(default: every part of the hand-over)",
+    )
+    parser.add_argument(
+        "--row", metavar="ROW", action="append", default=[],
+        help="mutate this row alone; may be given several times (default: every row)"
     )
     parser.add_argument(
         "--sample", metavar="N", type=whole_number, help="try N mutants, chosen at random"
@@ -129,7 +140,11 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
 
 
 def _picked(every: Sequence[Trials], arguments: argparse.Namespace) -> list[list[int]]:
-    return chosen(every, arguments.sample, arguments.seed)
+    known = {mutant.row.name for trials in every for mutant in trials.mutants}
+    for row in arguments.row:
+        if row not in known:
+            raise UsageError(f"--row {row}: no table that is mutated has such a row")
+    return chosen(every, arguments.sample, arguments.seed, arguments.row)
 
 
 def _task(names: Names, number: int) -> str:

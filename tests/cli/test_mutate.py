@@ -97,6 +97,16 @@ def test_more_workers_change_nothing(lamp: str, capsys: Output) -> None:
     assert without_times(as_json(capsys, lamp, "--workers", "2")) == alone
 
 
+def test_only_the_named_rows_are_mutated(lamp: str, capsys: Output) -> None:
+    every = as_json(capsys, lamp, "--workers", "1")["ends"]
+    rows = ("--row", "see", "--row", "ignore_shines")
+    found = as_json(capsys, lamp, *rows, "--workers", "1")["ends"]
+    assert without_times({"ends": found}) == without_times(
+        {"ends": [end for end in every if end["row"] in {"see", "ignore_shines"}]})
+    assert main(["mutate", lamp, "--row", "sea", "--quiet"]) == 2
+    assert "--row sea: no table that is mutated has such a row" in capsys.readouterr().err
+
+
 def test_a_sample_is_the_same_each_time(lamp: str, capsys: Output) -> None:
     def numbers(seed: int) -> list[int]:
         sample = ("--sample", "4", "--seed", str(seed))

@@ -3,7 +3,7 @@
 A system cannot be sent to a worker, but its name can: each worker loads the system itself.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -130,12 +130,15 @@ def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> 
     return trials_of([one.system for one in subjects], measured, lemmas)
 
 
-def chosen(every: Sequence[Trials], sample: int | None, seed: int) -> list[list[int]]:
+def chosen(every: Sequence[Trials], sample: int | None, seed: int,
+           rows: Collection[str] = ()) -> list[list[int]]:
     """For each family, the numbers of the mutants to try.
 
-    sample: how many in all families together; None for all.
+    sample: how many in all families together; None for all. rows: those of these rows alone; empty
+    for all.
     """
-    numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants]
+    numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants
+               if not rows or m.row.name in rows]
     if sample is not None and sample < len(numbers):
         numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret
     return [sorted(n for where, n in numbers if where == place) for place in range(len(every))]
