@@ -275,6 +275,17 @@ CATALOGUE: Final = (
           lemmas="group_transfer_lemmas", expected={
         "deep": Counts(493_849, 7_544_364, 44),
     }),
+    Entry("sink-group", "handoff.sink_group:SYSTEM", Purpose.COMPOSED, expected={
+        "default": Counts(6_528, 45_449, 28),
+    }),
+    Entry("sink-group-pair", "handoff.sink_group:PAIR", Purpose.COMPOSED, expected={
+        "deep": Counts(242_578, 3_602_131, 45),
+    }),
+    Entry("sink-group-loss", "handoff.sink_group:LOSS", Purpose.COMPOSED, expected={
+        "default": Counts(14_384, 106_749, 34),
+        "sources": Counts(29_320, 310_590, 36),
+        "deep": Counts(5_287_212, 75_274_593, 55),
+    }),
     Entry("end-to-end", "handoff.end_to_end:SYSTEM", Purpose.COMPOSED,
           lemmas="end_to_end_lemmas", expected={
         "default": Counts(54_708, 433_524, 47),

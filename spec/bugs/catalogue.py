@@ -10,6 +10,7 @@ from pdproto.spec.bugs import (
     group_attempts,
     optimistic,
     registry,
+    sink_group,
     transfer,
 )
 from pdproto.spec.bugs.bug import Bug
@@ -24,5 +25,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     *optimistic.BUGS,
     *group_attempts.BUGS,
     *end_to_end.BUGS,
+    *sink_group.BUGS,
 )
 EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

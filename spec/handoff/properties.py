@@ -111,6 +111,8 @@ SAFETY: Final = (
         "S14_a_rank_that_broke_off_is_not_done",
         "S14_both_succeed", "S14_a_source_may_succeed_alone", "S14_served_means_sent",
         "S14_the_servers_agree", "S14_both_serve", "S14_both_refuse",
+        "S14_no_rank_commits_while_another_fails", "S14_served_means_complete",
+        "S14_all_ranks_serve",
         "S14_prefill_may_serve_alone", "the_client_is_served", "the_client_is_refused")),
     Promise("S15", "The transport reads KV only after the pass that computed it.",
             runtime="packing waits for the event of the pass, and the commit for that of the "
@@ -142,6 +144,7 @@ LIVENESS: Final = (
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
+        "L2_a_refusal_reaches_every_sink",
         "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
         "L2_a_failure_reaches_every_rank", "L2_a_life_fails_if_another_has_its_request",
         "L2_a_request_that_has_ended_ends_its_life",
@@ -231,7 +234,8 @@ MISSION: Final = (
         "L3_every_claim_is_settled", "L4_the_entry_may_forget"),
         runtime="a floor and a bounded list stand for all lives that are over"),
     Promise("M4.1", "All ranks admit a request, in the same order.", (
-        "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree", "S7_in_order",
+        "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree",
+        "M4_1_nothing_is_published_before_all_agree", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "A request that failed on one rank is drained on every rank, and answered "
                     "once.", (
@@ -246,6 +250,7 @@ MISSION: Final = (
         "M4_4_nothing_is_kept", "something_is_held")),
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
         "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
+        "M4_5_no_page_is_free_while_a_write_to_it_is_possible",
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
