@@ -1,7 +1,7 @@
 """A faulty network between real ZeroMQ nodes.
 
-The proxy listens for each node at a *door*, the endpoint that the node advertises. It delivers the
-messages through a door late, twice, out of order or never, and cuts or stalls connections.
+The proxy has a *listener* for each node, at the endpoint that the node advertises. It delivers the
+messages through a listener late, twice, out of order or never, and cuts or stalls connections.
 
 The proxy reads ZMTP 3 (ZeroMQ's RFC 23) only as far as to find the end of a message. Only whole
 messages get a *fate*. Greetings and commands pass unchanged, so that both ends have a sound
@@ -47,14 +47,14 @@ DOUBLED: Final = Fate(copies=2)
 
 
 @dataclass(slots=True)
-class Door:
+class ProxyListener:
     """The endpoint at which the proxy listens for one node.
 
     target: the endpoint of the node itself, or "" if it is not known yet. held: nothing passes.
     """
 
     name: str
-    listener: socket.socket
+    server: socket.socket
     target: str = ""
     held: bool = False
 
@@ -69,7 +69,7 @@ class ProxyEnd:
     """
 
     sock: socket.socket
-    door: Door
+    listener: ProxyListener
     other: "ProxyEnd | None" = None
     greeting: int = GREETING_BYTES
     heard: bytearray = field(default_factory=bytearray)
@@ -103,60 +103,60 @@ def _whole(heard: bytearray) -> int | None:
 
 
 class Proxy:
-    """The network, with its doors.
+    """The network, with its listeners.
 
-    fate: returns the fate of the next message; its argument is the name of the door. counts: the
-    numbers of messages and connections, by what happened to them.
+    fate: returns the fate of the next message; its argument is the name of the listener. counts:
+    the numbers of messages and connections, by what happened to them.
     """
 
     def __init__(self, fate: Callable[[str], Fate] = lambda _: PASSES) -> None:
         self.fate = fate
         self.counts: Final[Counter[str]] = Counter()
-        self._doors: Final[dict[str, Door]] = {}
+        self._listeners: Final[dict[str, ProxyListener]] = {}
         self._ends: Final[set[ProxyEnd]] = set()
         self._selector: Final = selectors.DefaultSelector()
         self._number = 0
 
     def open(self, name: str, target: str = "") -> str:
-        """Make a door. Returns its endpoint, at a free port of the loopback interface.
+        """Make a listener. Returns its endpoint, at a free port of the loopback interface.
 
         target: the ZeroMQ endpoint of the node, "" if it is not known yet.
         """
-        listener = socket.create_server(("127.0.0.1", 0))
-        listener.setblocking(False)
-        self._doors[name] = Door(name, listener, target)
-        self._selector.register(listener, selectors.EVENT_READ, self._doors[name])
-        return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        server = socket.create_server(("127.0.0.1", 0))
+        server.setblocking(False)
+        self._listeners[name] = ProxyListener(name, server, target)
+        self._selector.register(server, selectors.EVENT_READ, self._listeners[name])
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
     def aim(self, name: str, target: str) -> None:
-        """Set the ZeroMQ endpoint of the node behind a door."""
-        self._doors[name].target = target
+        """Set the ZeroMQ endpoint of the node behind a listener."""
+        self._listeners[name].target = target
 
     def cut(self, name: str) -> None:
-        """End every connection through a door. New connections are accepted."""
-        for end in [end for end in self._ends if end.door.name == name]:
+        """End every connection through a listener. New connections are accepted."""
+        for end in [end for end in self._ends if end.listener.name == name]:
             self._end(end)
 
     def hold(self, name: str, held: bool = True) -> None:
-        """Stop all data at a door, or let it pass again. Connections stay open."""
-        self._doors[name].held = held
+        """Stop all data at a listener, or let it pass again. Connections stay open."""
+        self._listeners[name].held = held
 
     def shut(self, name: str) -> None:
-        """Close a door with all its connections."""
+        """Close a listener with all its connections."""
         self.cut(name)
-        listener = self._doors.pop(name).listener
-        self._selector.unregister(listener)
-        listener.close()
+        server = self._listeners.pop(name).server
+        self._selector.unregister(server)
+        server.close()
 
     def heal(self) -> None:
         """Let all data pass from now on."""
         self.fate = lambda _: PASSES
-        for door in self._doors.values():
-            door.held = False
+        for listener in self._listeners.values():
+            listener.held = False
 
     def close(self) -> None:
-        """Close every door."""
-        for name in list(self._doors):
+        """Close every listener."""
+        for name in list(self._listeners):
             self.shut(name)
         self._selector.close()
 
@@ -167,7 +167,7 @@ class Proxy:
         """
         soonest = min((end.due[0][0] for end in self._ends if end.due), default=now + wait_s)
         for key, _ in self._selector.select(max(0.0, min(wait_s, soonest - now))):
-            if isinstance(key.data, Door):
+            if isinstance(key.data, ProxyListener):
                 self._accept(key.data)
             elif key.data in self._ends:
                 self._receive(key.data, now)
@@ -175,16 +175,16 @@ class Proxy:
             if end in self._ends:
                 self._pass_on(end, now)
 
-    def _accept(self, door: Door) -> None:
-        near, _ = door.listener.accept()
-        host, _, port = door.target.removeprefix("tcp://").rpartition(":")
+    def _accept(self, listener: ProxyListener) -> None:
+        near, _ = listener.server.accept()
+        host, _, port = listener.target.removeprefix("tcp://").rpartition(":")
         try:
             far = socket.create_connection((host, int(port or 0)), CONNECT_S)
         except OSError:
             near.close()
             self.counts["unanswered"] += 1
             return
-        one, two = ProxyEnd(near, door), ProxyEnd(far, door)
+        one, two = ProxyEnd(near, listener), ProxyEnd(far, listener)
         one.other, two.other = two, one
         for end in (one, two):
             end.sock.setblocking(False)
@@ -211,7 +211,7 @@ class Proxy:
         end.heard += rest
         for part, is_message in split(end.heard):
             if is_message:
-                self._send(target, part, self.fate(end.door.name), now)
+                self._send(target, part, self.fate(end.listener.name), now)
             else:
                 target.out += part
 
@@ -231,7 +231,7 @@ class Proxy:
         """Write all due data that an end accepts, and read from it while there is room for more."""
         while end.due and end.due[0][0] <= now:
             end.out += heappop(end.due)[2]
-        held = end.door.held
+        held = end.listener.held
         if end.out and not held:
             try:
                 del end.out[:end.sock.send(end.out)]

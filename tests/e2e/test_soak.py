@@ -152,10 +152,10 @@ def test_the_page_lists_every_complaint() -> None:
 
 
 def test_messages_are_lost_and_doubled_at_the_given_rates() -> None:
-    fates = Counter(map(Weather(1, lost=0.25, doubled=0.25), ["door"] * 1000))
+    fates = Counter(map(Weather(1, lost=0.25, doubled=0.25), ["listener"] * 1000))
     assert fates.keys() == {LOST, DOUBLED, PASSES}
     assert all(200 < fates[fate] < 300 for fate in (LOST, DOUBLED))
-    assert {*map(Weather(1), ["door"] * 100)} == {PASSES}
+    assert {*map(Weather(1), ["listener"] * 100)} == {PASSES}
 
 
 def test_the_command_refuses_an_unknown_engine(capsys: pytest.CaptureFixture[str]) -> None:

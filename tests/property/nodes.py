@@ -208,12 +208,12 @@ class Looking(TraceWriter):
 
 @dataclass(slots=True)
 class Rank:
-    """A process, from its start to its death. door: of the network, before it."""
+    """A process, from its start to its death. listener: of the network, before it."""
 
     node: RunningNode
     pool: Pool
     pages: dict[str, Pools]  # by source
-    door: str
+    listener: str
     engine: SlowSource | None = None
 
 
@@ -263,7 +263,7 @@ class Nodes:
         self.sources: Final = tuple(f"p{i}" for i in range(sources))
         self.sinks: Final = tuple(f"d{i}" for i in range(sinks))
         self._engine: Final = engine
-        self._doors: Final = count()
+        self._listeners: Final = count()
         for name in (*self.sources, *self.sinks):
             self.start(name)
 
@@ -271,8 +271,8 @@ class Nodes:
 
     def start(self, name: str) -> None:
         """A process of this name, the first or the next."""
-        door = f"{name}.{next(self._doors)}"
-        link = replace(LINK, advertise=self.net.do(methodcaller("open", door)))
+        listener = f"{name}.{next(self._listeners)}"
+        link = replace(LINK, advertise=self.net.do(methodcaller("open", listener)))
         looking, roles = self.eyes.of(name), self.eyes.roles
         node: RunningNode
         slow = None
@@ -287,8 +287,8 @@ class Nodes:
                               open_sink(self._engine))
             node = DecodeNode(name, data_path, link=link, waits=WAITS, trace=looking,
                               role=roles.sink)
-        self.net.do(methodcaller("aim", door, node.bound))
-        self.ranks[name] = Rank(node, Pool(PAGES), pages, door, slow)
+        self.net.do(methodcaller("aim", listener, node.bound))
+        self.ranks[name] = Rank(node, Pool(PAGES), pages, listener, slow)
 
     def crash(self, name: str) -> None:
         """The process dies without a word, between two turns of its loop; another is started."""
@@ -305,7 +305,7 @@ class Nodes:
         self.eyes.bury(name)
         node._loop._closing = False
         node.close()
-        self.net.do(methodcaller("shut", rank.door))
+        self.net.do(methodcaller("shut", rank.listener))
         for hand in self.rooms.values():
             hand.senders.pop(name, None)
             if hand.sink == name:
@@ -438,7 +438,7 @@ class Nodes:
     def close(self) -> None:
         for rank in self.ranks.values():
             rank.node.close()
-            self.net.do(methodcaller("shut", rank.door))
+            self.net.do(methodcaller("shut", rank.listener))
 
 
 def held(rank: Rank) -> Iterator[str]:

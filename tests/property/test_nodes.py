@@ -5,7 +5,7 @@ the properties of the spec are asked of what the nodes have come to. At the end 
 has happened, everything is given back: each gauge is zero, and no page, thread, file, socket or
 memory is left. Every byte of a success is right.
 
-A blob replays the commands and the fates of messages, the n-th through each door: that is
+A blob replays the commands and the fates of messages, the n-th through each listener: that is
 `run(SHIPPED, RUN, blob=...)`. Threads and sockets take their own time, so what was found once need
 not be found again by the same blob.
 """
@@ -117,9 +117,9 @@ class NodesMachine(RuleBasedStateMachine):
         self.commands.append(f"begin {sources} sources, {sinks} sinks, {engine}, {come} requests, "
                              f"to end {'' if patiently else 'im'}patiently")
 
-    def fate(self, door: str) -> Fate:
-        """Of the next message through a door."""
-        fates = self.fates.get(door.split(".", maxsplit=1)[0])
+    def fate(self, listener: str) -> Fate:
+        """Of the next message through a listener."""
+        fates = self.fates.get(listener.split(".", maxsplit=1)[0])
         return fates.popleft() if fates else PASSES
 
     # What applications ask
@@ -243,7 +243,7 @@ class NodesMachine(RuleBasedStateMachine):
     @rule(pick=PICK, fault=FAULT)
     def fault(self, pick: int, fault: tuple[str, int]) -> None:
         name, (kind, amount) = self.of(sorted(self.live.ranks), pick), fault
-        nodes, door = self.live, self.live.ranks[name].door
+        nodes, listener = self.live, self.live.ranks[name].listener
         if kind in FATES:
             told = f"the network {kind} the next {amount} messages to {name}"
             fates = deque([FATES[kind]] * amount)
@@ -253,11 +253,12 @@ class NodesMachine(RuleBasedStateMachine):
         elif kind == "crash":
             self.do(f"crash {name}", lambda: nodes.crash(name))
         elif kind == "cut":
-            self.do(f"cut connections to {name}", lambda: self.net.do(methodcaller("cut", door)))
+            self.do(f"cut connections to {name}",
+                    lambda: self.net.do(methodcaller("cut", listener)))
         else:
             stands = kind == "hold"
             self.do(f"{kind} what goes to {name}",
-                    lambda: self.net.do(methodcaller("hold", door, stands)))
+                    lambda: self.net.do(methodcaller("hold", listener, stands)))
 
     # What becomes of it
 

@@ -28,7 +28,7 @@ class Line:
         self.router = self._context.socket(zmq.ROUTER)
         self.router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         port = self.router.bind_to_random_port("tcp://127.0.0.1")
-        where = net.do(lambda proxy: proxy.open("door", f"tcp://127.0.0.1:{port}"))
+        where = net.do(lambda proxy: proxy.open("listener", f"tcp://127.0.0.1:{port}"))
         self.dealer = self._context.socket(zmq.DEALER)
         self.dealer.setsockopt_string(zmq.IDENTITY, "caller")
         self.dealer.setsockopt(zmq.RECONNECT_IVL, 10)
@@ -111,7 +111,7 @@ def test_a_message_that_is_larger_than_one_read() -> None:
 def test_connections_are_cut_and_come_back() -> None:
     with network() as net, line(net) as it:
         for count in (2, 3):
-            net.do(lambda proxy: proxy.cut("door"))
+            net.do(lambda proxy: proxy.cut("listener"))
             until(partial(connected, net, count))
             it.say(b"again")
             assert it.hear(1) == [[b"caller", b"again"]]
@@ -120,7 +120,7 @@ def test_connections_are_cut_and_come_back() -> None:
 
 def test_a_door_that_is_held() -> None:
     with network() as net, line(net) as it:
-        net.do(lambda proxy: proxy.hold("door"))
+        net.do(lambda proxy: proxy.hold("listener"))
         it.say(b"late")
         assert it.hear(0) == []
         net.do(Proxy.heal)
@@ -130,11 +130,11 @@ def test_a_door_that_is_held() -> None:
 def test_nobody_is_behind_the_door() -> None:
     """Who calls is sent away, and let in when somebody is there."""
     with network() as net, line(net) as it:
-        net.do(lambda proxy: proxy.aim("door", "tcp://127.0.0.1:1"))
-        net.do(lambda proxy: proxy.cut("door"))
+        net.do(lambda proxy: proxy.aim("listener", "tcp://127.0.0.1:1"))
+        net.do(lambda proxy: proxy.cut("listener"))
         until(lambda: net.proxy.counts["unanswered"])
         port = it.router.getsockopt_string(zmq.LAST_ENDPOINT)
-        net.do(lambda proxy: proxy.aim("door", port))
+        net.do(lambda proxy: proxy.aim("listener", port))
         it.say(b"there")
         assert it.hear(1) == [[b"caller", b"there"]]
 
@@ -154,12 +154,12 @@ def test_whole_messages_are_told_from_incomplete_ones() -> None:
 
 
 def test_nodes_that_advertise_another_endpoint() -> None:
-    """All that they say goes through the doors, and they have no other way to each other."""
+    """All that they say goes through the listeners, and they have no other way to each other."""
     fabric = Fabric()
     with network() as net:
-        doors = {name: net.do(methodcaller("open", name)) for name in ("p0", "d0")}
-        prefill = PrefillNode("p0", SourceDataPath("p0", fabric), link=Link(advertise=doors["p0"]))
-        decode = DecodeNode("d0", SinkDataPath("d0", fabric), link=Link(advertise=doors["d0"]))
+        at = {name: net.do(methodcaller("open", name)) for name in ("p0", "d0")}
+        prefill = PrefillNode("p0", SourceDataPath("p0", fabric), link=Link(advertise=at["p0"]))
+        decode = DecodeNode("d0", SinkDataPath("d0", fabric), link=Link(advertise=at["d0"]))
         for node in (prefill, decode):
             net.do(methodcaller("aim", node.name, node.bound))
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
@@ -167,8 +167,8 @@ def test_nodes_that_advertise_another_endpoint() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([3, 4])
         until(polls([sender, receiver], KVPoll.SUCCESS))
-        assert decode._core.peers["p0"].endpoint == doors["p0"]
-        assert prefill._core.peers["d0"].endpoint == doors["d0"]
+        assert decode._core.peers["p0"].endpoint == at["p0"]
+        assert prefill._core.peers["d0"].endpoint == at["d0"]
         assert net.proxy.counts["connections"] == 2
         prefill.close()
         decode.close()

@@ -73,11 +73,11 @@ class Chaos:
                 return
             cluster.drain(name)
         elif what == "cuts":
-            cluster.net("cut", member.door)
+            cluster.net("cut", member.listener)
         elif what == "holds":
-            door = member.door
-            cluster.net("hold", door)
-            self._until(now, length, HELD_S, lambda: self._let(name, door))
+            listener = member.listener
+            cluster.net("hold", listener)
+            self._until(now, length, HELD_S, lambda: self._let(name, listener))
         elif what == "pauses":
             cluster.stop(name)
             self._until(now, length, PAUSE_S, lambda: cluster.go_on(name))
@@ -95,10 +95,10 @@ class Chaos:
         at = now + first + (last - first) * length**3
         heappush(self._ends, (at, self._number, end))
 
-    def _let(self, name: str, door: str) -> None:
+    def _let(self, name: str, listener: str) -> None:
         member = self._cluster.members.get(name)
-        if member is not None and member.door == door:  # else it has been killed meanwhile
-            self._cluster.net("hold", door, False)
+        if member is not None and member.listener == listener:  # else it has been killed meanwhile
+            self._cluster.net("hold", listener, False)
 
     def _restart_registry(self) -> None:
         self._registry_is_down = False

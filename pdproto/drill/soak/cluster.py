@@ -50,14 +50,14 @@ class ProcessLostError(Exception):
 
 @dataclass(slots=True, eq=False)
 class SoakProcess:
-    """The process of a rank. door: its name in the network. ready: it has reported its address.
+    """The process of a rank. listener: its name in the network. ready: it has reported its address.
     open: the rooms that it has not ended yet. leaves: it drains.
     """
 
     name: str
     process: BaseProcess
     pipe: Pipe
-    door: str
+    listener: str
     endpoint: str
     open: set[int] = field(default_factory=set)
     told: State | None = None
@@ -79,7 +79,7 @@ class Books:
     drained: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
-    states: dict[str, State] = field(default_factory=dict)  # the last of each process, by door
+    states: dict[str, State] = field(default_factory=dict)  # the last of each process, by listener
     decided: dict[int, tuple[str, bool]] = field(default_factory=dict)  # by decode, of the room
     refused: dict[int, set[str]] = field(default_factory=dict)  # ranks that say Failed, of the room
 
@@ -130,17 +130,17 @@ class SoakCluster:
         self._registry_pipe.close()
 
     def start(self, name: str) -> None:
-        """Start the process of a rank, for the first time or again, behind a door of its own.
+        """Start the process of a rank, for the first time or again, behind a listener of its own.
 
         Its first message is read later, within START_S.
         """
         self._starts += 1
-        door = f"{name}#{self._starts}"
-        endpoint = self.net("open", door)
+        listener = f"{name}#{self._starts}"
+        endpoint = self.net("open", listener)
         place = SoakRank(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
                       self.sources)
         process, pipe = self._process(partial(self.body(name), place))
-        self.members[name] = SoakProcess(name, process, pipe, door, endpoint)
+        self.members[name] = SoakProcess(name, process, pipe, listener, endpoint)
         self._where = {}
 
     def body(self, name: str) -> Callable[[SoakRank, Pipe], None]:
@@ -157,7 +157,7 @@ class SoakCluster:
                 self._take(member, member.pipe.recv())
         del self.members[name]
         member.pipe.close()
-        self.net("shut", member.door)
+        self.net("shut", member.listener)
         for room in member.open:
             self._close_books(room)
 
@@ -277,11 +277,11 @@ class SoakCluster:
 
     def _take(self, member: SoakProcess, said: Any) -> None:
         if isinstance(said, State):
-            member.told = self.books.states[member.door] = said
+            member.told = self.books.states[member.listener] = said
         elif isinstance(said, Left):
             self._replace(member, said)
         elif isinstance(said, str):
-            self.net("aim", member.door, said)
+            self.net("aim", member.listener, said)
             member.ready = True
         else:
             for ended in said:

@@ -50,7 +50,8 @@ HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",
 
 @dataclass(frozen=True, slots=True)
 class SoakRank:
-    """The task of the process of a rank. advertise: its door. sources: the prefill ranks, in order.
+    """The task of the process of a rank. advertise: its listener. sources: the prefill ranks, in
+    order.
     """
 
     name: str
