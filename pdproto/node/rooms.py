@@ -151,7 +151,7 @@ class PrefillRooms(_Rooms):
         """Another rank has failed a room that decode will ask for here."""
         return self._take(life, routing.disown, by, life, self.rank)
 
-    def knock(self, life: RoomLife) -> RoomStep:
+    def meet(self, life: RoomLife) -> RoomStep:
         """A decode rank has sent Meet. Met or Refuse answers it, once the room is known here."""
         return self._take(life, routing.meet, life, self.rank)
 

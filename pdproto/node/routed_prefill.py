@@ -124,7 +124,7 @@ class RoutedPrefill(Prefill):
         if endpoint is not None:
             placed = self._placed_at(endpoint)
             placed.unanswered.append((peer.name, frame.life))
-            self._follow(placed, self._rooms.knock(placed.life))
+            self._follow(placed, self._rooms.meet(placed.life))
 
     def _hear_disown(self, peer: Peer, frame: Disown) -> None:
         """Another rank has failed a room that decode comes here for, or has come for."""
@@ -172,7 +172,7 @@ class RoutedPrefill(Prefill):
             placed.unanswered += early.unanswered
             early.unanswered = []
             self._drop(endpoint)
-            self._follow(placed, self._rooms.knock(placed.life))
+            self._follow(placed, self._rooms.meet(placed.life))
 
     def forget(self, endpoint: Endpoint) -> None:
         super().forget(endpoint)

@@ -106,7 +106,7 @@ runs = sender.function("runs", Runs, edges={
     Runs.GONE: (),
 })
 conflict = sender.relation("conflict")
-knocked = sender.relation("knocked")
+was_asked = sender.relation("was_asked")
 posted = sender.relation("posted")
 refused = sender.relation("refused")
 

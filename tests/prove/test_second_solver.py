@@ -11,7 +11,7 @@ from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.examination import without
 from pdproto.check.prove.obligations import Method
 from pdproto.cli.prove import HAND_OVER, subject
-from pdproto.spec.handoff.routing import h, knocked, x
+from pdproto.spec.handoff.routing import h, was_asked, x
 from pdproto.spec.language import DropClause, edited
 from proofs import draining, standing
 from tests.property.profiles import some
@@ -42,8 +42,8 @@ def test_it_does_not_confirm_a_state_without_a_helper() -> None:
     ranking = draining.without_helper(draining.ranking("dp-rank", "L1_decode_ends"), "give_up")
     pending = draining.found(one, one.system, [ranking], helped_only=True)
     assert list(unconfirmed(one.system, pending)) == pending
-    torn = edited(one.system, "torn", DropClause("hear_knock", ~knocked(x, h)))
-    twice = [o for o in coverage(torn, ()) if "hear_knock" in o.name and " or " in o.name
+    torn = edited(one.system, "torn", DropClause("hear_meet", ~was_asked(x, h)))
+    twice = [o for o in coverage(torn, ()) if "hear_meet" in o.name and " or " in o.name
              and "gone" not in o.name]  # where the row has never run
     assert twice
     assert list(unconfirmed(torn, twice)) == twice

@@ -76,7 +76,7 @@ def test_m2_2_a_room_on_the_wrong_rank_fails_at_once_and_names_both(
         assert named in outcome.failure
     assert outcome.sent == ((routing.disown, (0, LIFE, 1)),)
     decode.want(LIFE)
-    assert prefill[1].knock(LIFE).row == "hear_knock"
+    assert prefill[1].meet(LIFE).row == "hear_meet"
     turned_away = prefill[1].disown(LIFE, by=0)
     assert turned_away.sent == ((routing.refuse, (1, LIFE)),)
     assert decode.hear(routing.refuse, 1, LIFE).row == "be_turned_away"
@@ -104,8 +104,8 @@ def test_m2_3_with_forced_queries_every_room_is_found(client: RegistryClient) ->
         decode.want(life)
     assert ask_again(decode, client) == 8
     assert [decode.rank_of(life) for life in lives] == [0, 0, 0, 0, 1, 1, 1, 1]
-    met = prefill[0].knock(lives[0])
-    assert met.row == "hear_knock greet tidy_up"
+    met = prefill[0].meet(lives[0])
+    assert met.row == "hear_meet greet tidy_up"
     decode.hear(routing.met, 0, lives[0])
     assert post(client, met.sent) == 1
 
@@ -119,7 +119,7 @@ def test_m2_4_without_a_conflict_the_rule_costs_no_request(
         life = (room, 1)
         sent = [*prefill[room % RANKS].put(life).sent, *decode.want(life).sent]
         assert decode.rank_of(life) == room % RANKS
-        sent += prefill[room % RANKS].knock(life).sent
+        sent += prefill[room % RANKS].meet(life).sent
         decode.hear(routing.met, room % RANKS, life)
         assert post(client, sent) == 0
         prefill[room % RANKS].forget(life)
