@@ -30,6 +30,7 @@ from pdproto.spec.language import (
     Table,
     all_of,
     any_of,
+    each,
     exists,
     forall,
     implies,
@@ -65,7 +66,9 @@ acceptor = Machine("acceptor", a)
 learner = Machine("learner")
 
 proposal = proposer.function("proposal", Value)
+# The ballot of the latest promise, and the ballots before it, in which the acceptor takes no part.
 promised = acceptor.function("promised", Ballot)
+left = acceptor.relation("left", Ballot)
 # The ballot and the value of the acceptor's latest vote.
 latest = acceptor.function("latest", Ballot)
 value = acceptor.function("value", Value)
@@ -78,7 +81,8 @@ report = Message("report", a, b, c, v, sender=acceptor, receiver=proposer)
 accept = Message("accept", b, v, sender=proposer, receiver=acceptor)
 vote = Message("vote", a, b, v, sender=acceptor, receiver=learner)
 
-later = any_of(promised(a).unset, promised(a).before(b))
+is_new = all_of(promised(a) != b, ~left(a, b))
+joined = (promised(a).to(b), each(d, left(a, d).to(True), where=d.before(b)))
 
 PROPOSER: Final = Table(proposer, rows=(
     Row("prepare", on=Call("prepare"), send=[prepare(b)]),
@@ -96,16 +100,16 @@ PROPOSER: Final = Table(proposer, rows=(
 ))
 
 ACCEPTOR: Final = Table(acceptor, rows=(
-    Row("promise", on=prepare(b), when=[later, any_of(latest(a).unset, value(a).unset)],
-        do=[promised(a).to(b)], send=[promise(a, b)]),
+    Row("promise", on=prepare(b), when=[is_new, any_of(latest(a).unset, value(a).unset)],
+        do=joined, send=[promise(a, b)]),
     Row("report", on=prepare(b), choose=(c, v),
-        when=[later, latest(a) == c, value(a) == v],
-        do=[promised(a).to(b)], send=[report(a, b, c, v)]),
-    Ignore(prepare(b), when=any_of(promised(a) == b, promised(a).after(b)),
+        when=[is_new, latest(a) == c, value(a) == v],
+        do=joined, send=[report(a, b, c, v)]),
+    Ignore(prepare(b), when=any_of(promised(a) == b, left(a, b)),
            why="the acceptor has promised this ballot or a later one"),
-    Row("vote", on=accept(b, v), when=~promised(a).after(b),
-        do=[promised(a).to(b), latest(a).to(b), value(a).to(v)], send=[vote(a, b, v)]),
-    Ignore(accept(b, v), when=promised(a).after(b), why="the acceptor has promised a later ballot"),
+    Row("vote", on=accept(b, v), when=~left(a, b),
+        do=[*joined, latest(a).to(b), value(a).to(v)], send=[vote(a, b, v)]),
+    Ignore(accept(b, v), when=left(a, b), why="the acceptor has promised a later ballot"),
 ))
 
 LEARNER: Final = Table(learner, rows=(

@@ -46,6 +46,10 @@ TRUTH: Final = 1  # the variable that is asserted
 TEMPLATES_MAX: Final = 256  # clauses of one claim
 
 
+class TooManyClausesError(Exception):
+    """There are more clauses than the caller wants."""
+
+
 class Vocabulary:
     """The numbers of all facts over the universe. Variables count from 1, as in DIMACS."""
 
@@ -155,13 +159,21 @@ class Vocabulary:
 
 
 class Clauses:
-    """Clauses over a vocabulary, and more variables for the parts of formulas (Tseitin 1968)."""
+    """Clauses over a vocabulary, and more variables for the parts of formulas (Tseitin 1968).
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    most: TooManyClausesError is raised beyond so many clauses; None for no limit.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, most: int | None = None) -> None:
         self.vocabulary: Final = vocabulary
         self.variables = vocabulary.variables
-        self.blocks: Final[list[Literals]] = list(vocabulary.axioms())
+        self.blocks: Final[list[Literals]] = []
         self.loose: Final[list[list[int]]] = []
+        self._most: Final = most
+        self._count = 0
+        for block in vocabulary.axioms():
+            self._counted(len(block))
+            self.blocks.append(block)
 
     def assume(self, claim: Formula, switch: int = TRUTH) -> None:
         """Add the claim for all elements. It is in negation normal form, without `exists`.
@@ -171,6 +183,7 @@ class Clauses:
         variables, templates = templates_of(claim)
         sizes = tuple(self.vocabulary.universe[type(v)] for v in variables)
         count = prod(sizes)
+        self._counted(count * len(templates))
         grid = np.indices(sizes).reshape(len(sizes), count)
         at = dict(zip(variables, grid, strict=True))
         for template in templates:
@@ -181,7 +194,13 @@ class Clauses:
 
     def add(self, *literals: int) -> None:
         """Add one clause."""
+        self._counted(1)
         self.loose.append(list(literals))
+
+    def _counted(self, more: int) -> None:
+        self._count += more
+        if self._most is not None and self._count > self._most:
+            raise TooManyClausesError
 
     def node(self, node: Node) -> int:
         """A literal that implies the node; its clauses are added."""

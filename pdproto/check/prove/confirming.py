@@ -3,17 +3,24 @@
 If the cut-off has to weaken a formula, its model may violate the original formula, so the
 obligation is REFUSED. But the model is a state at small sizes, so the oracle can evaluate it: if
 every claim and the facts hold there, it is a real counterexample.
+
+To make the state small takes a question for each pair of elements, so this is tried for small
+questions only. For the others the second engine decides sooner.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.clauses import TooManyClausesError
 from pdproto.check.prove.induction import Counterexample, counterexample
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.spec.language.formula import And, free_variables
 from pdproto.spec.language.system import System
+
+CONFIRMED_MAX: Final = 10_000  # clauses of a question whose model is tested
 
 
 def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
@@ -26,7 +33,10 @@ def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
 def _confirmed(system: System, outcome: EngineAnswer, timeout_s: float) -> EngineAnswer:
     if outcome.judgement.status is not Status.REFUSED:
         return outcome
-    found = counterexample(system, outcome.obligation, timeout_s)
+    try:
+        found = counterexample(system, outcome.obligation, timeout_s, CONFIRMED_MAX)
+    except TooManyClausesError:
+        return outcome
     if found is None or not stands(system, outcome.obligation, found):
         return outcome
     return replace(outcome, judgement=Judgement(Status.FAILED))

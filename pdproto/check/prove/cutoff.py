@@ -37,7 +37,7 @@ from functools import cached_property
 from itertools import chain, product
 from typing import Final
 
-from pdproto.check.prove.clauses import TRUTH, Clauses, Vocabulary
+from pdproto.check.prove.clauses import TRUTH, Clauses, TooManyClausesError, Vocabulary
 from pdproto.check.prove.herbrand import Constants, Environment, Node, has_exists
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Claim, Method, Obligation
@@ -56,6 +56,12 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
+
+# Clauses of a weakened question. More may take all memory, and Z3 with quantifiers answers sooner.
+# The largest such question of the hand-over has 421,205.
+WEAKENED_MAX: Final = 500_000
+ELSEWHERE: Final = ("use Z3 with quantifiers (--engine quantified), or add a relation for the "
+                    "witness, with a lemma about it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +85,15 @@ def ground(
     *,
     weakened: bool,
     switched: bool = False,
+    most: int | None = None,
 ) -> Grounded:
-    """The clauses of obligations that share their row.
+    """The clauses of obligations that share their row. Raises TooManyClausesError beyond `most`.
 
     weakened: also use assumed claims with `exists`, weakened to instances; otherwise they are left
     out, which suffices for most obligations. switched: give each assumed claim its own literal.
     """
-    grounding = _Grounding(system, tuple(obligations), weakened=weakened, switched=switched)
+    grounding = _Grounding(system, tuple(obligations), weakened=weakened, switched=switched,
+                           most=most)
     return grounding.result
 
 
@@ -99,11 +107,13 @@ class _Grounding:
         *,
         weakened: bool,
         switched: bool,
+        most: int | None = None,
     ) -> None:
         self.system: Final = system
         self.obligations: Final = obligations
         self.weakened: Final = weakened
         self.switched: Final = switched
+        self.most: Final = most
         first = obligations[0]
         self.guard: Final[Formula] = first.sequent.facts[0] if first.row is not None else TRUE
         self.parameters: Final = (
@@ -134,7 +144,7 @@ class _Grounding:
         instances = [(name, constants.resolved(node))
                      for name, node in self._instances(constants, goal, row)]
         violated = [constants.resolved(node) for node in violated]
-        clauses = Clauses(Vocabulary(self._symbols(violations), constants.total))
+        clauses = Clauses(Vocabulary(self._symbols(violations), constants.total), self.most)
         clauses.add(clauses.node(facts))
         for axiom in self.axioms:
             clauses.assume(axiom)
@@ -225,7 +235,12 @@ def decide(
 
 def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judgement:
     """The verdict on one obligation, also with the assumed claims that have an `exists`."""
-    grounded = ground(system, [obligation], weakened=True)
+    try:
+        grounded = ground(system, [obligation], weakened=True, most=WEAKENED_MAX)
+    except TooManyClausesError:
+        return Judgement(
+            Status.REFUSED,
+            f"its instances are more than {WEAKENED_MAX:,} clauses; {ELSEWHERE}")
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     return _judged(solver.ask(grounded.selectors), grounded.inexact)
 
@@ -239,7 +254,6 @@ def _judged(answer: Answer, inexact: tuple[Formula, ...]) -> Judgement:
         return Judgement(
             Status.REFUSED,
             f"`for some` under `for all` in {formula_text(inexact[0])}: the cut-off can use only "
-            f"some instances of it, and they do not suffice; use Z3 with quantifiers (--engine "
-            f"quantified), or add a relation for the witness, with a lemma about it",
+            f"some instances of it, and they do not suffice; {ELSEWHERE}",
         )
     return Judgement(Status.FAILED)

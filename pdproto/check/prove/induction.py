@@ -42,10 +42,13 @@ class Counterexample:
 
 
 def counterexample(
-    system: System, obligation: Obligation, timeout_s: float
+    system: System, obligation: Obligation, timeout_s: float, most: int | None = None
 ) -> Counterexample | None:
-    """A small state that shows why the obligation is not met; None if none is found in time."""
-    grounded = ground(system, [obligation], weakened=True)
+    """A small state that shows why the obligation is not met; None if none is found in time.
+
+    Raises TooManyClausesError if the question has more than `most` clauses.
+    """
+    grounded = ground(system, [obligation], weakened=True, most=most)
     vocabulary = grounded.clauses.vocabulary
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     assumed = list(grounded.selectors)

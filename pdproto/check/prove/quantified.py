@@ -7,6 +7,7 @@ formulas, so run it in a process that can be killed. No answer is not a proof.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import z3
 
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Claim, Method, Obligation
+from pdproto.check.prove.stratified import stratified
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -220,13 +222,36 @@ def question(theory: Theory, obligation: Obligation) -> Any:
 def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:
-    """The verdict on each obligation, in order. timeout_s: for one question."""
+    """The verdict on each obligation, in order. timeout_s: for one question, which is asked twice
+    if it is not proved at once from fewer claims.
+    """
     theory = Theory(system)
     for obligation in obligations:
-        judgement = _judged(question(theory, obligation), min(timeout_s, SHARED_S))
-        if judgement.status is Status.UNKNOWN:
-            judgement = _judged(question(Theory(system), obligation), timeout_s)
+        fewer = _from_fewer_claims(system, obligation)
+        judgement = _decided(theory, fewer, timeout_s)
+        if fewer is not obligation and judgement.status is not Status.PROVED:
+            judgement = _decided(theory, obligation, timeout_s)
         yield judgement
+
+
+def _from_fewer_claims(system: System, obligation: Obligation) -> Obligation:
+    """The obligation without the assumed claims that close a cycle of sorts; itself if none does.
+
+    The violated claim is always assumed: it held before the row.
+    """
+    assumed = obligation.sequent.assumed
+    kept = {id(claim) for claim in stratified(assumed, tuple(system.axioms.values()))}
+    fewer = tuple(c for c in assumed if id(c) in kept or c.name == obligation.claim.name)
+    if len(fewer) == len(assumed):
+        return obligation
+    return replace(obligation, sequent=replace(obligation.sequent, assumed=fewer))
+
+
+def _decided(theory: Theory, obligation: Obligation, timeout_s: float) -> Judgement:
+    judgement = _judged(question(theory, obligation), min(timeout_s, SHARED_S))
+    if judgement.status is not Status.UNKNOWN:
+        return judgement
+    return _judged(question(Theory(theory.system), obligation), timeout_s)
 
 
 def _judged(solver: Any, timeout_s: float) -> Judgement:
