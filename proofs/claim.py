@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.proving import CUTOFF
 from pdproto.cli.systems import load, subject
 from pdproto.spec.language import edited
 from pdproto.spec.language.edit import RowEdit
@@ -49,6 +50,7 @@ class Safety:
     that must be used (none: every lemma), which is asked at night, because an idle lemma makes no
     proof wrong, and this proves the system once more; unasked: the question is left out. slow: the
     questions that take several seconds. nightly: more of them that are asked at night, by name.
+    engine: the one that proves it.
     """
 
     system: str
@@ -60,10 +62,12 @@ class Safety:
     unasked: bool = False
     slow: tuple[str, ...] = ("lemmas",)
     nightly: tuple[str, ...] = ()
+    engine: str = CUTOFF
 
     def questions(self) -> Iterator[Question]:
         """The four questions, some of them about several systems or defects."""
-        show = standing.is_wholly_proved if self.whole else standing.is_proved
+        show = standing.is_wholly_proved if self.whole else partial(
+            standing.is_proved, engines=(self.engine,))
         for name in self.proved_in or (self.system,):
             yield self._question("holds", partial(show, name), name)
         yield self._question("something", partial(
@@ -83,7 +87,7 @@ class Safety:
     def _notice(self, defect: Known | RowEdit) -> None:
         broken = standing.defect(defect.bug) if isinstance(defect, Known) else edited(
             load(self.system), f"{self.system}-defective", defect)
-        standing.is_refuted(self.system, broken, defect.row)
+        standing.is_refuted(self.system, broken, defect.row, self.engine)
 
 
 @dataclass(frozen=True, slots=True)

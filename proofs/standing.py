@@ -6,7 +6,7 @@ from dataclasses import replace
 from pdproto.check.prove.examination import idle_lemmas, impossible_rows
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
-from pdproto.check.prove.proving import Proof, ProofSettings, prove
+from pdproto.check.prove.proving import CUTOFF, Proof, ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import subject
 from pdproto.spec.bugs.catalogue import BUGS
@@ -28,7 +28,7 @@ def unproved(proof: Proof) -> list[str]:
             if proof.status(o) is not Status.PROVED]
 
 
-def is_proved(name: str, *, engines: Sequence[str] = ("cutoff",)) -> None:
+def is_proved(name: str, *, engines: Sequence[str] = (CUTOFF,)) -> None:
     """Every property, derived promise and lemma holds for all sizes."""
     one, found = all_of(name)
     settings = ProofSettings(engines=engines, timeout_s=LIMIT_S, workers=2,
@@ -67,10 +67,10 @@ def defect(number: str) -> System:
     return next(bug.system for bug in BUGS if bug.id == number)
 
 
-def is_refuted(name: str, broken: System, at: str) -> None:
+def is_refuted(name: str, broken: System, at: str, engine: str = CUTOFF) -> None:
     """With the same lemmas the defective system is not proved, and the changed row is to blame."""
     one = subject(name)
     system = replace(broken, axioms={**broken.axioms, **one.assumed})
     found = [o for o in obligations(system, claims(system, one.lemmas)) if o.scope == at]
-    proof = prove(system, found, ProofSettings(timeout_s=LIMIT_S, workers=1))
+    proof = prove(system, found, ProofSettings((engine,), timeout_s=LIMIT_S, workers=1))
     assert any(proof.status(o) in (Status.FAILED, Status.REFUSED) for o in proof.obligations)
