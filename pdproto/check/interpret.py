@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
+from pdproto.spec.language.channels import channel_of, ends_of
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -24,7 +25,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Sent, Sizes, Symbol, Update
+from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Sizes, Symbol, Update
 from pdproto.spec.language.system import System
 
 Cell: TypeAlias = tuple[Symbol, tuple[int, ...]]
@@ -87,26 +88,66 @@ class Interpreter:
                 guard = table.guard(row)
                 for env in self.environments(table.parameters(row)):
                     if self.holds(guard, state, env):
-                        yield (row.name, tuple(env.values())), self._after(table, row, state, env)
+                        after = self._after(table, row, state, env)
+                        if after is not None:
+                            yield (row.name, tuple(env.values())), after
 
     def _after(
         self, table: Table, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
-    ) -> Store:
+    ) -> Store | None:
+        """The state after the row; None where a channel would have too many messages."""
         after = dict(state)
+        if isinstance(row.on, Sent) and row.on.message.fifo is not None:
+            self._shift(after, row.on, env)
         for update in table.assignments(row):
             for chosen in self.environments(update.variables):
                 inner = {**env, **chosen}
                 if self.holds(update.where, state, inner):
                     for plain in update.symbol.plain(update):
                         self._assign(after, plain, inner)
+        for sent, at in self.sent(row, state, env):
+            indices = tuple(at[v] for v in sent.arguments)
+            if sent.message.fifo is not None:
+                length = 1 + max((place for _, place in self._waiting(after, sent, at)),
+                                 default=-1)
+                if length == self.sizes[sent.message.fifo]:
+                    return None
+                indices = (*indices, length)
+            after[sent.symbol, indices] = True
+        return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
+
+    def sent(
+        self, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
+    ) -> Iterator[tuple[Sent, Mapping[Sort, int]]]:
+        """The messages that the row sends, in turn, each with the elements of its variables."""
         for effect in row.send:
             if isinstance(effect, Each):
                 for inner in self._each(effect.variable, env):
                     if self.holds(effect.where, state, inner):
-                        _send(after, effect.sent, inner)
+                        yield effect.sent, inner
             else:
-                _send(after, effect, env)
-        return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
+                yield effect, env
+
+    def _waiting(
+        self, state: Mapping[Cell, Value], sent: Sent, env: Mapping[Sort, int]
+    ) -> list[tuple[Cell, int]]:
+        """The cells that are set of the channel of this message, each with its place."""
+        ends = [env[v] for v in ends_of(sent)]
+        return [
+            ((symbol, at), at[-1]) for (symbol, at), value in state.items()
+            if value is True and isinstance(symbol, Message)
+            and channel_of(symbol) == channel_of(sent.message)
+            and [at[symbol.formals.index(v)]
+                 for v in (*symbol.sender.variables, *symbol.receiver.variables)] == ends
+        ]
+
+    def _shift(self, after: dict[Cell, Value], taken: Sent, env: Mapping[Sort, int]) -> None:
+        """Take the first message off the channel: those behind it move up."""
+        waiting = sorted(self._waiting(after, taken, env), key=lambda cell: cell[1])
+        for (symbol, at), place in waiting:
+            after[symbol, at] = False
+            if place:
+                after[symbol, (*at[:-1], place - 1)] = True
 
     def _assign(
         self, after: dict[Cell, Value], update: Update, env: Mapping[Sort, int]
@@ -151,6 +192,3 @@ class Explored:
     fired: Mapping[Step, int]
     edges: set[tuple[Store, Step, Store]]
 
-
-def _send(after: dict[Cell, Value], sent: Sent, env: Mapping[Sort, int]) -> None:
-    after[sent.symbol, tuple(env[v] for v in sent.arguments)] = True

@@ -6,7 +6,7 @@ next one of the path. There is one, because every reduction is a bisimulation. S
 replayed on the tables, element for element.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
@@ -15,13 +15,14 @@ from pdproto.check.interpret import Interpreter
 from pdproto.check.questions import Question
 from pdproto.check.result import Arrow, Blocked, Change, Lane, PropertyKind, Trace, TraceStep
 from pdproto.check.words import formula_text, trigger_text
+from pdproto.ground.channels import Queue
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.ground.program import Program
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Message, Sent, Variable
+from pdproto.spec.language.symbols import Message, Sent
 
 BLOCKED_MAX: Final = 24  # rows explained in a stuck state: more would tire a reader
 
@@ -125,6 +126,8 @@ class Narrator:
             received = self._arrow(row.row.on.message, self._indices(row.row.on.arguments, row))
         changes, sent, lost = self._differences(move)
         consumed = received.message if received and self.ground.consume else None
+        if received is not None and row.table.machine.world:
+            lost, received = (*lost, received), None  # the network has taken it off a channel
         return TraceStep(
             row=row.row.name,
             parameters=row.parameters,
@@ -157,17 +160,22 @@ class Narrator:
 
         The row's update gives the messages sent, because a message may be sent again.
         """
-        sent, lost = [], []
+        sent: list[Arrow] = []
+        lost: list[Arrow] = []
         layout = self.ground.layout
         changes = tuple(
             Change(lane_name(symbol.owner, at[: len(symbol.owner.own)]), cell_name(symbol, at),
                    before, after)
             for symbol, at, (before, after) in layout.texts(move.before, move.after)
-            if isinstance(symbol, Variable) and before != after
+            if before != after
         )
+        changes += tuple(self._waiting(move))
+        sent += [self._arrow(*letter)
+                 for turn in self.ground.turns(move.row.row, move.row.environment).values()
+                 for letter in turn.sent]
         touched = move.row.action.clear | move.row.action.assign
         for (symbol, indices), field in layout.fields.items():
-            if not touched & field.mask or not isinstance(symbol, Message):
+            if not touched & field.mask or not isinstance(symbol, Message) or symbol.fifo:
                 continue
             before = layout.value(move.before, symbol, indices)
             after = layout.value(move.after, symbol, indices)
@@ -176,6 +184,13 @@ class Narrator:
             elif before is True:
                 lost.append(self._arrow(symbol, indices))
         return changes, tuple(sent), tuple(lost)
+
+    def _waiting(self, move: Transition) -> Iterator[Change]:
+        """The channels that a step changes, with the messages in them in order."""
+        queues = self.ground.queues
+        for queue in self.ground.turns(move.row.row, move.row.environment):
+            before, after = (queues.text(state, queue) for state in (move.before, move.after))
+            yield Change(*channel_name(queue), before, after)
 
     def _arrow(self, message: Message[*tuple[Any, ...]], indices: Indices) -> Arrow:
         given = dict(zip(message.formals, indices, strict=True))
@@ -226,6 +241,14 @@ class Narrator:
         at = self._indices(row.row.on.arguments, row)
         return any(values[cell] is True
                    for cell in self.ground.deliveries.marks(row.row.on.message, own, at))
+
+
+def channel_name(queue: Queue) -> tuple[str, str]:
+    """The lane of a channel's receiver, and the channel there: `from client c0`."""
+    channel, ends = queue
+    own = len(channel.sender.sorts)
+    return (lane_name(channel.receiver, ends[own:]),
+            f"from {lane_name(channel.sender, ends[:own])}")
 
 
 def lane_name(machine: Machine[*tuple[Any, ...]], indices: Indices) -> str:

@@ -1,8 +1,9 @@
 """From tables to ground rows: parameters become elements, formulas become guards.
 
 The ground form is exact. There is one ground row for each row and choice of parameters, but a row
-on a counted broadcast has two (delivery.py), and one whose updates have a `where` has one for each
-choice of the cells that satisfy it. Its guard is in conjunctive normal form, with the unit clauses
+on a counted broadcast has two (delivery.py), one whose updates have a `where` has one for each
+choice of the cells that satisfy it, and one that uses a channel has one for each content of it
+(channels.py). Its guard is in conjunctive normal form, with the unit clauses
 joined in one cube.
 """
 
@@ -13,6 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
+from pdproto.ground.channels import Case, Queue, Queues, Turn
 from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
@@ -40,8 +42,6 @@ from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
-
-Case: TypeAlias = tuple[Guard, tuple[Literal, ...]]
 
 ROWS_MAX: Final = 100_000
 CASES_MAX: Final = 4_096  # of one row at its parameters
@@ -91,6 +91,7 @@ class Grounder:
         self.place: Final = place
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
+        self.queues: Final = Queues(layout)
 
     def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
         """Every choice of elements for the variables."""
@@ -181,9 +182,9 @@ class Grounder:
     ) -> Iterator[Action]:
         """The effects of the row; a delivery that is counted has one of two effects."""
         said = list(self._said(row, environment))
-        for case, assigned in self.cases(table, row, environment, guard):
+        for case, assigned in self._queued(table, row, environment, guard):
             effects = [*assigned, *said]
-            if self.consume and isinstance(row.on, Sent):
+            if self.consume and isinstance(row.on, Sent) and row.on.message.fifo is None:
                 message, at = row.on.message, self.cell(row.on.arguments, environment)
                 if self.deliveries.is_counted(message):
                     own = self.cell(table.machine.own, environment)
@@ -192,10 +193,29 @@ class Grounder:
                 effects.insert(0, self.layout.literal(message, at, False))
             yield Action(case, *assignment(effects))
 
+    def _queued(
+        self, table: Table, row: Row, environment: Environment, guard: Guard
+    ) -> Iterator[Case]:
+        """The cases of the row, with its effects on channels."""
+        turns = self.turns(row, environment)
+        if self.queues.count(turns) > CASES_MAX:
+            raise SpecError(row.place, f"row {row.name!r} has over {CASES_MAX:,} cases at these "
+                            "sizes, one for each content of its channels: give them fewer places")
+        for case, assigned in self.cases(table, row, environment, guard):
+            for queued, moved in self.queues.cases(case, turns):
+                yield queued, (*assigned, *moved)
+
+    def turns(self, row: Row, environment: Environment) -> Mapping[Queue, Turn]:
+        """What the row does to each channel."""
+        on = row.on
+        taken = (on.message, self.cell(on.arguments, environment)) if isinstance(on, Sent) else None
+        return self.queues.turns(taken, self.sent(row, environment))
+
     def _said(self, row: Row, environment: Environment) -> Iterator[Literal]:
         for message, indices in self.sent(row, environment):
-            yield self.layout.literal(message, indices, True)
-            yield from self.deliveries.reset_marks(message, indices)
+            if message.fifo is None:
+                yield self.layout.literal(message, indices, True)
+                yield from self.deliveries.reset_marks(message, indices)
 
     def sent(
         self, row: Row, environment: Environment

@@ -15,7 +15,7 @@ from pdproto.ground.program import WORD_BITS, Literal, Stripe
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Sizes, Symbol
+from pdproto.spec.language.symbols import Sizes, Symbol, Variable
 
 Indices: TypeAlias = tuple[int, ...]
 Cell: TypeAlias = tuple[Symbol, Indices]
@@ -96,9 +96,11 @@ class Layout:
                     if self.value(state, symbol, (*arguments, i)))
         return next(elements, UNSET)
 
-    def texts(self, *states: int) -> Iterator[tuple[Symbol, Indices, tuple[str, ...]]]:
-        """Every symbol at its arguments, with its text in each of the states."""
+    def texts(self, *states: int) -> Iterator[tuple[Variable, Indices, tuple[str, ...]]]:
+        """Every variable at its arguments, with its text in each of the states."""
         for symbol in self.symbols:
+            if not isinstance(symbol, Variable):
+                continue
             for at in product(*(range(self.sizes[sort]) for sort in symbol.domain)):
                 yield symbol, at, tuple(self.text(state, symbol, at) for state in states)
 

@@ -30,17 +30,12 @@ class Writer(Expressions):
 
     def __post_init__(self) -> None:
         for row in self.table.rows:
-            self.find_floors(normal(self.guard_of(row)))
-            self.find_floors(negated(self.guard_of(row)))
+            self.find_floors(normal(self.table.condition(row)))
+            self.find_floors(negated(self.table.condition(row)))
         for row in self.table.rows:
             self.row = row
             for update in self.table.updates(row):
                 self._look_at(update)
-
-    def guard_of(self, row: Row) -> Formula:
-        """The row's guard without its trigger. The event itself makes the trigger true."""
-        parts = self.table.guard(row).parts
-        return And(tuple(part for part in parts if part is not row.on))
 
     def source(self) -> str:
         """The source of all rows."""
@@ -57,7 +52,7 @@ class Writer(Expressions):
             if keyword.iskeyword(variable.name):
                 self.refuse(f"{variable.name!r} is a keyword of Python: rename the variable")
         given = ", ".join(v.name for v in parameters)
-        guard = normal(self.guard_of(row))
+        guard = normal(self.table.condition(row))
         yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
         updates = "".join(map(self._assignment, self.table.assignments(row)))
         sends = "".join(self._send(effect) for effect in row.send)

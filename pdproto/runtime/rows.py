@@ -138,7 +138,7 @@ def messages(
             on.setdefault(row.row.on.message, []).append(row)
     return {
         message.name: Trigger(
-            message.name, message.sorts, bounded, those, fixed_places(table, message, own),
+            message.name, message.domain, bounded, those, fixed_places(table, message, own),
             noted=message if message in noted else None,
         )
         for message, those in on.items()

@@ -300,7 +300,7 @@ class Table:
 
     def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""
-        on = (row.on,) if isinstance(row.on, Sent) else ()
+        on = (row.on.arrived,) if isinstance(row.on, Sent) else ()
         return And((*on, *self.condition(row).parts))
 
     def condition(self, row: Row) -> And:

@@ -98,10 +98,15 @@ def _bulk(variables: tuple[Sort, ...], update: Update, where: Formula) -> Update
 
 
 def lose(message: Message[*tuple[Any, ...]]) -> Row:
-    """The fault row that takes one instance of the message off the network (for a world table)."""
+    """The fault row that takes one instance of the message off the network (for a world table).
+
+    It takes the first message of a channel. So every message can be lost: each is the first, once.
+    """
     require(isinstance(message, Message), f"lose({shown(message)}): want a message without its "
                                           "arguments, as in lose(ask)")
     instance = message(*message.formals)
+    if message.fifo is not None:
+        return Row(f"lose_{message.name}", on=instance, fair=False, why="the network loses it")
     return Row(
         f"lose_{message.name}",
         choose=message.formals,

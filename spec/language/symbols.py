@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from .formula import TRUE, Atom, Formula, NoFormula, Not, Or, Value
+from .in_channel import InChannel
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .sorts import ANY, Sort
@@ -265,6 +266,8 @@ class Message(Symbol, Generic[*Ss]):
     carries: relations of the sender that travel with the message (a destination list): rows on
     this message may read them, and no row may write them once it has been sent.
     reliable: the transport delivers it or reports an error, so it needs no resend.
+    fifo: an ordered sort. The message waits in the channel from its sender to its receiver, a queue
+    with so many places (channels.py).
     """
 
     def __init__(
@@ -275,9 +278,17 @@ class Message(Symbol, Generic[*Ss]):
         receiver: "Machine[*tuple[Any, ...]] | Instance",
         carries: Sequence[Variable] = (),
         reliable: bool = False,
+        fifo: type[Sort] | None = None,
     ) -> None:
         variables: tuple[Any, ...] = formals
-        super().__init__(name, tuple(type(v) for v in variables), (False, True))
+        given: object = fifo
+        is_sort = isinstance(given, type) and issubclass(given, Sort)
+        require(is_sort or given is None, f"{name!r}: fifo={shown(fifo)}: want an ordered sort")
+        places = () if fifo is None else (fifo,)
+        super().__init__(name, (*(type(v) for v in variables), *places), (False, True))
+        require(all(sort.ordered for sort in places), f"{name}: fifo={shown(fifo)}: want an "
+                "ordered sort, as in class Place(Sort, ordered=True): its size is the number of "
+                "messages that a channel holds", self.place)
         if len(set(variables)) != len(variables):
             raise SpecError(self.place, f"{name}: an argument occurs twice")
         self.formals: Final[tuple[Sort, ...]] = variables
@@ -291,6 +302,7 @@ class Message(Symbol, Generic[*Ss]):
                 f"{name}: carries= is {shown(carries)}: want a list of relations", self.place)
         self.carries: Final = tuple(carries)
         self.reliable: Final = reliable
+        self.fifo: Final = fifo
         for variable in self.sender.variables:
             if variable not in variables:
                 raise SpecError(
@@ -299,14 +311,23 @@ class Message(Symbol, Generic[*Ss]):
         for relation in self.carries:
             if relation.owner is not self.sender.machine:
                 raise SpecError(self.place, f"{name} carries {relation}, which is not its sender's")
+        require(fifo is None or not carries, f"{name}: carries= is for a message without fifo=: "
+                "name in the message what the receiver has to know", self.place)
+        for variable in () if fifo is None else self.receiver.variables:
+            require(variable in variables, f"{self.signature} waits in a channel, which has one "
+                    f"receiver: add {variable!r}", self.place)
         self.sender.machine.declare(self)
+
+    @property
+    def domain(self) -> tuple[type[Sort], ...]:
+        return self.sorts if self.fifo is None else self.sorts[:-1]
 
     def __call__(self, *arguments: *Ss) -> "Sent":
         return Sent(self, self.checked(arguments), True)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sent(Atom):
+class Sent(InChannel):
     """A message instance: a trigger in `on`, an effect in `send`, a formula elsewhere."""
 
     @property
@@ -316,11 +337,13 @@ class Sent(Atom):
     def to(self, value: bool) -> Update:
         """Only for world rows: put the message on the network, or take it off."""
         _check_truth(value)
+        require(self.message.fifo is None, f"{self!r} waits in a channel: the network takes the "
+                f"first message of a channel with lose({self.symbol}), and adds one with send=")
         return Update(self.symbol, self.arguments, value)
 
     def addressed(self, instance: "Instance") -> tuple[Sort, ...]:
         """This atom's arguments in the places that name the instance's own variables."""
-        given = dict(zip(self.message.formals, self.arguments, strict=True))
+        given = dict(zip(self.message.formals, self.arguments, strict=False))
         return tuple(given[v] for v in instance.variables if v in given)
 
 

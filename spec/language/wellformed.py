@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from .channels import check_channels, check_place, unreadable_in_channel
 from .conflicts import check_conflicts
 from .deliveries import check_own_messages
 from .formula import (
@@ -62,6 +63,7 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for formula, place, name in _claims(system):
         for atom, _ in atoms(formula):
             _no_bulk(atom.arguments, place, name)
+            check_place(atom, place, name)
             if not isinstance(atom.symbol, Rigid) and atom.symbol not in known:
                 raise SpecError(place, f"{name}: {atom.symbol} belongs to no machine of the system")
     for name, axiom in system.axioms.items():
@@ -154,6 +156,7 @@ def check_row(table: Table, row: Row) -> None:
     _check_trigger(table.machine, row)
     _check_parameters(table, row)
     guard = normal(table.guard(row))
+    check_channels(table, row)
     for atom, positive in atoms(guard):
         _no_bulk(atom.arguments, row.place, "the guard")
         problem = _unreadable(atom, positive, table.machine, row)
@@ -189,6 +192,8 @@ def _check_trigger(machine: Machine[*tuple[Any, ...]], row: Row) -> None:
         return
     message = row.on.message
     _no_bulk(row.on.arguments, row.place, "the trigger")
+    if machine.world and message.fifo is not None:
+        return
     if message.receiver.machine is not machine:
         raise SpecError(row.place, f"{message} goes to {message.receiver.machine}, not here")
     if not _names_self(row.on, message.receiver.variables, machine):
@@ -260,7 +265,7 @@ def _names_self(
     sent: Sent, variables: tuple[Sort, ...], machine: Machine[*tuple[Any, ...]]
 ) -> bool:
     """Whether the message instance, if it names an instance, names this one."""
-    given = dict(zip(sent.message.formals, sent.arguments, strict=True))
+    given = dict(zip(sent.message.formals, sent.arguments, strict=False))
     return all(
         given[variable] == own
         for variable, own in zip(variables, machine.own, strict=True)
@@ -280,6 +285,8 @@ def _unreadable(
             if symbol.visible_to and machine not in symbol.visible_to:
                 return f"it reads {symbol}, which is visible to {list(symbol.visible_to)} only"
             return None
+        case Message() if symbol.fifo is not None:
+            return unreadable_in_channel(atom, row)
         case Message():
             return _unreadable_message(atom, symbol, positive, machine)
         case Variable() if machine in (symbol.owner, symbol.engine):

@@ -23,6 +23,7 @@ from pdproto.spec.language import (
     System,
     Table,
     Timer,
+    all_of,
     any_of,
     auto,
     each,
@@ -46,6 +47,10 @@ class Epoch(Sort, ordered=True):
     """An ordered one."""
 
 
+class Place(Sort, ordered=True):
+    """The places of channels."""
+
+
 class Phase(State):
     IDLE = auto()
     BUSY = auto()
@@ -58,14 +63,17 @@ class Mode(State):
 
 
 n, m, i, j, e, f = Node("n"), Node("m"), Item("i"), Item("j"), Epoch("e"), Epoch("f")
-SIZES: Final = {Node: 2, Item: 2, Epoch: 2}
-SMALLER: Final = {Node: 2, Item: 1, Epoch: 1}
+s, t = Place("s"), Place("t")
+SIZES: Final = {Node: 2, Item: 2, Epoch: 2, Place: 2}
+SMALLER: Final = {Node: 2, Item: 1, Epoch: 1, Place: 2}
 
 
 class Parts:
     """Fresh machines and symbols for one system (symbols belong to one machine each)."""
 
-    def __init__(self, mode: Mode = Mode.OFF, *, known: bool = False) -> None:
+    def __init__(
+        self, mode: Mode = Mode.OFF, *, known: bool = False, channels: bool = False
+    ) -> None:
         self.node = Machine("node", n)
         self.hub = Machine("hub")
         self.network = Machine("network", world=True)
@@ -80,6 +88,12 @@ class Parts:
         self.ask = Message("ask", n, i, sender=self.node, receiver=self.hub)
         self.tell = Message("tell", n, e, sender=self.hub, receiver=self.node)
         self.stop = Message("stop", sender=self.hub, receiver=self.node)
+        self.channels = channels  # whether some messages wait in channels
+        if not channels:
+            return
+        self.put = Message("put", n, i, sender=self.node, receiver=self.hub, fifo=Place)
+        self.end = Message("end", n, sender=self.node, receiver=self.hub, fifo=Place)
+        self.give = Message("give", n, sender=self.hub, receiver=self.node, fifo=Place)
 
     def node_literals(self, extra: tuple[Any, ...]) -> list[Formula]:
         literals = [self.phase(n) == value for value in Phase]
@@ -119,16 +133,19 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     on, extra = draw(st.sampled_from([
         (None, ()), (Call("go"), ()), (Call("put", i), (i,)), (Timer("late"), ()),
         (parts.tell(n, e), (e,)), (parts.stop(), ()), (Completion("ready", i), (i,)),
+        *([(parts.give(n), ())] if parts.channels else []),
     ]))
     updates: list[Update] = [parts.holds(n, ANY).to(False), parts.favourite(n).clear()]
     updates += [each(j, parts.holds(n, j).to(True), where=parts.favourite(n) == j)]
     updates += [each(j, parts.holds(n, j).to(False), where=~parts.ask(n, j))]
     sends: list[Sent | Each] = [each(j, parts.ask(n, j))]
+    sends += [parts.end(n), parts.end(n)] if parts.channels else []
     if i in extra:
         updates += [parts.holds(n, i).to(True), parts.holds(n, i).to(False)]
         updates += [each(j, parts.holds(n, j).to(True), where=j.differs(i) & ~parts.holds(n, i))]
         updates += [parts.favourite(n).to(i), parts.favourite(n).to(i)]
         sends += [parts.ask(n, i), each(j, parts.ask(n, j), where=j.differs(i))]
+        sends += [parts.put(n, i), parts.put(n, i)] if parts.channels else []
     return Row(
         name,
         on=on,
@@ -136,7 +153,7 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         to=draw(st.none() | st.sampled_from(Phase)),
         when=draw(guards(parts.node_literals(extra))),
         do=draw(st.lists(st.sampled_from(updates), max_size=1)),
-        send=draw(st.lists(st.sampled_from(sends), max_size=1)),
+        send=draw(st.lists(st.sampled_from(sends), max_size=1 + parts.channels)),
         fair=draw(st.sampled_from([None, True, False])),
     )
 
@@ -145,6 +162,7 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
 def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     on, extra = draw(st.sampled_from([
         (None, ()), (Call("flip"), ()), (parts.ask(n, i), (n, i)),
+        *([(parts.put(n, i), (n, i)), (parts.end(n), (n,))] if parts.channels else []),
         (Timer("lost", detector=True), ()),
     ]))
     choose = draw(st.sampled_from([(), (e,)]))
@@ -153,9 +171,12 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     updates += [each(m, parts.known(m).to(True), where=exists(e, parts.tell(m, e)))]
     updates += [each(m, parts.known(m).to(False), where=parts.leader() != m)]
     sends: list[Sent | Each] = [parts.stop()]
+    sends += [each(m, parts.give(m))] if parts.channels else []
     if n in given:
         updates += [parts.known(n).to(True), parts.known(n).to(False)]
         updates += [parts.leader().to(n), parts.leader().to(n)]
+        if parts.channels:
+            sends += [parts.give(n), each(m, parts.give(m), where=m.differs(n))]
     if e in given:
         updates += [parts.passed(e).to(True), parts.newest().to(e), parts.newest().to(e)]
         updates += [each(f, parts.passed(f).to(True), where=f.before(e))]
@@ -170,7 +191,7 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         when=draw(guards(parts.hub_literals(given))),
         choose=choose,
         do=draw(st.lists(st.sampled_from(updates), max_size=1)),
-        send=draw(st.lists(st.sampled_from(sends), max_size=1)),
+        send=draw(st.lists(st.sampled_from(sends), max_size=1 + parts.channels)),
         fair=draw(st.sampled_from([None, True, False])),
     )
 
@@ -179,6 +200,9 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
 def claims(draw: st.DrawFn, parts: Parts) -> Formula:
     """A claim about a state, with free variables n and i."""
     literals = [*parts.node_literals((i,)), *parts.hub_literals((n,)), parts.ask(n, i)]
+    if parts.channels:
+        literals += [parts.end(n).queued, parts.put(n, i).arrived, exists((s, t), all_of(
+            parts.put(n, i).at(s), parts.end(n).at(t), s.before(t)))]
     one, two = draw(st.tuples(st.sampled_from(literals), st.sampled_from(literals)))
     return draw(st.sampled_from([one, implies(one, two), implies(one, ~two), one | two, ~one]))
 
@@ -186,7 +210,8 @@ def claims(draw: st.DrawFn, parts: Parts) -> Formula:
 @st.composite
 def systems(draw: st.DrawFn) -> System:
     """A system of up to seven rows with one property of each kind and a lossy layer."""
-    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()))
+    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()),
+                  channels=draw(st.sampled_from([False, False, True])))
     try:
         # Two rows that are always there, so that something happens in most systems.
         nodes = [Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,
@@ -214,6 +239,7 @@ def systems(draw: st.DrawFn) -> System:
             ])),
             faults={"lossy": (Table(parts.network, rows=(
                 lose(parts.ask), lose(parts.tell),
+                *([lose(parts.put)] if parts.channels else []),
                 Row("crash", choose=(n,), when=[parts.phase(n) != Phase.IDLE],
                     do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False),
                         parts.favourite(n).clear()]),

@@ -104,7 +104,9 @@ class Oracle:
 
     def fire(self, row: Row, state: State, env: dict[Sort, int]) -> tuple[State, list[Cell]]:
         """The state after the row, and what it sends."""
-        after = dict(self.book._after(self.table, row, state, env))
+        store = self.book._after(self.table, row, state, env)
+        assert store is not None, "no channel is full, because each message leaves it at once"
+        after = dict(store)
         return {cell: v for cell, v in after.items() if cell[0] in self.kept}, self.sent(row, env)
 
     def sent(self, row: Row, env: dict[Sort, int]) -> list[Cell]:
@@ -178,7 +180,7 @@ class Oracle:
         symbols = dict.fromkeys(r.on.symbol for r in self.table.rows if isinstance(r.on, Sent))
         heard = [symbol for symbol in symbols if isinstance(symbol, Message)]
         for message in heard:
-            for indices in product(*(range(self.sizes[sort]) for sort in message.sorts)):
+            for indices in product(*(range(self.sizes[sort]) for sort in message.domain)):
                 candidates = tuple(
                     (r, e) for r in self.table.rows
                     if isinstance(r.on, Sent) and r.on.symbol is message

@@ -78,6 +78,16 @@ class LintSubject:
         return found
 
     @cached_property
+    def answers(self) -> Mapping[int, Guard]:
+        """The guard of each ground row, by the row's number, whatever waits in its channels."""
+        return {
+            number: self.conditions[number]
+            if isinstance(row.row.on, Sent) and row.row.on.message.fifo is not None
+            else row.action.guard
+            for number, row in enumerate(self.ground.rows)
+        }
+
+    @cached_property
     def known(self) -> tuple[Constraint, ...]:
         """The lemmas at these sizes, without those that are too large for guards."""
         return self._constraints(lemma.claim for lemma in self.lemmas)

@@ -118,10 +118,11 @@ def _holes(
     for event in _events(subject, machine, trigger):
         given: list[Constraint] = []
         if isinstance(trigger, Sent):
-            bit = subject.offset(trigger.message, event.arguments)
+            first = () if trigger.message.fifo is None else (0,)
+            bit = subject.offset(trigger.message, (*event.arguments, *first))
             given = [({bit: 0b10},)]
         rows = subject.rows_by_event.get(event, ())
-        refused = [subject.cells.fails(subject.ground.rows[n].action.guard) for n in rows]
+        refused = [subject.cells.fails(subject.answers[n]) for n in rows]
         choices: Iterable[tuple[Value | None, Domains]] = [(None, subject.receivable)]
         if state is not None:
             choices = _states(subject, subject.receivable, state, event.own)

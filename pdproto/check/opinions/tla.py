@@ -5,7 +5,8 @@ name, sorts are constants, and the configuration files give them their sizes. So
 our states, and the module can be read, changed and proved at any size by those who know TLA+.
 
 Functions, relations and messages are functions of TLA+; the value of a relation or of a message is
-a boolean. The elements of an ordered sort are numbers, all others are strings.
+a boolean. A channel is a function from its two ends to a sequence of messages, each a tuple with
+the message's name. The elements of an ordered sort are numbers, all others are strings.
 
 `Sometimes` is no formula of TLA+: TLC prints the name of such a state when it finds the first one.
 A deadlock of ours is a state in which only a fault could change anything, so it is an invariant
@@ -25,6 +26,8 @@ from pdproto.check.opinions.tla_text import (
     OR,
     SOME,
     Effect,
+    Turn,
+    applied,
     comment,
     literal,
     string,
@@ -33,10 +36,11 @@ from pdproto.check.opinions.tla_text import (
 )
 from pdproto.check.words import trigger_text
 from pdproto.ground.grounding import Ground
+from pdproto.spec.language.channels import Channel, channel_of
 from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import Each, Sent, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class _Module(Context):
         yield f"\\*   java -cp tla2tools.jar tlc2.TLC -deadlock -config {self.name}.cfg {self.name}"
         for claim in self._consumed():
             yield from comment(f"not asked here: {claim}, if {Fairness.CONSUMED}")
-        yield "EXTENDS Naturals, TLC"
+        more = ", Sequences, FiniteSets" if self.channels else ""
+        yield f"EXTENDS Naturals, TLC{more}"
         yield ""
         constants = [self.names[key] for key in (*self.system.sorts, *self.system.rigids)]
         if constants:
@@ -120,23 +125,39 @@ class _Module(Context):
     # The state.
 
     def _state(self) -> Iterator[str]:
-        variables = [self.names[symbol] for symbol in self.system.variables]
+        variables = [self.names[key] for key in (*self.plain, *self.channels)]
         yield f"VARIABLES {', '.join(variables)}"
         yield ""
         yield f"vars == <<{', '.join(variables)}>>"
         yield ""
         yield "TypeOK =="
-        for symbol in self.system.variables:
+        for symbol in self.plain:
             yield f"  /\\ {self.names[symbol]} \\in {self._values(symbol)}"
+        for channel in self.channels:
+            yield f"  /\\ {self.names[channel]} \\in {self._queues(channel)}"
         yield ""
         yield "Init =="
-        for symbol in self.system.variables:
-            places = [f"x{i}" for i in range(1, len(symbol.sorts) + 1)]
-            bounds = self.sort_of_each(places, symbol.sorts)
-            value = literal(symbol.values[0])
-            initial = f"[{bounds} |-> {value}]" if bounds else value
-            yield f"  /\\ {self.names[symbol]} = {initial}"
+        for symbol in self.plain:
+            yield self._initially(symbol, symbol.sorts, literal(symbol.values[0]))
+        for channel in self.channels:
+            yield self._initially(channel, channel.ends, "<<>>")
         yield ""
+
+    def _initially(self, key: object, sorts: Sequence[type[Sort]], value: str) -> str:
+        bounds = self.sort_of_each([f"x{i}" for i in range(1, len(sorts) + 1)], sorts)
+        return f"  /\\ {self.names[key]} = {f'[{bounds} |-> {value}]' if bounds else value}"
+
+    def _queues(self, channel: Channel) -> str:
+        times = " \\X "
+        letters = (
+            times.join([f'{{"{m.name}"}}', *(self.names[sort] for sort in m.domain)])
+            if m.domain else f'{{<<"{m.name}">>}}'
+            for m in channel.messages(self.system.variables)
+        )
+        union = " \\cup ".join(f"({one})" for one in letters)
+        queue = f"Seq({union})"
+        domain = times.join(self.names[sort] for sort in channel.ends)
+        return f"[{domain} -> {queue}]" if domain else queue
 
     def _values(self, symbol: Symbol) -> str:
         values = f"{{{', '.join(literal(value) for value in symbol.values)}}}"
@@ -156,15 +177,40 @@ class _Module(Context):
             for part in table.guard(row).parts:
                 yield f"  /\\ {self.writer.formula(part, scope, COMPARED)}"
             effects: dict[Symbol, list[Effect]] = {}
+            turns = self._turns(row)
             for effect in (*table.updates(row), *row.send):
-                effects.setdefault(symbol_of(effect), []).append(effect)
+                if symbol_of(effect) in self.plain:
+                    effects.setdefault(symbol_of(effect), []).append(effect)
             for symbol, changes in effects.items():
                 yield f"  /\\ {self.names[symbol]}' = {self.writer.after(symbol, changes, scope)}"
-            same = [self.names[s] for s in self.system.variables if s not in effects]
+            for channel, turn in turns.items():
+                yield f"  /\\ {self.names[channel]}' = {self.writer.queue(channel, turn, scope)}"
+                yield f"  /\\ {self._fits(channel)}"
+            same = [self.names[key] for key in (*self.plain, *self.channels)
+                    if key not in effects and key not in turns]
             if same:
-                kept = f"<<{', '.join(same)}>>" if effects else "vars"
+                kept = f"<<{', '.join(same)}>>" if effects or turns else "vars"
                 yield f"  /\\ UNCHANGED {kept}"
             yield ""
+
+    @staticmethod
+    def _turns(row: Row) -> dict[Channel, Turn]:
+        """What the row takes off channels, and what it sends into them."""
+        turns: dict[Channel, Turn] = {}
+        if isinstance(row.on, Sent) and (channel := channel_of(row.on.message)) is not None:
+            turns[channel] = Turn(row.on)
+        for effect in row.send:
+            sent = effect.sent if isinstance(effect, Each) else effect
+            if (channel := channel_of(sent.message)) is not None:
+                turns.setdefault(channel, Turn(None)).sent.append(effect)
+        return turns
+
+    def _fits(self, channel: Channel) -> str:
+        """No channel has more messages than places after the row."""
+        places = [f"x{i}" for i in range(1, len(channel.ends) + 1)]
+        heading = f"\\A {self.sort_of_each(places, channel.ends)} : " if places else ""
+        after = applied(f"{self.names[channel]}'", places)
+        return f"{heading}Len({after}) <= Cardinality({self.names[channel.places]})"
 
     # The specifications.
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pdproto.check.opinions.tla_text import ALL, AND, COLUMNS, OPEN, OR, SOME, Names, Writer
 from pdproto.check.questions import names
 from pdproto.ground.grounding import Ground
+from pdproto.spec.language.channels import channels_of
 from pdproto.spec.language.formula import Formula, free_variables
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -29,7 +30,7 @@ _OWN: Final = (
 class Context:
     """A system at given sizes, with a name of TLA+ for everything in it.
 
-    The keys of `names` are sorts, symbols, names of rows, ("property", name), and
+    The keys of `names` are sorts, symbols, channels, names of rows, ("property", name), and
     (rigid symbol, "given") for an interpretation.
     """
 
@@ -39,8 +40,13 @@ class Context:
         self.names: Final = Names(_OWN)
         for sort in self.system.sorts:
             self.names.declare(sort, sort.__name__)
-        for symbol in (*self.system.rigids, *self.system.variables):
+        self.plain: Final = [s for s in self.system.variables
+                             if not isinstance(s, Message) or s.fifo is None]
+        for symbol in (*self.system.rigids, *self.plain):
             self.names.declare(symbol, symbol.name)
+        self.channels: Final = channels_of(self.system.variables)
+        for channel in self.channels:
+            self.names.declare(channel, channel.name)
         for symbol in self.system.rigids:
             self.names.declare((symbol, "given"), f"{symbol.name}_given")
         self.rows: Final = [(table, row, layer)

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TypeAlias
 
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.channels import Channel, channel_of, ends_of
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -19,7 +21,7 @@ from pdproto.spec.language.formula import (
     Value,
 )
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Sent, Symbol, Update
+from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update
 
 Scope: TypeAlias = Mapping[Sort, str]  # the name of each variable of ours that is bound here
 Effect: TypeAlias = Update | Sent | Each
@@ -43,6 +45,14 @@ COLUMNS: Final = 100
 OPEN, COMPARED, TERM = range(3)  # how strongly a text binds
 
 RESERVED: Final = frozenset(_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a row does to a channel: it may take its first message, and sends others."""
+
+    taken: Sent | None
+    sent: list[Sent | Each] = field(default_factory=list)
 
 
 class Names:
@@ -182,6 +192,10 @@ class Writer:
         if isinstance(atom.symbol, Rigid):
             name, arguments = self.names[atom.symbol], [scope[v] for v in atom.arguments]
             return (f"{tuple_of(arguments)} \\in {name}", COMPARED) if arguments else (name, TERM)
+        if isinstance(atom.symbol, Message) and (channel := channel_of(atom.symbol)) is not None:
+            queue, place = self._channel(channel, atom, scope), scope[atom.arguments[-1]]
+            waits = f"{place} < Len({queue}) /\\ {queue}[{place} + 1] = {letter(atom, scope)}"
+            return waits, OPEN
         cell = self._cell(atom, scope)
         match atom.value:
             case True:
@@ -206,6 +220,43 @@ class Writer:
             arguments, value = _plain(effect)
             parts.append(f"![{', '.join(scope[v] for v in arguments)}] = {literal(value)}")
         return f"[{name} EXCEPT {', '.join(parts)}]"
+
+    def _channel(self, channel: Channel, sent: Atom, scope: Scope) -> str:
+        return applied(self.names[channel], [scope[v] for v in ends_of(sent)])
+
+    def queue(self, channel: Channel, turn: Turn, scope: Scope) -> str:
+        """The channel's value after a row: its first message is taken, then others are added."""
+        if not channel.ends:
+            text = self.names[channel]
+            text = text if turn.taken is None else f"Tail({text})"
+            for effect in turn.sent:
+                text = f"Append({text}, {letter(_sent(effect), scope)})"
+            return text
+        places = [sort(f"x{i}") for i, sort in enumerate(channel.ends, 1)]
+        inner = self.names.bind(scope, places)
+        text = applied(self.names[channel], [inner[place] for place in places])
+        if turn.taken is not None:
+            here = _conjunction(_equal(ends_of(turn.taken), places, inner))
+            text = f"IF {here} THEN Tail({text}) ELSE {text}"
+        for effect in turn.sent:
+            text = self._appended(effect, text, places, inner)
+        bounds = self.quantified("", places, inner).removesuffix(" : ").strip()
+        return f"[{bounds} |-> {text}]"
+
+    def _appended(
+        self, effect: Sent | Each, text: str, places: Sequence[Sort], scope: Scope
+    ) -> str:
+        """The text of a channel with a message behind it, if the message is for these places."""
+        sent, parts = _sent(effect), []
+        if isinstance(effect, Each):
+            # The variable names an end of the channel (spec/language/channels.py).
+            place = places[ends_of(sent).index(effect.variable)]
+            scope = {**scope, effect.variable: scope[place]}
+            parts = [self.formula(effect.where, scope, COMPARED)]
+        parts += [one for one in _equal(ends_of(sent), places, scope)
+                  if one.split(" = ")[0] != one.split(" = ")[1]]
+        added = f"IF {_conjunction(parts)} THEN <<{letter(sent, scope)}>> ELSE <<>>"
+        return f"({text}) \\o ({added})"
 
     def _comprehension(self, symbol: Symbol, effects: Sequence[Effect], scope: Scope) -> str:
         """The whole function anew, for effects on many cells at once."""
@@ -232,6 +283,16 @@ class Writer:
         inner = self.names.bind(scope, variables)
         parts = [self.formula(effect.where, inner, COMPARED), *_equal(arguments, places, inner)]
         return f"({self.quantified(SOME, variables, inner)}{_conjunction(parts)})"
+
+
+def letter(sent: Atom, scope: Scope) -> str:
+    """A message in a channel: its name with its arguments."""
+    arguments = [scope[v] for v, _ in zip(sent.arguments, sent.symbol.domain, strict=False)]
+    return f"<<{', '.join([string(sent.symbol.name), *arguments])}>>"
+
+
+def _sent(effect: Sent | Each) -> Sent:
+    return effect.sent if isinstance(effect, Each) else effect
 
 
 def _is_bulk(effect: Update | Sent) -> bool:

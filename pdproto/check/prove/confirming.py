@@ -13,6 +13,7 @@ from typing import Final
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.prove.clauses import TooManyClausesError
+from pdproto.check.prove.in_channels import is_refused
 from pdproto.check.prove.induction import Counterexample, counterexample
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
@@ -31,7 +32,7 @@ def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
 
 
 def _confirmed(system: System, outcome: EngineAnswer, timeout_s: float) -> EngineAnswer:
-    if outcome.judgement.status is not Status.REFUSED:
+    if outcome.judgement.status is not Status.REFUSED or is_refused(outcome.obligation):
         return outcome
     try:
         found = counterexample(system, outcome.obligation, timeout_s, CONFIRMED_MAX)

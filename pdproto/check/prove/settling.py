@@ -27,7 +27,7 @@ def settling(system: System) -> frozenset[Symbol]:
 
 def _settles(symbol: Symbol, values: Collection[Value]) -> bool:
     if isinstance(symbol, Message):
-        return False not in values
+        return False not in values and symbol.fifo is None
     if isinstance(symbol, Variable) and symbol.edges is not None and _acyclic(symbol.edges):
         return True
     return len(values) <= 1

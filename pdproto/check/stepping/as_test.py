@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pdproto.check.narrative import Transition
 from pdproto.check.stepping.walk import Walker
 from pdproto.ground.layout import cell_name
-from pdproto.spec.language.symbols import Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,5 +66,5 @@ def _sizes(walker: Walker) -> dict[str, int]:
 def _values(walker: Walker, state: int) -> Iterator[tuple[str, str]]:
     """The variables that differ from the initial state."""
     for symbol, at, (value, initial) in walker.ground.layout.texts(state, walker.initial):
-        if isinstance(symbol, Variable) and value != initial:
+        if value != initial:
             yield cell_name(symbol, at), value

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pdproto.check.narrative import Transition, lane_name
+from pdproto.check.narrative import Transition, channel_name, lane_name
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.sequence import colour_classes, sequence
@@ -13,8 +13,8 @@ from pdproto.check.stepping.formulas import wanted
 from pdproto.check.stepping.standing import standings
 from pdproto.check.stepping.walk import Choice, Disabled, PathError, Walker
 from pdproto.check.stepping.ways import Way, neighbourhood, shortest, shortest_to_deadlock
+from pdproto.ground.channels import EMPTY
 from pdproto.ground.layout import cell_name
-from pdproto.spec.language.symbols import Variable
 
 PICTURE: Final = "p"  # step s of the picture has the id ps{s}
 
@@ -168,8 +168,6 @@ def _state(
     main = {table.state for table in walker.system.tables}
     lanes: dict[str, list[dict[str, Any]]] = {lane.name: [] for lane in walker.narrator.lanes()}
     for symbol, indices, texts in layout.texts(state, before, walker.initial):
-        if not isinstance(symbol, Variable):
-            continue
         lane = lane_name(symbol.owner, indices[: len(symbol.owner.own)])
         value, was, initial = texts
         lanes.setdefault(lane, []).append({
@@ -178,6 +176,17 @@ def _state(
             "before": was if was != value else None,
             "main": symbol in main,
             "initial": value == initial,
+        })
+    queues = walker.ground.queues
+    for queue in queues.every():
+        lane, name = channel_name(queue)
+        value, was = queues.text(state, queue), queues.text(before, queue)
+        lanes.setdefault(lane, []).append({
+            "name": name,
+            "value": value,
+            "before": was if was != value else None,
+            "main": False,
+            "initial": value == EMPTY,
         })
     for lane, cells in lanes.items():
         if cells:

@@ -37,6 +37,7 @@ from pdproto.spec.language import (
     Table,
     auto,
 )
+from tests.check import test_channels
 
 needs_spin = pytest.mark.skipif(not available(), reason="spin or gcc is not installed")
 
@@ -78,6 +79,7 @@ def test_spin_finds_the_published_states_of_two_phase_commit(
         (paxos.SYSTEM, {paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2},
          NO_FAULTS),
         (ring_election.SYSTEM, {Node: 3}, NO_FAULTS),  # 72 bits: more than a word
+        (test_channels.SYSTEM, test_channels.SIZES, ("loss",)),
     ],
     ids=lambda value: value.name if isinstance(value, System) else None,
 )

@@ -27,6 +27,7 @@ from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import Configuration, Sizes, System
+from tests.check import test_channels
 from tests.check.opinions import every_word
 from tests.check.opinions.test_promela import Thing, awkward_system
 
@@ -79,6 +80,8 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
             paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2})),
         (awkward_system(), Configuration({Thing: 2})),
         (lease_lock.SYSTEM, Configuration({lease_lock.Client: 2, lease_lock.Token: 2})),
+        pytest.param(test_channels.SYSTEM, test_channels.SYSTEM.configurations["default"],
+                     marks=pytest.mark.nightly),
     ],
     ids=lambda value: value.name if isinstance(value, System) else "",
 )

@@ -1,0 +1,162 @@
+"""Ordered channels as masks: a row that takes or sends in a channel has a case for each content.
+
+A channel is a queue (spec/language/channels.py). Its cells are those of its messages, each with a
+place; place 0 is the first. A masked assignment cannot shift them, so a row is split: each case has
+a guard for one content of the channel, and assigns the content after the row.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product, starmap
+from math import prod
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from pdproto.ground.layout import Indices, Layout
+from pdproto.ground.program import Clause, Guard, Literal, simplified
+from pdproto.spec.language.channels import Channel, channel_of, channels_of
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Message
+
+Letter: TypeAlias = tuple[Message[*tuple[Any, ...]], Indices]  # a message without its place
+EMPTY: Final = "empty"  # the text of a queue without messages
+
+Case: TypeAlias = tuple[Guard, tuple[Literal, ...]]
+
+
+class Queue(NamedTuple):
+    """One channel between two instances. ends: the indices of the sender, then the receiver."""
+
+    channel: Channel
+    ends: Indices
+
+
+class Turn(NamedTuple):
+    """What one row does to one channel: it may take the first message, and then sends."""
+
+    taken: Letter | None
+    sent: tuple[Letter, ...]
+
+
+def queue_of(message: Message[*tuple[Any, ...]], at: Indices) -> Queue | None:
+    """The queue in which the message waits; None if it is not ordered. at: its arguments."""
+    channel = channel_of(message)
+    if channel is None:
+        return None
+    given: dict[Sort, int] = dict(zip(message.formals, at, strict=False))
+    ends = (*message.sender.variables, *message.receiver.variables)
+    return Queue(channel, tuple(given[variable] for variable in ends))
+
+
+class Queues:
+    """The queues of a layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout: Final = layout
+        self.letters: Final = cache(self._letters)
+
+    def _letters(self, queue: Queue) -> tuple[Letter, ...]:
+        """Every message that can wait in the queue."""
+        return tuple(
+            (message, at)
+            for message in queue.channel.messages(self._layout.symbols)
+            for at in product(*(range(self._layout.sizes[sort]) for sort in message.domain))
+            if queue_of(message, at) == queue
+        )
+
+    def capacity(self, queue: Queue) -> int:
+        """How many messages the queue holds."""
+        return self._layout.sizes[queue.channel.places]
+
+    def content(self, state: int, queue: Queue) -> tuple[Letter, ...]:
+        """The messages that wait in the queue, the first one first."""
+        return tuple(
+            (message, at)
+            for place in range(self.capacity(queue))
+            for message, at in self.letters(queue)
+            if self._layout.value(state, message, (*at, place)) is True
+        )
+
+    def text(self, state: int, queue: Queue) -> str:
+        """The messages that wait in the queue, the first one first: `data(i1), marker`."""
+        return ", ".join(starmap(self._letter_text, self.content(state, queue))) or EMPTY
+
+    def _letter_text(self, message: Message[*tuple[Any, ...]], at: Indices) -> str:
+        """The message without the arguments that name its ends."""
+        ends = {*message.sender.variables, *message.receiver.variables}
+        told = [type(v).element(i) for v, i in zip(message.formals, at, strict=True)
+                if v not in ends]
+        return f"{message.name}({', '.join(told)})" if told else message.name
+
+    def every(self) -> Iterator[Queue]:
+        """Every queue, in the order in which their messages are declared."""
+        for channel in channels_of(self._layout.symbols):
+            for ends in product(*(range(self._layout.sizes[sort]) for sort in channel.ends)):
+                yield Queue(channel, ends)
+
+    def turns(self, taken: Letter | None, sent: Iterable[Letter]) -> Mapping[Queue, Turn]:
+        """What a row does to each queue. Messages without an order are left out."""
+        turns: dict[Queue, Turn] = {}
+        if taken is not None and (queue := queue_of(*taken)) is not None:
+            turns[queue] = Turn(taken, ())
+        for letter in sent:
+            if (queue := queue_of(*letter)) is not None:
+                before = turns.get(queue, Turn(None, ()))
+                turns[queue] = before._replace(sent=(*before.sent, letter))
+        return turns
+
+    def count(self, turns: Mapping[Queue, Turn]) -> int:
+        """How many cases there are, or a few more."""
+        return prod(
+            self.capacity(queue) if turn.taken is None
+            else sum(len(self.letters(queue)) ** n for n in range(self.capacity(queue)))
+            for queue, turn in turns.items()
+        )
+
+    def cases(self, guard: Guard, turns: Mapping[Queue, Turn]) -> Iterator[Case]:
+        """The guard for each content of the queues, with what it assigns to them.
+
+        There is none for a content to which the row would add too many messages.
+        """
+        for choice in product(*(self._changes(*item) for item in turns.items())):
+            clauses = [clause for known, _ in choice for clause in known]
+            whole = simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
+            if whole is not None:
+                yield whole, tuple(literal for _, after in choice for literal in after)
+
+    def _changes(
+        self, queue: Queue, turn: Turn
+    ) -> Iterator[tuple[Sequence[Clause], Sequence[Literal]]]:
+        """Clauses about the content of one queue, and what the row then assigns."""
+        places = self.capacity(queue)
+        if turn.taken is None:
+            for length in range(places - len(turn.sent) + 1):
+                added = [self._cell(one, length + i, True) for i, one in enumerate(turn.sent)]
+                yield [*self._is_long(queue, length)], added
+            return
+        for rest in range(places):
+            for behind in product(self.letters(queue), repeat=rest):
+                after = (*behind, *turn.sent)
+                if len(after) <= places:
+                    before = (turn.taken, *behind)
+                    known = [(literal,) for literal in self._exactly(queue, before)]
+                    kept = set(self._exactly(queue, before))
+                    yield known, [one for one in self._exactly(queue, after) if one not in kept]
+
+    def _is_long(self, queue: Queue, length: int) -> Iterator[Clause]:
+        """So many messages wait: the last of these places has one, and the next has none."""
+        if length:
+            yield tuple(self._cell(one, length - 1, True) for one in self.letters(queue))
+        if length < self.capacity(queue):
+            for one in self.letters(queue):
+                yield (self._cell(one, length, False),)
+
+    def _exactly(self, queue: Queue, content: Sequence[Letter]) -> Iterator[Literal]:
+        """The value of every cell of a queue with this content."""
+        for place in range(self.capacity(queue)):
+            for one in self.letters(queue):
+                here = place < len(content) and content[place] == one
+                yield self._cell(one, place, here)
+
+    def _cell(self, letter: Letter, place: int, waits: bool) -> Literal:
+        message, at = letter
+        return self._layout.literal(message, (*at, place), waits)

@@ -1,0 +1,99 @@
+"""Channels: the first message alone arrives, a full channel blocks, and every reader agrees."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.interpret import Interpreter
+from pdproto.spec.language import (
+    Call,
+    Configuration,
+    Machine,
+    Message,
+    Row,
+    Sometimes,
+    Sort,
+    System,
+    Table,
+    all_of,
+    each,
+    exists,
+    lose,
+)
+
+
+class Node(Sort):
+    """A process."""
+
+
+class Item(Sort):
+    """Content of a message."""
+
+
+class Place(Sort, ordered=True):
+    """A place in a channel."""
+
+
+p, q, i, s, t = Node("p"), Node("q"), Item("i"), Place("s"), Place("t")
+node = Machine("node", p)
+world = Machine("world", world=True)
+got = node.relation("got", Item)
+data = Message("data", p, q, i, sender=node, receiver=node.at(q), fifo=Place)
+end = Message("end", p, q, sender=node, receiver=node.at(q), fifo=Place)
+
+SYSTEM = System(
+    "channels", "Nodes send to each other, and to themselves.",
+    tables=(Table(node, rows=(
+        Row("send", on=Call("send", i), choose=(q,), when=p.differs(q), send=[data(p, q, i)]),
+        Row("close", on=Call("close"), send=[each(q, end(p, q), where=p.differs(q))]),
+        Row("take", on=data(q, p, i), do=[got(p, i).to(True)]),
+        Row("echo", on=end(q, p), send=[data(p, q, i), end(p, q)], choose=(i,), when=got(p, i)),
+    )),),
+    properties=(
+        Sometimes("both_wait", exists((s, t), all_of(
+            data(p, q, i).at(s), end(p, q).at(t), s.before(t)))),
+        Sometimes("the_first", end(p, q).arrived),
+    ),
+    faults={"loss": (Table(world, rows=(lose(data),)),)},
+    configurations={"default": Configuration({Node: 2, Item: 1, Place: 2}, faults=("loss",))},
+)
+SIZES = SYSTEM.configurations["default"].sizes
+
+
+class Run(NamedTuple):
+    """A state: the nodes that got the item, and the queue of each pair of nodes."""
+
+    got: frozenset[int] = frozenset()
+    queues: tuple[tuple[str, ...], ...] = ((), ())  # from node 0, from node 1
+
+
+def steps(state: Run, places: int, *, lossy: bool) -> Iterator[Run]:
+    """The states after one step of a model without tables, of two nodes and one item."""
+    for node_ in (0, 1):
+        own, other = state.queues[node_], state.queues[1 - node_]
+        moves = [((*own, "data"), other, False), ((*own, "end"), other, False)]
+        if other[:1] == ("data",):
+            moves.append((own, other[1:], True))
+            moves += [(own, other[1:], False)] if lossy else []
+        if other[:1] == ("end",) and node_ in state.got:
+            moves.append(((*own, "data", "end"), other[1:], False))
+        for mine, others, gets in moves:
+            if len(mine) <= places:
+                queues = (mine, others) if node_ == 0 else (others, mine)
+                yield Run(state.got | {node_} if gets else state.got, queues)
+
+
+@pytest.mark.parametrize(("places", "lossy"), [(1, True), (2, False), (2, True), (3, True)])
+def test_it_has_the_states_of_a_model_without_tables(places: int, lossy: bool) -> None:
+    seen, new = {Run()}, {Run()}
+    while new:
+        new = {after for run in new for after in steps(run, places, lossy=lossy)} - seen
+        seen |= new
+    sizes = {Node: 2, Item: 1, Place: places}
+    faults = ("loss",) if lossy else ()
+    settings = CheckSettings(keep_going=True)
+    plain = Configuration(sizes, faults, symmetry=False, dead_bits=False)
+    assert check(SYSTEM, plain, settings).states == len(seen)
+    assert len(Interpreter(SYSTEM, sizes, faults).explore().depth) == len(seen)
