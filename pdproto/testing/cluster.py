@@ -84,7 +84,7 @@ class Cluster:
         self._readers: Final = {end.name: messages_read(end.table) for end in self.ends}
         self._messages: Final = sum(
             field.mask for cell, field in ground.layout.fields.items()
-            if isinstance(cell[0], Message))
+            if isinstance(cell[0], Message) and cell[0].fifo is None)
         self._sent = 0
 
     def begin(self) -> None:
@@ -102,7 +102,7 @@ class Cluster:
         """The state, with the bit of every message that was ever sent.
 
         A property about a message asks whether it was ever sent, also if its delivery took it off
-        the network.
+        the network. A message in a channel is there until its delivery.
         """
         return self.state | self._sent
 

@@ -176,7 +176,7 @@ class AutomatonEnd:
         return Taken(
             tuple((row.name, self._named(tuple(type(v) for v in self.table.parameters(row)), at))
                   for row, at in step.rows),
-            tuple((message, self._named(message.sorts, at)) for message, at in step.sent),
+            tuple((message, self._named(message.domain, at)) for message, at in step.sent),
         )
 
     def _event(self, row: GroundRow, carried: Carried) -> Event:
@@ -191,7 +191,7 @@ class AutomatonEnd:
                     if symbol in automaton.layout.symbols:
                         bits |= automaton.bits(symbol, self._counted(symbol.sorts, indices))
                 event = automaton.message(
-                    on.message, self._counted(on.message.sorts, arguments), bits)
+                    on.message, self._counted(on.message.domain, arguments), bits)
             case Call(parameters=variables):
                 event = automaton.call(on.name, self._arguments(variables, row))
             case Completion(parameters=variables):

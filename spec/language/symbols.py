@@ -282,13 +282,12 @@ class Message(Symbol, Generic[*Ss]):
     ) -> None:
         variables: tuple[Any, ...] = formals
         given: object = fifo
-        is_sort = isinstance(given, type) and issubclass(given, Sort)
-        require(is_sort or given is None, f"{name!r}: fifo={shown(fifo)}: want an ordered sort")
+        ordered = isinstance(given, type) and issubclass(given, Sort) and given.ordered
+        require(ordered or given is None, f"{name}: fifo={shown(fifo)}: want an "
+                "ordered sort, as in class Place(Sort, ordered=True): its size is the number of "
+                "messages that a channel holds")
         places = () if fifo is None else (fifo,)
         super().__init__(name, (*(type(v) for v in variables), *places), (False, True))
-        require(all(sort.ordered for sort in places), f"{name}: fifo={shown(fifo)}: want an "
-                "ordered sort, as in class Place(Sort, ordered=True): its size is the number of "
-                "messages that a channel holds", self.place)
         if len(set(variables)) != len(variables):
             raise SpecError(self.place, f"{name}: an argument occurs twice")
         self.formals: Final[tuple[Sort, ...]] = variables

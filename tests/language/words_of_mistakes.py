@@ -11,6 +11,10 @@ class Other(Sort):
     """Another sort."""
 
 
+class Place(Sort, ordered=True):
+    """A place in a channel."""
+
+
 class Phase(State):
     IDLE = auto()
     WAITING = auto()
@@ -23,6 +27,8 @@ phase = worker.function("phase", Phase)
 lent = pool.relation("lent", Worker)
 ask = Message("ask", w, sender=worker, receiver=pool)
 give = Message("give", w, sender=pool, receiver=worker)
+note = Message("note", w, sender=worker, receiver=pool, fifo=Place)
+told = Message("told", w, o, sender=worker, receiver=pool, fifo=Place)
 writing = phase(w) == Phase.WRITING
 begin = Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.WAITING, send=[ask(w)])
 TABLES = (Table(worker, state=phase, rows=(begin,)), Table(pool))

@@ -149,5 +149,5 @@ def _owner(symbol: Symbol) -> Any:
 
 
 def _sender(symbol: Any, indices: tuple[int, ...]) -> tuple[int, ...]:
-    given = dict(zip(symbol.formals, indices, strict=True))
+    given = dict(zip(symbol.formals, indices, strict=False))
     return tuple(given[v] for v in symbol.sender.variables)

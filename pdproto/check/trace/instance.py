@@ -8,7 +8,7 @@ from pdproto.check.trace.table import GroundedRow, LocalTable, TracedRow
 from pdproto.ground.layout import Indices, TooLargeError
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import Message, Symbol
 from pdproto.spec.language.system import System
 
 Places: TypeAlias = Mapping[Element, int]
@@ -184,21 +184,27 @@ class Instance:
 
     def elements(self, symbol: Symbol, indices: Indices) -> tuple[Element, ...]:
         """The arguments of a symbol, as names. Raises MismatchError for an unknown element."""
-        found = tuple([self.names[s][i] for s, i in zip(symbol.sorts, indices, strict=True)])
+        found = tuple([self.names[s][i] for s, i in zip(_sorts(symbol), indices, strict=True)])
         if None in found:
             raise MismatchError(f"{symbol} has an element that this endpoint does not know yet")
         return found
 
     def at(self, symbol: Symbol, elements: tuple[Any, ...]) -> Indices:
         """The arguments of a symbol, as indices."""
-        if len(elements) != len(symbol.sorts):
+        sorts = _sorts(symbol)
+        if len(elements) != len(sorts):
             raise MismatchError(f"{symbol.signature}: the line gives {len(elements)} arguments")
         indices = self.indices
         try:
-            return tuple([indices[s][e] for s, e in zip(symbol.sorts, elements, strict=True)])
+            return tuple([indices[s][e] for s, e in zip(sorts, elements, strict=True)])
         except KeyError:
             return tuple(self.index(sort, element, sort.prefix)
-                         for sort, element in zip(symbol.sorts, elements, strict=True))
+                         for sort, element in zip(sorts, elements, strict=True))
+
+
+def _sorts(symbol: Symbol) -> tuple[type[Sort], ...]:
+    """The sorts of the elements in a line. A line about a message in a channel gives no place."""
+    return symbol.domain if isinstance(symbol, Message) else symbol.sorts
 
 
 def words(element: Element) -> str:
