@@ -17,7 +17,8 @@ class InChannel(Atom):
         fifo = self._places
         require(fifo is not None, f"{self!r} has no place: declare {self.symbol} with fifo=, an "
                                   "ordered sort")
-        require(type(place) is fifo, f"{self!r}.at({shown(place)}): want a variable of {shown(fifo)}")
+        require(type(place) is fifo,
+                f"{self!r}.at({shown(place)}): want a variable of {shown(fifo)}")
         return Atom(self.symbol, (*self.arguments, place), True)
 
     @property

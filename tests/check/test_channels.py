@@ -1,13 +1,23 @@
 """Channels: the first message alone arrives, a full channel blocks, and every reader agrees."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove import cutoff, quantified
+from pdproto.check.prove.in_channels import Decide
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import claims, obligations
+from pdproto.check.result import Verdict
+from pdproto.check.trace.verify import verify
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language import (
+    Always,
     Call,
     Configuration,
     Machine,
@@ -97,3 +107,39 @@ def test_it_has_the_states_of_a_model_without_tables(places: int, lossy: bool) -
     plain = Configuration(sizes, faults, symmetry=False, dead_bits=False)
     assert check(SYSTEM, plain, settings).states == len(seen)
     assert len(Interpreter(SYSTEM, sizes, faults).explore().depth) == len(seen)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_trace_keeps_the_order_of_a_channel(tmp_path: Path, *, in_order: bool) -> None:
+    """A sends an item, another one, and the end; B takes the last two in one order or the other."""
+    path = tmp_path / "both.jsonl"
+    with path.open("wb") as file:
+        trace = SharedTrace("both", file)
+        one, two = (shared(SYSTEM.tables[0], (name,), {Node: ("a", "b")}, trace=trace)
+                    for name in "ab")
+        one.call("send", "x", choose={"q": "b"})
+        two.receive(data, "a", "b", "x")
+        one.call("send", "y", choose={"q": "b"})
+        one.call("close")
+        if in_order:
+            two.receive(data, "a", "b", "y")
+        two.receive(end, "a", "b", choose={"i": "x"})
+        if not in_order:
+            two.receive(data, "a", "b", "y")
+    lossless = replace(SYSTEM, faults={}, configurations={}, like=SYSTEM)
+    result = verify(lossless, [path])
+    assert (result.verdict is Verdict.HOLDS) == in_order
+    if result.rejection is not None:
+        assert "end(a, b) overtakes data(a, b, y) in their channel" in str(result.rejection)
+    assert verify(SYSTEM, [path]).verdict == (Verdict.HOLDS if in_order else Verdict.VIOLATED)
+
+
+@pytest.mark.parametrize("decide", [cutoff.decide, quantified.decide], ids=["cutoff", "quantified"])
+def test_proofs_refuse_what_depends_on_the_order(decide: Decide) -> None:
+    """A claim about a message in a channel, at the row that sends it; another one is proved."""
+    claims_ = (Always("no_end", ~end(p, q).queued), Always("all", got(p, i) | ~got(p, i)))
+    system = replace(SYSTEM, properties=claims_, like=SYSTEM)
+    every = [one for one in obligations(system, claims(system)) if one.scope == "close"]
+    told = {one.claim.name: judgement.status
+            for one, judgement in zip(every, decide(system, every, 5.0), strict=True)}
+    assert told == {"no_end": Status.REFUSED, "all": Status.PROVED}

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
+from pdproto.check.trace.channels import SentInOrder, element_names
 from pdproto.check.trace.lines import Found, found
 from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
 from pdproto.check.trace.verdict import Nearest, Rejection, ReplayResult
@@ -147,6 +148,8 @@ class SharedReplay:
             *((symbol, True) for _, row in rows for symbol in sent_by(row))}
         self._senders: Final = set(self._traced(paths))
         self._sent: Final[set[Cell]] = set()
+        self._channels: Final = SentInOrder(
+            row.on.message for _, row in rows if isinstance(row.on, Sent))
         self._narrative: Final = Narrative(system)
 
     def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
@@ -259,6 +262,7 @@ class SharedReplay:
         sent = list(instance.cells.sent(row, environment))
         for symbol, key in sent:
             self._sent.add((symbol, key))
+            self._channels.send(symbol, key)
             instance.cells.write(symbol, key, True)
         self._narrative.fired(row, lane, line.given, environment, changes, sent)
         instance.fired += 1
@@ -280,6 +284,12 @@ class SharedReplay:
             if traced and (message, True) not in self._by_world:
                 raise AwaitedCellError((message, key))
             self._believe(message, key)
+        elif not self._channels.waits(message, key):
+            raise AwaitedCellError((message, key))
+        overtaken = self._channels.take(message, key)
+        if overtaken is not None:
+            raise MisfitError(f"{element_names(message, key)} overtakes "
+                              f"{element_names(*overtaken)} in their channel")
         instance.cells.write(message, key, True)
 
     def _believe(self, message: Symbol, key: tuple[Hashable, ...]) -> None:
