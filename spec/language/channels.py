@@ -13,7 +13,7 @@ Rule 3: A row that would put more messages into a channel than it has places can
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .formula import Atom, atoms
+from .formula import Atom, Formula, atoms
 from .machine import Machine, Row, Table
 from .place import Place, SpecError
 from .sorts import Sort
@@ -63,6 +63,19 @@ def ends_of(sent: Atom) -> tuple[Sort, ...]:
     message = Sent(sent.symbol, sent.arguments, True)
     return (*message.addressed(message.message.sender),
             *message.addressed(message.message.receiver))
+
+
+def uses_channel(row: Row) -> bool:
+    """Whether the row takes a message off a channel, or sends one into it."""
+    sent = [e.sent if isinstance(e, Each) else e for e in row.send]
+    taken = [row.on] if isinstance(row.on, Sent) else []
+    return any(channel_of(one.message) is not None for one in (*sent, *taken))
+
+
+def is_about_channel(formula: Formula) -> bool:
+    """Whether the formula mentions a message that waits in a channel."""
+    return any(isinstance(atom.symbol, Message) and atom.symbol.fifo is not None
+               for atom, _ in atoms(formula))
 
 
 def check_place(atom: Atom, place: Place, name: str) -> None:

@@ -11,9 +11,7 @@ from typing import Final, TypeAlias
 
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Method, Obligation
-from pdproto.spec.language.formula import atoms
-from pdproto.spec.language.machine import Row
-from pdproto.spec.language.symbols import Each, Message, Sent, Symbol
+from pdproto.spec.language.channels import is_about_channel, uses_channel
 from pdproto.spec.language.system import System
 
 Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
@@ -30,9 +28,8 @@ _OF_EFFECTS: Final = (Method.BUSY, Method.RANKING)
 def is_refused(obligation: Obligation) -> bool:
     """Whether the obligation is about a channel, at a row that changes one."""
     claim = obligation.claim
-    return obligation.row is not None and _uses_channel(obligation.row) and (
-        claim.method in _OF_EFFECTS
-        or any(_in_channel(atom.symbol) for atom, _ in atoms(claim.formula)))
+    return obligation.row is not None and uses_channel(obligation.row) and (
+        claim.method in _OF_EFFECTS or is_about_channel(claim.formula))
 
 
 def without_channels(decide: Decide) -> Decide:
@@ -48,13 +45,3 @@ def without_channels(decide: Decide) -> Decide:
             yield REFUSED if is_refused(obligation) else next(answers)
 
     return decided
-
-
-def _uses_channel(row: Row) -> bool:
-    sent = (e.sent if isinstance(e, Each) else e for e in row.send)
-    on = (row.on,) if isinstance(row.on, Sent) else ()
-    return any(_in_channel(one.symbol) for one in (*sent, *on))
-
-
-def _in_channel(symbol: Symbol) -> bool:
-    return isinstance(symbol, Message) and symbol.fifo is not None

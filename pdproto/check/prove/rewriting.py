@@ -140,11 +140,13 @@ def _writes(table: Table, row: Row) -> Iterator[Write]:
     for update in table.updates(row):
         yield update.symbol, update.arguments, update.value, update.where, update.variables
     for effect in row.send:
+        sent = effect.sent if isinstance(effect, Each) else effect
+        if sent.message.fifo is not None:  # in_channels.py
+            continue
         if isinstance(effect, Each):
-            sent = effect.sent
             yield sent.symbol, sent.arguments, True, effect.where, (effect.variable,)
         else:
-            yield effect.symbol, effect.arguments, True, TRUE, ()
+            yield sent.symbol, sent.arguments, True, TRUE, ()
 
 
 def _written(atom: Atom, writes: tuple[Write, ...]) -> Formula:

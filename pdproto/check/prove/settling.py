@@ -60,7 +60,7 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
             yield forall(update.variables, implies(update.where, there))
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
-        if sent.symbol not in symbols:
+        if sent.symbol not in symbols or sent.message.fifo is not None:  # in_channels.py
             continue
         there = Atom(sent.symbol, sent.arguments, True)
         yield forall(effect.variable, implies(effect.where, there)) if isinstance(
