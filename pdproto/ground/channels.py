@@ -30,7 +30,7 @@ class Queue(NamedTuple):
     ends: Indices
 
 
-class Turn(NamedTuple):
+class QueueChange(NamedTuple):
     """What one row does to one channel: it may take the first message, and then sends."""
 
     taken: Letter | None
@@ -93,18 +93,18 @@ class Queues:
             for ends in product(*(range(self._layout.sizes[sort]) for sort in channel.ends)):
                 yield Queue(channel, ends)
 
-    def turns(self, taken: Letter | None, sent: Iterable[Letter]) -> Mapping[Queue, Turn]:
+    def turns(self, taken: Letter | None, sent: Iterable[Letter]) -> Mapping[Queue, QueueChange]:
         """What a row does to each queue. Messages without an order are left out."""
-        turns: dict[Queue, Turn] = {}
+        turns: dict[Queue, QueueChange] = {}
         if taken is not None and (queue := queue_of(*taken)) is not None:
-            turns[queue] = Turn(taken, ())
+            turns[queue] = QueueChange(taken, ())
         for letter in sent:
             if (queue := queue_of(*letter)) is not None:
-                before = turns.get(queue, Turn(None, ()))
+                before = turns.get(queue, QueueChange(None, ()))
                 turns[queue] = before._replace(sent=(*before.sent, letter))
         return turns
 
-    def count(self, turns: Mapping[Queue, Turn]) -> int:
+    def count(self, turns: Mapping[Queue, QueueChange]) -> int:
         """How many cases there are, or a few more."""
         return prod(
             self.capacity(queue) if turn.taken is None
@@ -112,7 +112,7 @@ class Queues:
             for queue, turn in turns.items()
         )
 
-    def cases(self, guard: Guard, turns: Mapping[Queue, Turn]) -> Iterator[Case]:
+    def cases(self, guard: Guard, turns: Mapping[Queue, QueueChange]) -> Iterator[Case]:
         """The guard for each content of the queues, with what it assigns to them.
 
         There is none for a content to which the row would add too many messages.
@@ -124,7 +124,7 @@ class Queues:
                 yield whole, tuple(literal for _, after in choice for literal in after)
 
     def _changes(
-        self, queue: Queue, turn: Turn
+        self, queue: Queue, turn: QueueChange
     ) -> Iterator[tuple[Sequence[Clause], Sequence[Literal]]]:
         """Clauses about the content of one queue, and what the row then assigns."""
         places = self.capacity(queue)

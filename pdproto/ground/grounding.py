@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.ground.channels import Case, Queue, Queues, Turn
+from pdproto.ground.channels import Case, Queue, QueueChange, Queues
 from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
@@ -205,7 +205,7 @@ class Grounder:
             for queued, moved in self.queues.cases(case, turns):
                 yield queued, (*assigned, *moved)
 
-    def turns(self, row: Row, environment: Environment) -> Mapping[Queue, Turn]:
+    def turns(self, row: Row, environment: Environment) -> Mapping[Queue, QueueChange]:
         """What the row does to each channel."""
         on = row.on
         taken = (on.message, self.cell(on.arguments, environment)) if isinstance(on, Sent) else None

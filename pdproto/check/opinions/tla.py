@@ -25,8 +25,8 @@ from pdproto.check.opinions.tla_text import (
     COMPARED,
     OR,
     SOME,
+    ChannelEffects,
     Effect,
-    Turn,
     applied,
     comment,
     literal,
@@ -194,15 +194,15 @@ class _Module(Context):
             yield ""
 
     @staticmethod
-    def _turns(row: Row) -> dict[Channel, Turn]:
+    def _turns(row: Row) -> dict[Channel, ChannelEffects]:
         """What the row takes off channels, and what it sends into them."""
-        turns: dict[Channel, Turn] = {}
+        turns: dict[Channel, ChannelEffects] = {}
         if isinstance(row.on, Sent) and (channel := channel_of(row.on.message)) is not None:
-            turns[channel] = Turn(row.on)
+            turns[channel] = ChannelEffects(row.on)
         for effect in row.send:
             sent = effect.sent if isinstance(effect, Each) else effect
             if (channel := channel_of(sent.message)) is not None:
-                turns.setdefault(channel, Turn(None)).sent.append(effect)
+                turns.setdefault(channel, ChannelEffects(None)).sent.append(effect)
         return turns
 
     def _fits(self, channel: Channel) -> str:

@@ -48,7 +48,7 @@ RESERVED: Final = frozenset(_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChannelEffects:
     """What a row does to a channel: it may take its first message, and sends others."""
 
     taken: Sent | None
@@ -224,7 +224,7 @@ class Writer:
     def _channel(self, channel: Channel, sent: Atom, scope: Scope) -> str:
         return applied(self.names[channel], [scope[v] for v in ends_of(sent)])
 
-    def queue(self, channel: Channel, turn: Turn, scope: Scope) -> str:
+    def queue(self, channel: Channel, turn: ChannelEffects, scope: Scope) -> str:
         """The channel's value after a row: its first message is taken, then others are added."""
         if not channel.ends:
             text = self.names[channel]
