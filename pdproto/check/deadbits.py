@@ -48,10 +48,29 @@ def sweeps(
         for reader in readers:
             if reader.depends_on(field):
                 clauses.append(tuple(t for where, t in reader.silencing if where != field))
-        condition = simplified(clauses)
+        condition = simplified(strongest(clauses))
         if condition is not None:
             merged[condition] = merged.get(condition, 0) | field.mask
-    return tuple(Action(condition, mask, 0) for condition, mask in merged.items())
+    return tuple(
+        Action(Guard(condition.mask | bit, condition.value | bit, condition.clauses), bit, 0)
+        for condition, mask in merged.items()
+        for bit in _bits(mask)
+    )
+
+
+def strongest(clauses: Iterable[Clause]) -> list[Clause]:
+    """The clauses without those that follow from another one, whose literals they all have."""
+    kept: list[tuple[frozenset[Literal], Clause]] = []
+    for clause in sorted(dict.fromkeys(clauses), key=lambda clause: len({*clause})):
+        if not any(shorter <= {*clause} for shorter, _ in kept):
+            kept.append((frozenset(clause), clause))
+    return [clause for _, clause in kept]
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield mask & -mask
+        mask &= mask - 1
 
 
 class _Reader:

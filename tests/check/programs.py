@@ -135,9 +135,8 @@ def programs(draw: st.DrawFn, *, swept: bool = False, symmetric: bool = False) -
     offsets = draw(_offsets(words, fields))
     values = st.integers(0, (1 << FIELD_WIDTH) - 1)
     cubes = st.dictionaries(st.sampled_from(offsets), values, max_size=2)
-    literals = st.tuples(st.sampled_from(offsets), st.integers(1, 7), st.integers(0, 7)).map(
-        lambda drawn: Literal(drawn[1] << drawn[0], (drawn[1] & drawn[2]) << drawn[0])
-    )
+    literals = st.builds(
+        _literal, st.sampled_from(offsets), st.integers(1, 7), values, st.sampled_from((0, 0, 1)))
     clauses = st.lists(st.lists(literals, max_size=3).map(tuple), max_size=2).map(tuple)
     guards = st.builds(lambda c, k: Guard(*_cube(c), k), cubes, st.just(()) | clauses)
     updates = st.dictionaries(st.sampled_from(offsets), values, min_size=1, max_size=len(offsets))
@@ -164,6 +163,12 @@ def _offsets(words: int, fields: int) -> st.SearchStrategy[list[int]]:
         for place in range(WORD_BITS // FIELD_WIDTH)
     ]
     return st.lists(st.sampled_from(places), min_size=fields, max_size=fields, unique=True)
+
+
+def _literal(offset: int, ones: int, value: int, top: int) -> Literal:
+    """A literal about some bits of a field; about the top bit of its word too, if `top` is 1."""
+    highest = top << offset - offset % WORD_BITS + WORD_BITS - 1
+    return Literal(ones << offset | highest, (ones & value) << offset)
 
 
 def _cube(values: dict[int, int]) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from pdproto.check.native.pack import (
     Guards,
     Image,
     PackedProgram,
-    in_order,
+    by_word,
 )
 from pdproto.ground.program import WORD_BITS, Guard, Program
 
@@ -113,7 +113,7 @@ class _Search:
         """The guard for search.c, and the owner of its arrays."""
         arena = Arena(self._program.words)
         possible = arena.possible([guard])
-        return arena, arena.guards(possible, in_order(possible))
+        return arena, arena.guards(possible, by_word(possible))
 
 
 class NativeEngine(_Search):

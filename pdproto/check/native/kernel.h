@@ -84,11 +84,17 @@ INLINE u32 candidates(const u64 *bucket, u64 tag) {
 
 /* ---- Guards ---------------------------------------------------------------------------------- */
 
+/* Whether the masked bits, without the value and shifted down, are in the set of small numbers. */
+INLINE bool literal_holds(const Guards *guards, u64 literal, const u64 *state) {
+    u64 bits = state[guards->literal_word[literal]] & guards->literal_mask[literal];
+    u64 rest = (bits ^ guards->literal_value[literal]) >> guards->literal_shift[literal];
+    return rest < 64 && guards->literal_set[literal] >> rest & 1;
+}
+
 static bool clauses_hold(const Guards *guards, u64 guard, const u64 *state) {
     for (u64 c = guards->clause_start[guard]; c < guards->clause_start[guard + 1]; c++) {
         u64 literal = guards->literal_start[c], end = guards->literal_start[c + 1];
-        while (literal < end && (state[guards->literal_word[literal]] &
-                                 guards->literal_mask[literal]) != guards->literal_value[literal])
+        while (literal < end && !literal_holds(guards, literal, state))
             literal++;
         if (literal == end)
             return false;

@@ -10,16 +10,26 @@ import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.ground.program import WORD_BITS, Action, Guard, Literal, Permutation, Program, Symmetry
+from pdproto.ground.program import (
+    WORD_BITS,
+    Action,
+    Clause,
+    Guard,
+    Literal,
+    Permutation,
+    Program,
+    Symmetry,
+)
 
 LANES: Final = 8  # most guards that one instruction compares
 BLOCK_MAX: Final = 64  # guards of a block: their verdicts are the bits of one word
 PADDING: Final = -1  # instead of the number of a guard: the engine adds guards to fill a block
+CHOICE_BITS: Final = 6  # a number below 64 is a bit of a word
 WORDS_MAX: Final = 512  # search.c keeps 64 states on the stack
 _WORD: Final = (1 << WORD_BITS) - 1
 _NEVER: Final = Guard(mask=0, value=1)
@@ -46,6 +56,7 @@ class Guards(ctypes.Structure):
                 "value",
             ),
             *("clause_start", "literal_start", "literal_word", "literal_mask", "literal_value"),
+            *("literal_shift", "literal_set"),
         ),
     )
 
@@ -97,6 +108,15 @@ class Block:
 
     word: int
     places: tuple[int, ...]
+
+
+class Choice(NamedTuple):
+    """Holds where `(state & mask ^ value) >> shift`, in the mask's word, is a bit of `chosen`."""
+
+    mask: int
+    value: int
+    shift: int
+    chosen: int
 
 
 class Arena:
@@ -154,7 +174,11 @@ class Arena:
             not (g.clauses or (g.mask | g.value) & ~key)
             for g, key in zip(placed, keys, strict=True)
         ]
-        clauses = [clause for guard in placed for clause in guard.clauses]
+        clauses = [
+            clause
+            for guard in placed
+            for clause in sorted(map(_choices, guard.clauses), key=_likelihood)
+        ]
         literals = [literal for clause in clauses for literal in clause]
         words = [_word(literal.mask) for literal in literals]
         return Guards(
@@ -172,6 +196,8 @@ class Arena:
             literal_word=self.array(words),
             literal_mask=self.array(map(_in_word, (x.mask for x in literals), words)),
             literal_value=self.array(map(_in_word, (x.value for x in literals), words)),
+            literal_shift=self.array(x.shift for x in literals),
+            literal_set=self.array(x.chosen for x in literals),
         )
 
 
@@ -188,7 +214,7 @@ class PackedProgram(Arena):
             raise ValueError(f"a state of {program.bits} bits: at most {WORDS_MAX * WORD_BITS}")
         super().__init__(program.words)
         rows = by_word(self.possible(row.guard for row in program.rows))
-        sweeps = in_order(self.possible(sweep.guard for sweep in program.sweeps))
+        sweeps = in_order(program.sweeps, self.possible(sweep.guard for sweep in program.sweeps))
         patterns, final = self.possible(program.patterns), self.possible(program.final)
         self.rows = _places(rows)
         self.patterns = _places(by_word(patterns))
@@ -249,27 +275,65 @@ def by_word(guards: Sequence[Guard]) -> list[Block]:
     keys = [
         max(_words(guard), key=lambda w: _in_word(guard.mask, w).bit_count()) for guard in guards
     ]
-    return _blocks(sorted(range(len(guards)), key=keys.__getitem__), keys)
+    places = sorted(range(len(guards)), key=keys.__getitem__)
+    groups = groupby(places, key=keys.__getitem__)
+    return [block for word, group in groups for block in _filled(word, list(group))]
 
 
-def in_order(guards: Sequence[Guard]) -> list[Block]:
-    """Blocks for guards that are applied in order: a guard joins the previous block if it can."""
-    keys: list[int] = []
-    for guard in guards:
+def in_order(actions: Sequence[Action], guards: Sequence[Guard]) -> list[Block]:
+    """Blocks for actions that are applied in order, with these guards.
+
+    An action joins the last block of one of its words, if it commutes with all actions after that.
+    """
+    blocks: list[tuple[int, list[int]]] = []
+    for place, guard in enumerate(guards):
         words = _words(guard)
-        previous = keys[-1] if keys else words[0]
-        keys.append(previous if previous in words else words[0])
-    return _blocks(range(len(guards)), keys)
+        for word, members in reversed(blocks):
+            if word in words:
+                members.append(place)
+                break
+            if not all(_commute(actions[place], actions[other]) for other in members):
+                blocks.append((words[0], [place]))
+                break
+        else:
+            blocks.append((words[0], [place]))
+    return [block for word, members in blocks for block in _filled(word, members)]
 
 
-def _blocks(places: Iterable[int], keys: Sequence[int]) -> list[Block]:
-    blocks = []
-    for word, group in groupby(places, key=keys.__getitem__):
-        members = list(group)
-        members += [PADDING] * (-len(members) % LANES)
-        for start in range(0, len(members), BLOCK_MAX):
-            blocks.append(Block(word, tuple(members[start : start + BLOCK_MAX])))
-    return blocks
+def _commute(one: Action, two: Action) -> bool:
+    """Whether the two actions lead to the same state in either order, by the bits they touch."""
+    return not (one.clear & (two.guard.reads | two.clear) or two.clear & one.guard.reads)
+
+
+def _filled(word: int, members: Sequence[int]) -> Iterator[Block]:
+    for start in range(0, len(members), BLOCK_MAX):
+        part = members[start : start + BLOCK_MAX]
+        yield Block(word, (*part, *[PADDING] * (-len(part) % LANES)))
+
+
+def _choices(clause: Clause) -> list[Choice]:
+    """The clause with one choice for each mask: a cell has one of several values.
+
+    A mask that reaches over more than CHOICE_BITS keeps a choice for each of its values.
+    """
+    chosen: dict[int, int] = {}
+    wide: list[Choice] = []
+    for mask, value in clause:
+        low = max((mask & -mask).bit_length() - 1, 0)
+        if mask >> low >= 1 << CHOICE_BITS:
+            wide.append(Choice(mask, value, 0, 1))
+        else:
+            chosen[mask] = chosen.get(mask, 0) | 1 << (value >> low)
+    narrow = (
+        Choice(mask, 0, max((mask & -mask).bit_length() - 1, 0) % WORD_BITS, values)
+        for mask, values in chosen.items()
+    )
+    return [*narrow, *wide]
+
+
+def _likelihood(clause: Sequence[Choice]) -> float:
+    """The clause's share of all states, roughly. The unlikely ones of a guard are tested first."""
+    return sum(one.chosen.bit_count() / (1 << one.mask.bit_count()) for one in clause)
 
 
 def _bits(flags: Sequence[bool], blocks: Iterable[Block]) -> Iterator[int]:

@@ -40,7 +40,8 @@ typedef struct {
     const u64 *mask, *value;           /* [count, words] the guard's cube */
     const u64 *clause_start;           /* [count + 1] */
     const u64 *literal_start;          /* [clauses + 1] */
-    const u64 *literal_word, *literal_mask, *literal_value; /* [literals] */
+    const u64 *literal_word, *literal_mask, *literal_value; /* [literals] see literal_holds */
+    const u64 *literal_shift, *literal_set;
 } Guards;
 
 typedef struct {
