@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -81,11 +82,11 @@ def test_blocks_are_marked_in_the_thread_and_the_stream_of_vllm(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The node's loop sends them later; it has no pass in its own stream (property S15)."""
-    passes: list[object] = []
+    passes: list[tuple[int, object]] = []
     passed = HostDevice.passed
 
     def noted(device: HostDevice) -> object:
-        passes.append(found := passed(device))
+        passes.append((get_ident(), found := passed(device)))
         return found
 
     monkeypatch.setattr(HostDevice, "passed", noted)
@@ -103,6 +104,7 @@ def test_blocks_are_marked_in_the_thread_and_the_stream_of_vllm(
     servers.serve("r", prompt(3), NEW)
     servers.until(lambda: "r" in servers.decode.ends)
     (sending,) = sent
-    assert len(passes) == 1, "of the order, and none of the loop's"
+    assert len(passes) == 2, "of prefill's order, and of the pages that decode opens with"
+    assert {thread for thread, _ in passes} == {get_ident()}, "none of a loop's"
     assert isinstance(sending.computed, Computed)
-    assert sending.computed.after is passes[0]
+    assert sending.computed.after is passes[0][1]
