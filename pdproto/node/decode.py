@@ -87,6 +87,7 @@ class Decode(Node):
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None, addressed: Addressed | None = None, use: int | None = None,
+        soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
@@ -99,7 +100,8 @@ class Decode(Node):
         if pages is not None:
             receiver.hold(pages, slot)
         self._generations.use(receiver.life.generation)
-        self.ask(lambda: self._begin(receiver, sources, placed=pages is not None))
+        ask = self.ask if soon else self.transport.ask_later
+        ask(lambda: self._begin(receiver, sources, placed=pages is not None))
         return receiver
 
     def new(

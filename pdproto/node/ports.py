@@ -49,6 +49,11 @@ class Transport(Protocol):
         Raises LocalProtocolError when the node is closed.
         """
 
+    def ask_later(self, request: Callable[[], None]) -> None:
+        """As `ask`, but the request brings no turn by itself. One comes within a sign of life. For
+        any thread.
+        """
+
     def wake(self) -> None:
         """Take a turn soon. For any thread."""
 

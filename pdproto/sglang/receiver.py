@@ -208,7 +208,8 @@ class PdprotoKVReceiver(BaseKVReceiver):
         assert feed is not None  # noqa: S101 - a turn is taken when the feed is known
         self.receiver = self.kv_mgr.decode.open(
             self.bootstrap_room, feed.sources, generation=self._turn, addressed=feed.addressed,
-            sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks])
+            sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks],
+            soon=False)  # SGLang gives the pages in the same iteration, if it has any
         self._publish()
 
     def _publish(self) -> None:

@@ -94,10 +94,14 @@ class Host:
 
     def ask(self, request: Callable[[], None]) -> None:
         """See Transport."""
+        self.ask_later(request)
+        self.wake()
+
+    def ask_later(self, request: Callable[[], None]) -> None:
+        """See Transport."""
         if self.dead:
             raise LocalProtocolError(f"node {self.name} is closed")
         self._requests.append(request)
-        self.wake()
 
     def wake(self) -> None:
         """See Transport."""

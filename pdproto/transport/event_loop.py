@@ -139,10 +139,14 @@ class EventLoop:
 
     def ask(self, request: Callable[[], None]) -> None:
         """See Transport."""
+        self.ask_later(request)
+        self.wake()
+
+    def ask_later(self, request: Callable[[], None]) -> None:
+        """See Transport."""
         if self._closing:
             raise LocalProtocolError(f"node {self._core.name} is closed")
         self._inbox.put(request)
-        self.wake()
 
     def wake(self) -> None:
         """See Transport."""

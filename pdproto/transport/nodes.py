@@ -270,6 +270,7 @@ class DecodeNode(RunningNode):
         slot: int | None = None,
         addressed: Addressed | None = None,
         use: int | None = None,
+        soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room.
 
@@ -278,14 +279,15 @@ class DecodeNode(RunningNode):
         generation: the number of the life, if the ranks of a group must agree on it; each number
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
         `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
-        of the sources, where the prefill server has several. use: see PrefillNode.open.
+        of the sources, where the prefill server has several. use: see PrefillNode.open. soon: False
+        if `publish` follows at once: then one batch tells the sources of both.
 
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
         with self._opening:  # so that lives begin in the order of their numbers
             return self._met(self._core.open(
                 room, sources, sinks=sinks, generation=generation, on_released=on_released,
-                watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use))
+                watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use, soon=soon))
 
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,

@@ -51,6 +51,9 @@ class Offline:
     def ask(self, request: Callable[[], None]) -> None:
         self._requests.append(request)
 
+    def ask_later(self, request: Callable[[], None]) -> None:
+        self._requests.append(request)
+
     def wake(self) -> None:
         """A turn is taken when the test takes it."""
 

@@ -67,6 +67,9 @@ class Process:
     def ask(self, request: Callable[[], None]) -> None:
         self._requests.append(request)
 
+    def ask_later(self, request: Callable[[], None]) -> None:
+        self._requests.append(request)
+
     def wake(self) -> None:
         pass
 

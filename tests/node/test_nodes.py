@@ -12,10 +12,12 @@ from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
+from pdproto.runtime import wire
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Batch, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
+from pdproto.transport.sockets import Dealer
 from tests.node.data_paths import (
     ENDED,
     Cluster,
@@ -283,6 +285,31 @@ def test_nothing_waits_for_a_clock() -> None:
                 receiver.close()
             until(lambda r=receivers: all(receiver.released for receiver in r))  # type: ignore[misc]  # bound at once
             until(lambda: nodes.fabric.leased == {})
+
+
+def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver that is not opened soon wakes nobody: its pages do, and tell of both."""
+    sent: list[list[str]] = []  # to prefill: the messages in each batch
+    send = Dealer.send
+
+    def noted(dealer: Dealer, data: bytes) -> bool:
+        batch = wire.decode(data)
+        if batch.node == "d0":
+            sent.append([type(frame).__name__ for frame in batch.frames])
+        return send(dealer, data)
+
+    with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        ends = [*nodes.senders(6), *published(nodes.receivers(6))]  # the nodes have met
+        until(polls(ends, KVPoll.WAITING_FOR_INPUT))
+        monkeypatch.setattr(Dealer, "send", noted)
+        (sender,) = nodes.senders(7)
+        receiver = decode.open(7, {prefill.name: prefill.endpoint}, soon=False)
+        time.sleep(0.05)
+        assert len(decode._core.lives) == 1, "it has woken the loop"
+        receiver.publish([9], slot=7)
+        until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))
+        assert sent == [["Introduce", "Publish"]]
 
 
 def test_memory_is_given_at_once() -> None:
