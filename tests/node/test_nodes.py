@@ -300,8 +300,8 @@ def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.Monk
 
     with cluster(link=CLOCKLESS, waits=NO_REPEATS) as nodes:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
-        ends = [*nodes.senders(6), *published(nodes.receivers(6))]  # the nodes have met
-        until(polls(ends, KVPoll.WAITING_FOR_INPUT))
+        senders, receivers = nodes.senders(6), published(nodes.receivers(6))
+        until(polls([*senders, *receivers], KVPoll.WAITING_FOR_INPUT))  # the nodes have met
         monkeypatch.setattr(Dealer, "send", noted)
         (sender,) = nodes.senders(7)
         receiver = decode.open(7, {prefill.name: prefill.endpoint}, soon=False)
