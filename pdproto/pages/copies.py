@@ -3,8 +3,7 @@
     staged = copies.pack(layout, pages, key, head)      # its bytes may go out when staged.done()
     found = copies.unpack(layout, landed, pages, key)   # its pages may be used when found.ready()
 
-One thread at a time, the worker of a data path or the node's loop, makes these calls. Any thread
-may ask for the outcomes.
+One thread, the worker of a data path, makes these calls. Any thread may ask for the outcomes.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ Memory = TypeVar("Memory")
 
 LAYOUTS_KEPT: Final = 256
 BUFFERS_KEPT: Final = 64  # free buffers of one size
-LOOP_BYTES: Final = 1 << 20  # copied in host memory before another thread has begun, if it is busy
 
 
 class Computed(tuple[int, ...]):
@@ -99,12 +97,9 @@ class Unpacked:
 class Copies(Protocol):
     """Packs and unpacks pages.
 
-    loop_bytes: chunks of at most so many bytes may be copied by the node's loop; None if none may.
     pin: pins memory from which chunks are unpacked; None if it need not be pinned. broken: why this
     process can copy nothing any more; None while it can.
     """
-
-    loop_bytes: int | None
 
     @property
     def pin(self) -> Pin | None: ...

@@ -2,70 +2,30 @@
 
 A copy in host memory is done when its call returns, and a copy on a device later. The thread asks
 the device again and again, so that no other thread waits for it.
-
-While the thread has nothing to do, the node's loop makes a small copy in host memory itself: the
-order of copies stays the same, and no thread has to be woken.
 """
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
-from typing import Any, Final, TypeVar
+from typing import Final
 
 POLL_S: Final = 0.000_05  # between two questions to a device
 CLOSE_S: Final = 5.0  # how long a device may go on with the pages of a node that is closed
 
 
-Result = TypeVar("Result")
-
-
 class CopyWorker(ThreadPoolExecutor):
-    """The thread of a data path. is_closing: the data path is being closed.
+    """The thread of a data path. is_closing: the data path is being closed."""
 
-    loop_bytes: the most bytes that the node's loop copies itself; None if it copies nothing.
-    """
-
-    def __init__(self, name: str, loop_bytes: int | None) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(1, name)
         self.is_closing = False
-        self._loop_bytes: Final = loop_bytes
-        self._counting: Final = Lock()
-        self._given = 0  # tasks of the thread that have not ended
-        self._acts: Final[deque[Callable[[], bool]]] = deque()  # only a task uses it
+        self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread uses it
         self._is_polling = False
 
-    def submit(self, task: Callable[..., Result], /, *given: Any, **named: Any) -> Future[Result]:
-        """See Executor."""
-        future = super().submit(task, *given, **named)
-        with self._counting:
-            self._given += 1
-        future.add_done_callback(self._ended)
-        return future
-
-    def run(self, length: int, task: Callable[..., None], *given: Any) -> None:
-        """Run a task that copies `length` bytes: at once if they are few and the thread has nothing
-        to do, else on the thread. Only the node's loop calls this.
-        """
-        is_small = self._loop_bytes is not None and length <= self._loop_bytes
-        if is_small and not (self.busy or self.is_closing):
-            task(*given)
-        else:
-            self.submit(task, *given)
-
-    @property
-    def busy(self) -> bool:
-        """Whether the thread has a task that has not ended."""
-        return self._given > 0
-
-    def _ended(self, _: Future[Any]) -> None:
-        with self._counting:
-            self._given -= 1
-
     def in_order(self, act: Callable[[], bool]) -> None:
-        """In a task: act when all acts before it have been done. act: returns whether it has acted;
-        if not, it is called again.
+        """On the thread: act when all acts before it have been done. act: returns whether it has
+        acted; if not, it is called again.
         """
         self._acts.append(act)
         self._advance()

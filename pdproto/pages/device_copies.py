@@ -85,8 +85,6 @@ class Buffers:
 class DeviceCopies:
     """The copies of pools on a device; see Copies. pools: where torch says that the pools are."""
 
-    loop_bytes: int | None = None  # the caller may wait for the device
-
     def __init__(self, device: Device, pools: str) -> None:
         self._device: Final = device
         self._pools: Final = pools

@@ -84,7 +84,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
             self.engine.release(lease)
             del self._targets[life, source], leases[source]
         if leases:
-            self._worker.run(0, self._worker.in_order, partial(self._release, leases))
+            self._worker.submit(self._worker.in_order, partial(self._release, leases))
         self._wake()
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:

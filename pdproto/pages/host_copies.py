@@ -10,14 +10,13 @@ from pdproto.engine.chunks import chunk_bytes, host_only, pack_pages, unpack_ver
 from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
 from pdproto.kernels.chunk import KVLayout
-from pdproto.pages.copies import LAYOUTS_KEPT, LOOP_BYTES, Bytes, Spares, Staged, Unpacked
+from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Spares, Staged, Unpacked
 from pdproto.pages.device import DeviceEvent
 
 
 class HostCopies:
     """See Copies. gathers: the engine writes large pages from the pool, without a copy."""
 
-    loop_bytes: int | None = LOOP_BYTES
     pin: Final = None
     broken: Final = None
 

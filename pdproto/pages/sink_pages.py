@@ -1,12 +1,12 @@
 """The data path of a decode node: an engine lands chunks in leased memory, and they are unpacked.
 
 A landed chunk is copied into the node's own pages, and the digests of the stored bytes are compared
-meanwhile. Large copies run on a thread of their own, or on the device of the pools, so that the
+meanwhile. The copies run on a thread of their own, or on the device of the pools, so that the
 node's loop never waits.
 
-Rule 1: one thread at a time begins copies and gives memory back, in the order in which the node
-        asked, and each waits for the end of the copies before it. So neither memory nor pages are
-        given back while a copy uses them.
+Rule 1: one thread begins copies and gives memory back, in the order in which the node asked, and
+        each waits for the end of the copies before it. So neither memory nor pages are given back
+        while a copy uses them.
 Rule 2: the digest is keyed by the life, so the bytes of another life do not match.
 """
 
@@ -96,7 +96,7 @@ class SinkPages:
         self._copies: Final = copies_for(self.layouts[0], device)
         for layout in self.layouts:
             self._copies.warm(layout)
-        self._worker: Final = CopyWorker("pdproto-unpack", self._copies.loop_bytes)
+        self._worker: Final = CopyWorker("pdproto-unpack")
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
@@ -158,8 +158,7 @@ class SinkPages:
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         """See SinkDataPath."""
-        length = self.bytes_of(source, chunks, pages)
-        self._worker.run(length, self._verify, life, source, chunks, pages)
+        self._worker.submit(self._verify, life, source, chunks, pages)
 
     def bytes_of(self, source: str, chunks: Sequence[int], _pages: Sequence[int]) -> int:
         """See CountsBytes: the bytes of all chunks, with their digests."""
@@ -168,7 +167,7 @@ class SinkPages:
     def settle(self, life: Life) -> None:
         """See SinkDataPath."""
         self._settled.add(life)
-        self._worker.run(0, self._worker.in_order, partial(self._settle, life))
+        self._worker.submit(self._worker.in_order, partial(self._settle, life))
 
     def fence(self, life: Life, source: str) -> None:
         """See SinkDataPath. A source may be lost before any memory was leased for it."""
@@ -182,7 +181,7 @@ class SinkPages:
     def release(self, life: Life) -> None:
         """See SinkDataPath."""
         leases = self._leases.pop(life)
-        self._worker.run(0, self._worker.in_order, partial(self._release, leases))
+        self._worker.submit(self._worker.in_order, partial(self._release, leases))
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
         """See SinkDataPath."""

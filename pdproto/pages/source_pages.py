@@ -1,9 +1,8 @@
 """The data path of a prefill node: pages are packed, and written through an engine.
 
 The pages of a chunk are packed with their digests, and written into the memory that the sink has
-leased. With an engine that gathers, large pages are written from the pool without packing. Large
-chunks are packed on a thread of their own, or on the device of the pools, so that the node's loop
-never waits.
+leased. With an engine that gathers, large pages are written from the pool without packing. Packing
+runs on a thread of its own, or on the device of the pools, so that the node's loop never waits.
 
 The digest is keyed by the life, so the bytes of another life do not match (pages/sink_pages.py).
 """
@@ -70,6 +69,7 @@ class SourcePages:
         self.engine: Final = engine
         self.layout: Final = register(pools, order=order)
         self._layout_told: Final = layout_of(self.layout)
+        self._worker: Final = CopyWorker("pdproto-pack")
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
@@ -77,7 +77,6 @@ class SourcePages:
         gathers = isinstance(engine, Source) and engine.gathers
         self._copies: Final = copies_for(self.layout, device, gathers=gathers)
         self._copies.warm(self.layout)
-        self._worker: Final = CopyWorker("pdproto-pack", self._copies.loop_bytes)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
         self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None
@@ -150,10 +149,10 @@ class SourcePages:
         self.engine.close()
 
     def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
-        """Have the worker stage these bytes and post them; a few of them at once."""
+        """Have the worker stage these bytes and post them."""
         self._staged += job.length
         self._writes += 1
-        self._worker.run(job.length, self._put, job, stage)
+        self._worker.submit(self._put, job, stage)
 
     def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
         """In the worker: stage a chunk and post it; skip it if its hand-over has failed."""

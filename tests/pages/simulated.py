@@ -100,8 +100,8 @@ def simulated(seed: int, *faults: Kind, **shape: Any) -> RunOutcome:
 class VirtualWorker(CopyWorker):
     """The thread of a data path, in virtual time: an act after the other."""
 
-    def __init__(self, event_queue: EventQueue, name: str, loop_bytes: int | None) -> None:
-        super().__init__(name, loop_bytes)
+    def __init__(self, event_queue: EventQueue, name: str) -> None:
+        super().__init__(name)
         self._queue: Final = event_queue
         self._free_at = 0.0
 
