@@ -33,7 +33,7 @@ FORMAT: Final = 1  # of the kept states; another one is refused
 
 
 @dataclass(slots=True)
-class Tally:
+class LevelCounts:
     """What is counted where states are expanded.
 
     fired: [rows], int64. hits: pattern -> id of the first state where it holds. stuck: the number
@@ -44,8 +44,8 @@ class Tally:
     hits: dict[int, int] = field(default_factory=dict)
     stuck: tuple[int, int | None] = (0, None)
 
-    def add(self, other: "Tally") -> None:
-        """Add the tally of states that are expanded elsewhere, or later."""
+    def add(self, other: "LevelCounts") -> None:
+        """Add the counts of states that are expanded elsewhere, or later."""
         self.fired = self.fired + other.fired
         for pattern, identity in other.hits.items():
             self.hits[pattern] = min(identity, self.hits.get(pattern, identity))
@@ -63,10 +63,10 @@ class Lists:
         self._hits: dict[int, int] = {}
         self._first_stuck: int | None = None
 
-    def taken(self) -> Tally:
+    def taken(self) -> LevelCounts:
         """What `steps` has counted since the last call. A pattern's first state is told once."""
         fired, (stuck, _) = self._expander.fired, self._expander.stuck
-        tally = Tally(fired - self._before[0], self._hits,
+        tally = LevelCounts(fired - self._before[0], self._hits,
                       (stuck - self._before[1], self._first_stuck))
         self._before, self._hits, self._first_stuck = (fired, stuck), {}, None
         return tally
@@ -121,7 +121,7 @@ class Table(Protocol):
     def begin(self, states: States) -> None:
         """Reach these initial states, which `store` stores."""
 
-    def expand(self, first: int, end: int) -> Tally:
+    def expand(self, first: int, end: int) -> LevelCounts:
         """Expand the states with ids from `first` to before `end`: reach their targets."""
 
     def store(self, states: int, text: Callable[[int], str]) -> int:
@@ -169,7 +169,7 @@ class LevelSearch:
         self._program: Final = program
         self._table: Final = table
         self._lists: Final = Lists(program)
-        self._tally = Tally(np.zeros(len(program.rows), dtype=np.int64))
+        self._tally = LevelCounts(np.zeros(len(program.rows), dtype=np.int64))
         self._levels: list[int] = []
         self._states = self._expanded = self._level_end = 0
         self._committed = True
@@ -187,7 +187,7 @@ class LevelSearch:
     def _take_up(self, text: str) -> None:
         known = parsed(text, self._program)
         hits = {int(pattern): identity for pattern, identity in known["hits"].items()}
-        self._tally = Tally(np.array(known["fired"], dtype=np.int64), hits, tuple(known["stuck"]))
+        self._tally = LevelCounts(np.array(known["fired"], dtype=np.int64), hits, tuple(known["stuck"]))
         self._levels = known["levels"]
         self._states, self._expanded = known["states"], known["expanded"]
         self._level_end = self._expanded

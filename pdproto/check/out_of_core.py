@@ -20,7 +20,7 @@ from pdproto.check.levels import (
     Lists,
     Row,
     States,
-    Tally,
+    LevelCounts,
     name_of,
 )
 from pdproto.ground.program import Program
@@ -78,7 +78,7 @@ class DuckDbTable:
         self._do(f"INSERT INTO reached SELECT NULL, {self._words} FROM batch",
                  batch=self._batch(states))
 
-    def expand(self, first: int, end: int) -> Tally:
+    def expand(self, first: int, end: int) -> LevelCounts:
         for targets, parents, _ in self._lists.steps(
                 self.read(first, end), np.arange(first, end, dtype=np.int64), counts=True):
             if len(targets):

@@ -15,7 +15,7 @@ from pdproto.ground.program import WORD_BITS, Literal, Stripe
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Sizes, Symbol, Variable
+from pdproto.spec.language.symbols import Message, Sizes, Symbol, Variable
 
 Indices: TypeAlias = tuple[int, ...]
 Cell: TypeAlias = tuple[Symbol, Indices]
@@ -103,6 +103,14 @@ class Layout:
                 continue
             for at in product(*(range(self.sizes[sort]) for sort in symbol.domain)):
                 yield symbol, at, tuple(self.text(state, symbol, at) for state in states)
+
+    def on_network(self, state: int) -> Iterator[Cell]:
+        """Every message that is on the network and waits in no channel."""
+        for symbol in self.symbols:
+            if isinstance(symbol, Message) and symbol.fifo is None:
+                for at in product(*(range(self.sizes[sort]) for sort in symbol.domain)):
+                    if self.value(state, symbol, at) is True:
+                        yield symbol, at
 
     def encode(self, values: Mapping[Cell, Value]) -> int:
         """The state with these values; all other cells have their initial value."""

@@ -68,7 +68,7 @@ from pdproto.spec.handoff.group import (
     status,
 )
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.sink import NO_CLAIM
+from pdproto.spec.handoff.sink import NO_CLAIM, q
 from pdproto.spec.language import (
     ANY,
     Always,
@@ -111,7 +111,8 @@ OWN: Final = (runs(r, d), health(r) == Health.UP)
 
 HOST: Final = Table(host, rows=(
     Row("open_own_receiver", choose=(r, d, h),
-        when=[*OWN, stage(r, h).among(*group.WAITING), receiving(d, h) == Receiving.UNKNOWN],
+        when=[*OWN, stage(r, h).among(*group.WAITING), receiving(d, h) == Receiving.UNKNOWN,
+              forall(q, claim(d, h, q) == Claim.NONE)],
         do=[receiving(d, h).to(Receiving.BOOTSTRAPPING), memory(d, h).to(Memory.ASKED),
             claim(d, h, ANY).to(Claim.TOLD), introduce(d, h, ANY).to(True)]),
     Row("vote_ready", choose=(r, d, h, b),
@@ -126,7 +127,7 @@ HOST: Final = Table(host, rows=(
         why="a source has failed, or never came"),
     Row("publish_pages", choose=(r, d, h, b),
         when=[*OWN, stage(r, h) == Stage.RUNNING, receiving(d, h) == Receiving.BOOTSTRAPPING,
-              lease(d, h, b)],
+              lease(d, h, b), forall(q, claim(d, h, q) == Claim.TOLD)],
         do=[receiving(d, h).to(Receiving.WAITING), address(d, h, b).to(True),
             claim(d, h, ANY).to(Claim.OUT), publish(d, h, ANY).to(True)]),
     Row("report_done", choose=(r, d, h),

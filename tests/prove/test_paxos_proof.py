@@ -98,5 +98,6 @@ def test_a_model_of_a_large_question_is_not_made_small(monkeypatch: pytest.Monke
     settings = ProofSettings(timeout_s=LIMIT_S)
     proof = prove(SYSTEM, [asked("a_promise_excludes_earlier_votes at promise")], settings)
     assert [o.judgement.status for o in proof.outcomes] == [Status.REFUSED]
+    monkeypatch.setattr(confirming, "CONFIRMED_MAX", 10_000)
     monkeypatch.setattr(confirming, "stands", never)
     assert confirmed(SYSTEM, proof, LIMIT_S) == proof

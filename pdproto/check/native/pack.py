@@ -110,7 +110,7 @@ class Block:
     places: tuple[int, ...]
 
 
-class Choice(NamedTuple):
+class Alternative(NamedTuple):
     """Holds where `(state & mask ^ value) >> shift`, in the mask's word, is a bit of `chosen`."""
 
     mask: int
@@ -311,27 +311,27 @@ def _filled(word: int, members: Sequence[int]) -> Iterator[Block]:
         yield Block(word, (*part, *[PADDING] * (-len(part) % LANES)))
 
 
-def _choices(clause: Clause) -> list[Choice]:
+def _choices(clause: Clause) -> list[Alternative]:
     """The clause with one choice for each mask: a cell has one of several values.
 
     A mask that reaches over more than CHOICE_BITS keeps a choice for each of its values.
     """
     chosen: dict[int, int] = {}
-    wide: list[Choice] = []
+    wide: list[Alternative] = []
     for mask, value in clause:
         low = max((mask & -mask).bit_length() - 1, 0)
         if mask >> low >= 1 << CHOICE_BITS:
-            wide.append(Choice(mask, value, 0, 1))
+            wide.append(Alternative(mask, value, 0, 1))
         else:
             chosen[mask] = chosen.get(mask, 0) | 1 << (value >> low)
     narrow = (
-        Choice(mask, 0, max((mask & -mask).bit_length() - 1, 0) % WORD_BITS, values)
+        Alternative(mask, 0, max((mask & -mask).bit_length() - 1, 0) % WORD_BITS, values)
         for mask, values in chosen.items()
     )
     return [*narrow, *wide]
 
 
-def _likelihood(clause: Sequence[Choice]) -> float:
+def _likelihood(clause: Sequence[Alternative]) -> float:
     """The clause's share of all states, roughly. The unlikely ones of a guard are tested first."""
     return sum(one.chosen.bit_count() / (1 << one.mask.bit_count()) for one in clause)
 

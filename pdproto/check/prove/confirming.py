@@ -21,7 +21,7 @@ from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.spec.language.formula import And, free_variables
 from pdproto.spec.language.system import System
 
-CONFIRMED_MAX: Final = 10_000  # clauses of a question whose model is tested
+CONFIRMED_MAX: Final = 100_000  # clauses of a question whose model is tested
 
 
 def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:

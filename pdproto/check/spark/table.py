@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Positions, StoppedError
-from pdproto.check.levels import Ids, LevelSearch, Row, States, Tally, name_of
+from pdproto.check.levels import Ids, LevelSearch, Row, States, LevelCounts, name_of
 from pdproto.check.opinions.opinion import FailedError
 from pdproto.check.spark.files import Files
 from pdproto.check.spark.session import Session, session
@@ -117,7 +117,7 @@ class SparkTable:
         self._name: Final = f"states_{name_of(program)}"
         self._places: Final = Places()
         self._written: Final[set[str]] = set()  # the files of all levels
-        self._tally: Tally | None = None  # of the last level, with places for ids
+        self._tally: LevelCounts | None = None  # of the last level, with places for ids
         self._everything: States | None = None
         self._initial: States | None = None
         self._buckets = _buckets(began)
@@ -158,12 +158,12 @@ class SparkTable:
     def begin(self, states: States) -> None:
         self._initial = states
 
-    def expand(self, first: int, end: int) -> Tally:  # noqa: ARG002 - they are the last level
+    def expand(self, first: int, end: int) -> LevelCounts:  # noqa: ARG002 - they are the last level
         level = self._places.levels - 1
         if self._tally is None:
             _, self._tally = self._counted(level)
         count, place = self._tally.stuck
-        return Tally(
+        return LevelCounts(
             self._tally.fired,
             {hit: self._places.id(level, where) for hit, where in self._tally.hits.items()},
             (count, None if place is None else self._places.id(level, place)))
@@ -210,21 +210,21 @@ class SparkTable:
         return reached.groupBy(*self._columns).agg(parent).join(
             self._stored(), self._columns, "left_anti")
 
-    def _counted(self, level: int) -> tuple[Ids, Tally]:
+    def _counted(self, level: int) -> tuple[Ids, LevelCounts]:
         """The sizes of a level's buckets, and the tally of its states. Raises StoppedError if a
         part of it is lost, or there twice because two runs go on with the same search.
         """
         told = self._run(lambda: self._level(level).select("place", *self._columns).mapInArrow(
             Count(self._program), "told STRING").collect())
         sizes, ends = np.zeros((2, self._buckets), dtype=np.int64)
-        tally = Tally(np.zeros(len(self._program.rows), dtype=np.int64))
+        tally = LevelCounts(np.zeros(len(self._program.rows), dtype=np.int64))
         for each in (json.loads(row.told) for row in told):
             for bucket, size in each["sizes"].items():
                 sizes[int(bucket)] += size
             for bucket, end in each["ends"].items():
                 ends[int(bucket)] = max(end, ends[int(bucket)])
             hits = {int(pattern): place for pattern, place in each["hits"].items()}
-            tally.add(Tally(np.array(each["fired"], dtype=np.int64), hits, tuple(each["stuck"])))
+            tally.add(LevelCounts(np.array(each["fired"], dtype=np.int64), hits, tuple(each["stuck"])))
         if not np.array_equal(sizes, ends):
             raise StoppedError(f"a part of level {level} in {self._files.root} is lost, or there "
                                "twice because two runs go on with the same search")

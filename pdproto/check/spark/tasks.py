@@ -14,7 +14,7 @@ import numpy as np
 
 import pdproto
 from pdproto.check import native
-from pdproto.check.levels import Ids, Lists, States, Tally
+from pdproto.check.levels import Ids, Lists, States, LevelCounts
 from pdproto.ground.program import Program
 
 BUCKET_BITS: Final = 33  # the bits of a place below the number of its bucket, as Spark counts
@@ -68,7 +68,7 @@ class Count:
         from pyarrow import RecordBatch, array  # noqa: PLC0415 - as above
 
         lists, sizes, ends = Lists(self.program), Counter[int](), dict[int, int]()
-        tally = Tally(np.zeros(len(self.program.rows), dtype=np.int64))
+        tally = LevelCounts(np.zeros(len(self.program.rows), dtype=np.int64))
         for one in batches:
             places = one.column("place").to_numpy()
             buckets = places >> BUCKET_BITS

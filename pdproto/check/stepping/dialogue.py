@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pdproto.check.narrative import Transition
+from pdproto.check.narrative import Transition, channel_name
 from pdproto.check.report.narration import addressed, counted
 from pdproto.check.stepping.as_test import SystemImport, written
 from pdproto.check.stepping.formulas import FormulaError, example, wanted
 from pdproto.check.stepping.standing import Stands, standings
 from pdproto.check.stepping.walk import Choice, Disabled, Path, PathError, Walker
 from pdproto.check.stepping.ways import shortest
+from pdproto.ground.channels import EMPTY
 from pdproto.ground.layout import cell_name
 
 NEAREST: Final = 10  # disabled rows that `w` shows without a name
@@ -168,10 +169,16 @@ class Dialogue:
             yield from (f"      {reason}" for reason in one.because)
 
     def _values(self) -> Iterator[str]:
-        texts = self.walker.ground.layout.texts(self.state, self.walker.initial)
-        for symbol, at, (value, initial) in texts:
+        ground = self.walker.ground
+        for symbol, at, (value, initial) in ground.layout.texts(self.state, self.walker.initial):
             if value != initial:
                 yield f"  {cell_name(symbol, at)} = {value}"
+        for cell in ground.layout.on_network(self.state):
+            yield f"  {cell_name(*cell)} = true"
+        for queue in ground.queues.every():
+            content = ground.queues.text(self.state, queue)
+            if content != EMPTY:
+                yield f"  {' '.join(channel_name(queue))} = {content}"
         yield f"  all else as in the initial state, {counted(len(self._moves), 'step')} ago"
 
 
