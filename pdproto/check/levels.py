@@ -187,7 +187,8 @@ class LevelSearch:
     def _take_up(self, text: str) -> None:
         known = parsed(text, self._program)
         hits = {int(pattern): identity for pattern, identity in known["hits"].items()}
-        self._tally = LevelCounts(np.array(known["fired"], dtype=np.int64), hits, tuple(known["stuck"]))
+        fired = np.array(known["fired"], dtype=np.int64)
+        self._tally = LevelCounts(fired, hits, tuple(known["stuck"]))
         self._levels = known["levels"]
         self._states, self._expanded = known["states"], known["expanded"]
         self._level_end = self._expanded

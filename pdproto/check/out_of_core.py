@@ -16,11 +16,11 @@ from pdproto.check.engine import Positions, StoppedError
 from pdproto.check.levels import (
     LIST_STATES,
     Ids,
+    LevelCounts,
     LevelSearch,
     Lists,
     Row,
     States,
-    LevelCounts,
     name_of,
 )
 from pdproto.ground.program import Program

@@ -22,7 +22,7 @@ from tests.node.data_paths import Fabric, SourceDataPath, until
 
 SLACK_NS = 50_000_000  # a span's end is read from another clock than its length
 OK, ERROR = Status.STATUS_CODE_OK, Status.STATUS_CODE_ERROR
-LOST = range(100, 104)
+LOST = range(ROOMS, ROOMS + 4)  # their pages are those of no other room
 
 
 class SpanCollector(HttpServer):
@@ -47,6 +47,10 @@ class SpanCollector(HttpServer):
     def named(self, name: str) -> list[Span]:
         return [span for span in list(self.spans) if span.name == name]
 
+    def counts(self) -> dict[str, int]:
+        """How many hand-overs each server has sent the spans of."""
+        return {name: len(self.named(name)) for name in ("prefill", "decode")}
+
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[SpanCollector]:
@@ -58,7 +62,8 @@ def collector() -> Iterator[SpanCollector]:
         with Server("prefill", HERE) as prefill, Server("decode", HERE) as decode:
             hand_over(prefill, decode, 0)
             decode.ask(LOST, prefill, aborted=0)
-            until(lambda: len(server.named("prefill")) == len(server.named("decode")) == ROOMS)
+            until(lambda: server.counts() == {"prefill": ROOMS, "decode": ROOMS},
+                  lambda: str(server.counts()))
             prefill.kill()
             decode.answer()
             until(lambda: len(server.named("decode")) == ROOMS + len(LOST))

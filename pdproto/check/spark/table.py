@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.check.engine import Positions, StoppedError
-from pdproto.check.levels import Ids, LevelSearch, Row, States, LevelCounts, name_of
+from pdproto.check.levels import Ids, LevelCounts, LevelSearch, Row, States, name_of
 from pdproto.check.opinions.opinion import FailedError
 from pdproto.check.spark.files import Files
 from pdproto.check.spark.session import Session, session
@@ -224,7 +224,8 @@ class SparkTable:
             for bucket, end in each["ends"].items():
                 ends[int(bucket)] = max(end, ends[int(bucket)])
             hits = {int(pattern): place for pattern, place in each["hits"].items()}
-            tally.add(LevelCounts(np.array(each["fired"], dtype=np.int64), hits, tuple(each["stuck"])))
+            fired = np.array(each["fired"], dtype=np.int64)
+            tally.add(LevelCounts(fired, hits, tuple(each["stuck"])))
         if not np.array_equal(sizes, ends):
             raise StoppedError(f"a part of level {level} in {self._files.root} is lost, or there "
                                "twice because two runs go on with the same search")

@@ -14,7 +14,7 @@ import numpy as np
 
 import pdproto
 from pdproto.check import native
-from pdproto.check.levels import Ids, Lists, States, LevelCounts
+from pdproto.check.levels import Ids, LevelCounts, Lists, States
 from pdproto.ground.program import Program
 
 BUCKET_BITS: Final = 33  # the bits of a place below the number of its bucket, as Spark counts
