@@ -7,7 +7,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from time import monotonic
@@ -107,14 +106,23 @@ def _cut(line: str) -> str:
     return line.removeprefix("Caused by: ").lstrip(": ")[:300]
 
 
-@cache
+_sessions: Final[dict[str | None, "Session"]] = {}  # by master
+
+
 def session(master: str | None, workers: int) -> Session:
     """The session of this process. master: Spark's, or None for the one of Spark's own settings.
 
     Those are `spark-defaults.conf`, PYSPARK_SUBMIT_ARGS and MASTER. A local master gets `workers`
-    threads unless it names a number. Raises NotInstalledError without PySpark or Java, and
-    FailedError if there is no cluster, or its pdproto differs.
+    threads unless it names a number; it keeps those of the first call, because a process has one
+    context of Spark. Raises NotInstalledError without PySpark or Java, and FailedError if there is
+    no cluster, or its pdproto differs.
     """
+    if master not in _sessions:
+        _sessions[master] = _new_session(master, workers)
+    return _sessions[master]
+
+
+def _new_session(master: str | None, workers: int) -> Session:
     _installed()
     if master is not None:
         _reach(master)
