@@ -90,12 +90,13 @@ from pdproto.spec.language import (
 other = Source("other")
 
 
-def _each_its_own(sizes: Sizes) -> Tuples:
+def each_its_own(sizes: Sizes) -> Tuples:
+    """Each rank runs the sender, or the receiver, of its own number."""
     return [(i, i) for i in range(sizes[Rank])]
 
 
 # The sender of this prefill rank.
-runs: Final = Rigid("runs", r, p, given=_each_its_own)
+runs: Final = Rigid("runs", r, p, given=each_its_own)
 host = Machine("host", world=True)
 
 OWN: Final = (runs(r, p), health(r) == Health.UP)
@@ -141,7 +142,7 @@ HOST: Final = Table(host, rows=(
 ))
 
 # Calls from outside in the parts; HOST does them here. A sender cuts its own transfer off.
-_CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_off")
+CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_off")
 _CALLED_SENDER: Final = ("begin_send", "send", "send_more", "abort_send", "release_kv")
 _SENDER_CALLS: Final = ("open_sender", "send")
 
@@ -175,9 +176,16 @@ TOGETHER: Final = (
     Sometimes("S14_prefill_may_serve_alone", SERVED & (receiving(d, h) == Receiving.FAILED)),
 )
 
+EVERY_REQUEST_IS_ANSWERED: Final = LeadsTo(
+    "L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
+    under=(Fairness.TIMERS,), why="each request gets its one answer")
+NO_ORPHAN: Final = Drains(
+    "L3_no_orphan", forall((r, h), any_of(
+        stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
+    )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty")
+
 IN_TIME: Final = (
-    LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
-            under=(Fairness.TIMERS,), why="each request gets its one answer"),
+    EVERY_REQUEST_IS_ANSWERED,
     LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
             RECEIVING_ENDED,
             why="a request that the group has refused ends on decode too, by messages alone"),
@@ -188,9 +196,7 @@ IN_TIME: Final = (
             forall(peer, stage(peer, h).among(Stage.ABSENT, Stage.CLOSED)),
             under=(Fairness.TIMERS,),
             why="the group drains a sender that has failed on every rank"),
-    Drains("L3_no_orphan", forall((r, h), any_of(
-        stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
-    )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty"),
+    NO_ORPHAN,
 )
 
 FINAL: Final = all_of(
@@ -208,7 +214,7 @@ _PARTS: Final = System(
     tables=(*transfer.SYSTEM.tables, RANK, ENTRY),
 )
 _UNCALLED: Final = edited(_PARTS, "uncalled", *map(DropRow, (
-    *_CALLED, *_CALLED_SENDER,
+    *CALLED, *_CALLED_SENDER,
     *(row.name for row in source.SOURCE.rows
       if row.kind == "ignore" and isinstance(row.on, Call) and row.on.name in _SENDER_CALLS),
 )))

@@ -22,7 +22,6 @@ sources.
 from typing import Final
 
 from pdproto.spec.handoff import engine, group, sink, transfer
-from pdproto.spec.handoff.agreement import ANSWERED, ENDED
 from pdproto.spec.handoff.ends import (
     COMMITTED,
     GIVEN_UP,
@@ -57,7 +56,6 @@ from pdproto.spec.handoff.group import (
     Stage,
     Status,
     broke,
-    confirmed,
     dead,
     done,
     health,
@@ -67,6 +65,16 @@ from pdproto.spec.handoff.group import (
     stage,
     status,
 )
+from pdproto.spec.handoff.group_transfer import (
+    ALL_UP,
+    CALLED,
+    EVERY_REQUEST_IS_ANSWERED,
+    FINAL,
+    NO_ORPHAN,
+    REFUSED,
+    SERVED,
+    each_its_own,
+)
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, q
 from pdproto.spec.language import (
@@ -74,9 +82,7 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
-    Drains,
     DropRow,
-    Fairness,
     LeadsTo,
     Machine,
     OnRow,
@@ -87,7 +93,6 @@ from pdproto.spec.language import (
     Sometimes,
     System,
     Table,
-    Tuples,
     all_of,
     any_of,
     edited,
@@ -99,12 +104,8 @@ from pdproto.spec.language import (
 other = Sink("other")
 
 
-def _each_its_own(sizes: Sizes) -> Tuples:
-    return [(i, i) for i in range(sizes[Rank])]
-
-
 # The receiver of this decode rank.
-runs: Final = Rigid("receives", r, d, given=_each_its_own)
+runs: Final = Rigid("receives", r, d, given=each_its_own)
 host = Machine("decode_host", world=True)
 
 OWN: Final = (runs(r, d), health(r) == Health.UP)
@@ -155,8 +156,6 @@ HOST: Final = Table(host, rows=(
         why="both run in one process: a sink dies with its rank, and its connections close"),
 ))
 
-# Calls from outside in the parts; HOST does them here.
-_CALLED: Final = ("vote_ready", "vote_dead", "transferred", "break_off", "cut_off")
 # Rows of a sink that the group decides here.
 _DECIDED: Final = ("begin_receive", "publish_memory", "abort_receive", "end_lease", "finish")
 _SINK_CALLS: Final = ("open_receiver", "abort_receiver", "finish")
@@ -166,14 +165,11 @@ _PARTS: Final = System(
     tables=(*transfer.DIRECT.tables, RANK, ENTRY),
 )
 _UNCALLED: Final = edited(_PARTS, "sinks-uncalled", *map(DropRow, (
-    *_CALLED, *_DECIDED,
+    *CALLED, *_DECIDED,
     *(row.name for table in transfer.DIRECT.tables for row in table.rows
       if row.kind == "ignore" and isinstance(row.on, Call) and row.on.name in _SINK_CALLS),
 )))
 
-ALL_UP: Final = forall(peer, health(peer) == Health.UP)
-SERVED: Final = status(h) == Status.SERVED
-REFUSED: Final = status(h) == Status.REFUSED
 LIVES: Final = runs(peer, other) & (health(peer) == Health.UP)
 
 TOGETHER: Final = (
@@ -205,28 +201,14 @@ TOGETHER: Final = (
 )
 
 IN_TIME: Final = (
-    LeadsTo("L1_every_request_is_answered", status(h) != Status.NEW, status(h).among(*ANSWERED),
-            under=(Fairness.TIMERS,), why="each request gets its one answer"),
+    EVERY_REQUEST_IS_ANSWERED,
     LeadsTo("L2_a_refusal_reaches_every_sink", REFUSED & RECEIVING_NOW, RECEIVING_ENDED,
             why="a request that the group has refused ends on each rank, by messages alone"),
     LeadsTo("L2_a_sinks_failure_is_decided", GIVEN_UP & (status(h) == Status.OPEN),
             status(h) != Status.OPEN,
             why="the group decides a request that a rank has given up, by messages alone"),
-    Drains("L3_no_orphan", forall((r, h), any_of(
-        stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
-    )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty"),
+    NO_ORPHAN,
 )
-
-FINAL: Final = all_of(
-    transfer.FINAL,
-    any_of(
-        forall((r, h), any_of(status(h) == Status.NEW,
-                              status(h).among(*ANSWERED) & confirmed(r, h))),
-        all_of(ENDED, forall(r, health(r) == Health.DOWN),
-               forall(h, status(h).among(Status.NEW, *ANSWERED))),
-    ),
-)
-
 
 _SAFE: Final = (*transfer.DIRECT.properties, *TOGETHER)
 _BY_TIME_OUT: Final = "S14_a_source_may_succeed_alone"
