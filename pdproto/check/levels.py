@@ -1,4 +1,4 @@
-"""A breadth-first search whose states are in a table out of core: what its engines share.
+"""A breadth-first search whose states are in a table out of core: the part that its engines share.
 
 To explore a level is to expand its states, to keep the distinct targets, and to store those that
 the table lacks (an anti-join). The search is committed after each level, and goes on from there
@@ -34,7 +34,7 @@ FORMAT: Final = 1  # of the kept states; another one is refused
 
 @dataclass(slots=True)
 class LevelCounts:
-    """What is counted where states are expanded.
+    """Counts made where states are expanded.
 
     fired: [rows], int64. hits: pattern -> id of the first state where it holds. stuck: the number
     of stuck states, and the id of the first.
@@ -64,7 +64,7 @@ class Lists:
         self._first_stuck: int | None = None
 
     def taken(self) -> LevelCounts:
-        """What `steps` has counted since the last call. A pattern's first state is told once."""
+        """The counts of `steps` since the last call. A pattern's first state is told once."""
         fired, (stuck, _) = self._expander.fired, self._expander.stuck
         tally = LevelCounts(fired - self._before[0], self._hits,
                       (stuck - self._before[1], self._first_stuck))

@@ -31,7 +31,7 @@ class Queue(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """What one row does to one channel: it may take the first message, and then sends."""
+    """The effects of one row on one queue: it may take the first message, and then sends."""
 
     taken: Letter | None
     sent: tuple[Letter, ...]
@@ -94,7 +94,7 @@ class Queues:
                 yield Queue(channel, ends)
 
     def turns(self, taken: Letter | None, sent: Iterable[Letter]) -> Mapping[Queue, QueueChange]:
-        """What a row does to each queue. Messages without an order are left out."""
+        """The change of each queue by a row. Messages without an order are left out."""
         turns: dict[Queue, QueueChange] = {}
         if taken is not None and (queue := queue_of(*taken)) is not None:
             turns[queue] = QueueChange(taken, ())

@@ -206,7 +206,7 @@ class Grounder:
                 yield queued, (*assigned, *moved)
 
     def turns(self, row: Row, environment: Environment) -> Mapping[Queue, QueueChange]:
-        """What the row does to each channel."""
+        """The change of each queue by the row."""
         on = row.on
         taken = (on.message, self.cell(on.arguments, environment)) if isinstance(on, Sent) else None
         return self.queues.turns(taken, self.sent(row, environment))

@@ -41,7 +41,7 @@ class Share:
 
 
 def share(sets: StubbornSets, states: list[int], visible: int = 0) -> Share:
-    """What the sets leave in these states."""
+    """The part of these states' rows that the sets leave."""
     every = [moving(sets.rows, state).bit_count() for state in states]
     kept = [sets.smallest(state, visible).bit_count() for state in states]
     smaller = sum(few < all_ for few, all_ in zip(kept, every, strict=True))

@@ -1,4 +1,4 @@
-"""What searches out of core share, and Spark's part that needs no Spark."""
+"""The part that searches out of core share, and Spark's part that needs no Spark."""
 
 import json
 import socket

@@ -183,7 +183,7 @@ def test_a_collector_that_is_not_there_costs_one_warning(
 
 
 def test_without_the_setting_nothing_of_it_is_loaded() -> None:
-    """What is not loaded cannot run: a node without spans calls no code of theirs."""
+    """A module that is not loaded cannot run: a node without spans calls no code of theirs."""
     program = ("import sys\n"
                "from tests.e2e import release\n"
                "spans = release.load({}).spans('prefill')\n"

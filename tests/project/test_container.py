@@ -48,7 +48,7 @@ def exec_form(name: str) -> list[str]:
 
 
 def packages() -> list[str]:
-    """What the image installs beside pdproto."""
+    """The packages that the image installs beside pdproto."""
     (line,) = (each for each in stage("installed") if "--constraint" in each)
     found = re.search(r"--constraint \S+\s+([a-z0-9 -]+?)\s+&&", line)
     assert found is not None, line

@@ -52,7 +52,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 
 def questions(container: dict[str, Any]) -> Iterator[tuple[str, str, int, str]]:
-    """What its supervisor asks: the occasion, the method, the port and the path."""
+    """The probes of its supervisor: the occasion, the method, the port and the path."""
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     asked = {name: container[name] for name in PROBES if name in container}
     asked |= container.get("lifecycle", {})

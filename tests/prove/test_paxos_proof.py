@@ -15,7 +15,7 @@ from pdproto.spec.lemmas.paxos_lemmas import LEMMAS
 
 SYSTEM = paxos.SYSTEM
 LIMIT_S = 2.0
-# What fails without the lemma: the claim and the row.
+# The claim and the row that fail without the lemma.
 CARRIED = {
     "a_proposal_is_kept": "a_proposal_excludes_other_values at adopt",
     "a_vote_follows_a_proposal": "validity at learn",

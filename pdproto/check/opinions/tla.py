@@ -195,7 +195,7 @@ class _Module(Context):
 
     @staticmethod
     def _turns(row: Row) -> dict[Channel, ChannelEffects]:
-        """What the row takes off channels, and what it sends into them."""
+        """The messages that the row takes off channels, and those that it sends into them."""
         turns: dict[Channel, ChannelEffects] = {}
         if isinstance(row.on, Sent) and (channel := channel_of(row.on.message)) is not None:
             turns[channel] = ChannelEffects(row.on)

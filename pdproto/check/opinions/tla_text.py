@@ -49,7 +49,7 @@ RESERVED: Final = frozenset(_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class ChannelEffects:
-    """What a row does to a channel: it may take its first message, and sends others."""
+    """The effects of a row on a channel: it may take its first message, and sends others."""
 
     taken: Sent | None
     sent: list[Sent | Each] = field(default_factory=list)

@@ -200,7 +200,7 @@ def _violations(
     match claim.method:
         case Method.INDUCTION:
             before = before_row(after, table, row)
-            # What a row does to a channel is not in the formula (in_channels.py).
+            # The effects of a row on a channel are not in the formula (in_channels.py).
             moved_on = is_about_channel(after) and uses_channel(row)
             if before != after or moved_on:
                 yield (normal(negated(before)),), free_variables(after)

@@ -1,4 +1,4 @@
-"""Faults inside Spark's workers, for the tests: what a task does before it expands its states."""
+"""Faults inside Spark's workers, for the tests: they come before a task expands its states."""
 
 import os
 import signal
