@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pdproto.ground.layout import Indices, Layout
 from pdproto.ground.program import Clause, Guard, Literal, simplified
-from pdproto.spec.language.channels import Channel, channel_of, channels_of
-from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.channels import Channel, channels_of, queue_at
 from pdproto.spec.language.symbols import Message
 
 Letter: TypeAlias = tuple[Message[*tuple[Any, ...]], Indices]  # a message without its place
@@ -39,12 +38,8 @@ class QueueChange(NamedTuple):
 
 def queue_of(message: Message[*tuple[Any, ...]], at: Indices) -> Queue | None:
     """The queue in which the message waits; None if it is not ordered. at: its arguments."""
-    channel = channel_of(message)
-    if channel is None:
-        return None
-    given: dict[Sort, int] = dict(zip(message.formals, at, strict=False))
-    ends = (*message.sender.variables, *message.receiver.variables)
-    return Queue(channel, tuple(given[variable] for variable in ends))
+    found = queue_at(message, at)
+    return None if found is None else Queue(*found)
 
 
 class Queues:

@@ -10,14 +10,16 @@ message, those behind it wait.
 Rule 3: A row that would put more messages into a channel than it has places cannot fire.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from .formula import Atom, Formula, atoms
 from .machine import Machine, Row, Table
 from .place import Place, SpecError
 from .sorts import Sort
 from .symbols import Each, Message, Sent, Symbol
+
+Element = TypeVar("Element")
 
 
 class Channel(NamedTuple):
@@ -53,6 +55,21 @@ def channel_of(message: Message[*tuple[Any, ...]]) -> Channel | None:
     if message.fifo is None:
         return None
     return Channel(message.sender.machine, message.receiver.machine, message.fifo)
+
+
+def queue_at(
+    message: Message[*tuple[Any, ...]], at: Sequence[Element]
+) -> tuple[Channel, tuple[Element, ...]] | None:
+    """The channel of a message and its two ends; None if it is not ordered.
+
+    at: the elements of the message's arguments, in any form; its place may follow.
+    """
+    channel = channel_of(message)
+    if channel is None:
+        return None
+    given = dict(zip(message.formals, at, strict=False))
+    ends = (*message.sender.variables, *message.receiver.variables)
+    return channel, tuple(given[variable] for variable in ends)
 
 
 def ends_of(sent: Atom) -> tuple[Sort, ...]:

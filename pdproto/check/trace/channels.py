@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.trace.cells import Cell
-from pdproto.spec.language.channels import Channel, channel_of
+from pdproto.spec.language.channels import Channel, queue_at
 from pdproto.spec.language.symbols import Message, Symbol
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -45,12 +45,7 @@ class SentInOrder:
 
     @staticmethod
     def _queue(symbol: Symbol, key: Key) -> tuple[Channel, Key] | None:
-        channel = channel_of(symbol) if isinstance(symbol, Message) else None
-        if channel is None or not isinstance(symbol, Message):
-            return None
-        named = dict(zip(symbol.formals, key, strict=True))
-        ends = (*symbol.sender.variables, *symbol.receiver.variables)
-        return channel, tuple(named[variable] for variable in ends)
+        return queue_at(symbol, key) if isinstance(symbol, Message) else None
 
 
 def element_names(symbol: Symbol, key: Key) -> str:
