@@ -21,6 +21,9 @@ FEW_PAGES: Final = 64
 """Up to this many page numbers, a Python loop is faster than a call of numpy."""
 
 
+ALIGNMENT: Final = 16
+"""Of a chunk on a device, in bytes: the widest access."""
+
 IN_FLIGHT: Final = 32
 """Default of chunks whose page numbers may be on the way to a device at one time."""
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdproto.kernels.arguments import bytes_needed, check_count, check_one_each, page_numbers
+from pdproto.kernels.arguments import (
+    ALIGNMENT,
+    bytes_needed,
+    check_count,
+    check_one_each,
+    page_numbers,
+)
 from pdproto.kernels.device_memory import PEERS_MAX, torch_device
 from pdproto.kernels.layout import KVLayout
 from pdproto.kernels.plan import ChunkPlan
-
-ALIGNMENT: Final = 16
-"""Of a chunk, in bytes: the widest access."""
 
 
 def page_tensor(layout: KVLayout, pages: Any, *, unique: bool) -> NDArray[np.int64] | torch.Tensor:

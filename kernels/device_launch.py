@@ -50,8 +50,11 @@ def run(
             # Triton's own launch compiles first, and goes to the current stream.
             _COMPILED[key] = kernel[(grid,)](*arguments, *variant, num_warps=warps, **OPTIONS)
         return
+    # The launcher asks the driver about each tensor, and about no address.
+    addresses = [argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
+                 for argument in arguments]
     with torch.cuda.device(arguments[0].device):
-        compiled[(grid, 1, 1)](*arguments, *variant, stream=stream.cuda_stream)
+        compiled[(grid, 1, 1)](*addresses, *variant, stream=stream.cuda_stream)
 
 
 def stream_for(on: torch.Tensor, launch: Launch, report: Report | None) -> Any:

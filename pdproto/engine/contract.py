@@ -33,6 +33,26 @@ ADDRESS_MAX: Final = 512  # bytes of an encoded address
 # Contiguous memory of any element type; its bytes are sent.
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
+
+class DeviceBytes(Protocol):
+    """Bytes of a write that lie on a device. The device copies them to where the engine says.
+
+    nbytes: their number. pin: pins host memory that they are copied to.
+    """
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def pin(self) -> "Pin": ...
+
+    def copy_to(self, place: Any) -> Callable[[], bool]:
+        """Begin to copy them to `nbytes` bytes of a region: an array of host memory, uint8 [byte],
+        or memory that `SharesMemory.map` returned. Returns the question whether nothing reads or
+        writes these bytes any more; that raises RuntimeError if they are not all in place then.
+        """
+
+
 # Pins memory, so that a device copies from it by itself. Returns the call that ends that. Raises
 # OSError if the device refuses.
 Pin: TypeAlias = Callable[[NDArray[Any]], Callable[[], None]]
@@ -140,6 +160,45 @@ class PinsMemory(Protocol):
         """
 
 
+class Exported(Protocol):
+    """Memory of a device that other processes may map. memory: its bytes, [byte]. description: for
+    `SharesMemory.map` in another process of this host.
+    """
+
+    @property
+    def memory(self) -> Any: ...
+
+    @property
+    def description(self) -> bytes: ...
+
+    def free(self) -> None:
+        """Give it back to the device, when the last view of this process is gone. No other process
+        may have it mapped any more.
+        """
+
+
+class SharesMemory(Protocol):
+    """A device whose memory the processes of this host share."""
+
+    def export(self, length: int) -> Exported:
+        """Memory of `length` bytes that another process may map. Raises RuntimeError without
+        memory.
+        """
+
+    def map(self, description: bytes) -> Any:
+        """The memory that another process exported, [byte]. It is unmapped when the last view of
+        it is gone. Raises OSError if this device cannot reach it.
+        """
+
+
+@runtime_checkable
+class OnDevice(Protocol):
+    """An engine whose staging memory is on a device."""
+
+    def use(self, device: SharesMemory) -> None:
+        """The device of the pools on this side. Call it before the first lease or write."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndedWrite:
     """The end of a write. write: the number that `post` returned. reason: empty if it landed."""
@@ -218,8 +277,9 @@ class SinkEngine(Protocol):
         EngineError for a target unless `target_scope` is PAGE.
         """
 
-    def view(self, lease: Lease) -> memoryview:
-        """The memory of the lease, uint8 [byte], read-only.
+    def view(self, lease: Lease) -> Any:
+        """The memory of the lease, uint8 [byte], read-only: a memoryview; or, of an engine that is
+        `OnDevice`, what the device calls its memory.
 
         Raises EngineError if the lease is fenced or released, and for a target: its owner has it.
         """
@@ -259,8 +319,12 @@ class SourceEngine(Protocol):
     def has_room(self) -> bool:
         """Whether a write of any size may be posted now (back-pressure)."""
 
-    def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
-        """Begin to write the views, back to back, `offset` bytes into the lease.
+    def post(
+        self, address: Address, offset: int, views: Sequence[Buffer],
+        carried: DeviceBytes | None = None,
+    ) -> int:
+        """Begin to write the views, back to back, `offset` bytes into the lease; or bytes that a
+        device carries, if the engine takes such (`Source.carries`).
 
         Returns the write's number. The bytes must not change until its outcome has been read.
         Raises EngineBusy without room, ValueError for a write beyond the end of the lease.

@@ -1,6 +1,7 @@
 """The engines by name. Each has a sink's side and a source's side.
 
-`mooncake` and `nixl` need their libraries, which are loaded at their first use.
+`mooncake` and `nixl` need their libraries, which are loaded at their first use. `cuda-ipc` needs
+pools on a GPU at both sides.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import Final
 
 from pdproto.engine import mooncake, nixl
 from pdproto.engine.contract import EngineError, Scope, SinkEngine, SourceEngine
+from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlSink, NixlSource
@@ -33,6 +35,8 @@ class EngineKind:
 
 
 ENGINES: Final[Mapping[str, EngineKind]] = {
+    "cuda-ipc": EngineKind(lambda _, bytes_: DeviceSharedSink(capacity_bytes=bytes_),
+                           lambda _: DeviceSharedSource()),
     "mooncake": EngineKind(lambda host, bytes_: MooncakeSink(host=host, capacity_bytes=bytes_),
                            lambda host: MooncakeSource(host=host)),
     "nixl": EngineKind(lambda host, bytes_: NixlSink(host=host, capacity_bytes=bytes_),
@@ -72,8 +76,8 @@ def open_sink(
 ) -> SinkEngine:
     """Open the sink's side of an engine.
 
-    host: the address of this host to which sources connect; not used by `shm`. staging_bytes: of
-    the memory that it leases, at most. Raises EngineError if it does not start.
+    host: the address of this host to which sources connect; not used by `shm` and `cuda-ipc`.
+    staging_bytes: of the memory that it leases, at most. Raises EngineError if it does not start.
     """
     return ENGINES[name].sink(host, staging_bytes)
 
@@ -81,7 +85,7 @@ def open_sink(
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
     """Open the source's side of an engine.
 
-    host: the address of this host to which the sink's library may connect; not used by `shm` and
-    `tcp`. Raises EngineError if it does not start.
+    host: the address of this host to which the sink's library may connect; not used by `shm`,
+    `cuda-ipc` and `tcp`. Raises EngineError if it does not start.
     """
     return ENGINES[name].source(host)

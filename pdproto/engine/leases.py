@@ -12,11 +12,11 @@ Rule 3: a fence is done when the lease's memory is not busy. An engine that *aba
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pdproto.engine.contract import Address, EngineError, Lease, Pin, SinkCounts, Target, Ticket
 from pdproto.engine.frames import Frame, Mint
-from pdproto.engine.memory import Backing, Pool
+from pdproto.engine.memory import PAGE_BYTES, Backing, Pool, View
 from pdproto.runtime.errors import RemoteProtocolError
 
 NO_REGION: Final = 0  # the region of a target: no piece of staging memory has this number
@@ -32,7 +32,7 @@ class Held:
 
     lease: Lease
     backing: Backing | None
-    view: memoryview = field(repr=False)
+    view: View = field(repr=False)
     target: Target | None = None
     busy: int = 0
     fenced: bool = False
@@ -48,7 +48,7 @@ class Held:
 class Leases:
     """All leases of one engine. Every method takes the lock, unless it says that the caller has it.
 
-    abandons: whether a fence gives up busy memory (rule 3). make: see memory.Pool.
+    abandons: whether a fence gives up busy memory (rule 3). make, granule: see memory.Pool.
     """
 
     def __init__(
@@ -59,8 +59,9 @@ class Leases:
         capacity_bytes: int,
         abandons: bool,
         make: Callable[[int, int], Backing] | None = None,
+        granule: int = PAGE_BYTES,
     ) -> None:
-        self.pool: Final = Pool(capacity_bytes, shared=abandons, make=make)
+        self.pool: Final = Pool(capacity_bytes, shared=abandons, make=make, granule=granule)
         self.target_bytes = 0
         self.lock: Final = threading.Lock()
         self.landed_writes = self.landed_bytes = self.refused_writes = 0
@@ -79,13 +80,13 @@ class Leases:
         if length < 0:
             raise ValueError(f"lease: want 0 bytes or more, got {length}")
         with self.lock:
-            backing, region, view = None, NO_REGION, memoryview(b"")
+            backing, region = None, NO_REGION
+            view: View = memoryview(b"")
             if target is None:
                 backing = self.pool.take(length)
                 if backing is None:
                     return None
-                assert backing.whole is not None  # noqa: S101 - it is not given up
-                region, view = backing.region, backing.whole.data[:length]
+                region, view = backing.region, backing.view(length)
             else:
                 self.target_bytes += length
             self._granted += 1
@@ -97,7 +98,7 @@ class Leases:
             self._held[number] = Held(lease, backing, view, target)
             return lease
 
-    def view(self, lease: Lease) -> memoryview:
+    def view(self, lease: Lease) -> Any:
         """See contract.SinkEngine.view."""
         with self.lock:
             held = self._held.get(lease.number)

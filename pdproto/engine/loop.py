@@ -63,14 +63,16 @@ class Loop:
                 self._calls.append(function)
                 os.eventfd_write(self._eventfd, 1)
 
-    def watch(self, sock: socket.socket, events: int, serve: Callable[[int], None]) -> None:
-        """Call `serve` on the thread with the events of the socket. A second call replaces it."""
+    def watch(self, sock: socket.socket | int, events: int, serve: Callable[[int], None]) -> None:
+        """Call `serve` on the thread with the events of the socket, or of the file descriptor. A
+        second call replaces it.
+        """
         if sock in self._selector.get_map():
             self._selector.modify(sock, events, serve)
         else:
             self._selector.register(sock, events, serve)
 
-    def forget(self, sock: socket.socket) -> None:
+    def forget(self, sock: socket.socket | int) -> None:
         """Stop serving the socket, if it is served."""
         if sock in self._selector.get_map():
             self._selector.unregister(sock)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 from weakref import finalize
 
 import numpy as np
@@ -32,19 +32,61 @@ def size_class(length: int) -> int:
     return max(-(-length // step) * step, PAGE_BYTES)
 
 
-class Backing:
-    """One piece of staging memory. region: its name, never used again.
+class View(Protocol):
+    """The memory of a lease: a memoryview, or memory of a device."""
 
-    holders: the connections over which its file has been handed out, shared pieces only. whole: its
-    bytes, uint8 [byte]; every lease is a view of them. None after the piece is given up.
+    def __getitem__(self, at: slice, /) -> Any: ...
+
+    def toreadonly(self) -> Any:
+        """The memory for a reader."""
+
+    def release(self) -> None:
+        """Nobody uses this view any more."""
+
+
+class Backing:
+    """One piece of staging memory. region: its name, never used again. bytes: its size.
+
+    holders: the connections over which it has been handed out, shared pieces only.
     """
 
-    __slots__ = ("_is_pinned", "bytes", "file", "holders", "memory", "region", "whole")
+    __slots__ = ("bytes", "holders", "region")
 
-    def __init__(self, region: int, length: int, *, shared: bool) -> None:
+    def __init__(self, region: int, length: int) -> None:
         self.region: Final = region
         self.bytes: Final = length
         self.holders: Final[set[object]] = set()
+
+    def view(self, length: int) -> View:
+        """Its first bytes, for a lease."""
+        raise NotImplementedError
+
+    def handle(self) -> int:
+        """A file descriptor of a shared piece, for another process to map."""
+        raise ValueError(f"region {self.region} is not shared, or given up")
+
+    def pin(self, pin: Pin) -> None:
+        """Pin the memory, unless it is pinned or given up, until its last view is gone.
+
+        Raises OSError if the device refuses.
+        """
+
+    def close(self) -> None:
+        """Give the memory up."""
+
+    def unheld(self) -> None:
+        """No other process has the memory mapped any more."""
+
+
+class HostPiece(Backing):
+    """A piece in host memory. whole: its bytes, uint8 [byte]; every lease is a view of them. None
+    after the piece is given up.
+    """
+
+    __slots__ = ("_is_pinned", "file", "memory", "whole")
+
+    def __init__(self, region: int, length: int, *, shared: bool) -> None:
+        super().__init__(region, length)
         self.file: int | None = None
         self._is_pinned = False
         if not shared:
@@ -61,17 +103,17 @@ class Backing:
             os.close(self.file)
             raise
 
+    def view(self, length: int) -> memoryview:
+        """See Backing."""
+        assert self.whole is not None  # noqa: S101 - it is not given up
+        return self.whole.data[:length]
+
     def handle(self) -> int:
-        """A file descriptor of a shared piece, for another process to map."""
-        if self.file is None:
-            raise ValueError(f"region {self.region} is not shared, or given up")
-        return os.dup(self.file)
+        """See Backing."""
+        return super().handle() if self.file is None else os.dup(self.file)
 
     def pin(self, pin: Pin) -> None:
-        """Pin the memory, unless it is pinned or given up, until its last view is gone.
-
-        Raises OSError if the device refuses.
-        """
+        """See Backing."""
         whole = self.whole
         if whole is not None and not self._is_pinned:
             # A view may be the source of a copy that the device does: unpin after the last one.
@@ -93,7 +135,7 @@ class Pool:
 
     capacity_bytes: the limit for leased, kept and abandoned memory together. shared: whether pieces
     are files. make: makes a piece of a region and length, if the engine has its own kind; it raises
-    OSError if the system refuses memory.
+    OSError if the system refuses memory. granule: sizes of pieces are multiples of so many bytes.
     """
 
     def __init__(
@@ -102,11 +144,13 @@ class Pool:
         *,
         shared: bool,
         make: Callable[[int, int], Backing] | None = None,
+        granule: int = PAGE_BYTES,
     ) -> None:
         self.capacity_bytes: Final = capacity_bytes
         self.leased_bytes = self.kept_bytes = self.abandoned_bytes = 0
         self.retired: Final[list[Backing]] = []  # evicted; their holders must be told to unmap them
-        self._make: Final = make or partial(Backing, shared=shared)
+        self._granule: Final = granule
+        self._make: Final = make or partial(HostPiece, shared=shared)
         self._kept: Final[dict[int, list[Backing]]] = {}  # by size, in order of first use
         self._abandoned: Final[dict[Backing, bool]] = {}  # value: whether it was evicted
         self._regions = 0
@@ -118,7 +162,7 @@ class Pool:
         Raises ValueError if `length` exceeds the whole capacity, EngineError if the system refuses
         memory.
         """
-        size = size_class(length)
+        size = -(-size_class(length) // self._granule) * self._granule
         if size > self.capacity_bytes:
             raise ValueError(f"lease: {length} bytes; all staging memory is {self.capacity_bytes}")
         if kept := self._kept.get(size):
@@ -157,6 +201,8 @@ class Pool:
     def drop_holder(self, backing: Backing, holder: object) -> bool:
         """Note that a holder has unmapped the piece. Returns whether memory has become free."""
         backing.holders.discard(holder)
+        if not backing.holders:
+            backing.unheld()
         if backing not in self._abandoned or backing.holders:
             return False
         evicted = self._abandoned.pop(backing)

@@ -31,7 +31,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from pdproto.engine.contract import Buffer, EngineError
-from pdproto.engine.memory import Backing
+from pdproto.engine.memory import Backing, HostPiece
 from pdproto.runtime.errors import RemoteProtocolError
 
 Handle: TypeAlias = Any  # the library's name for a transfer
@@ -109,7 +109,7 @@ class Transport(Protocol):
         """End the library's instance. No other call follows."""
 
 
-class Piece(Backing):
+class Piece(HostPiece):
     """A piece of staging memory that a library writes to. holders: the possible writers."""
 
     __slots__ = ("_registered", "_transport", "address")

@@ -22,30 +22,35 @@ from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 
 from pdproto.engine.contract import Lease, Target
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
-from pdproto.engine.memory import Backing
+from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 
 ENGINE: Final = "shared-memory"
+FENCED: Final = "the sink has fenced this hand-over"
 CREDENTIALS: Final = Struct("3i")  # process, user, group
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
 
 
 class SharedSink(Sink["SharedLine"]):
-    """Staging memory that sources on this host map and write to."""
+    """Staging memory that sources on this host map and write to. make, granule: see memory.Pool."""
+
+    engine: ClassVar[str] = ENGINE
 
     def __init__(
         self,
         *,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = SINK_CONNECTIONS_MAX,
+        make: Callable[[int, int], Backing] | None = None,
+        granule: int = PAGE_BYTES,
     ) -> None:
         endpoint = f"@pdproto-{token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -54,10 +59,11 @@ class SharedSink(Sink["SharedLine"]):
         listener.setblocking(False)
         super().__init__(
             leases=Leases(
-                engine=ENGINE, endpoint=endpoint, capacity_bytes=capacity_bytes, abandons=True
+                engine=self.engine, endpoint=endpoint, capacity_bytes=capacity_bytes,
+                abandons=True, make=make, granule=granule,
             ),
             listener=listener,
-            line=lambda sock: SharedLine(self, sock),
+            line=self.line,
             connections_max=connections_max,
         )
 
@@ -76,6 +82,10 @@ class SharedSink(Sink["SharedLine"]):
             return None
         return (f"shared memory works only within this host, and the source is at {host}: open "
                 f"both sides with another engine (tcp, mooncake, nixl)")
+
+    def line(self, sock: socket.socket) -> "SharedLine":
+        """The connection of a source. Raises OSError to refuse it."""
+        return SharedLine(self, sock)
 
     def _over(self, held: Held) -> None:
         """Tell writers of memory that was given up to stop and to unmap it."""
@@ -108,11 +118,11 @@ class SharedLine:
 
     def __init__(self, sink: SharedSink, sock: socket.socket) -> None:
         raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        process, user, _ = CREDENTIALS.unpack(raw)
+        self.process, user, _ = CREDENTIALS.unpack(raw)
         if user != os.geteuid():
-            raise PermissionError(f"process {process} belongs to another user, {user}")
+            raise PermissionError(f"process {self.process} belongs to another user, {user}")
         self.sock: Final = sock
-        self.peer = f"process {process}"
+        self.peer = f"process {self.process}"
         self.source: str | None = None
         self.outbox: deque[tuple[bytes, int | None]] = deque()
         self._sink: Final = sink
@@ -166,6 +176,10 @@ class SharedLine:
         for _, file in self.outbox:
             if file is not None:
                 os.close(file)
+        self.unmapped()
+
+    def unmapped(self) -> None:
+        """The source has no memory mapped any more."""
         for region in list(self._mapped):
             self._drop(region)
 

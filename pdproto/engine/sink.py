@@ -11,7 +11,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from time import sleep
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from pdproto.engine.contract import (
     Departed,
@@ -115,7 +115,7 @@ class Sink(Generic[AnyLine]):
             )
         return self.leases.grant(life, source, length, target)
 
-    def view(self, lease: Lease) -> memoryview:
+    def view(self, lease: Lease) -> Any:
         """See contract.SinkEngine."""
         self.loop.check()
         return self.leases.view(lease)

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, Protocol, cast
 from pdproto.engine.contract import (
     Address,
     Buffer,
+    DeviceBytes,
     EndedWrite,
     EngineBusy,
     Result,
@@ -77,6 +78,7 @@ class Posted:
     offset: int
     views: tuple[memoryview, ...] = field(repr=False)
     bytes: int
+    carried: DeviceBytes | None = field(default=None, repr=False)
     begun: bool = False
     ended: bool = False
 
@@ -127,6 +129,7 @@ class Source:
 
     engine: str
     gathers: ClassVar[bool] = False  # a write of many views costs little more; see rule 2
+    carries: ClassVar[bool] = False  # it writes bytes that lie on a device, which the device copies
 
     def __init__(
         self,
@@ -166,12 +169,20 @@ class Source:
         """See contract.SourceEngine."""
         return self._bytes < self._bytes_max and self._writes < self._writes_max
 
-    def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
-        """See contract.SourceEngine."""
+    def post(
+        self, address: Address, offset: int, views: Sequence[Buffer],
+        carried: DeviceBytes | None = None,
+    ) -> int:
+        """See contract.SourceEngine. Raises TypeError if this engine carries no bytes of a device.
+        """
         self.loop.check()
         self._check(address)
+        if carried is not None and not self.carries:
+            raise TypeError(f"post: engine {self.engine!r} has no device copy bytes: pass views")
         pieces = bytes_of(views)
         length = sum(piece.nbytes for piece in pieces)
+        if carried is not None:
+            length += carried.nbytes
         if offset < 0 or offset + length > address.length:
             raise ValueError(f"post: {length} bytes at {offset} of a lease of {address.length}")
         with self._lock:
@@ -183,7 +194,7 @@ class Source:
             self._numbered += 1
             self._writes += 1
             self._bytes += length
-            posted = Posted(self._numbered, address, offset, pieces, length)
+            posted = Posted(self._numbered, address, offset, pieces, length, carried)
         self.loop.call(partial(self._begin, posted))
         return posted.number
 
@@ -296,6 +307,8 @@ class Source:
         line.sock.close()
         line.ended()
         for posted in line.open.values():
+            if posted.ended:
+                continue  # its device has failed
             result = Result.ERROR if posted.begun else Result.REFUSED
             self.finish(posted, result, f"{endpoint}: {reason}")
         line.open.clear()

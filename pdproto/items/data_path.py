@@ -129,7 +129,7 @@ class SourceItems(SourcePages):
             layout = share.parts[component].layout
             if layout is not None:
                 return self._copies.pack(layout, indices, key, head, end_of_pass(items))
-        return Staged([head], len(head))
+        return self._copies.stage(head)
 
 
 @dataclass(slots=True)
@@ -256,7 +256,8 @@ class SinkItems(SinkPages):
         pages: Sequence[int],
     ) -> Iterator[Unpacked]:
         landed, after = self._landed(life, source), end_of_pass(pages)
-        share, covered = self._share(header_in(landed, self._header_bytes))
+        share, covered = self._share(
+            header_in(self._copies.fetch(landed[:self._header_bytes]), self._header_bytes))
         if len(self._known) >= SOURCES_KEPT:
             self._known.clear()  # prefill restarts under new names, and old names stay
         self._known[source] = share

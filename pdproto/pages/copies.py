@@ -9,12 +9,12 @@ One thread, the worker of a data path, makes these calls. Any thread may ask for
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine.contract import Buffer, Pin
+from pdproto.engine.contract import Buffer, DeviceBytes, Pin, SharesMemory
 from pdproto.kernels.chunk import KVLayout
 from pdproto.pages.device import DeviceEvent
 
@@ -74,13 +74,15 @@ def at_once() -> bool:
 class Staged:
     """The bytes of one write. done: whether they are complete; before that, they must not be sent,
     and the pages are being read. Raises RuntimeError if they never will be, and only when the pages
-    are not being read any more. keep: call it when nothing reads the bytes any more.
+    are not being read any more. keep: call it when nothing reads the bytes any more. carried: the
+    bytes, in the place of views, if the device copies them to where the engine says.
     """
 
     views: Sequence[Buffer]
     bytes: int
     done: Callable[[], bool] = at_once
     keep: Callable[[], None] = nothing
+    carried: DeviceBytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,16 @@ class Unpacked:
 class Copies(Protocol):
     """Packs and unpacks pages.
 
-    pin: pins memory from which chunks are unpacked; None if it need not be pinned. broken: why this
-    process can copy nothing any more; None while it can.
+    pin: pins memory from which chunks are unpacked; None if it need not be pinned. shares: the
+    device whose memory an engine can lease; None without a device. broken: why this process can
+    copy nothing any more; None while it can.
     """
 
     @property
     def pin(self) -> Pin | None: ...
+
+    @property
+    def shares(self) -> SharesMemory | None: ...
 
     @property
     def broken(self) -> str | None: ...
@@ -113,6 +119,9 @@ class Copies(Protocol):
         Raises DeviceError if that fails, so that the start fails and not a request; and ValueError
         for pools that are elsewhere.
         """
+
+    def begin_thread(self) -> None:
+        """In the worker, first of all."""
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """In the application's thread: pages that it hands over, as `Computed` on a device."""
@@ -125,13 +134,23 @@ class Copies(Protocol):
         which the pages may be read.
         """
 
+    def stage(self, head: bytes) -> Staged:
+        """The bytes of a head alone."""
+
     def unpack(
-        self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,
+        self, layout: KVLayout, landed: Any, pages: Sequence[int], key: int,
         after: DeviceEvent | None = None,
     ) -> Unpacked:
-        """Copy a landed chunk into pages, and compare the digests of the stored bytes. after: the
-        event after which the pages may be written.
+        """Copy a landed chunk into pages, and compare the digests of the stored bytes. landed: what
+        `landed` returned, from the chunk's first byte on. after: the event after which the pages
+        may be written.
         """
+
+    def landed(self, view: Any) -> Any:
+        """The memory of a lease, uint8 [byte], for `unpack`; view: see SinkEngine.view."""
+
+    def fetch(self, landed: Any) -> Bytes:
+        """The bytes of landed memory, which are few, in host memory."""
 
 
 class Spares(dict[object, list[Memory]]):

@@ -15,10 +15,12 @@ CLOSE_S: Final = 5.0  # how long a device may go on with the pages of a node tha
 
 
 class CopyWorker(ThreadPoolExecutor):
-    """The thread of a data path. is_closing: the data path is being closed."""
+    """The thread of a data path. begin: called in it first of all. is_closing: the data path is
+    being closed.
+    """
 
-    def __init__(self, name: str) -> None:
-        super().__init__(1, name)
+    def __init__(self, name: str, begin: Callable[[], None]) -> None:
+        super().__init__(1, name, begin)
         self.is_closing = False
         self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread uses it
         self._is_polling = False

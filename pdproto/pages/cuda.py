@@ -1,15 +1,32 @@
 """A GPU, through torch; see device.py."""
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
+from weakref import WeakValueDictionary, finalize
 
+import msgspec
 import torch
 
 from pdproto.kernels.arguments import Launch
+from pdproto.kernels.device_memory import on_stream
+from pdproto.pages.cuda_driver import Driver
 from pdproto.pages.device import DeviceError, DeviceEvent, never_recorded, no_memory, not_pinned
-from pdproto.pages.tensors import cuda_tensor
+from pdproto.pages.tensors import Span, cuda_tensor, gpu_of
 
-PORTABLE: Final = 1  # cudaHostRegisterPortable: pinned for all devices
+EXPORTED: Final[WeakValueDictionary[int, Span]] = WeakValueDictionary()
+"""The memory that this process exports, by address."""
+
+
+class Shared(msgspec.Struct, frozen=True, array_like=True):
+    """The description of memory that a process exports: the process, and where it has the memory;
+    for other processes, the handle of CUDA.
+    """
+
+    process: int
+    address: int
+    length: int
+    handle: bytes
 
 
 class CudaDevice:
@@ -25,6 +42,7 @@ class CudaDevice:
         if self._device.index >= torch.cuda.device_count():
             raise RuntimeError(f"{name}: torch {torch.__version__} finds "
                                f"{torch.cuda.device_count()} GPUs here")
+        self._driver: Final = Driver(self._device.index)
 
     def stream(self) -> "CudaStream":
         """See Device."""
@@ -60,13 +78,34 @@ class CudaDevice:
 
     def pin(self, memory: Any) -> Callable[[], None]:
         """See Device."""
-        cuda: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         address, length = memory.ctypes.data, memory.nbytes
-        with torch.cuda.device(self._device):
-            failed = cuda.cudaHostRegister(address, length, PORTABLE)
-        if int(failed):
-            raise OSError(not_pinned(self.name, length, f"cudaHostRegister fails with {failed}"))
-        return lambda: cuda.cudaHostUnregister(address)
+        try:
+            self._driver.register(address, length)
+        except OSError as error:
+            raise OSError(not_pinned(self.name, length, error)) from error
+        return lambda: self._driver.unregister(address)
+
+    def export(self, length: int) -> "CudaExport":
+        """See Device."""
+        try:
+            address = self._driver.allocate(length)
+        except OSError as error:
+            raise no_memory(self.name, length, error) from error
+        return CudaExport(self._driver, address, length)
+
+    def map(self, description: bytes) -> Any:
+        """See Device. A GPU reaches memory of another one if they are peers (P2P access)."""
+        told = msgspec.msgpack.decode(description, type=Shared)
+        if told.process == os.getpid():
+            return _memory(EXPORTED[told.address])
+        try:
+            span = Span(self._driver.open(told.handle), told.length)
+        except OSError as error:
+            raise OSError(f"{self.name} does not reach the memory of process {told.process}: "
+                          f"{error}: it must be a GPU of this host with access to the other one "
+                          f"(nvidia-smi topo -p2p r); or use engine shm") from error
+        finalize(span, self._driver.close, span.address).atexit = False
+        return _memory(span)
 
     def lost(self) -> bool:
         """See Device: after an access out of range, every call fails."""
@@ -77,11 +116,31 @@ class CudaDevice:
         return False
 
 
+class CudaExport:
+    """See Exported."""
+
+    def __init__(self, driver: Driver, address: int, length: int) -> None:
+        EXPORTED[address] = span = Span(address, length)
+        finalize(span, driver.free, address).atexit = False
+        self.memory: Any = _memory(span)
+        self.description: Final = msgspec.msgpack.encode(
+            Shared(os.getpid(), address, length, driver.handle(address)))
+
+    def free(self) -> None:
+        """See Exported."""
+        self.memory = None
+
+
 class CudaStream:
     """See DeviceStream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream: Final = stream
+        self._launch: Final = Launch(stream=stream)
+
+    def adopt(self) -> None:
+        """See DeviceStream: it becomes the current stream of the thread."""
+        torch.cuda.set_stream(self._stream)
 
     def wait(self, event: Any) -> None:
         """See DeviceStream."""
@@ -91,17 +150,22 @@ class CudaStream:
 
     def run(self, work: Callable[[Launch], object]) -> None:
         """See DeviceStream."""
-        with torch.cuda.stream(self._stream):
-            work(Launch(stream=self._stream))
+        with on_stream(self._stream):
+            work(self._launch)
 
     def copy(self, target: Any, source: Any) -> None:
         """See DeviceStream. A copy from memory that is not pinned returns when that was read."""
-        with torch.cuda.stream(self._stream):
+        with on_stream(self._stream):
             target.copy_(source, non_blocking=True)
 
     def record(self) -> DeviceEvent:
         """See DeviceStream."""
         return _recorded(self._stream)
+
+
+def _memory(span: Span) -> Any:
+    """A tensor over memory of a GPU, of this process or of another, uint8 [byte]."""
+    return torch.as_tensor(span, device=f"cuda:{gpu_of(span.address)}")
 
 
 def _recorded(stream: Any) -> DeviceEvent:

@@ -7,6 +7,7 @@ A stream runs the work that it is given, in order. No call waits for the device.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from pdproto.engine.contract import Exported
 from pdproto.kernels.arguments import Launch
 
 
@@ -26,6 +27,9 @@ class DeviceStream(Protocol):
     """A queue of work, done in order. Before it uses memory that another stream writes, it must
     `wait` for an event of that stream.
     """
+
+    def adopt(self) -> None:
+        """In a thread that gives work to this stream only: say so, which makes that cheaper."""
 
     def wait(self, event: DeviceEvent) -> None:
         """Do nothing more before the event has happened.
@@ -83,6 +87,17 @@ class Device(Protocol):
     def pin(self, memory: Any) -> Callable[[], None]:
         """Pin an array of host memory, so that the device copies from it by itself. Returns the
         call that ends that. Raises OSError if it cannot be pinned.
+        """
+
+    def export(self, length: int) -> Exported:
+        """See SharesMemory: memory of this device for other processes of this host, not cleared.
+
+        Raises DeviceError without memory.
+        """
+
+    def map(self, description: bytes) -> Any:
+        """See SharesMemory: a tensor over the memory that another process exported, uint8 [byte].
+        Raises OSError if this device cannot reach it.
         """
 
     def lost(self) -> bool:

@@ -7,7 +7,13 @@ Rule 2: a kernel or a copy that still runs uses the pages. So a chunk counts as 
         count as written, only when the event behind the last of its work has happened. The same
         holds for a chunk of which the device has refused a part of the work.
 Rule 3: nothing here waits for the device, and all buffers are used again. The worker of the data
-        path waits a moment if the device is too far behind to take more work.
+        path waits a moment if the device is too far behind to take more work, and for the head of
+        a write that has landed on the device.
+
+If the engine has the device carry its bytes, a chunk stays on the device until the sink has granted
+the write, and then goes straight to the memory that the sink has leased. Otherwise it is copied to
+pinned host memory, and the engine sends it from there. What has landed on the device is unpacked
+from there.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdproto.engine.memory import size_class
-from pdproto.kernels.arguments import Launch, Numbers
+from pdproto.kernels.arguments import ALIGNMENT, Launch, Numbers
 from pdproto.kernels.chunk import KVLayout, Report, digests_in, new_report, plan_for
 from pdproto.kernels.prepared import Prepared, prepare_pack, prepare_unpack
 from pdproto.pages.copies import (
@@ -34,7 +40,7 @@ from pdproto.pages.copies import (
     Staged,
     Unpacked,
 )
-from pdproto.pages.device import Device, DeviceError, DeviceEvent
+from pdproto.pages.device import Device, DeviceError, DeviceEvent, DeviceStream
 from pdproto.pages.tensors import address_of, host_tensor
 
 BEHIND_S: Final = 30.0  # a device that takes no work for so long counts as failed
@@ -48,30 +54,32 @@ class Way:
     """The prepared copy of chunks of one number of pages, and views of the memory of the chunk.
 
     padding: between payload and digests. host: where the chunk goes, or None. view: the bytes of a
-    write: a head, and the chunk.
+    write: a head, and the chunk; or None.
     """
 
     copy: Prepared
     chunk: Any
     padding: Any
     host: Any
-    view: Bytes
+    view: Bytes | None
 
 
 @dataclass(eq=False, slots=True)
 class Buffers:
     """Memory for one chunk and its page numbers.
 
-    fits: bytes of a chunk, and of its page numbers. device: for both. host, numbers: pinned, for
-    the bytes of a write, if there is one, and for page numbers. padded: the way whose padding is
-    empty. reports: of the chunks that were unpacked.
+    fits: bytes of a chunk, and of its page numbers. packs: whether chunks are packed, or unpacked.
+    device: for both. host, numbers: pinned, for the bytes of a write, if the engine sends them from
+    there, and for page numbers. padded: the way whose padding is empty. reports: of the chunks that
+    were unpacked.
     """
 
     fits: tuple[int, int]
+    packs: bool
     device: Any
     host: Any
     numbers: Any
-    ways: dict[tuple[KVLayout, int, int], Way] = field(default_factory=dict)
+    ways: dict[tuple[KVLayout, int, int, int], Way] = field(default_factory=dict)
     padded: Way | None = None
     reports: dict[KVLayout, Report] = field(default_factory=dict)
 
@@ -82,14 +90,34 @@ class Buffers:
                        self.device[behind:behind + length].view(torch.int64))
 
 
-class DeviceCopies:
-    """The copies of pools on a device; see Copies. pools: where torch says that the pools are."""
+class Carried:
+    """A head and a packed chunk, of which one may be missing; see DeviceBytes."""
 
-    def __init__(self, device: Device, pools: str) -> None:
+    def __init__(self, copies: "DeviceCopies", head: bytes, chunk: Any = None) -> None:
+        self._copies: Final = copies
+        self._head: Final = head
+        self._chunk: Final = chunk
+        self.nbytes: Final = len(head) + (0 if chunk is None else len(chunk))
+        self.pin: Final = copies.pin
+
+    def copy_to(self, place: Any) -> Callable[[], bool]:
+        """See DeviceBytes."""
+        return self._copies.carry(self._head, self._chunk, place)
+
+
+class DeviceCopies:
+    """The copies of pools on a device; see Copies. pools: where torch says that the pools are.
+    carries: the engine has the device carry the bytes of its writes.
+    """
+
+    def __init__(self, device: Device, pools: str, *, carries: bool = False) -> None:
         self._device: Final = device
+        self.shares: Final = device
         self._pools: Final = pools
         self.broken: str | None = None
         self._stream: Final = device.stream()
+        self._carrier: Final = device.stream()  # copies of one chunk, while another is packed
+        self._carries: Final = carries
         self._packs: Final[Spares[Buffers]] = Spares()
         self._unpacks: Final[Spares[Buffers]] = Spares()
         self._placed: Final = lru_cache(LAYOUTS_KEPT)(self._place)
@@ -102,6 +130,10 @@ class DeviceCopies:
             if self._device.lost():
                 raise OSError(str(self._failed(error))) from error
             raise
+
+    def begin_thread(self) -> None:
+        """See Copies."""
+        self._stream.adopt()
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See Copies: everything that the caller has given the device until now comes first.
@@ -120,14 +152,12 @@ class DeviceCopies:
         after: DeviceEvent | None = None,
     ) -> Staged:
         """See Copies."""
+        if not pages:
+            return self.stage(head)
         length = len(head) + plan_for(layout, len(pages)).only.bytes
         buffers = self._take(self._packs, length, len(pages))
         way = self._way(buffers, layout, len(pages), len(head))
-        if head:
-            way.view[:len(head)] = np.frombuffer(head, np.uint8)
         keep = partial(self._packs.keep, buffers.fits, buffers)
-        if not pages:
-            return Staged([way.view], length, keep=keep)
         self._tell(self._packs, buffers, way, pages)
         is_padded, buffers.padded = buffers.padded is way, way
 
@@ -139,18 +169,64 @@ class DeviceCopies:
         def enqueue() -> None:
             self._wait(after)
             self._run(pack)
-            self._stream.copy(way.host, way.chunk)
+            if way.host is not None:
+                self._stream.copy(way.host, way.chunk)
 
-        return Staged([way.view], length, self._enqueued(enqueue), keep)
+        done = self._enqueued(self._stream, enqueue)
+        if way.view is None:
+            return Staged((), length, done, keep, Carried(self, head, way.chunk))
+        way.view[:len(head)] = np.frombuffer(head, np.uint8)
+        return Staged([way.view], length, done, keep)
+
+    def stage(self, head: bytes) -> Staged:
+        """See Copies."""
+        if self._carries:
+            return Staged((), len(head), carried=Carried(self, head))
+        return Staged([head], len(head))
+
+    def carry(self, head: bytes, chunk: Any, place: Any) -> Callable[[], bool]:
+        """Copy a head and a chunk to a place of the sink's memory; see DeviceBytes."""
+        if isinstance(place, np.ndarray):
+            place = host_tensor(address_of(place), len(place), place)
+
+        def enqueue() -> None:
+            if head:
+                self._carrier.copy(place[:len(head)], torch.frombuffer(bytearray(head),
+                                                                       dtype=torch.uint8))
+            if chunk is not None:
+                self._carrier.copy(place[len(head):], chunk)
+
+        return self._enqueued(self._carrier, enqueue)
+
+    def landed(self, view: Any) -> Any:
+        """See Copies."""
+        return np.frombuffer(view, np.uint8) if isinstance(view, memoryview) else view
+
+    def fetch(self, landed: Any) -> Bytes:
+        """See Copies. Raises DeviceError if the device does not do it."""
+        if isinstance(landed, np.ndarray):
+            return landed
+        here = self._device.host_memory(len(landed))
+        is_over = self._enqueued(self._carrier, lambda: self._carrier.copy(here, landed))
+        end = monotonic() + BEHIND_S
+        while not is_over():
+            if monotonic() > end:
+                raise DeviceError(f"{self._device.name} does not copy {len(landed)} bytes")
+            sleep(PAUSE_S)
+        found: Bytes = here.numpy()
+        return found
 
     def unpack(
-        self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,
+        self, layout: KVLayout, landed: Any, pages: Sequence[int], key: int,
         after: DeviceEvent | None = None,
     ) -> Unpacked:
         """See Copies. The landed bytes are read until the copy is ready."""
         length = plan_for(layout, len(pages)).only.bytes
-        buffers = self._take(self._unpacks, length, len(pages))
-        way = self._way(buffers, layout, len(pages))
+        is_host = isinstance(landed, np.ndarray)
+        landed = host_tensor(address_of(landed), length, landed) if is_host else landed[:length]
+        is_here = not is_host and landed.data_ptr() % ALIGNMENT == 0
+        buffers = self._take(self._unpacks, 0 if is_here else length, len(pages))
+        way = self._way(buffers, layout, len(pages), landed=landed if is_here else None)
         report = buffers.reports[layout]
         self._tell(self._unpacks, buffers, way, pages)
 
@@ -159,7 +235,8 @@ class DeviceCopies:
             report.fetch()
 
         def enqueue() -> None:
-            self._stream.copy(way.chunk, host_tensor(address_of(landed), length, landed))
+            if not is_here:
+                self._stream.copy(way.chunk, landed)
             self._wait(after)
             self._run(check)
 
@@ -170,7 +247,7 @@ class DeviceCopies:
             self._unpacks.keep(buffers.fits, buffers)
             return outcome.clean
 
-        return Unpacked(clean, self._enqueued(enqueue))
+        return Unpacked(clean, self._enqueued(self._stream, enqueue))
 
     def warm(self, layout: KVLayout) -> None:
         """See Copies."""
@@ -188,42 +265,50 @@ class DeviceCopies:
 
     def _take(self, spares: Spares[Buffers], length: int, count: int) -> Buffers:
         """Memory for a write of so many bytes and pages."""
-        fits = size_class(length), size_class(NUMBER_BYTES * count)
+        fits = size_class(length) if length else 0, size_class(NUMBER_BYTES * count)
 
         def make() -> Buffers:
             try:
                 return Buffers(
-                    fits, self._device.memory(sum(fits)),
-                    self._device.host_memory(fits[0]) if spares is self._packs else None,
+                    fits, spares is self._packs, self._device.memory(sum(fits)),
+                    self._device.host_memory(fits[0])
+                    if spares is self._packs and not self._carries else None,
                     self._device.host_memory(fits[1]))
             except RuntimeError as error:
                 raise self._failed(error) from error
 
         return spares.take(fits, make)
 
-    def _way(self, buffers: Buffers, layout: KVLayout, count: int, head: int = 0) -> Way:
-        """The way of chunks of so many pages behind a head of so many bytes."""
-        way = buffers.ways.get((layout, count, head))
+    def _way(
+        self, buffers: Buffers, layout: KVLayout, count: int, head: int = 0, landed: Any = None
+    ) -> Way:
+        """The way of chunks of so many pages behind a head of so many bytes. landed: the chunk, if
+        it is on the device already.
+        """
+        key = layout, count, head, 0 if landed is None else landed.data_ptr()
+        way = buffers.ways.get(key)
         if way is None:
             if len(buffers.ways) >= WAYS_KEPT:
                 buffers.ways.clear()
-            way = buffers.ways[layout, count, head] = self._new_way(buffers, layout, count, head)
+            way = buffers.ways[key] = self._new_way(buffers, layout, count, head, landed)
         return way
 
-    def _new_way(self, buffers: Buffers, layout: KVLayout, count: int, head: int) -> Way:
+    def _new_way(
+        self, buffers: Buffers, layout: KVLayout, count: int, head: int, landed: Any
+    ) -> Way:
         placed, plan = self._placed(layout), plan_for(layout, count).only
-        chunk, numbers = buffers.device[:plan.bytes], buffers.numbers_of(count)
-        digests, packs = digests_in(plan, chunk), buffers.host is not None
-        if packs:
+        chunk = buffers.device[:plan.bytes] if landed is None else landed
+        numbers, digests = buffers.numbers_of(count), digests_in(plan, chunk)
+        if buffers.packs:
             copy = prepare_pack(placed, chunk, numbers, digests=digests)
         else:
             if layout not in buffers.reports:
                 buffers.reports[layout] = new_report(placed)
             copy = prepare_unpack(placed, chunk, numbers, expected=digests,
                                   report=buffers.reports[layout])
-        host = buffers.host[:head + plan.bytes] if packs else numbers.host
-        return Way(copy, chunk, chunk[plan.payload_bytes:plan.digest_offset], host[head:],
-                   host.numpy())
+        host = None if buffers.host is None else buffers.host[:head + plan.bytes]
+        return Way(copy, chunk, chunk[plan.payload_bytes:plan.digest_offset],
+                   None if host is None else host[head:], None if host is None else host.numpy())
 
     @staticmethod
     def _tell(spares: Spares[Buffers], buffers: Buffers, way: Way, pages: Sequence[int]) -> None:
@@ -260,7 +345,7 @@ class DeviceCopies:
                     f"{self._device.name}: a kernel cannot be compiled: {error}: set "
                     f"TRITON_CACHE_DIR to a folder that this process can write to") from error
 
-    def _enqueued(self, enqueue: Callable[[], None]) -> Callable[[], bool]:
+    def _enqueued(self, stream: DeviceStream, enqueue: Callable[[], None]) -> Callable[[], bool]:
         """Give the stream work. Returns whether the work is over, for the caller to ask.
 
         If the device refuses a part of it, that is raised when the other part is over: it uses the
@@ -273,13 +358,13 @@ class DeviceCopies:
         except (RuntimeError, ValueError) as error:
             refused = self._failed(error)
         with suppress(RuntimeError):
-            end = self._stream.record()
+            end = stream.record()
 
         def is_over() -> bool:
             nonlocal refused, end
             try:
                 if end is None:  # an event that is recorded later is behind the work, too
-                    end = self._stream.record()
+                    end = stream.record()
                 if not end.query():
                     return False
             except RuntimeError as error:

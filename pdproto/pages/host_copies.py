@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class HostCopies:
     """See Copies. gathers: the engine writes large pages from the pool, without a copy."""
 
     pin: Final = None
+    shares: Final = None
     broken: Final = None
 
     def __init__(self, *, gathers: bool = False) -> None:
@@ -28,6 +29,9 @@ class HostCopies:
     def warm(self, layout: KVLayout) -> None:
         """See Copies: nothing is compiled."""
         host_only(layout)
+
+    def begin_thread(self) -> None:
+        """See Copies."""
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See Copies: the pages are in memory when they are handed over."""
@@ -47,6 +51,18 @@ class HostCopies:
         if pages:
             pack_pages(layout, pages, key, buffer[len(head):])
         return Staged([buffer], length, keep=lambda: self._buffers.keep(length, buffer))
+
+    def stage(self, head: bytes) -> Staged:
+        """See Copies."""
+        return Staged([head], len(head))
+
+    def landed(self, view: Any) -> Bytes:
+        """See Copies."""
+        return np.frombuffer(view, np.uint8)
+
+    def fetch(self, landed: Bytes) -> Bytes:
+        """See Copies."""
+        return landed
 
     def unpack(
         self, layout: KVLayout, landed: Bytes, pages: Sequence[int], key: int,

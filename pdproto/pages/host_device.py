@@ -8,8 +8,10 @@ for a while. A copy takes several steps, and copies its pieces in any order. So 
 not ask reads no copy, or parts of one. In one thread, the same seed gives the same run.
 """
 
+import os
 from collections import Counter, deque
 from collections.abc import Callable
+from mmap import mmap
 from random import Random
 from threading import RLock
 from typing import Any, Final
@@ -111,6 +113,20 @@ class HostDevice:
 
         return unpin
 
+    def export(self, length: int) -> "HostExport":
+        """See Device."""
+        if self.bytes + length > self.bytes_max:
+            raise no_memory(self.name, length, f"it has {self.bytes_max:,} bytes")
+        self.called("export")
+        self.bytes += length
+        return HostExport(self, length)
+
+    def map(self, description: bytes) -> Any:
+        """See Device."""
+        self.called("map")
+        with open(description, "r+b") as file:
+            return torch.frombuffer(mmap(file.fileno(), 0), dtype=torch.uint8)
+
     def lost(self) -> bool:
         """See Device."""
         return self.failure is not None
@@ -139,6 +155,25 @@ class HostDevice:
             self.chance.choice(able).step()
 
 
+class HostExport:
+    """See Exported: a file without a name, which other processes find by this process."""
+
+    def __init__(self, device: HostDevice, length: int) -> None:
+        self._device: Final = device
+        self._length: Final = length
+        self._file: Final = os.memfd_create("pdproto-late-device", os.MFD_CLOEXEC)
+        os.ftruncate(self._file, length)
+        self.memory: Any = torch.frombuffer(mmap(self._file, length), dtype=torch.uint8)
+        self.description: Final = f"/proc/{os.getpid()}/fd/{self._file}".encode()
+
+    def free(self) -> None:
+        """See Exported."""
+        self._device.bytes -= self._length
+        self._device.calls["free"] += 1
+        self.memory = None
+        os.close(self._file)
+
+
 class HostStream:
     """See DeviceStream. stands_still: it does no step."""
 
@@ -147,6 +182,9 @@ class HostStream:
         self._device: Final = device
         self._steps: Final[deque[Callable[[], bool]]] = deque()
         self._given = self._done = self._stall = 0  # steps
+
+    def adopt(self) -> None:
+        """See DeviceStream."""
 
     def wait(self, event: DeviceEvent) -> None:
         """See DeviceStream."""

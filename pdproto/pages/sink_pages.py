@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import Bytes, Unpacked, end_of_pass
+from pdproto.pages.copies import Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
@@ -93,10 +91,10 @@ class SinkPages:
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
-        self._copies: Final = copies_for(self.layouts[0], device)
+        self._copies: Final = copies_for(self.layouts[0], device, engine)
         for layout in self.layouts:
             self._copies.warm(layout)
-        self._worker: Final = CopyWorker("pdproto-unpack")
+        self._worker: Final = CopyWorker("pdproto-unpack", self._copies.begin_thread)
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
@@ -228,10 +226,10 @@ class SinkPages:
                                       key_of_chunk(key_of_life(life), offset), after)
             first += count
 
-    def _landed(self, life: Life, source: str) -> Bytes:
+    def _landed(self, life: Life, source: str) -> Any:
         """In the worker: the memory of a lease. A device reads it by itself, so it is pinned."""
         lease, pin = self._leases[life][source], self._copies.pin
-        landed = np.frombuffer(self.engine.view(lease), np.uint8)
+        landed = self._copies.landed(self.engine.view(lease))
         if pin is not None and isinstance(self.engine, PinsMemory):
             self.engine.pin(lease, pin)
         return landed

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, SourceEngine
-from pdproto.engine.source import Source
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
@@ -69,14 +68,13 @@ class SourcePages:
         self.engine: Final = engine
         self.layout: Final = register(pools, order=order)
         self._layout_told: Final = layout_of(self.layout)
-        self._worker: Final = CopyWorker("pdproto-pack")
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
-        gathers = isinstance(engine, Source) and engine.gathers
-        self._copies: Final = copies_for(self.layout, device, gathers=gathers)
+        self._copies: Final = copies_for(self.layout, device, engine)
         self._copies.warm(self.layout)
+        self._worker: Final = CopyWorker("pdproto-pack", self._copies.begin_thread)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
         self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None
@@ -189,7 +187,7 @@ class SourcePages:
                 job, staged = self._packed[0]
                 try:
                     if job.is_wanted():
-                        write = self.engine.post(job.address, job.offset, staged.views)
+                        write = self._post_staged(job, staged)
                         self._posted[write] = job.number, staged
                     else:
                         staged.keep()
@@ -200,6 +198,11 @@ class SourcePages:
                     staged.keep()
                     self._end(job, WriteOutcome.REFUSED, error)
                 self._packed.popleft()
+
+    def _post_staged(self, job: Job, staged: Staged) -> int:
+        if staged.carried is None:
+            return self.engine.post(job.address, job.offset, staged.views)
+        return self.engine.post(job.address, job.offset, (), staged.carried)
 
     def _end(self, job: Job, outcome: WriteOutcome, error: Exception | None = None) -> None:
         """End a write of which no byte was written, and none will be."""

@@ -37,7 +37,7 @@ def cuda_tensor(address: int, length: int, device: torch.device) -> Any:
     if found != device.index:
         where = "host memory" if found is None else f"memory of cuda:{found}"
         raise ValueError(f"address {address:#x} is {where}, not of {device}")
-    tensor = torch.as_tensor(_Span(address, length), device=device)
+    tensor = torch.as_tensor(Span(address, length), device=device)
     if tensor.data_ptr() != address:
         raise ValueError(f"address {address:#x} is not of {device}: torch has copied its bytes")
     return tensor
@@ -54,9 +54,10 @@ def gpu_of(address: int) -> int | None:
     return None if failed else ordinal.value
 
 
-class _Span:
-    """Memory of a GPU in the form that libraries exchange it in."""
+class Span:
+    """Memory of a GPU in the form that libraries exchange it in. It lives as long as the tensor."""
 
     def __init__(self, address: int, length: int) -> None:
+        self.address = address
         self.__cuda_array_interface__ = {
             "shape": (length,), "typestr": "|u1", "data": (address, False), "version": 2}

@@ -72,9 +72,10 @@ def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [
     ("late", "--requests", "90", "--kill", "--engine", "tcp"),
+    ("late", "--requests", "90", "--kill", "--engine", "cuda-ipc"),
     ("interpreter", "--requests", "8", "--layers", "1", "--page-bytes", "256", "--pages", "2",
      "--in-flight", "4"),
-], ids=["late", "interpreter"])
+], ids=["late", "from device to device", "interpreter"])
 def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
     """The device does all work late: who reads or frees a page too early, spoils it."""
     pytest.importorskip("torch")

@@ -61,7 +61,7 @@ class InPlaceSink(TcpSink):
             self.targets[lease.number] = pages
         return lease
 
-    def view(self, lease: Lease) -> memoryview:
+    def view(self, lease: Lease) -> Any:
         """What has landed, as a test wants to see it; of a lease that is over, what TcpSink says.
         """
         if lease.number not in self.targets or self.leases._held[lease.number].fenced:

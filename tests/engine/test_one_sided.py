@@ -17,7 +17,7 @@ from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.engine.contract import EngineBusy, EngineError, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.memory import Pool
-from pdproto.engine.one_sided import Description, check_versions, release
+from pdproto.engine.one_sided import Description, Piece, check_versions, release
 from pdproto.kernels.chunk import register
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import DESCRIPTION_MAX
@@ -209,9 +209,9 @@ def test_an_address_is_landing_memory_once(ends: Ends) -> None:
 def test_memory_that_is_given_up_goes_back_to_the_system(ends: Ends) -> None:
     lease = ends.lease(8 * MEGABYTE)
     ends.obedient.rule = ends.fault.hangs
-    np.frombuffer(ends.sink.leases._held[lease.number].view, np.uint8)[:] = OLD
     backing = ends.sink.leases._held[lease.number].backing
-    assert backing is not None
+    assert isinstance(backing, Piece)
+    np.frombuffer(backing.view(8 * MEGABYTE), np.uint8)[:] = OLD
     ends.source.post(lease.address, 0, [bytes(9)])
     until(lambda: ends.fault.late, "the transfer to begin")
     ends.sink.fence(lease)

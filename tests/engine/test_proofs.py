@@ -88,7 +88,7 @@ def is_dropped(sink: TcpSink, lease: Lease, said: bytes) -> bool:
             while sock.recv(1 << 16):
                 pass
     until(lambda: sink.counts().dropped_peers == before + 1, "the peer to be dropped")
-    return sink.view(lease) == b"\x07" * LENGTH
+    return bool(sink.view(lease) == b"\x07" * LENGTH)
 
 
 def test_no_part_of_a_token_that_only_its_holder_has_is_sent(sink: TcpSink) -> None:

@@ -88,7 +88,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch, "randn", partial(randn, torch.randn))
     profile = torch.profiler.profile
-    monkeypatch.setattr(torch.profiler, "profile", lambda activities: profile(
+    monkeypatch.setattr(torch.profiler, "profile", lambda activities, acc_events: profile(
         activities=[kind for kind in activities if kind.name == "CPU"]
     ))  # fmt: skip
     monkeypatch.setattr(timing, "captured", Graph)

@@ -10,6 +10,7 @@ Rule 2: a kernel notes whose pages it reads or writes when it is enqueued, and t
         same request when it runs.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from pdproto.engine.contract import (
     Address,
     Buffer,
     Departed,
+    DeviceBytes,
     EndedWrite,
     Lease,
     Pin,
@@ -60,7 +62,9 @@ LAYERS: Final = 2
 WORKER_S: Final = 0.000_2  # of one act of the thread that copies
 POLL_S: Final = 0.004
 STALLS_S: Final = (0.01, 30.0)  # longer than a hand-over waits for its bytes
-STALLED: Final = 0.5  # of the streams
+STALLED: Final = 0.5  # of the devices, one stream
+STREAMS: Final = 3  # of passes, of packing or unpacking, and of carried copies
+CARRIES: Final = 0.5  # of the engines
 
 
 def bytes_of(room: int, place: int) -> Any:
@@ -100,8 +104,8 @@ def simulated(seed: int, *faults: Kind, **shape: Any) -> RunOutcome:
 class VirtualWorker(CopyWorker):
     """The thread of a data path, in virtual time: an act after the other."""
 
-    def __init__(self, event_queue: EventQueue, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, event_queue: EventQueue, name: str, begin: Callable[[], None]) -> None:
+        super().__init__(name, begin)
         self._queue: Final = event_queue
         self._free_at = 0.0
 
@@ -173,8 +177,8 @@ class WatchedStream(HostStream):
 class WatchedCopies(DeviceCopies):
     """Copies that tell their device which pages they use."""
 
-    def __init__(self, device: WatchedDevice, pools: str) -> None:
-        super().__init__(device, pools)
+    def __init__(self, device: WatchedDevice, pools: str, *, carries: bool) -> None:
+        super().__init__(device, pools, carries=carries)
         self._watched: Final = device
 
     def pack(self, layout: KVLayout, pages: Sequence[int], *given: Any, **named: Any) -> Staged:
@@ -196,10 +200,10 @@ class WatchedCopies(DeviceCopies):
             self._watched.uses = ()
 
 
-def watched(layout: KVLayout, device: Device | None, **_: Any) -> WatchedCopies:
+def watched(layout: KVLayout, device: Device | None, engine: Any) -> WatchedCopies:
     """See copies_for."""
     assert isinstance(device, WatchedDevice)
-    return WatchedCopies(device, layout.device)
+    return WatchedCopies(device, layout.device, carries=getattr(engine, "carries", False))
 
 
 def device_of(world: World, host: Host, pages: Pages, name: str) -> WatchedDevice:
@@ -211,7 +215,7 @@ def device_of(world: World, host: Host, pages: Pages, name: str) -> WatchedDevic
         device.streams[place].stands_still = stands_still
 
     if chance.happens(STALLED):
-        place, begins = chance.whole(0, 1), chance.between(0.0, 0.1)
+        place, begins = chance.whole(0, STREAMS - 1), chance.between(0.0, 0.1)
         world.event_queue.after(begins, stall, place, True)
         world.event_queue.after(begins + chance.between(*STALLS_S), stall, place, False)
     return device
@@ -296,6 +300,7 @@ class VirtualSink:
         self._free: Final[list[Any]] = []
         self._fence: Final = partial(world.event_queue.after, world.plan.shape.fence_s)
         self._fenced: Final[set[int]] = set()
+        self._carried: Final[Counter[int]] = Counter()  # copies under way, by lease
         self._leases = 0
         self._wake: Callable[[], None] = lambda: None
         world.memory[host.name] = self
@@ -344,8 +349,18 @@ class VirtualSink:
     def release(self, lease: Lease) -> None:
         """See SinkEngine."""
         self.held -= 1
-        self._free.append(self.bytes_of.pop(lease.number))
+        memory = self.bytes_of.pop(lease.number)
+        if not self._carried[lease.number]:  # memory that a device writes to is given up
+            self._free.append(memory)
         self._wake()
+
+    def enter(self, number: int) -> None:
+        """A device begins to write to the memory of this lease."""
+        self._carried[number] += 1
+
+    def leave(self, number: int) -> None:
+        """It has written."""
+        self._carried[number] -= 1
 
     def open_to(self, number: int) -> Any:
         """The memory of a lease; None if a write can reach it no more."""
@@ -364,7 +379,9 @@ class VirtualSink:
 
 
 class VirtualSource:
-    """The engine of a prefill rank. It reads a half of the bytes at once, and the others later."""
+    """The engine of a prefill rank. It reads a half of the bytes at once, and the others later; or
+    it has the device carry them, so that nothing stops them and they are written late.
+    """
 
     has_room: Final = True
 
@@ -373,6 +390,7 @@ class VirtualSource:
         self._sinks: Final = world.memory
         self._typical: Final = world.plan.shape.write_s
         self._chance: Final = chance
+        self.carries: Final = chance.happens(CARRIES)
         self._ended: Final[list[EndedWrite]] = []
         self._writes = 0
         self._wake: Callable[[], None] = lambda: None
@@ -384,10 +402,17 @@ class VirtualSource:
     def connect(self, address: Address) -> None:
         """See SourceEngine."""
 
-    def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
+    def post(
+        self, address: Address, offset: int, views: Sequence[Buffer],
+        carried: DeviceBytes | None = None,
+    ) -> int:
         """See SourceEngine."""
-        (view,) = views
         self._writes += 1
+        if carried is not None:
+            self._queue.after(self._chance.delay(self._typical), self._carry, self._writes, address,
+                              offset, carried)
+            return self._writes
+        (view,) = views
         half = len(view) // 2
         sent = bytes(view[:half])
         self._queue.after(self._chance.delay(self._typical), self._land, self._writes, address,
@@ -399,9 +424,29 @@ class VirtualSource:
         data = np.frombuffer(sent + bytes(rest), np.uint8)
         if memory is not None:
             memory[offset:offset + data.size] = data
-        self._ended.append(EndedWrite(
-            number, Result.REFUSED if memory is None else Result.LANDED))
+        self._end(number, memory is not None)
+
+    def _end(self, number: int, landed: bool) -> None:
+        self._ended.append(EndedWrite(number, Result.LANDED if landed else Result.REFUSED))
         self._wake()
+
+    def _carry(self, number: int, address: Address, offset: int, carried: DeviceBytes) -> None:
+        sink = self._sinks[address.endpoint]
+        memory = sink.open_to(address.region)
+        if memory is None:
+            self._end(number, landed=False)
+            return
+        sink.enter(address.region)
+        is_over = carried.copy_to(memory[offset:offset + carried.nbytes])
+
+        def ask() -> None:
+            if is_over():
+                sink.leave(address.region)
+                self._end(number, sink.open_to(address.region) is not None)
+            else:
+                self._queue.after(POLL_S, ask)
+
+        ask()
 
     def completed(self) -> list[EndedWrite]:
         """See SourceEngine."""

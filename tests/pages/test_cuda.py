@@ -1,8 +1,11 @@
 """The data path on a GPU: `make test-gpu` runs this. Everything else about it runs without one."""
 
+import gc
+import os
 from collections.abc import Iterator
 from mmap import mmap
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,7 +23,7 @@ from tests.skips import NO_GPU
 
 torch = pytest.importorskip("torch")
 
-from pdproto.pages.cuda import CudaDevice  # noqa: E402 - needs torch
+from pdproto.pages.cuda import EXPORTED, CudaDevice, Shared  # noqa: E402 - needs torch
 from pdproto.pages.tensors import gpu_of  # noqa: E402 - needs torch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)]
@@ -32,11 +35,11 @@ SPIN_CYCLES = 200_000_000  # of a kernel that does nothing: about 0.1 s
 class OnGpu:
     """Prefill and decode on one GPU."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str) -> None:
         self.theirs, self.ours = ([torch.zeros(SHAPE, dtype=torch.uint8, device="cuda:0")
                                    for _ in range(2)] for _ in range(2))
-        self.prefill = PrefillNode("p", SourcePages(self.theirs, open_source("shm")))
-        self.decode = DecodeNode("d", SinkPages(self.ours, open_sink("shm")))
+        self.prefill = PrefillNode("p", SourcePages(self.theirs, open_source(engine)))
+        self.decode = DecodeNode("d", SinkPages(self.ours, open_sink(engine)))
 
     def begin(self, room: int, pages: list[int]) -> tuple[Sender, Receiver]:
         sender = self.prefill.open(room)
@@ -46,9 +49,9 @@ class OnGpu:
         return sender, receiver
 
 
-@pytest.fixture
-def both() -> Iterator[OnGpu]:
-    found = OnGpu()
+@pytest.fixture(params=["shm", "tcp", "cuda-ipc"])
+def both(request: pytest.FixtureRequest) -> Iterator[OnGpu]:
+    found = OnGpu(request.param)
     yield found
     found.decode.close()
     found.prefill.close()
@@ -102,6 +105,26 @@ def test_leased_memory_is_pinned_and_unpinned() -> None:
     for _ in range(2):  # a second time only after the first has been undone
         undo = device.pin(memory)
         assert torch.from_numpy(memory).is_pinned()
-        with pytest.raises(OSError, match="lower the setting staging_bytes"):
+        with pytest.raises(OSError, match=r"staging_bytes, or free .*_ALREADY_REGISTERED"):
             device.pin(memory)
+        assert bool(torch.ones(1, device="cuda").all()), "that error is over"
         undo()
+
+
+def test_memory_that_no_process_exports_is_refused() -> None:
+    told = msgspec.msgpack.encode(Shared(os.getpid() + 1, 0, 64, bytes(64)))
+    with pytest.raises(OSError, match=r"cuda:0 does not reach the memory of process \d+: cuIpc"):
+        CudaDevice("cuda:0").map(told)
+
+
+def test_exported_memory_lives_as_long_as_its_last_view() -> None:
+    device = CudaDevice("cuda:0")
+    exported = device.export(2 << 20)
+    view = device.map(exported.description)[100:]
+    exported.memory.fill_(7)
+    exported.free()
+    assert bool((view == 7).all())
+    (address,) = EXPORTED
+    del view
+    gc.collect()
+    assert address not in EXPORTED

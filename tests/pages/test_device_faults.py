@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from pdproto.engine.memory import Backing
+from pdproto.engine.memory import HostPiece
 from pdproto.kernels.chunk import register
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -146,7 +146,7 @@ def refused_in_part(both: Pair, device: HostDevice, call: str) -> tuple[Sender, 
 
 def test_pages_are_read_by_a_chunk_of_which_a_part_was_refused() -> None:
     """The kernel was taken, and the copy behind it was not."""
-    with pair() as both:
+    with pair(engine="tcp") as both:
         sender, _ = refused_in_part(both, both.there, "copy")
         time.sleep(0.2)
         assert sender.poll() is KVPoll.TRANSFERRING
@@ -222,7 +222,7 @@ def test_a_system_without_memory_for_a_lease_fails_the_hand_over_alone() -> None
         assert hand_over(both, 2) == ""
 
 
-def no_memory(_region: int, _length: int) -> Backing:
+def no_memory(_region: int, _length: int) -> HostPiece:
     raise OSError(12, "Cannot allocate memory")
 
 
@@ -258,7 +258,7 @@ def test_memory_of_leases_is_pinned_once_and_unpinned_at_the_end() -> None:
 
 
 def test_memory_stays_pinned_while_a_copy_may_read_it() -> None:
-    backing = Backing(1, mmap.PAGESIZE, shared=False)
+    backing = HostPiece(1, mmap.PAGESIZE, shared=False)
     log: list[str] = []
 
     def pin(memory: np.ndarray) -> Callable[[], None]:
@@ -282,7 +282,7 @@ def test_memory_stays_pinned_while_a_copy_may_read_it() -> None:
 
 def test_work_that_a_device_never_does_keeps_no_memory() -> None:
     """A device that has failed does no more work, and is given up together with it."""
-    device, backing = HostDevice(), Backing(1, mmap.PAGESIZE, shared=False)
+    device, backing = HostDevice(), HostPiece(1, mmap.PAGESIZE, shared=False)
     backing.pin(device.pin)
     assert backing.whole is not None
     source = host_tensor(backing.whole.ctypes.data, mmap.PAGESIZE, backing.whole)

@@ -43,8 +43,8 @@ class Guard(NamedTuple):
 
 
 GUARDS: Final = (
-    Guard(defects.pass_not_awaited, HostStream, "wait", COMPLETE),
-    Guard(defects.use_not_awaited, sink_pages, "end_of_pass", COMPLETE),
+    Guard(defects.pass_not_awaited, HostStream, "wait", COMPLETE, seed=1),
+    Guard(defects.use_not_awaited, sink_pages, "end_of_pass", COMPLETE, seed=1),
     Guard(defects.unpack_not_awaited, DeviceCopies, "unpack", COMPLETE),
     Guard(defects.pack_not_awaited, DeviceCopies, "pack", SPOILT),
     Guard(defects.pack_abandoned, SourcePages, "_end_pack", SOURCE_PAGES, (Kind.ABORT,)),

@@ -7,6 +7,7 @@
 Exit status: 0 all is right, 1 a step fails or the time is over, 2 there is no GPU.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -37,11 +38,14 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return sys.executable, "-m", *arguments
 
 
+WORKERS: Final = min(8, os.cpu_count() or 1)  # most of the time goes into compiling kernels
 HANDOFF: Final = _python("pdproto.cli.main", "handoff", "--device", "cuda")
 STEPS: Final = {
     "test": (
-        Step(_python("pytest", "-m", "gpu", "tests/kernels", "tests/pages")),
-        # Two processes on one GPU: pages go through pinned host memory.
+        Step(_python("pytest", "-m", "gpu", "-n", str(WORKERS), "tests/kernels", "tests/pages")),
+        # Two processes on one GPU: pages go from device to device, and through pinned host memory.
+        Step((*HANDOFF, "--requests", "300", "--engine", "cuda-ipc", "--abort-rate", "0.2",
+              "--kill")),
         Step((*HANDOFF, "--requests", "300", "--engine", "shm", "--abort-rate", "0.2")),
         Step((*HANDOFF, "--requests", "300", "--engine", "tcp", "--kill")),
         Step(("compute-sanitizer", "--error-exitcode", "1",

@@ -20,7 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.drill.handoff.rank import Pool
-from pdproto.engine.contract import Address, Buffer, EndedWrite, Result, SourceCounts, SourceEngine
+from pdproto.engine.contract import (
+    Address,
+    Buffer,
+    DeviceBytes,
+    EndedWrite,
+    Result,
+    SourceCounts,
+    SourceEngine,
+)
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
@@ -88,10 +96,13 @@ class SlowSource:
     def has_room(self) -> bool:
         return self._engine.has_room
 
-    def post(self, address: Address, offset: int, views: Sequence[Buffer]) -> int:
+    def post(
+        self, address: Address, offset: int, views: Sequence[Buffer],
+        carried: DeviceBytes | None = None,
+    ) -> int:
         with self._lock:
             number = next(self._numbers)
-            begin = partial(self._engine.post, address, offset, views)
+            begin = partial(self._engine.post, address, offset, views, carried)
             if self.holds:
                 self._held.append((number, begin))
             else:

@@ -242,10 +242,12 @@ def _end(node: RunningNode, pipe: "Connection[Any, Any]") -> None:
 def _sockets() -> int:
     """The number of open sockets of this process, without the pipe to the parent.
 
-    Local datagrams do not count: Mooncake's library opens one, and keeps it to the end.
+    Sockets that libraries keep to the end do not count: local datagrams (Mooncake), and the one
+    through which CUDA shares its memory.
     """
     unix = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-    datagrams = {f"socket:[{inode}]" for _, _, _, _, kind, _, inode, *_ in unix if kind == "0002"}
+    kept = {f"socket:[{inode}]" for _, _, _, _, kind, _, inode, *path in unix
+            if kind == "0002" or any(name.startswith("@cuda-uvmfd-") for name in path)}
     links = (os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")
              if os.path.exists(f"/proc/self/fd/{number}"))
-    return sum(link.startswith("socket:") and link not in datagrams for link in links) - 1
+    return sum(link.startswith("socket:") and link not in kept for link in links) - 1

@@ -1,0 +1,181 @@
+"""Memory of a GPU, shared by the processes of a host: staging memory is on the sink's device.
+
+The messages are those of shared memory (shared_sink.py). Instead of the memory's file, the sink
+hands out a file with the description of the memory, and the source's device maps it (CUDA IPC). So
+chunks go from GPU to GPU, and no byte passes through host memory.
+
+Rule: the memory is given back to the device only when no other process has it mapped: that has said
+      DROPPED, or its process has ended. A connection that has ended is not enough, because its
+      process may still copy.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from pdproto.engine.contract import EngineError, Exported, SharesMemory
+from pdproto.engine.loop import READ
+from pdproto.engine.memory import Backing
+from pdproto.engine.shared_sink import SharedLine, SharedSink
+from pdproto.engine.shared_source import Region, SharedSource
+from pdproto.engine.sink import CAPACITY_BYTES
+from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
+
+ENGINE: Final = "cuda-ipc"
+DESCRIPTION_MAX: Final = 4_096  # bytes
+GRANULE_BYTES: Final = 2 << 20
+"""CUDA shares memory in pieces of this size; a smaller one would show the process its neighbours.
+"""
+
+
+def _no_device() -> EngineError:
+    return EngineError(f"engine {ENGINE} writes to memory of a GPU, and these pools are in host "
+                       f"memory: open both sides with shm")
+
+
+class DeviceView:
+    """The memory of a lease; see memory.View."""
+
+    def __init__(self, memory: Any) -> None:
+        self._memory: Final = memory
+
+    def __getitem__(self, at: slice) -> Any:
+        return self._memory[at]
+
+    def toreadonly(self) -> Any:
+        """The device's own memory, which it cannot protect."""
+        return self._memory
+
+    def release(self) -> None:
+        """See memory.View."""
+
+
+class DevicePiece(Backing):
+    """A piece of staging memory on a device. Raises OSError if the device has none."""
+
+    __slots__ = ("_exported", "_is_closed")
+
+    def __init__(self, region: int, length: int, device: SharesMemory) -> None:
+        super().__init__(region, length)
+        try:
+            self._exported: Exported | None = device.export(length)
+        except RuntimeError as error:
+            raise OSError(str(error)) from error
+        self._is_closed = False
+
+    def view(self, length: int) -> DeviceView:
+        """See Backing."""
+        assert self._exported is not None  # noqa: S101 - it is not given up
+        return DeviceView(self._exported.memory[:length])
+
+    def handle(self) -> int:
+        """A file with the description of the memory."""
+        if self._exported is None or self._is_closed:
+            raise ValueError(f"region {self.region} is given up")
+        file = os.memfd_create(f"pdproto-device-{self.region}", os.MFD_CLOEXEC)
+        os.write(file, self._exported.description)
+        return file
+
+    def close(self) -> None:
+        """See Backing: the memory is given back once no other process has it mapped."""
+        self._is_closed = True
+        if not self.holders:
+            self.unheld()
+
+    def unheld(self) -> None:
+        """See Backing."""
+        if self._is_closed and self._exported is not None:
+            self._exported.free()
+            self._exported = None
+
+
+class DeviceSharedSink(SharedSink):
+    """Staging memory on the device of a decode node's pools; see OnDevice."""
+
+    engine: ClassVar[str] = ENGINE
+
+    def __init__(
+        self,
+        *,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = SINK_CONNECTIONS_MAX,
+    ) -> None:
+        self._device: SharesMemory | None = None
+        self.processes: Final[set[int]] = set()  # file descriptors, of connected sources and others
+        super().__init__(capacity_bytes=capacity_bytes, connections_max=connections_max,
+                         make=self._make, granule=GRANULE_BYTES)
+
+    def use(self, device: SharesMemory) -> None:
+        """See OnDevice."""
+        self._device = device
+
+    def line(self, sock: socket.socket) -> SharedLine:
+        """See SharedSink."""
+        return DeviceLine(self, sock)
+
+    def close(self) -> None:
+        """See contract.SinkEngine. Memory that a living process has mapped stays allocated."""
+        super().close()
+        while self.processes:
+            os.close(self.processes.pop())
+
+    def when_over(self, process: int, then: Callable[[], None]) -> None:
+        """On the loop's thread: call this when the process has ended."""
+        def over(_events: int) -> None:
+            self.loop.forget(process)
+            self.forget(process)
+            then()
+
+        self.loop.watch(process, READ, over)
+
+    def forget(self, process: int) -> None:
+        """Close the descriptor of a process that has nothing mapped."""
+        self.processes.remove(process)
+        os.close(process)
+
+    def _make(self, region: int, length: int) -> Backing:
+        if self._device is None:
+            raise _no_device()
+        return DevicePiece(region, length, self._device)
+
+
+class DeviceLine(SharedLine):
+    """A source's connection; and its process, which may outlive it."""
+
+    def __init__(self, sink: DeviceSharedSink, sock: socket.socket) -> None:
+        super().__init__(sink, sock)
+        self._device_sink: Final = sink
+        self._process: Final = os.pidfd_open(self.process)
+        sink.processes.add(self._process)
+
+    def unmapped(self) -> None:
+        """The connection has ended, and its process may still copy. Until that has ended too, it
+        has the memory mapped. In this process, the device keeps memory that is in use.
+        """
+        if self._mapped and self.process != os.getpid():
+            self._device_sink.when_over(self._process, super().unmapped)
+        else:
+            super().unmapped()
+            self._device_sink.forget(self._process)
+
+
+class DeviceSharedSource(SharedSource):
+    """Writes from a device to memory of the sink's device; see OnDevice."""
+
+    engine = ENGINE
+    gathers = False
+
+    def __init__(self) -> None:
+        self._device: SharesMemory | None = None
+        super().__init__()
+
+    def use(self, device: SharesMemory) -> None:
+        """See OnDevice."""
+        self._device = device
+
+    def map(self, file: int) -> Region:
+        """See SharedSource."""
+        if self._device is None:
+            raise OSError(str(_no_device()))
+        return Region(self._device.map(os.pread(file, DESCRIPTION_MAX, 0)))
