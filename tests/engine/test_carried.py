@@ -186,6 +186,16 @@ def test_a_device_that_fails_ends_its_write_with_an_error(both: Both) -> None:
     assert both.source.counts().failed_writes == 1
 
 
+def test_a_failed_write_has_one_outcome(both: Both) -> None:
+    both.held.failure = "cuda:0: an illegal memory access was encountered"
+    finished(both.source)
+    both.sink.close()
+    until(lambda: not both.source.counts().connections, "the end of the connection")
+    assert both.source.completed() == []
+    assert both.source.counts().failed_writes == 1
+    assert both.source.counts().writes == 0
+
+
 def test_an_engine_without_devices_takes_no_bytes_of_one() -> None:
     with closing(TcpSink()) as sink, closing(TcpSource()) as source:
         lease = sink.lease("life", "source", LENGTH)
