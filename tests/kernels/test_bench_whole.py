@@ -88,8 +88,8 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch, "randn", partial(randn, torch.randn))
     profile = torch.profiler.profile
-    monkeypatch.setattr(torch.profiler, "profile", lambda activities, acc_events: profile(
-        activities=[kind for kind in activities if kind.name == "CPU"]
+    monkeypatch.setattr(torch.profiler, "profile", lambda activities, **named: profile(
+        activities=[kind for kind in activities if kind.name == "CPU"], **named
     ))  # fmt: skip
     monkeypatch.setattr(timing, "captured", Graph)
     monkeypatch.setattr(timing, "GRAPH_US", 1.0)

@@ -62,13 +62,14 @@ def test_the_commands_of_pdproto_exist() -> None:
             assert not word.startswith("tests/") or Path(RESULTS.parents[1] / word).exists()
 
 
-def test_measured_results_replace_the_note_that_there_are_none() -> None:
+def test_measured_results_replace_those_before_and_the_note_that_there_are_none() -> None:
     text = RESULTS.read_text()
-    assert "none was at hand" in text.splitlines()[0]
-    changed = results_with(text, "* device: an H100\n\n| case | of a copy |\n")
+    assert text.startswith(f"{TITLE}\n\nEvery number")
+    without = text.replace(TITLE, f"{TITLE}, without a GPU: none was at hand", 1)
+    changed = results_with(without, "* device: an H200\n\n| case | of a copy |\n")
     assert changed.startswith(f"{TITLE}\n\nEvery number")
-    assert "## GPU\n\n* device: an H100\n\n| case | of a copy |\n\n## Compiled" in changed
-    assert changed.split("## Compiled")[1] == text.split("## Compiled")[1]
+    assert "## GPU\n\n* device: an H200\n\n| case | of a copy |\n\n## Host time" in changed
+    assert changed.split("## Host time")[1:] == text.split("## Host time")[1:]
     with pytest.raises(ValueError, match=r"RESULTS\.md has no section GPU"):
         results_with("# Other\n", "")
 
