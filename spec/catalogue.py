@@ -266,8 +266,8 @@ CATALOGUE: Final = (
         "two-lives": Counts(900, 3_240, 10),
     }),
     Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", expected={
-        "default": Counts(573, 2_495, 15),
-        "deep": Counts(6_317, 38_080, 21),
+        "default": Counts(1_231, 5_302, 22),
+        "deep": Counts(18_209, 109_923, 31),
     }),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", expected={

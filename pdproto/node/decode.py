@@ -300,3 +300,9 @@ class Decode(Node):
     def open_ends(self) -> Iterable[Receiver]:
         """See Node.open_ends."""
         return handles_of(self.lives)
+
+    def is_awaited(self, owner: Receiver) -> bool:
+        """See Node.is_awaited."""
+        peers = [self.peers.get(name) for name in owner.endpoint.peers]
+        return owner.life in self.lives and any(
+            peer is not None and not peer.lost for peer in peers)

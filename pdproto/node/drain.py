@@ -1,7 +1,10 @@
-"""A drain of a node: it refuses new requests, and says when the last old one has ended.
+"""A drain of a node: it refuses new requests, and says when no peer needs it for an old one.
 
 The table decides (SERVER in spec/handoff/drain.py). Its machine is made when the drain begins, with
 the requests that the node has then: before that, it would take every request.
+
+A request is over when it has ended here, its pages are free, and no peer may send a message about
+it any more (Node.is_awaited): a sink is done with it when the floor of its batches says so.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -20,8 +23,8 @@ class Drain:
     """The drain of one node. Only its loop calls the methods.
 
     on_leave: called when the drain begins, with the rooms of the requests that the node has.
-    emptied: done when no request is left whose pages are in use, or that has not ended. left: how
-    many requests have not ended, for any thread; None until the loop has counted them.
+    emptied: done when every request is over, so that the process may end. left: how many requests
+    are not over, for any thread; None until the loop has counted them.
     """
 
     def __init__(
@@ -36,15 +39,20 @@ class Drain:
 
     def begin(self) -> None:
         """Take the requests that the node has, and begin to drain."""
-        taken = [owner for owner in self._core.open_ends()
-                 if owner.settled not in ENDED and self._is_taken(owner)]
+        core = self._core
+        taken = [owner for owner in core.open_ends()
+                 if (owner.settled not in ENDED or core.is_awaited(owner))
+                 and self._is_taken(owner)]
         for owner in taken:
             owner.watchers = (*owner.watchers, partial(self._look, owner))
+        core.on_forgotten = self._look
         self.left = len(taken)
         step = self._machine.call("drain")
-        self._core.on_drain(self.reason)
+        core.on_drain(self.reason)
         if any(message is tables.leave for message, _ in step.sent):
-            self._on_leave([owner.room for owner in taken])
+            self._on_leave([owner.room for owner in taken if owner.settled not in ENDED])
+        for owner in taken:
+            self._look(owner)
         self._look_whether_empty()
 
     def told(self) -> str:
@@ -72,10 +80,16 @@ class Drain:
         return True
 
     def _look(self, owner: Handle) -> None:
-        if (self.left is not None and owner.settled in ENDED
-                and self._machine.value(tables.request, owner) is tables.Taken.OPEN):
-            self._machine.call("end", owner)
-            self._machine.forget(Life, owner)
+        machine = self._machine
+        if (machine.value(tables.request, owner) is tables.Taken.OPEN
+                and owner.settled in ENDED):
+            machine.call("end", owner)
+            self._look_whether_empty()
+        if (self.left is not None
+                and machine.value(tables.request, owner) is tables.Taken.ENDED
+                and not self._core.is_awaited(owner)):
+            machine.receive(tables.confirmed, owner)
+            machine.forget(Life, owner)
             self.left -= 1
             self._look_whether_empty()
 

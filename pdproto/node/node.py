@@ -77,6 +77,8 @@ class Node(Core):
             data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
         self.mark: Final[Callable[[Sequence[int]], tuple[int, ...]]] = (
             data_path.mark if isinstance(data_path, MarksPages) else tuple)
+        # Called with the handle of a life that has just been forgotten, for a drain.
+        self.on_forgotten: Callable[[Any], None] = lambda _: None
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._timers: Final = Timers(waits)
@@ -167,6 +169,10 @@ class Node(Core):
         """The handles that may not have ended. For any thread."""
         raise NotImplementedError
 
+    def is_awaited(self, owner: Any) -> bool:
+        """Whether a peer that is not lost may still send a message about the hand-over."""
+        raise NotImplementedError
+
     def give_up(self, owner: Any, reason: str) -> None:
         """Abort the hand-over, for this reason."""
         raise NotImplementedError
@@ -220,6 +226,7 @@ class Node(Core):
     def forget(self, endpoint: Endpoint) -> None:
         """Drop a life about which no peer sends a message any more."""
         del self.lives[self.life(endpoint)]
+        self.on_forgotten(endpoint.owner)
         if endpoint.owner.released:
             self.release(endpoint)
 

@@ -347,6 +347,11 @@ class Prefill(Node):
         return [sender for sender in (*handles_of(self.lives), *self._unbound)
                 if sender.stage is not Sending.UNKNOWN]
 
+    def is_awaited(self, owner: Sender) -> bool:
+        """See Node.is_awaited."""
+        life = owner.endpoint.life
+        return life is not None and self._remembered.awaits(life)
+
     def _unbind(self) -> None:
         """Drop senders that failed before a sink introduced itself, when none can still do so.
 

@@ -64,6 +64,10 @@ class RememberedLives:
         """Whether all sinks of the life are done with it."""
         return self._passed(life, self._floors.get(life.incarnation, {}))
 
+    def awaits(self, life: Life) -> bool:
+        """Whether a sink may still send a message about the life."""
+        return life in self._lives and life not in self._ended and not self.passed(life)
+
     def end(self, incarnation: int) -> list[Life]:
         """Note that the sinks of this incarnation are gone, and send nothing more. Returns its
         lives that the source itself is not done with.

@@ -70,7 +70,8 @@ class RunningNode:
         return self.stalled() or self._core.problem()
 
     def drain(self) -> Future[None]:
-        """Take no new request from now on. The result comes when those that are there have ended.
+        """Take no new request from now on. The result comes when those that are there have ended,
+        and no peer needs this node for them any more: its process may end then.
 
         A request that the application opens later fails at once, at both servers, with the reason.
         A second call returns the same. Raises LocalProtocolError when the node is closed.

@@ -6,6 +6,7 @@ from pdproto.spec.bugs import (
     agreement,
     binding,
     dp_rank,
+    drain,
     end_to_end,
     group_attempts,
     optimistic,
@@ -26,5 +27,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     *group_attempts.BUGS,
     *end_to_end.BUGS,
     *sink_group.BUGS,
+    *drain.BUGS,
 )
 EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

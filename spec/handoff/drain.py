@@ -1,10 +1,16 @@
-"""A server drains: it ends its requests, takes no new one, and says when it is empty.
+"""A server drains: it ends its requests, takes no new one, says when it is empty, and ends.
 
 Rule 1: A request that the server has taken before the drain ends as if there were no drain.
 Rule 2: A request that comes later is refused at once, and its client is told.
-Rule 3: An empty server has no open request, and gets none any more.
+Rule 3: An empty server has no request that is open, or whose client is not done with it, and gets
+none any more.
 Rule 4: The registry answers no new request with a server that drains. The address of an old request
 is still found.
+Rule 5: No request fails because the process of an empty server was stopped.
+
+The client of a request is its other end. It is not done when the server is: a decode rank still
+reads and compares what a prefill rank has written, or waits for other ranks. Until it says that it
+is done, it needs the server.
 
 Assumption: a request that is taken ends, which the other tables of the hand-over show.
 """
@@ -37,19 +43,24 @@ from pdproto.spec.language import (
 
 
 class Serving(State):
-    """The state of a server that may be drained."""
+    """The state of a server that may be drained. STOPPED: its operator has ended the process."""
 
     OPEN = auto()
     DRAINING = auto()
     EMPTY = auto()
+    STOPPED = auto()
 
 
 class Taken(State):
-    """The state of a request at the server."""
+    """The state of a request at the server. ENDED: the server has done its part.
+
+    OVER: the client is done with it too, and sends no more messages about it.
+    """
 
     UNKNOWN = auto()
     OPEN = auto()
     ENDED = auto()
+    OVER = auto()
     REFUSED = auto()
 
 
@@ -61,14 +72,18 @@ class Listing(State):
 
 
 class Asking(State):
-    """The state of a request at its client."""
+    """The state of a request at its client. READING: the server has ended it, and the client still
+    reads the result. REFUSED: the client asks another server.
+    """
 
     IDLE = auto()
     LOOKING_UP = auto()
     ASKING = auto()
     OPEN = auto()
+    READING = auto()
     DONE = auto()
     REFUSED = auto()
+    FAILED = auto()
 
 
 h = Life("h")
@@ -78,17 +93,19 @@ registry = Machine("registry")
 client = Machine("client", h)
 
 serving = server.function("serving", Serving, edges={
-    Serving.OPEN: (Serving.DRAINING,), Serving.DRAINING: (Serving.EMPTY,), Serving.EMPTY: ()})
+    Serving.OPEN: (Serving.DRAINING,), Serving.DRAINING: (Serving.EMPTY,),
+    Serving.EMPTY: (Serving.STOPPED,), Serving.STOPPED: ()})
 request = server.function("request", Taken, Life, edges={
     Taken.UNKNOWN: (Taken.OPEN, Taken.REFUSED), Taken.OPEN: (Taken.ENDED,),
-    Taken.ENDED: (), Taken.REFUSED: ()})
+    Taken.ENDED: (Taken.OVER,), Taken.OVER: (), Taken.REFUSED: ()})
 listing = registry.function("listing", Listing)
 known = registry.relation("known", Life)
 asking = client.function("asking", Asking, edges={
     Asking.IDLE: (Asking.LOOKING_UP,),
     Asking.LOOKING_UP: (Asking.ASKING, Asking.REFUSED),
-    Asking.ASKING: (Asking.OPEN, Asking.DONE, Asking.REFUSED),
-    Asking.OPEN: (Asking.DONE,)})
+    Asking.ASKING: (Asking.OPEN, Asking.READING, Asking.REFUSED),
+    Asking.OPEN: (Asking.READING, Asking.FAILED),
+    Asking.READING: (Asking.DONE, Asking.FAILED)})
 
 look_up = Message("look_up", h, sender=client, receiver=registry)
 found = Message("found", h, sender=registry, receiver=client)
@@ -97,7 +114,14 @@ ask = Message("ask", h, sender=client, receiver=server)
 taken = Message("taken", h, sender=server, receiver=client)
 refused = Message("refused", h, sender=server, receiver=client)
 ended = Message("ended", h, sender=server, receiver=client)
+confirmed = Message("confirmed", h, sender=client, receiver=server)
+# The process of the server has ended. The transport reports it when the connection breaks.
+gone = Message("gone", h, sender=server, receiver=client)
 leave = Message("leave", sender=server, receiver=registry)
+
+TAKEN: Final = (Taken.OPEN, Taken.ENDED, Taken.OVER)
+DRAINED: Final = (Serving.EMPTY, Serving.STOPPED)
+ALL_CONFIRMED: Final = forall(h, request(h) != Taken.ENDED)
 
 SERVER: Final = Table(server, state=serving, rows=(
     Row("accept", on=ask(h), at=Serving.OPEN, when=request(h) == Taken.UNKNOWN,
@@ -105,14 +129,26 @@ SERVER: Final = Table(server, state=serving, rows=(
     Row("refuse", on=ask(h), at=(Serving.DRAINING, Serving.EMPTY),
         when=request(h) == Taken.UNKNOWN, do=[request(h).to(Taken.REFUSED)], send=[refused(h)],
         why="the client goes to another server at once, and waits for no timeout"),
+    Ignore(ask(h), at=Serving.STOPPED, when=request(h) == Taken.UNKNOWN,
+           why="there is no process: the transport tells the client"),
     Ignore(ask(h), when=request(h) != Taken.UNKNOWN, why="the server has answered this request"),
     Row("end", on=Call("end", h), when=request(h) == Taken.OPEN,
         do=[request(h).to(Taken.ENDED)], send=[ended(h)], fair=True,
         why="every hand-over ends, in a drain as well"),
+    Row("note_over", on=confirmed(h), when=request(h) == Taken.ENDED,
+        do=[request(h).to(Taken.OVER)],
+        why="the client needs nothing of this process any more"),
+    Ignore(confirmed(h), when=request(h) == Taken.OVER, why="the server knows it"),
+    Reject(confirmed(h), when=request(h).among(Taken.UNKNOWN, Taken.OPEN, Taken.REFUSED),
+           why="the server has not ended this request"),
     Row("drain", on=Call("drain"), at=Serving.OPEN, to=Serving.DRAINING, send=[leave()]),
-    Ignore(Call("drain"), at=(Serving.DRAINING, Serving.EMPTY), why="the server drains already"),
+    Ignore(Call("drain"), at=(Serving.DRAINING, *DRAINED), why="the server drains already"),
     Row("be_empty", at=Serving.DRAINING, to=Serving.EMPTY,
-        when=forall(h, request(h) != Taken.OPEN)),
+        when=[forall(h, request(h) != Taken.OPEN), ALL_CONFIRMED]),
+    Row("stop", on=Call("stop"), at=Serving.EMPTY, to=Serving.STOPPED,
+        why="the operator ends the process of a server that says it is empty"),
+    Row("break_off", at=Serving.STOPPED, choose=(h,), when=~gone(h), send=[gone(h)],
+        why="the connections of a process end with it"),
 ))
 
 REGISTRY: Final = Table(registry, state=listing, rows=(
@@ -124,38 +160,52 @@ REGISTRY: Final = Table(registry, state=listing, rows=(
     Ignore(leave(), at=Listing.STRUCK_OUT, why="the server is struck out already"),
 ))
 
+SERVED: Final = (Asking.OPEN, Asking.READING, Asking.DONE)
+ASKED: Final = (Asking.ASKING, *SERVED)
+
 CLIENT: Final = Table(client, state=asking, rows=(
     Row("begin", on=Call("request"), at=Asking.IDLE, to=Asking.LOOKING_UP, send=[look_up(h)],
         fair=True, why="every request is made some time"),
     Row("go", on=found(h), at=Asking.LOOKING_UP, to=Asking.ASKING, send=[ask(h)]),
-    Ignore(found(h), at=(Asking.ASKING, Asking.OPEN, Asking.DONE, Asking.REFUSED),
+    Ignore(found(h), at=(*ASKED, Asking.REFUSED, Asking.FAILED),
            why="the client has its server already"),
     Reject(found(h), at=Asking.IDLE, why="it has not asked"),
     Row("be_turned_away", on=turned_away(h), at=Asking.LOOKING_UP, to=Asking.REFUSED),
     Ignore(turned_away(h), at=Asking.REFUSED, why="the client knows it"),
-    Reject(turned_away(h), at=(Asking.IDLE, Asking.ASKING, Asking.OPEN, Asking.DONE),
+    Reject(turned_away(h), at=(Asking.IDLE, *ASKED, Asking.FAILED),
            why="the registry gives one answer for a request"),
     Row("be_taken", on=taken(h), at=Asking.ASKING, to=Asking.OPEN),
-    Ignore(taken(h), at=(Asking.OPEN, Asking.DONE), why="the client knows it"),
+    Ignore(taken(h), at=(*SERVED, Asking.FAILED), why="the client knows it"),
     Reject(taken(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
            why="the server has not been asked, or has refused"),
     Row("be_refused", on=refused(h), at=Asking.ASKING, to=Asking.REFUSED),
     Ignore(refused(h), at=Asking.REFUSED, why="the client knows it"),
-    Reject(refused(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.OPEN, Asking.DONE),
+    Reject(refused(h), at=(Asking.IDLE, Asking.LOOKING_UP, *SERVED, Asking.FAILED),
            why="the server has not been asked, or has taken the request"),
-    Row("be_done", on=ended(h), at=(Asking.ASKING, Asking.OPEN), to=Asking.DONE,
+    Row("read", on=ended(h), at=(Asking.ASKING, Asking.OPEN), to=Asking.READING,
         why="the end may arrive before the word that the request was taken"),
-    Ignore(ended(h), at=Asking.DONE, why="the client knows it"),
+    Ignore(ended(h), at=(Asking.READING, Asking.DONE, Asking.FAILED), why="the client knows it"),
     Reject(ended(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
            why="the server has taken no such request"),
+    Row("be_done", at=Asking.READING, to=Asking.DONE, send=[confirmed(h)],
+        why="the client has read the whole result"),
+    Row("lose_server", on=gone(h), at=(Asking.OPEN, Asking.READING), to=Asking.FAILED,
+        why="the rest of the result, or an answer about it, will never come"),
+    Row("go_elsewhere", on=gone(h), at=Asking.ASKING, to=Asking.REFUSED,
+        why="the server has not taken the request, as far as the client knows"),
+    Ignore(gone(h), at=(Asking.IDLE, Asking.LOOKING_UP), why="the client has not asked the server"),
+    Ignore(gone(h), at=(Asking.DONE, Asking.REFUSED, Asking.FAILED),
+           why="the client needs nothing of the server"),
 ))
 
 PROPERTIES: Final = (
     Always("a_drained_server_has_no_open_request",
-           implies(serving() == Serving.EMPTY, request(h) != Taken.OPEN),
+           implies(serving().among(*DRAINED), ~request(h).among(Taken.OPEN, Taken.ENDED)),
            why="rule 3: its process may be ended"),
+    Always("a_stop_after_empty_fails_no_request", asking(h) != Asking.FAILED,
+           why="rule 5: the end of an empty server's process fails nobody"),
     Always("a_taken_request_is_never_refused",
-           implies(request(h).among(Taken.OPEN, Taken.ENDED), asking(h) != Asking.REFUSED),
+           implies(request(h).among(*TAKEN), asking(h) != Asking.REFUSED),
            why="rule 1: a drain fails no request that was accepted before it"),
     Always("only_a_drain_refuses",
            implies(asking(h) == Asking.REFUSED, serving() != Serving.OPEN),
@@ -175,15 +225,22 @@ PROPERTIES: Final = (
             listing() == Listing.STRUCK_OUT, under=(Fairness.NO_TIMERS,)),
     Sometimes("a_request_is_open_in_a_drain",
               all_of(serving() == Serving.DRAINING, request(h) == Taken.OPEN)),
+    Sometimes("a_client_hears_that_it_is_taken", asking(h) == Asking.OPEN),
+    Sometimes("a_request_is_read_in_a_drain",
+              all_of(serving() == Serving.DRAINING, request(h) == Taken.ENDED,
+                     asking(h) == Asking.READING)),
     Sometimes("a_request_is_refused", request(h) == Taken.REFUSED),
     Sometimes("a_request_is_turned_away",
               all_of(asking(h) == Asking.REFUSED, request(h) == Taken.UNKNOWN)),
     Sometimes("a_server_is_empty", serving() == Serving.EMPTY),
+    Sometimes("a_server_is_stopped", serving() == Serving.STOPPED),
+    Sometimes("a_request_meets_a_stopped_server",
+              all_of(gone(h), asking(h) == Asking.ASKING, request(h) == Taken.UNKNOWN)),
 )
 
 SYSTEM: Final = System(
     "drain",
-    "A server drains: it ends its requests, refuses new ones, and says when it is empty.",
+    "A server drains: it ends its requests, refuses new ones, says when it is empty, and ends.",
     tables=(SERVER, REGISTRY, CLIENT),
     properties=PROPERTIES,
     final=forall(h, any_of(asking(h) == Asking.DONE, asking(h) == Asking.REFUSED)),

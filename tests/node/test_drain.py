@@ -1,10 +1,13 @@
-"""A node drains: what it has ends well, what is new is refused at both ends, until it is empty."""
+"""A node drains: what it has ends well, what is new is refused at both ends, until it is empty.
+
+Then its process may end at once, and no request fails by that.
+"""
 
 import http.client
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -13,7 +16,7 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
+from tests.node.data_paths import ENDED, PATIENCE_S, Cluster, cluster, polls, published, until
 
 
 @pytest.fixture
@@ -53,6 +56,72 @@ def test_what_was_accepted_ends_well_and_then_the_node_is_empty(
     emptied.result(PATIENCE_S)
     assert node.metrics.read()["num_drain_reqs"] == 0
     nodes.settled()
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+@pytest.mark.parametrize("begins", ["before prefill has ended", "after"])
+def test_no_request_fails_by_a_node_that_is_closed_when_it_says_that_it_is_empty(
+    sources: int, begins: str
+) -> None:
+    """Prefill has written everything, and decode still compares what has landed."""
+    with cluster(sources=sources, decode={"at_once": False}) as nodes:
+        node = nodes.prefills[0]
+        senders, receivers = nodes.senders(1), published(nodes.receivers(1))
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+        emptied = begun(node) if begins == "before prefill has ended" else None
+        for sender in senders:
+            sender.send([0, 1, 2])
+        until(polls(senders, KVPoll.SUCCESS))
+        until(lambda: len(nodes.landing._under_way) == sources)
+        emptied = emptied or begun(node)
+        if closed_when_empty(node, emptied, wait_s=0.2):
+            until(lambda: node.name in nodes.decodes[0].lost_peers())
+        nodes.landing.at_once = True
+        nodes.landing.end()
+        until(polls(receivers, *ENDED))
+        assert [receiver.failure for receiver in receivers] == [None]
+        assert closed_when_empty(node, emptied)
+        for receiver in receivers:
+            receiver.close()
+        nodes.settled()
+
+
+def closed_when_empty(
+    node: RunningNode, emptied: Future[None], wait_s: float = PATIENCE_S
+) -> bool:
+    """Close the node if it says within this time that it is empty, as its operator does."""
+    with suppress(TimeoutError):
+        emptied.result(wait_s)
+        node.close()
+    return emptied.done()
+
+
+def test_a_drain_of_prefill_does_not_wait_for_a_sink_that_is_gone() -> None:
+    """It sends nothing more, whatever it has read."""
+    with cluster(decode={"at_once": False}) as nodes:
+        (sender,), _ = nodes.senders(1), published(nodes.receivers(1))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([0, 1, 2])
+        until(polls([sender], KVPoll.SUCCESS))
+        emptied = begun(nodes.prefills[0])
+        assert not emptied.done()
+        nodes.decodes.pop().close()
+        emptied.result(PATIENCE_S)
+
+
+def test_a_drain_of_decode_does_not_wait_for_the_fence_of_a_source_that_is_gone() -> None:
+    with cluster(prefill={"at_once": False}, decode={"fences": False}) as nodes:
+        (sender,), (receiver,) = nodes.senders(1), published(nodes.receivers(1))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([0, 1, 2])
+        until(lambda: nodes.writing.under_way)
+        emptied = begun(nodes.decodes[0])
+        nodes.prefills.pop().close()
+        until(polls([receiver], KVPoll.FAILED))
+        emptied.result(PATIENCE_S)
+        assert receiver.life in nodes.decodes[0]._core.lives
+        nodes.landing.put_up()
+        nodes.settled()
 
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])

@@ -16,7 +16,7 @@ from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
 from tests.transport.test_killed import closing, settled, suspend, victim
 from tests.transport.victim import PAGES, dying_connected_sink, pools, sink, source
 
@@ -79,6 +79,14 @@ def test_pages_come_back_while_writes_are_in_doubt() -> None:
                 until(lambda: not other._core.lives)
         assert prefill.in_doubt() == (in_doubt,)
         assert in_doubt.life in prefill._core.lives, "its writes may still land"
+        prefill.declare_gone("d0")
+
+
+def test_a_drain_does_not_wait_for_writes_in_doubt() -> None:
+    """Their sink is lost. The life is remembered, because the process can still drop the writes."""
+    with bereaved() as (prefill, sender):
+        prefill.drain().result(PATIENCE_S)
+        assert sender.endpoint.life in prefill._core.lives
         prefill.declare_gone("d0")
 
 

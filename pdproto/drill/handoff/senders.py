@@ -14,7 +14,7 @@ from pdproto.node.handle import ENDED
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 
-EMPTY_S: Final = 30.0  # for a node to be empty after its last hand-over has ended
+EMPTY_S: Final = 30.0  # for decode to be done with the last hand-over after it has ended here
 
 
 class Senders:

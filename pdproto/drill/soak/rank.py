@@ -77,9 +77,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The answer to Leave: the node is empty, and its sinks have ended all lives. early: the
-    hand-overs that had not ended when it was empty.
-    """
+    """The answer to Leave: the node is empty. early: the hand-overs that had not ended then."""
 
     early: int
 
@@ -159,8 +157,7 @@ class _Scheduler:
             self.leaves, self.emptied = False, self.node.drain()
         if self.emptied is not None and self.emptied.done():
             self.early += sum(one.end.poll() not in ENDED for one in self.open.values())
-            # A sink that receives from several ranks fails when one that has ended is gone.
-            if not self.open and not self.node.metrics.read()["num_remembered_lives"]:
+            if not self.open:
                 self.emptied = None
                 self.pipe.send(Left(self.early))
 
