@@ -74,7 +74,7 @@ def test_no_request_fails_by_a_node_that_is_closed_when_it_says_that_it_is_empty
         until(polls(senders, KVPoll.SUCCESS))
         until(lambda: len(nodes.landing._under_way) == sources)
         emptied = emptied or begun(node)
-        if closed_when_empty(node, emptied, wait_s=0.2):
+        if closed_when_empty(node, emptied, wait_s=0.1):
             until(lambda: node.name in nodes.decodes[0].lost_peers())
         nodes.landing.at_once = True
         nodes.landing.end()
