@@ -120,6 +120,7 @@ def test_a_drain_of_decode_does_not_wait_for_the_fence_of_a_source_that_is_gone(
         until(polls([receiver], KVPoll.FAILED))
         emptied.result(PATIENCE_S)
         assert receiver.life in nodes.decodes[0]._core.lives
+        until(lambda: nodes.landing.asked)
         nodes.landing.put_up()
         nodes.settled()
 
