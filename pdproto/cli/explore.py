@@ -34,8 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve the page; returns the exit status."""
     begun = start(arguments)
-    if begun.told:
-        say(begun.told)
+    for line in begun.told:
+        say(line)
     app = ExploreApp(begun.walker, begun.source, list(begun.facts))
 
     def told(address: str) -> None:

@@ -14,7 +14,7 @@ from pdproto.check.narrative import Transition
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.stepping.as_test import SystemImport
-from pdproto.check.stepping.recorded import RecordError, recorded
+from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
 from pdproto.check.stepping.walk import Path, PathError, Walker, nth_interpretation
 from pdproto.cli.options import (
     UsageError,
@@ -40,7 +40,8 @@ class Start:
     source: SystemImport
     path: Path
     topology: str  # empty without rigid relations
-    told: str = ""  # why a recorded run is not whole
+    told: tuple[str, ...] = ()  # what is to be known of a recorded run, a line each
+    life: str = ""  # of a recorded run with several lives, the one that is shown
 
     @property
     def facts(self) -> Iterator[tuple[str, str]]:
@@ -52,6 +53,8 @@ class Start:
             yield "faults", ", ".join(chosen.faults)
         if self.topology:
             yield "topology", self.topology
+        if self.life:
+            yield "life", self.life
 
 
 def add_start(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +84,11 @@ def add_start(parser: argparse.ArgumentParser) -> None:
     beginnings.add_argument(
         "--path", metavar="ROWS", help="start at the end of this path: rows separated by `;`",
     )
+    parser.add_argument(
+        "--life", metavar="N", type=whole_number,
+        help="with --trace: the life to show, if the traces have several hand-overs; 1 is the "
+             "first to fire a row (default: that of the line that no row explains, or else 1)",
+    )
 
 
 def add_topology(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +113,8 @@ def start(arguments: argparse.Namespace) -> Start:
 
     Raises UsageError, and the errors of `load` and of grounding.
     """
+    if arguments.life is not None and arguments.trace is None:
+        raise UsageError("--life chooses a hand-over of recorded traces: give them with --trace")
     if arguments.bug is not None:
         return _at_bug(arguments)
     if arguments.system is None:
@@ -211,9 +221,10 @@ def _in_its_topology(
 def _at_end_of(arguments: argparse.Namespace) -> Start:
     """The start at the end of a recorded run, at the sizes of the run if no others are given."""
     try:
-        run = recorded(load(arguments.system), arguments.trace)
+        run = recorded(load(arguments.system), arguments.trace, arguments.life)
     except RecordError as error:
-        raise UsageError(f"--trace: {error}") from error
+        option = "--trace" if arguments.life is None else f"--life {arguments.life}"
+        raise UsageError(f"{option}: {error}") from error
     given = {text.partition("=")[0] for group in arguments.size for text in group}
     arguments.size.append([f"{sort}={size}" for sort, size in run.sizes.items()
                            if sort not in given])
@@ -225,8 +236,18 @@ def _at_end_of(arguments: argparse.Namespace) -> Start:
             raise UsageError(f"--size {sort.__name__}={size}: the recorded run names "
                              f"{run.sizes[sort.__name__]} elements")
     begun = _in_its_topology(system, chosen, source, run.follow)
-    return replace(begun, told=f"{run.ended}; the run up to this line is shown" if run.ended
-                   else "")
+    if len(run.lives) > 1:
+        begun = replace(begun, life=f"{run.life} of {len(run.lives)} ({run.lives[run.life - 1]})")
+    return replace(begun, told=tuple(_told(run)))
+
+
+def _told(run: RecordedRun) -> Iterator[str]:
+    """Where the run ends early, and which lives there are."""
+    if run.ended:
+        yield f"{run.ended}; the run up to this line is shown"
+    if len(run.lives) > 1:
+        yield (f"the traces have {len(run.lives)} lives; life {run.life} is shown "
+               f"({run.lives[run.life - 1]}), and --life N shows another")
 
 
 def _violated(findings: tuple[Finding, ...]) -> Finding | None:

@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer line by line until the user quits; returns the exit status."""
     begun = start(arguments)
-    if begun.told:
-        say(begun.told)
+    for line in begun.told:
+        say(line)
     dialogue = Dialogue(begun.walker, begun.source, begun.path)
     _say([_title(begun), *dialogue.opening()])
     for line in _lines():

@@ -4,6 +4,10 @@ The lines of a trace name elements as the processes did, and a walker counts the
 the number of its first occurrence; where a sort is ordered, or all its elements are numbers, the
 elements are sorted.
 
+Traces of hand-overs may have several lives, and the path is that of one. Lives cannot share a path:
+each counts its own chunks, buffers and pages from 0, and the lines do not say which of them are one
+thing.
+
 Lines of a file keep their order. Of the next lines of all files, the path takes the first one that
 is possible in the whole system, in the order in which `pdproto trace` replays them. So a line waits
 for what another process must do before: for its message, or for the device that both share.
@@ -11,7 +15,8 @@ for what another process must do before: for its message, or for the device that
 
 import json
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,10 +24,10 @@ from typing import Any, Final, TypeAlias
 from pdproto.check.narrative import Transition
 from pdproto.check.result import Verdict
 from pdproto.check.stepping.walk import PathError, Walker
-from pdproto.check.trace.files import File
-from pdproto.check.trace.instance import Tables
-from pdproto.check.trace.lines import Read
-from pdproto.check.trace.replay import RejectedError, Replay
+from pdproto.check.trace.files import File, RejectedError
+from pdproto.check.trace.instance import Instance, Tables, words
+from pdproto.check.trace.lines import Element, Read
+from pdproto.check.trace.replay import Replay
 from pdproto.check.trace.shared import Read as SharedRead
 from pdproto.check.trace.shared import SharedFile, SharedReplay, frozen, is_shared
 from pdproto.ground.layout import value_name
@@ -31,7 +36,7 @@ from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
 Elements: TypeAlias = tuple[Hashable, ...]
-Own: TypeAlias = Callable[[], Mapping[type[Sort], Hashable]]  # the elements of an end
+Life: TypeAlias = tuple[Element, ...]  # what the endpoints of one hand-over have in common
 
 
 class RecordError(Exception):
@@ -110,7 +115,8 @@ class RecordedRun:
 
     sizes: the elements that it names, by the name of the sort. steps: those of each file, each with
     its number in the order of the replay. labels: those of a report, instead of steps. faults: the
-    layers; None if the record does not say.
+    layers; None if the record does not say. lives: the names of the lives in the traces, of which
+    `life` is the number of the one that is followed, from 1; none in traces of other machines.
     """
 
     sizes: dict[str, int]
@@ -119,6 +125,8 @@ class RecordedRun:
     numbers: ElementNumbers = field(default_factory=lambda: ElementNumbers({}))
     faults: tuple[str, ...] | None = None
     ended: str = ""
+    lives: tuple[str, ...] = ()
+    life: int = 1
 
     def follow(self, walker: Walker) -> tuple[Transition, ...]:
         """The run in the walker, which has at least these sizes. Raises PathError."""
@@ -148,22 +156,34 @@ class RecordedRun:
         raise refused or AssertionError(state)
 
 
-def recorded(system: System, paths: Sequence[Path]) -> RecordedRun:
+def recorded(system: System, paths: Sequence[Path], life: int | None = None) -> RecordedRun:
     """The run in a report (one file), or in the traces of all processes of one run.
+
+    life: the number of a hand-over in the traces, from 1, in the order in which they fire their
+    first rows; None for that of the line that no row explains, or else the first one.
 
     Raises RecordError, and OSError for a file that cannot be read.
     """
     report = _report(paths[0]) if len(paths) == 1 else None
     if report is not None:
+        if life is not None:
+            raise RecordError(f"{paths[0]} is a report: it has one run, and no lives")
         return _of_report(system, paths[0], report)
     reader = _LineReader(system)
-    ended = reader.read(paths)
-    steps = reader.steps()
-    if not any(steps):
-        raise RecordError(ended or f"{paths[0]}: no row has fired in this trace")
+    reader.read(paths)
+    lives = reader.lives
+    if life is not None and not 1 <= life <= len(lives):
+        raise RecordError(f"there is no life {life}: the traces have {len(lives)}" if lives else
+                          "only traces of hand-overs have lives to choose from")
+    chosen = reader.rejected or next(iter(lives), None) if life is None else lives[life - 1]
+    steps = reader.steps(chosen)
+    if not steps:
+        raise RecordError(reader.ended or f"{paths[0]}: no row has fired in this trace")
     elements = {sort: _in_order(sort, tuple(of)) for sort, of in reader.elements.items()}
     return RecordedRun({sort.__name__: len(of) for sort, of in elements.items()},
-                    steps, numbers=ElementNumbers(elements), ended=ended)
+                       steps, numbers=ElementNumbers(elements), ended=reader.ended,
+                       lives=tuple(", ".join(map(words, one)) for one in lives),
+                       life=1 if chosen is None else lives.index(chosen) + 1)
 
 
 def _in_order(sort: type[Sort], elements: tuple[Any, ...]) -> tuple[Hashable, ...]:
@@ -198,44 +218,82 @@ def _of_report(system: System, path: Path, report: Mapping[str, Any]) -> Recorde
     return RecordedRun(sizes, labels=tuple(labels), faults=faults)
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadStep:
+    """A step of a file. end: its endpoint, in traces of hand-overs."""
+
+    path: Path
+    step: RecordedStep
+    end: Instance | None
+
+    @property
+    def life(self) -> Life | None:
+        """The life of its endpoint."""
+        return None if self.end is None else _life(self.end)
+
+
+def _life(end: Instance) -> Life:
+    """The own elements of the endpoint that are not names of nodes; all lines have been read.
+
+    An endpoint that never learned its life has a life of its own.
+    """
+    known = tuple(of for of in end.own if of is not None and not isinstance(of, str))
+    return known or (f"not known of {end.node}, endpoint {end.key[2]}",)
+
+
 class _LineReader:
-    """Collects what the lines of traces say. elements: by sort, in the order of the lines."""
+    """Collects what the lines of traces say.
+
+    elements: by sort, in the order of the lines. ended: why the replay ended early. rejected: the
+    life of the line that no row explains.
+    """
 
     def __init__(self, system: System) -> None:
         self.elements: Final[dict[type[Sort], dict[Hashable, None]]] = {}
+        self.ended = ""
+        self.rejected: Life | None = None
         self._system: Final = system
         self._sorts: Final = {sort.__name__: sort for sort in system.sorts}
         self._symbols: Final = {symbol.name: symbol for symbol in system.variables}
-        # For each file its steps, and the elements that a line may leave open: those of its end.
-        self._steps: Final[dict[Path, list[tuple[RecordedStep, Own]]]] = {}
-        self._order: Final[list[Path]] = []
+        self._steps: Final[list[_ReadStep]] = []  # in the order of the replay
 
-    def read(self, paths: Sequence[Path]) -> str:
-        """Read all lines that conform; returns why it ended early, or ""."""
+    def read(self, paths: Sequence[Path]) -> None:
+        """Read all lines that conform."""
         if is_shared(paths):
-            replay = SharedReplay(self._system, paths, from_middle=False, on_line=self._shared)
-            rejection = replay.run()
-            return "" if rejection is None else (
-                f"{rejection.file}, line {rejection.number}: {rejection.why}")
+            rejection = SharedReplay(
+                self._system, paths, from_middle=False, on_line=self._shared).run()
+            if rejection is not None:
+                self.ended = f"{rejection.file}, line {rejection.number}: {rejection.why}"
+            return
+        replay = Replay(Tables(self._system), paths, on_line=self._handed_over)
         try:
-            Replay(Tables(self._system), paths, on_line=self._handed_over).run()
+            replay.run()
         except RejectedError as error:
-            return f"{error.path}, line {error.read.number}: {error}"
-        return ""
+            self.ended = f"{error.path}, line {error.read.number}: {error}"
+            self.rejected = None if error.instance is None else _life(error.instance)
+            # The lines before it may need lines of other processes, for a device that they share.
+            with suppress(RejectedError):
+                replay.go_on()
 
-    def steps(self) -> tuple[tuple[tuple[int, RecordedStep], ...], ...]:
-        """The steps of each file, each with its number in the order of the replay."""
-        numbers: dict[Path, list[int]] = {}
-        for number, path in enumerate(self._order):
-            numbers.setdefault(path, []).append(number)
-        found = []
-        for path, steps in self._steps.items():
-            whole = [self._whole(step, own()) for step, own in steps]
-            found.append(tuple(zip(numbers[path], whole, strict=True)))
-        return tuple(found)
+    @property
+    def lives(self) -> list[Life]:
+        """The lives of hand-overs, in the order of their first steps, then that of the rejection.
+        """
+        found = dict.fromkeys(one.life for one in self._steps)
+        return [life for life in (*found, self.rejected) if life is not None]
 
-    def _whole(self, step: RecordedStep, own: Mapping[type[Sort], Hashable]) -> RecordedStep:
+    def steps(self, life: Life | None) -> tuple[tuple[tuple[int, RecordedStep], ...], ...]:
+        """The steps of that life in each file, each with its number in the order of the replay."""
+        found: dict[Path, list[tuple[int, RecordedStep]]] = {}
+        for number, one in enumerate(self._steps):
+            if one.life == life:
+                found.setdefault(one.path, []).append((number, self._whole(one.step, one.end)))
+        return tuple(map(tuple, found.values()))
+
+    def _whole(self, step: RecordedStep, end: Instance | None) -> RecordedStep:
         """The step with the elements of its end that its line did not know yet."""
+        own: Mapping[type[Sort], Hashable] = {} if end is None else dict(
+            zip(end.local.own, end.own, strict=True))
         elements = tuple(own.get(sort) if element is None else element
                          for sort, element in zip(step.sorts, step.elements, strict=True))
         for sort, element in zip(step.sorts, elements, strict=True):
@@ -255,38 +313,32 @@ class _LineReader:
                     dict.fromkeys(map(frozen, of)))
         elif line.row is not None:
             environment = instance.environment(instance.rows[line.row], line.given)
-            self._fire(file.path, where, line.row, environment, dict)
+            self._fire(file.path, where, line.row, environment)
         for name, of, value in line.device or ():
-            self._write(file.path, where, (name, tuple(map(frozen, of)), value), dict)
+            self._write(file.path, where, (name, tuple(map(frozen, of)), value))
 
     def _handed_over(self, file: File, read: Read) -> None:
         line = read.line
         if line is None or line.end not in file.processes[-1].ends:
             return
-        where, instance = f"{file.path}, line {read.number}", file.processes[-1].ends[line.end]
-
-        def own() -> Mapping[type[Sort], Hashable]:
-            return dict(zip(instance.local.own, instance.own, strict=True))
-
+        where, end = f"{file.path}, line {read.number}", file.processes[-1].ends[line.end]
         if line.row is not None:
-            parameters = instance.local.table.parameters(instance.local.rows[line.row].row)
-            self._fire(file.path, where, line.row, {v: line.given[v.name] for v in parameters},
-                       own)
+            parameters = end.local.table.parameters(end.local.rows[line.row].row)
+            self._fire(file.path, where, line.row, {v: line.given[v.name] for v in parameters}, end)
         for written in line.device or ():
-            self._write(file.path, where, written, own)
+            self._write(file.path, where, written, end)
 
     def _fire(
-        self, path: Path, where: str, row: str, environment: Mapping[Sort, Hashable], own: Own
+        self, path: Path, where: str, row: str, environment: Mapping[Sort, Hashable],
+        end: Instance | None = None,
     ) -> None:
-        self._add(path, RecordedRow(where, row, tuple(map(type, environment)),
-                                    tuple(environment.values())), own)
+        step = RecordedRow(where, row, tuple(map(type, environment)), tuple(environment.values()))
+        self._steps.append(_ReadStep(path, step, end))
 
     def _write(
-        self, path: Path, where: str, written: tuple[str, Elements, str], own: Own
+        self, path: Path, where: str, written: tuple[str, Elements, str],
+        end: Instance | None = None,
     ) -> None:
         name, of, value = written
-        self._add(path, RecordedWrite(where, self._symbols[name], of, value), own)
-
-    def _add(self, path: Path, step: RecordedStep, own: Own) -> None:
-        self._steps.setdefault(path, []).append((step, own))
-        self._order.append(path)
+        self._steps.append(_ReadStep(path, RecordedWrite(where, self._symbols[name], of, value),
+                                     end))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pdproto.check.trace.instance import Instance
+from pdproto.check.trace.instance import Instance, MismatchError
 from pdproto.check.trace.lines import Element, Read, lines
 from pdproto.check.trace.table import AnyMessage
 
@@ -19,6 +19,19 @@ class AwaitedError(Exception):
         super().__init__(key)
         self.message: Final = message
         self.key: Final = key
+
+
+class RejectedError(Exception):
+    """The first line that no row explains. before: the state of its instance there."""
+
+    def __init__(
+        self, path: Path, read: Read, instance: Instance | None, error: MismatchError
+    ) -> None:
+        super().__init__(str(error))
+        self.path: Final = path
+        self.read: Final = read
+        self.instance: Final = instance
+        self.error: Final = error
 
 
 @dataclass(slots=True)

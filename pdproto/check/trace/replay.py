@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pdproto.check.trace.files import AwaitedError, File, Key, Process, Wait
+from pdproto.check.trace.files import AwaitedError, File, Key, Process, RejectedError, Wait
 from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace.lines import Counted, Element, Read, TraceLine
 from pdproto.check.trace.table import (
@@ -50,19 +50,6 @@ class Replayed:
 
 
 Watcher: TypeAlias = Callable[[Replayed], None]
-
-
-class RejectedError(Exception):
-    """The first line that no row explains. before: the state of its instance there."""
-
-    def __init__(
-        self, path: Path, read: Read, instance: Instance | None, error: MismatchError
-    ) -> None:
-        super().__init__(str(error))
-        self.path: Final = path
-        self.read: Final = read
-        self.instance: Final = instance
-        self.error: Final = error
 
 
 @dataclass(slots=True)
@@ -118,10 +105,15 @@ class Replay:
         for file in self.files:
             self._open(file)
         while self._ready or self._waiting:
-            while self._ready:
-                self._follow(self._ready.popleft())
+            self.go_on()
             if self._waiting:
                 self._trust()
+
+    def go_on(self) -> None:
+        """Replay the files that wait for no other. After a RejectedError: the files that are left.
+        """
+        while self._ready:
+            self._follow(self._ready.popleft())
 
     def instances(self) -> Iterator[Instance]:
         for file in self.files:

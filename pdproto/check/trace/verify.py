@@ -21,9 +21,10 @@ from pdproto.check.result import (
     TraceStep,
     Verdict,
 )
+from pdproto.check.trace.files import RejectedError
 from pdproto.check.trace.instance import Instance, Tables, words
 from pdproto.check.trace.lines import Element, TraceLine
-from pdproto.check.trace.replay import RejectedError, Replay, Replayed
+from pdproto.check.trace.replay import Replay, Replayed
 from pdproto.check.trace.shared import is_shared, verify_shared
 from pdproto.check.trace.table import AnyMessage, GroundedRow, LocalTable
 from pdproto.check.trace.verdict import (

@@ -12,6 +12,7 @@ from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
 from pdproto.check.stepping.walk import PathError, Walker
 from pdproto.cli.main import main
 from pdproto.spec.examples.two_phase_commit import SYSTEM, Participant
+from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import Configuration
 from tests.check.trace.two_phase_traces import record
@@ -110,6 +111,90 @@ def test_a_whole_hand_over_is_one_path(
         "land", "send_more", "post", "land", "succeed", "release_kv", "take_part", "commit",
         "finish",
     ]
+
+
+@pytest.fixture(scope="module")
+def hand_overs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Traces of four lives, between two prefill ranks and two decode ranks."""
+    folder = tmp_path_factory.mktemp("hand_overs")
+    assert main(["sim", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
+                 "--trace", str(folder), "--quiet"]) == 0
+    return sorted((folder / "seed-3").glob("*.jsonl"))
+
+
+def rows_of(traces: list[Path], life: str) -> list[tuple[str, str]]:
+    """The node and the row of each line of that life that fires a row, in each file's order."""
+    lines = [json.loads(line) for path in traces for line in path.read_text().splitlines()]
+    ends = {(line["node"], line["end"]) for line in lines
+            if json.dumps(line.get("with", {}).get("h")) == life}
+    return [(line["node"], line["row"]) for line in lines
+            if "row" in line and (line["node"], line["end"]) in ends]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_one_life_of_several_is_one_path(
+    hand_overs: list[Path], capsys: Output, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each row of that life is a step, once, and no row of another life is."""
+    run = recorded(TRANSFER, hand_overs, number)
+    named = run.lives[number - 1]
+    capsys.readouterr()
+    status, out, err = stepped(
+        capsys, monkeypatch, "transfer", "--trace", *hand_overs, "--life", number)
+    assert (status, err) == (0, (
+        f"pdproto: the traces have 4 lives; life {number} is shown ({named}), and --life N shows "
+        f"another\n"))
+    assert f", life {number} of 4 ({named})\n" in out
+    path = re.findall(r"^ *\d+  (\w+)\(", out.split("a run may end here")[-1], flags=re.MULTILINE)
+    fired = [name for _, name in rows_of(hand_overs, named)]
+    assert len(fired) >= 13
+    by_devices = {"grant", "land", "reuse"}
+    assert sorted(name for name in path if name not in by_devices) == sorted(fired)
+
+
+def test_lives_are_counted_as_they_begin(hand_overs: list[Path]) -> None:
+    run = recorded(TRANSFER, hand_overs)
+    assert run.life == 1
+    assert len(set(run.lives)) == 4
+    assert sorted(run.lives) == sorted({
+        json.dumps(line["with"]["h"])
+        for path in hand_overs for line in map(json.loads, path.read_text().splitlines())
+        if line.get("with", {}).get("h")})
+
+
+def test_the_life_of_the_rejected_line_is_shown(
+    hand_overs: list[Path], tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last life of a sink commits without its part: its line for `take_part` is left out."""
+    path = next(path for path in hand_overs if path.name.startswith("d1"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    last = max(n for n, line in enumerate(lines) if line.get("row") == "take_part")
+    named = json.dumps(lines[last]["with"]["h"])
+    del lines[last]
+    changed = tmp_path / path.name
+    changed.write_text("".join(json.dumps({**line, "n": n}) + "\n"
+                               for n, line in enumerate(lines, 1)))
+    others = [one for one in hand_overs if one != path]
+    status, out, err = stepped(capsys, monkeypatch, "transfer", "--trace", *others, changed)
+    assert status == 0, err
+    assert re.match(rf"pdproto: {re.escape(str(changed))}, line {last + 1}: commit cannot fire "
+                    rf"here; the run up to this line is shown\n"
+                    rf"pdproto: the traces have \d lives; life \d is shown "
+                    rf"\({re.escape(named)}\)", err)
+    assert "commit" not in out.split("a run may end here")[-1]
+
+
+def test_a_life_that_is_not_there_is_refused(
+    hand_overs: list[Path], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, _, err = stepped(capsys, monkeypatch, "transfer", "--trace", *hand_overs, "--life", 5)
+    assert (status, err) == (
+        2, "pdproto: --life 5: there is no life 5: the traces have 4\n")
+
+
+def test_other_machines_have_no_lives_to_choose(traces: list[Path]) -> None:
+    with pytest.raises(RecordError, match=r"^only traces of hand-overs have lives to choose from$"):
+        recorded(SYSTEM, traces, 1)
 
 
 def test_a_counterexample_in_json(

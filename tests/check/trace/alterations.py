@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pdproto.check.trace.files import RejectedError
 from pdproto.check.trace.instance import Tables
-from pdproto.check.trace.replay import RejectedError, Replay
+from pdproto.check.trace.replay import Replay
 from pdproto.spec.language.system import System
 
 GOLDEN = Path(__file__).parent / "golden"
