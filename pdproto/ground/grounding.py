@@ -261,7 +261,7 @@ class Grounder:
 
     def _assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
         for one in update.symbol.plain(update):
-            for indices in self._bulk(one, environment):
+            for indices in self.cells(one, environment):
                 yield self.layout.literal(one.symbol, indices, one.value)
                 yield from self.deliveries.reset_marks(one.symbol, indices)
 
@@ -274,7 +274,8 @@ class Grounder:
         clauses = self._clauses(normal(condition), environment)
         return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
 
-    def _bulk(self, update: Update, environment: Environment) -> Iterator[Indices]:
+    def cells(self, update: Update, environment: Environment) -> Iterator[Indices]:
+        """The indices of the cells of an update; ANY stands for every element."""
         return product(
             *(
                 range(self.sizes[sort]) if argument is ANY else (environment[argument],)

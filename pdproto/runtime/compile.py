@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
+from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.formula import And, Formula, free_variables, negated, normal
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import ANY, Sort
@@ -54,7 +55,10 @@ class Writer(Expressions):
         given = ", ".join(v.name for v in parameters)
         guard = normal(self.table.condition(row))
         yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
-        updates = "".join(map(self._assignment, self.table.assignments(row)))
+        assigned = self.table.assignments(row)
+        updates = "".join(map(self._assignment, assigned))
+        if any(overriding(assigned, number) for number, _ in enumerate(assigned)):
+            updates = f"*LAST(({updates})), "
         sends = "".join(self._send(effect) for effect in row.send)
         yield f"def effects_{row.name}({given}):\n    return ({updates}), ({sends})"
         if any(v not in arguments_of(row) for v in parameters):

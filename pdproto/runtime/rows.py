@@ -16,7 +16,8 @@ from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Relation, Sent, Symbol, Variable
 
-Outcome: TypeAlias = tuple[tuple[tuple[Cells, Key | None, Value], ...], tuple[Any, ...]]
+Change: TypeAlias = tuple[Cells, Key | None, Value]
+Outcome: TypeAlias = tuple[tuple[Change, ...], tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def compiled_rows(
     namespace: name in the source -> object. Raises SpecError for a trigger that names a variable
     twice.
     """
-    namespace["MISSING"] = _refuse_missing
+    namespace |= {"MISSING": _refuse_missing, "LAST": _last_of_each}
     exec(_code(source, writer.table.machine.name), namespace)  # noqa: S102 - our own source
     rows = {}
     for row in writer.table.rows:
@@ -119,6 +120,16 @@ def _refuse_missing(row: str, variable: str) -> NoReturn:
     raise LocalProtocolError(
         f"row {row!r} needs the parameter {variable}: pass it in `choose`, or to `fire` by name"
     )
+
+
+def _last_of_each(changes: tuple[Change, ...]) -> Iterable[Change]:
+    """The changes without those of a cell to which a later one gives its value."""
+    last: dict[tuple[int, Key | None], Change] = {}
+    for change in changes:
+        place = id(change[0]), change[1]
+        last.pop(place, None)
+        last[place] = change
+    return last.values()
 
 
 def messages(

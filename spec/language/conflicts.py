@@ -1,6 +1,9 @@
-"""The rule that two assignments of a row never give different values to one cell.
+"""The rule for two assignments of a row that give different values to one cell.
 
-The guard must keep them apart: `p.differs(q)`, or `t.before(u)` in an ordered sort.
+The guard keeps them apart: `p.differs(q)`, or `t.before(u)` in an ordered sort. Or the first is for
+all cells, or for each of some, and a later one for fewer of them: `held(w, ANY).to(False)`, then
+`held(w, g).to(True)`. Then the later one counts. All other pairs are refused, because the order of
+the list would decide between two assignments that look alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +20,7 @@ def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
     """Raise SpecError for two updates that can hit one cell with different values."""
     kept = set(_kept_apart(guard))
     for one, two in combinations(table.assignments(row), 2):
-        if one.symbol is not two.symbol:
+        if one.symbol is not two.symbol or overrides(two, one):
             continue
         (here, value), (there, other) = _reading(one, "first"), _reading(two, "second")
         if value == other:
@@ -28,8 +31,34 @@ def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
             raise SpecError(
                 row.place,
                 f"two updates can hit one cell of {one.symbol}: {one!r} and {two!r}; "
-                f"{_how_to_part(pairs)}",
+                f"{_how_to_part(one, two, pairs)}",
             )
+
+
+def overrides(later: Update, earlier: Update) -> bool:
+    """Whether the later one of two updates of a symbol counts where both are for one cell.
+
+    It names an element in a place where the earlier one is for many, and never the other way round.
+    """
+    places = list(zip(_for_many(earlier), _for_many(later), strict=True))
+    return (True, False) in places and (False, True) not in places
+
+
+def overriding(updates: Sequence[Update], number: int) -> tuple[Update, ...]:
+    """The later updates that count in cells of this one, as updates of single values.
+
+    updates: those of a row, as they are written.
+    """
+    update = updates[number]
+    return tuple(plain for later in updates[number + 1:]
+                 if later.symbol is update.symbol and overrides(later, update)
+                 for plain in later.symbol.plain(later))
+
+
+def _for_many(update: Update) -> tuple[bool, ...]:
+    """For each argument of the cell, whether the update is for many elements there."""
+    cell, _ = update.symbol.reading(update.arguments, update.value)
+    return tuple(argument is ANY or argument in update.variables for argument in cell)
 
 
 def _reading(update: Update, mark: str) -> Reading:
@@ -50,18 +79,21 @@ def _marked(argument: Sort, update: Update, mark: str) -> Sort:
     return type(argument)(f"{argument.name}_of_{mark}")
 
 
-def _how_to_part(cells: Sequence[tuple[Sort, Sort]]) -> str:
-    """Advice that keeps two updates apart; none helps where one is for all cells of the other.
+def _how_to_part(one: Update, two: Update, cells: Sequence[tuple[Sort, Sort]]) -> str:
+    """Advice that keeps two updates apart, or gives them an order.
 
     cells: the arguments of one beside those of the other.
     """
+    if overrides(one, two):
+        return "put the update of many cells first: then the later one counts in its cells"
     pairs = [(a, b) for a, b in cells if ANY not in (a, b) and a != b]
     if pairs:
         a, b = pairs[0]
         ordered = f", {a!r}.before({b!r})" if a.ordered else ""
         return f"write {a!r}.differs({b!r}){ordered} in `when`, or split the row"
     if any(ANY in pair for pair in cells):
-        return "ANY is every element, also the other's: split it into two rows, one after the other"
+        return ("neither is for fewer cells of the other: split it into two rows, one after the "
+                "other")
     return "they are the same cell: leave one of them out"
 
 

@@ -128,6 +128,12 @@ def guards(draw: st.DrawFn, literals: list[Formula]) -> list[Formula]:
     return [any_of(*clause) if len(clause) > 1 else clause[0] for clause in clauses]
 
 
+def effects(updates: list[Update], several: list[list[Update]]) -> Any:
+    """At most one update, or one of these lists, in which a later update counts."""
+    one = st.lists(st.sampled_from(updates), max_size=1)
+    return st.one_of(one, st.sampled_from(several)) if several else one
+
+
 @st.composite
 def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     on, extra = draw(st.sampled_from([
@@ -146,13 +152,17 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         updates += [parts.favourite(n).to(i), parts.favourite(n).to(i)]
         sends += [parts.ask(n, i), each(j, parts.ask(n, j), where=j.differs(i))]
         sends += [parts.put(n, i), parts.put(n, i)] if parts.channels else []
+    several = [[parts.holds(n, ANY).to(False), parts.holds(n, i).to(True)],
+               [parts.holds(n, ANY).to(True), parts.holds(n, i).to(False)],
+               [each(j, parts.holds(n, j).to(True), where=parts.favourite(n) == j),
+                parts.holds(n, i).to(False), parts.favourite(n).to(i)]] if i in extra else []
     return Row(
         name,
         on=on,
         at=tuple(draw(st.sets(st.sampled_from(Phase), max_size=2))),
         to=draw(st.none() | st.sampled_from(Phase)),
         when=draw(guards(parts.node_literals(extra))),
-        do=draw(st.lists(st.sampled_from(updates), max_size=1)),
+        do=draw(effects(updates, several)),
         send=draw(st.lists(st.sampled_from(sends), max_size=1 + parts.channels)),
         fair=draw(st.sampled_from([None, True, False])),
     )
@@ -181,6 +191,15 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         updates += [parts.passed(e).to(True), parts.newest().to(e), parts.newest().to(e)]
         updates += [each(f, parts.passed(f).to(True), where=f.before(e))]
         sends += [each(m, parts.tell(m, e))]
+    several: list[list[Update]] = []
+    if n in given:
+        several += [[parts.known(ANY).to(False), parts.known(n).to(True)],
+                    [each(m, parts.known(m).to(False), where=parts.leader() != m),
+                     parts.known(n).to(True)]]
+    if e in given:
+        several += [[parts.passed(ANY).to(False), parts.passed(e).to(True)],
+                    [each(f, parts.passed(f).to(True), where=f.before(e)),
+                     parts.passed(e).to(False)]]
     if n in given and e in given:
         sends += [parts.tell(n, e)]
     return Row(
@@ -190,7 +209,7 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
         to=draw(st.none() | st.sampled_from(Mode)),
         when=draw(guards(parts.hub_literals(given))),
         choose=choose,
-        do=draw(st.lists(st.sampled_from(updates), max_size=1)),
+        do=draw(effects(updates, several)),
         send=draw(st.lists(st.sampled_from(sends), max_size=1 + parts.channels)),
         fair=draw(st.sampled_from([None, True, False])),
     )
@@ -243,6 +262,11 @@ def systems(draw: st.DrawFn) -> System:
                 Row("crash", choose=(n,), when=[parts.phase(n) != Phase.IDLE],
                     do=[parts.phase(n).to(Phase.IDLE), parts.holds(n, ANY).to(False),
                         parts.favourite(n).clear()]),
+                Row("settle", choose=(n, i), when=[parts.known(n)],
+                    do=[parts.phase(ANY).to(Phase.IDLE), parts.phase(n).to(Phase.DONE),
+                        parts.holds(ANY, ANY).to(True), parts.holds(n, ANY).to(False),
+                        parts.holds(n, i).to(True), parts.favourite(ANY).clear(),
+                        parts.favourite(n).to(i)]),
                 Row("flood", when=[parts.mode() == Mode.ON],
                     do=[each((n, i), parts.holds(n, i).to(True), where=parts.favourite(n) == i),
                         each(n, parts.favourite(n).clear(), where=parts.phase(n) == Phase.DONE)]),

@@ -560,11 +560,21 @@ def updates_that_can_meet(a: Any) -> object:
 
 
 @malformed("row 'reset' of worker: two updates can hit one cell of has: "
-           "has(w, ANY) := False and has(w, i) := True; "
-           "ANY is every element, also the other's: split it into two rows, one after the other")
-def bulk_update_that_meets_a_single_one(a: Any) -> object:
+           "has(w, i) := True and has(w, ANY) := False; "
+           "put the update of many cells first: then the later one counts in its cells")
+def bulk_update_after_a_single_one(a: Any) -> object:
     return a.system(worker=[
-        Row("reset", choose=(i,), do=[a.has(w, ANY).to(False), a.has(w, i).to(True)]),  # <- here
+        Row("reset", choose=(i,), do=[a.has(w, i).to(True), a.has(w, ANY).to(False)]),  # <- here
+    ])
+
+
+@malformed("row 'reset' of worker: two updates can hit one cell of has: "
+           "has(w, ANY) := False and has(w, j) := True for each j where i.differs(j); "
+           "neither is for fewer cells of the other: split it into two rows, one after the other")
+def two_updates_of_many_cells(a: Any) -> object:
+    return a.system(worker=[
+        Row("reset", choose=(i,), do=[  # <- here
+            a.has(w, ANY).to(False), each(j, a.has(w, j).to(True), where=i.differs(j))]),
     ])
 
 

@@ -70,6 +70,14 @@ TABLE = Table(desk, rows=(
     Row("reset", on=Call("reset", j), do=[phase(j, ANY).to(Phase.NEW)]),
     Row("renew", on=Call("renew", j, t), when=[phase(j, t) == Phase.OPEN],
         do=[phase(j, t).to(Phase.NEW)]),
+    # The later of two updates counts.
+    Row("only", on=Call("only", i, j), do=[near(i, ANY).to(False), near(i, j).to(True)]),
+    Row("all_but", on=Call("all_but", j, t),
+        do=[lies(ANY, t).to(Phase.NEW), lies(j, t).to(Phase.OPEN)]),
+    Row("save", on=Call("save", i, j), do=[
+        each(k, held(k).to(False), where=near(i, k)), held(j).to(True)]),
+    Row("end_but", on=Call("end_but", j, t), do=[
+        phase(ANY, ANY).to(Phase.DONE), phase(j, ANY).to(Phase.OPEN), phase(j, t).to(Phase.NEW)]),
 ))
 SYSTEM = System("desk", "Jobs on a desk.", tables=(TABLE,), properties=(),
                 configurations={"default": Configuration({Job: 2, Tray: 2})})

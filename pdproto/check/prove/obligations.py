@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from pdproto.check.prove.rewriting import apart, before_row, initially, marked
+from pdproto.check.prove.rewriting import apart, before_row, hits, initially, marked
 from pdproto.check.prove.settling import unmoved, written
 from pdproto.check.questions import BUSY, PEERS, sends_unasked
 from pdproto.spec.language.channels import is_about_channel, uses_channel
+from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
     TRUE,
     And,
     Atom,
     Formula,
+    Not,
     Or,
     any_of,
     exists,
@@ -209,9 +211,10 @@ def _violations(
             others = tuple(v for v in free_variables(claim.formula) if v not in own)
             yield (negated(claim.formula),), (*own, *others)
         case Method.EDGES:
-            for update in table.updates(row):
+            updates = table.assignments(row)
+            for number, update in enumerate(updates):
                 if f"{update.symbol.name}_edges" == claim.name:
-                    moved = _forbidden(update)
+                    moved = _forbidden(update, overriding(updates, number))
                     if moved is not None:
                         yield (moved,), table.parameters(row)
         case Method.REJECTS if row.kind == "reject":
@@ -228,8 +231,11 @@ def _unchanged(table: Table, row: Row) -> tuple[Formula, ...]:
     return normal(unmoved(table, row, set(written(table, row)))), normal(any_of(*addressed))
 
 
-def _forbidden(update: Update) -> Formula | None:
-    """The formula: no edge leads from the cell's value to the assigned one; None if all do."""
+def _forbidden(update: Update, later: Sequence[Update]) -> Formula | None:
+    """The formula: no edge leads from the cell's value to the assigned one; None if all do.
+
+    later: updates that count in cells of this one.
+    """
     symbol: Any = update.symbol
     assert isinstance(symbol, Variable)  # noqa: S101 - only variables have edges
     edges = symbol.edges or {}
@@ -244,4 +250,7 @@ def _forbidden(update: Update) -> Formula | None:
         for place, (argument, sort) in enumerate(zip(update.arguments, symbol.sorts, strict=True))
     )
     moves = Or(tuple(Atom(symbol, cell, value) for value in wrong))
-    return normal(And((update.where, moves))) if update.variables else moves
+    if not update.variables and not later:
+        return moves
+    kept = (Not(hits(cell, one.arguments, one.where, one.variables)) for one in later)
+    return normal(And((update.where, moves, *kept)))

@@ -155,16 +155,19 @@ def _written(atom: Atom, writes: tuple[Write, ...]) -> Formula:
     for symbol, arguments, value, where, variables in writes:
         if symbol is not atom.symbol:
             continue
-        hit = _hits(atom.arguments, arguments, where, variables)
+        hit = hits(atom.arguments, arguments, where, variables)
         result = _either(hit, result) if value == atom.value else _both(_negated(hit), result)
     return result
 
 
-def _hits(
+def hits(
     cell: tuple[Sort, ...], arguments: tuple[Sort, ...], where: Formula,
     variables: tuple[Sort, ...],
 ) -> Formula:
-    """The condition under which a write to these arguments meets the cell."""
+    """The condition under which a write to these arguments meets the cell.
+
+    where, variables: of a write to each of some cells.
+    """
     parts: list[Formula] = []
     chosen: dict[Sort, Sort] = {}
     for mine, other in zip(cell, arguments, strict=True):

@@ -4,14 +4,15 @@ A variable goes only forward if its declared edges have no cycle, or if the prot
 value to it. A message does if only faults take it off the network.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 
-from pdproto.check.prove.rewriting import marked
+from pdproto.check.prove.rewriting import hits, marked
+from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.formula import Atom, Formula, Not, Value, all_of, forall, implies
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Symbol, Variable
+from pdproto.spec.language.symbols import Each, Message, Symbol, Update, Variable
 from pdproto.spec.language.system import System
 
 
@@ -54,9 +55,11 @@ def unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Formula:
 
 def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Formula]:
     # An assignment of an element changes nothing where the cell has this value already.
-    for update in table.assignments(row):
+    updates = table.assignments(row)
+    for number, update in enumerate(updates):
         if update.symbol in symbols:
-            there = everywhere(update.symbol, update.arguments, update.value)
+            there = everywhere(update.symbol, update.arguments, update.value,
+                               overriding(updates, number))
             yield forall(update.variables, implies(update.where, there))
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
@@ -67,14 +70,20 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
             effect, Each) else there
 
 
-def everywhere(symbol: Symbol, arguments: tuple[Sort, ...], value: Value) -> Formula:
-    """The formula: all cells of an update with these arguments have this value."""
+def everywhere(
+    symbol: Symbol, arguments: tuple[Sort, ...], value: Value, later: Sequence[Update] = ()
+) -> Formula:
+    """The formula: all cells of an update with these arguments have this value.
+
+    later: updates that count in cells of this one; these cells may have any value.
+    """
     cell: list[Sort] = []
     bulk: list[Sort] = []
     for place, (argument, sort) in enumerate(zip(arguments, symbol.sorts, strict=True)):
         if argument is ANY:
             bulk.append(marked(sort(f"any{place}"), "_"))
         cell.append(bulk[-1] if argument is ANY else argument)
-    if value is False:
-        return forall(tuple(bulk), Not(Atom(symbol, tuple(cell), True)))
-    return forall(tuple(bulk), Atom(symbol, tuple(cell), value))
+    at = tuple(cell)
+    there = Not(Atom(symbol, at, True)) if value is False else Atom(symbol, at, value)
+    left = all_of(*(Not(hits(at, u.arguments, u.where, u.variables)) for u in later))
+    return forall(tuple(bulk), implies(left, there) if later else there)

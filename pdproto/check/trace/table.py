@@ -156,17 +156,27 @@ class LocalTable:
     def _cells_of(
         self, updates: Sequence[Update], environment: Environment
     ) -> tuple[dict[Line, Literal], dict[Line, Literal]]:
-        """The lines of the updates: of those without a `where`, and of those with one.
+        """The lines of the updates: of those that are made, and of those that may be made.
 
-        A `where` may read variables of the other machine, so it is not tested.
+        A `where` may read variables of the other machine, so it is not tested. Of two updates of a
+        cell the later one counts.
         """
-        found: tuple[dict[Line, Literal], dict[Line, Literal]] = ({}, {})
+        always: dict[Line, Literal] = {}
+        perhaps: dict[Line, Literal] = {}
         for one in updates:
             for chosen in self.grounder.environments(one.variables):
-                at = self.grounder.cell(one.arguments, {**environment, **chosen})
-                line = one.symbol.name, at, value_name(one.value)
-                found[bool(one.variables)][line] = self.layout.literal(one.symbol, at, one.value)
-        return found
+                for at in self.grounder.cells(one, {**environment, **chosen}):
+                    before = [line for line in (*always, *perhaps)
+                              if line[:2] == (one.symbol.name, at)]
+                    for line in before:
+                        literal = always.pop(line, None) or perhaps.pop(line)
+                        if one.variables:
+                            perhaps[line] = literal
+                    line = one.symbol.name, at, value_name(one.value)
+                    found = perhaps if one.variables else always
+                    found[line] = self.layout.literal(one.symbol, at, one.value)
+        return always, perhaps
+
 
     def owns(self, symbol: Symbol) -> bool:
         """Whether the symbol is a variable of this machine."""
