@@ -23,14 +23,14 @@ $(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native
 	  || echo "no C compiler: exploring will be slow (Debian: apt-get install gcc libc6-dev)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime]'
 	touch $@
 
 # torch comes first and pinned: any other request for it pulls gigabytes of CUDA packages.
 $(FULL): $(CORE)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable \
-	  '.[test,kernels,plot,mooncake,nixl,mcp]'
+	  '.[runtime,test,kernels,plot,mooncake,nixl,mcp]'
 	touch $@
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
@@ -80,7 +80,7 @@ $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	$(SGLANG)/bin/python -m pip install --quiet torch==2.13.0
 	$(SGLANG)/bin/python -m pip install --quiet --no-deps sglang==0.5.23 nixl-cu12==1.5.1 nixl==1.5.1
 	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/sglang/requirements.txt
-	$(SGLANG)/bin/python -m pip install --quiet --constraint constraints.txt --editable . \
+	$(SGLANG)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime]' \
 	  pytest pytest-cov pytest-xdist hypothesis
 	touch $@
 

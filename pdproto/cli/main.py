@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Final
 
 from pdproto import __version__
+from pdproto.runtime.extras import RUNTIME, not_installed
 
 # The rest of the package is slow to import. `main` imports it, where Ctrl-C is handled.
 
@@ -49,7 +50,9 @@ INTERNAL: Final = 4
 EXTRAS: Final = {
     "torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp",
     "distributed": "dask", "duckdb": "duckdb", "mpi4py": "mpi", "hypothesis": "testing",
+    **dict.fromkeys(RUNTIME, "runtime"),
 }
+OF_VERBS: Final = {"explore": "explore", "mcp": "mcp"}  # the extra with all that the verb needs
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
@@ -78,7 +81,7 @@ def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
             return _failed(INTERRUPTED, UNKNOWN)
         if _is_unanswered(error):
             return _failed(str(error), UNKNOWN)
-        line = _foreseen(error)
+        line = _foreseen(error, next((word for word in arguments if word in VERBS), ""))
         if line is not None:
             return _failed(line, USAGE)
         traceback.print_exc()
@@ -100,7 +103,7 @@ def _is_unanswered(error: Exception) -> bool:
     return isinstance(error, StoppedError | UnansweredError)
 
 
-def _foreseen(error: Exception) -> str | None:
+def _foreseen(error: Exception, verb: str) -> str | None:
     """The message for an error of the user or the machine; None for a bug of pdproto."""
     from pdproto.check.load import LoadError  # noqa: PLC0415
     from pdproto.cli.options import UsageError  # noqa: PLC0415
@@ -111,7 +114,7 @@ def _foreseen(error: Exception) -> str | None:
         case TooLargeError():
             return f"{error}; give smaller sizes with --size"
         case ModuleNotFoundError(name=str(name)) if name in EXTRAS:
-            return f"{name} is not installed: pip install 'pdproto[{EXTRAS[name]}]'"
+            return not_installed(name, OF_VERBS.get(verb, EXTRAS[name]))
         case OSError(filename=str() | PurePath() as path, strerror=str(why)):
             return f"{path}: {why}"
         case SpecError() | LoadError() | UsageError() | OSError():

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Self
 
-import zmq
-
 from pdproto.drivers.addresses import Addresses, listening_place
+from pdproto.runtime.extras import require_runtime
 from pdproto.runtime.process import FRAME_BYTES_MAX, Name, Process
 from pdproto.runtime.store import Shared, SharedStep
+
+require_runtime("zmq")
+import zmq  # noqa: E402 - where it is missing, the line before says what to install
 
 LINGER_MS: Final = 500  # how long a closed process may still send its last frames
 AT_ONCE_MAX: Final = 100  # frames that are read before clocks are looked at

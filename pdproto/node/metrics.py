@@ -2,15 +2,17 @@
 
 The event loop adds to plain numbers, because one hand-over changes a dozen of them. They become
 Prometheus' objects only when metrics are read. Numbers that another part counts, such as an engine,
-are read at that time.
+are read at that time. So nodes in virtual time, which nobody asks, need no prometheus_client.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 COUNTERS: Final[Mapping[str, str]] = {
     "handoffs_opened": "Hand-overs opened at this rank",
@@ -45,14 +47,21 @@ class Family:
 
 
 class Metrics:
-    """The metrics of one node. labels: of every sample. registry: of prometheus_client."""
+    """The metrics of one node. labels: of every sample."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels: Final = dict(labels)
         self._counts: Final = dict.fromkeys(COUNTERS, 0.0)
         self._families: Final[dict[str, Family]] = {}
-        self.registry: Final = CollectorRegistry(auto_describe=False)
-        self.registry.register(self)
+
+    @cached_property
+    def registry(self) -> "CollectorRegistry":
+        """The registry of prometheus_client with these metrics."""
+        from prometheus_client import CollectorRegistry  # noqa: PLC0415 - see above
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        return registry
 
     def add(self, name: str, amount: float = 1) -> None:
         """Add to a counter of COUNTERS."""
@@ -79,10 +88,17 @@ class Metrics:
 
     def text(self) -> str:
         """The answer to `GET /metrics`: Prometheus' text format."""
+        from prometheus_client import generate_latest  # noqa: PLC0415 - see above
+
         return generate_latest(self.registry).decode()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> "Iterator[Metric]":
         """See prometheus_client.registry.Collector."""
+        from prometheus_client.core import (  # noqa: PLC0415 - see above
+            CounterMetricFamily,
+            GaugeMetricFamily,
+        )
+
         names, values = list(self._labels), list(self._labels.values())
         for name, count in self._counts.items():
             counter = CounterMetricFamily(name, COUNTERS[name], labels=names)

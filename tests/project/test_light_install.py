@@ -1,0 +1,102 @@
+"""What `pip install pdproto` installs checks and proves; the packages of nodes are an extra."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from pdproto.runtime.extras import RUNTIME
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IMPORTED = {"pyzmq": "zmq"}  # where a package is not imported by its own name
+HIDING = """
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.split(".")[0] in {hidden!r}:
+            return None
+        return PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+"""
+RUNNING = "from pdproto.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+
+
+def names(requirements: list[str]) -> set[str]:
+    """The names by which these packages are imported."""
+    found = (re.split(r"[<>=\[]", each)[0] for each in requirements)
+    return {IMPORTED.get(name, name.replace("-", "_")) for name in found}
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run code where the packages of the runtime are not installed."""
+    return subprocess.run(
+        [sys.executable, "-c", HIDING.format(hidden=RUNTIME) + code, *arguments], cwd=ROOT,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def test_the_packages_of_nodes_are_an_extra() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert names(extras["runtime"]) == set(RUNTIME)
+    assert names(PROJECT["dependencies"]).isdisjoint(RUNTIME)
+    assert names(extras["explore"]) <= set(RUNTIME)
+
+
+@pytest.mark.parametrize(("verb", "told"), [
+    (("check", "lock-server", "--quiet", "--no-cache"), "1,001 states"),
+    (("prove", "two-phase-commit", "--quiet", "--no-cache"), "proved"),
+    (("lint", "lock-server"), "4 notes"),
+    (("step", "lock-server"), "ask(c1, r0)"),
+    (("run", "lock-server", "--walks", "2"), "no violation was seen"),
+    (("sim", "lock-server", "--seeds", "2", "--quiet"), "no violation was seen"),
+    (("sim", "--seed", "0", "--requests", "1", "--quiet"), "1 of them to Success"),
+    (("fuzz", "lock-server", "--runs", "5"), "no violation was seen"),
+    (("tables", "lock-server"), "Client 3, Round 1"),
+    (("export", "lock-server", "--tla"), "MODULE"),
+], ids=lambda value: value[0] if isinstance(value, tuple) else None)
+def test_a_verb_of_the_checker_needs_none_of_them(verb: tuple[str, ...], told: str) -> None:
+    done = python(RUNNING, *verb)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
+
+
+@pytest.mark.parametrize("verb", [
+    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",), ("soak",),
+    ("probe", "http://127.0.0.1:1"), ("keys",),
+], ids=lambda verb: verb[0])
+def test_a_verb_of_nodes_names_the_extra(verb: tuple[str, ...]) -> None:
+    done = python(RUNNING, *verb)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"pdproto: \w+ is not installed: pip install 'pdproto\[runtime\]'\n",
+                        done.stderr)
+
+
+def test_the_page_has_an_extra_of_its_own() -> None:
+    done = python(RUNNING, "explore", "lock-server")
+    assert (done.returncode, done.stderr) == (
+        2, "pdproto: aiohttp is not installed: pip install 'pdproto[explore]'\n")
+
+
+@pytest.mark.parametrize("imported", [
+    "from pdproto import PrefillNode", "import pdproto.transport", "import pdproto.registry",
+    "import pdproto.drivers.zeromq",
+])
+def test_a_program_is_told_the_extra(imported: str) -> None:
+    done = python(imported)
+    assert done.returncode == 1
+    assert re.fullmatch(
+        r"ModuleNotFoundError: \w+ is not installed: pip install 'pdproto\[runtime\]'",
+        done.stderr.splitlines()[-1])
+
+
+def test_processes_on_a_loop_need_none_of_them() -> None:
+    done = python("import pdproto.drivers.aio, pdproto.runtime.process, pdproto.testing")
+    assert (done.returncode, done.stderr) == (0, "")
