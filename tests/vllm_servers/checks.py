@@ -136,7 +136,10 @@ def _kill(stage: Stage, pair: Pair, server: Server) -> tuple[int, float]:
     assert not served, f"{served} reads that the kill broke off were served"
     wrong = reference.compare(LONG, answers).wrong
     assert not wrong, wrong[0]
-    failed = len(broken) + sum(not answer.is_full for answer in answers)
+    beside_them = sum(not answer.is_full for answer in answers)
+    if not beside_them:
+        raise UntestedError(f"all of {len(LONG)} requests were answered before the kill")
+    failed = len(broken) + beside_them
     last = max(last, *(read.at - killed[0] for read in broken))
     assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after the kill"
     return failed, last
