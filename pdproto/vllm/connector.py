@@ -34,7 +34,9 @@ from pdproto.vllm.orders import Orders
 from pdproto.vllm.stats import (
     FAILED,
     SCHEDULER,
+    SCHEDULER_CPU,
     WORKER,
+    WORKER_CPU,
     PdprotoPromMetrics,
     PdprotoStats,
     Stopwatch,
@@ -215,7 +217,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def get_kv_connector_stats(self) -> PdprotoStats:
         """See vLLM's KVConnectorBase_V1."""
         stats, spent = PdprotoStats(), self.stopwatch.taken()
-        stats.data[SCHEDULER if self._worker is None else WORKER].append(spent)
+        wall, cpu = ((SCHEDULER, SCHEDULER_CPU) if self._worker is None else (WORKER, WORKER_CPU))
+        stats.data[wall].append(spent.wall)
+        stats.data[cpu].append(spent.cpu)
         stats.data[FAILED], self._failed = self._failed, 0
         return stats
 

@@ -4,6 +4,7 @@ Every token is compared with those of an engine that computes alone (engine.py s
 """
 
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +20,11 @@ import torch
 import vllm
 from vllm.v1.kv_cache_interface import KVCacheSpec, MambaSpec
 
+from pdproto.vllm.loading import LoadingScheduler
 from tests.vllm.engine import FOR_DECODE, Engine, Servers, alone, full, model_folder, window
 
 NEW = 6
+CLOCKS = "seconds", "cpu_seconds"
 
 
 @pytest.fixture
@@ -269,10 +272,19 @@ def test_a_cache_of_another_kind_is_refused_by_name(closing: ExitStack, folder: 
         Engine(closing, folder, "kv_consumer", specs=(spec,), prefix=False)
 
 
-def test_steps_are_timed(pair: Pair) -> None:
-    servers = pair()
-    servers.serve("r", prompt(1), NEW)
-    servers.until_idle()
-    stats = servers.decode.half.get_kv_connector_stats()
-    assert stats.data["scheduler_step_seconds"]
-    assert stats.reduce()["P99 of a step in the scheduler (ms)"] >= 0
+def test_a_step_is_timed_on_the_wall_and_by_the_cpu(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def arrived(*_: Any) -> None:
+        time.sleep(0.2)  # and has no core meanwhile
+
+    half = pair().decode.half
+    monkeypatch.setattr(LoadingScheduler, "arrived", arrived)
+    half.on_new_request(None)
+    stats = half.get_kv_connector_stats()
+    wall, cpu = (stats.data[f"scheduler_step_{clock}"] for clock in CLOCKS)
+    assert wall[0] >= 0.2
+    assert 0.0 < cpu[0] < 0.1
+    told = stats.reduce()
+    assert told["P99 of a step in the scheduler (ms)"] == round(wall[0] * 1e3, 3)
+    assert told["P99 of a step's CPU time in the scheduler (ms)"] == round(cpu[0] * 1e3, 3)
