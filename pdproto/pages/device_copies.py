@@ -297,7 +297,10 @@ class DeviceCopies:
         self, buffers: Buffers, layout: KVLayout, count: int, head: int, landed: Any
     ) -> Way:
         placed, plan = self._placed(layout), plan_for(layout, count).only
-        chunk = buffers.device[:plan.bytes] if landed is None else landed
+        if landed is None:
+            chunk = buffers.device[:plan.bytes]
+        else:  # a way outlives the lease, and must not keep its memory
+            chunk = self._device.at(landed.data_ptr(), plan.bytes)
         numbers, digests = buffers.numbers_of(count), digests_in(plan, chunk)
         if buffers.packs:
             copy = prepare_pack(placed, chunk, numbers, digests=digests)

@@ -1,11 +1,13 @@
 """Hand-overs whose pools are on a device that does its work late (pages/host_device.py)."""
 
+import gc
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -84,7 +86,7 @@ def pair(kernels: str | None = None, engine: str = "shm", seed: int = 0) -> Iter
 
 
 @KERNELS
-@pytest.mark.parametrize("engine", ["shm", "tcp"])
+@pytest.mark.parametrize("engine", ["shm", "tcp", "cuda-ipc"])
 def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine: str) -> None:
     """Property S15: the pack waits for the pass, and the post waits for the pack."""
     with pair(kernels, engine) as both:
@@ -102,8 +104,10 @@ def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine:
             until(lambda s=sender, r=receiver: s.released and r.released)  # type: ignore[misc]
 
 
-def test_many_at_once_and_in_several_chunks() -> None:
-    with pair(seed=5) as both:
+@pytest.mark.parametrize("engine", ["shm", "cuda-ipc"])
+def test_many_at_once_and_in_several_chunks(engine: str) -> None:
+    """A second chunk begins at any address, which a kernel may not be able to read from."""
+    with pair(engine=engine, seed=5) as both:
         open_: list[tuple[Receiver, list[int], list[NDArray[np.uint8]]]] = []
         for room in range(8):
             pages = list(range(4 * room, 4 * room + 4))
@@ -247,8 +251,9 @@ def test_a_device_that_fails_ends_its_hand_overs_with_its_reason(side: str) -> N
         until(lambda: sender.released and receiver.released)
 
 
-def test_no_memory_is_made_after_the_first_hand_overs() -> None:
-    with pair() as both:
+@pytest.mark.parametrize("engine", ["shm", "cuda-ipc"])
+def test_no_memory_is_made_after_the_first_hand_overs(engine: str) -> None:
+    with pair(engine=engine) as both:
         made = []
         for room in range(12):
             sender, receiver = both.begin(room, [3, 5])
@@ -257,8 +262,28 @@ def test_no_memory_is_made_after_the_first_hand_overs() -> None:
             receiver.close()
             until(lambda s=sender, r=receiver: s.released and r.released)  # type: ignore[misc]
             made.append([device.calls[call] for device in (both.there, both.here)
-                         for call in ("memory", "host_memory", "pin")])
+                         for call in ("memory", "host_memory", "pin", "export", "map")])
         assert made[-1] == made[0]
+
+
+def test_memory_of_a_lease_is_not_kept_by_what_was_prepared_for_it() -> None:
+    """Otherwise a GPU would never have it back."""
+    layout, device = register([torch.zeros(SHAPE, dtype=torch.uint8)]), HostDevice(1)
+    copies = DeviceCopies(device, "cpu")
+    exported = device.export(plan_for(layout, 1).only.bytes)
+    unpacked = copies.unpack(layout, exported.memory, [0], key=1)
+    until(unpacked.ready)
+    unpacked.clean()
+    assert is_mapped()
+    del unpacked
+    exported.free()
+    gc.collect()
+    assert not is_mapped()
+
+
+def is_mapped() -> bool:
+    """Whether this process has memory that a simulated device exports."""
+    return "memfd:pdproto-late-device" in Path("/proc/self/maps").read_text()
 
 
 def test_the_padding_of_a_chunk_is_empty() -> None:
