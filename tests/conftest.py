@@ -56,8 +56,11 @@ def no_answer_is_recalled(nothing_is_remembered: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_hushed() -> Iterator[None]:
-    """A command that keeps its log quiet does so for the whole process; no test outlasts it."""
+    """A command that keeps its log quiet, or writes it as JSON, does so for the whole process; no
+    test outlasts it.
+    """
     logger = logging.getLogger("pdproto")
-    level = logger.level
+    level, propagates, handlers = logger.level, logger.propagate, logger.handlers[:]
     yield
     logger.setLevel(level)
+    logger.propagate, logger.handlers[:] = propagates, handlers

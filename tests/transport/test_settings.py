@@ -64,7 +64,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
      "PDPROTO_WAITS_NO_DRAIN?"),
     ({}, ["colour=red"], "--set: there is no setting colour: `pdproto settings` lists them"),
     ({}, ["engine"], "--set engine: want name=value"),
-    ({}, ["engine=rdma"], "engine='rdma' (--set): want one of mooncake, nixl, shm, tcp"),
+    ({}, ["engine=rdma"], "engine='rdma' (--set): want one of cuda-ipc, mooncake, nixl, shm, tcp"),
     ({"PDPROTO_DIRECT": "maybe"}, [], "direct='maybe' (PDPROTO_DIRECT): want 1 or 0"),
     ({}, ["silent_s=soon"], "silent_s='soon' (--set): want seconds, a number"),
     ({}, ["staging_bytes=0"], "staging_bytes='0' (--set): want a whole number of bytes above 0"),
