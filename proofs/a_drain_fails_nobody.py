@@ -5,8 +5,9 @@ the server of an old request, for any number of requests.
 Method: induction over every row, by the cut-off (pdproto/check/prove/cutoff.py); the lemmas are in
 spec/lemmas/drain_lemmas.py, each with its reason.
 Bound: none. Assumes: nothing; that a taken request ends is not part of the claim.
-Vacuity: every row can fire in a state in which all claims hold. Mutants: a server that says it is empty while a request is open, or while a client
-is not done; a registry that turns old requests away.
+Vacuity: every row can fire in a state in which all claims hold. Mutants: a server that says it is
+empty while a request is open, or while a client is not done; a registry that turns old requests
+away.
 """
 
 from pdproto.spec.handoff.drain import Taken, h, known, request

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from pdproto.check.user_cache import MUTANTS, RESULTS
 from tests import durations, shared_answers, skips
 
+LEVEL = logging.getLogger("pdproto").level
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 settings.register_profile("ci", COMMON, derandomize=True)
@@ -56,11 +57,9 @@ def no_answer_is_recalled(nothing_is_remembered: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def nothing_is_hushed() -> Iterator[None]:
-    """A command that keeps its log quiet, or writes it as JSON, does so for the whole process; no
-    test outlasts it.
+    """A command that keeps its log quiet does so for the whole process. No test hears less by one
+    that ran in another test, or in a fixture of its module.
     """
-    logger = logging.getLogger("pdproto")
-    level, propagates, handlers = logger.level, logger.propagate, logger.handlers[:]
+    logging.getLogger("pdproto").setLevel(LEVEL)
     yield
-    logger.setLevel(level)
-    logger.propagate, logger.handlers[:] = propagates, handlers
+    logging.getLogger("pdproto").setLevel(LEVEL)
