@@ -80,6 +80,7 @@ class Replica:
         self.applied: dict[str, int] = {}  # the last entry of each writer
         self._since = 0  # entries after the state
         self._trimming: asyncio.Task[None] | None = None
+        self._trims = 0  # that were read in the log
 
     async def order(self, change: changes.Change) -> Any:
         """See Orderer."""
@@ -179,6 +180,7 @@ class Replica:
                     self._apply(item)
                 case Trimmed():
                     self._since = 0
+                    self._trims += 1
 
     def _start(self, state: bytes) -> None:
         """Become what the state says, in place of what the log has led to."""
@@ -251,9 +253,12 @@ class Replica:
         if self._trimming is None or self._trimming.done():
             state = kept.encoded(self._registry, dict(self.applied))
             self._since = 0
-            self._trimming = asyncio.create_task(self._keep(state, dict(self.applied)))
+            self._trimming = asyncio.create_task(
+                self._keep(state, dict(self.applied), self._trims))
 
-    async def _keep(self, state: bytes, applied: dict[str, int]) -> None:
+    async def _keep(self, state: bytes, applied: dict[str, int], trims: int) -> None:
+        if trims != self._trims:
+            return  # the other state may be later than ours, and the entries between are gone
         try:
             await self._log.keep(state, applied)
         except OSError as error:

@@ -38,15 +38,16 @@ class MemoryLog:
         self.shows = True
         self.takes = True
         self._twice = twice
+        self._trims = 0  # that were shown
 
     async def follow(self) -> AsyncIterator[Item]:
         """See Log."""
         yield Start(self.store.kept)
-        at, trims = 0, self.store.trims
+        at, self._trims = 0, self.store.trims
         while True:
             if self.shows:
-                if trims < self.store.trims:
-                    trims = self.store.trims
+                if self._trims < self.store.trims:
+                    self._trims = self.store.trims
                     yield Trimmed()
                 for position, entry in [one for one in self.store.entries if one[0] > at]:
                     at = position
@@ -63,6 +64,8 @@ class MemoryLog:
 
     async def keep(self, kept: bytes, applied: Mapping[str, int]) -> None:
         """See Log."""
+        if self._trims < self.store.trims:
+            return
         self.store.kept = kept
         self.store.entries = [(position, one) for position, one in self.store.entries
                               if one.number > applied.get(one.writer, 0)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -25,6 +25,7 @@ from pdproto.registry.changes import (
     StrikeOut,
     Withdraw,
 )
+from pdproto.registry.log import Entry, Item, Start, Trimmed
 from pdproto.registry.registry import Registry
 from pdproto.registry.replica import Replica
 from pdproto.registry.rooms import Limits
@@ -221,6 +222,37 @@ def test_an_entry_that_stands_twice_is_applied_once() -> None:
         assert registry.changes == 5
 
     asyncio.run(scene())
+
+
+def test_a_state_is_not_kept_over_one_that_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one may be later, and the entries between are gone: a registry that started then
+    would never hear of them.
+    """
+    monkeypatch.setattr(replica, "TRIM_AFTER", 2)
+    kept: list[bytes] = []
+
+    class AtOnce(MemoryLog):
+        """Shows entries, and the trim of another registry, without a pause."""
+
+        async def follow(self) -> AsyncIterator[Item]:
+            yield Start(b"")
+            for number in range(1, 5):
+                yield Entry("other", number, b"[]")
+            yield Trimmed()
+            await asyncio.Event().wait()
+
+        async def keep(self, kept_state: bytes, applied: Mapping[str, int]) -> None:
+            del applied
+            kept.append(kept_state)
+
+    async def scene() -> None:
+        running = asyncio.create_task(Replica(Registry(), AtOnce(MemoryStore()), Clock()).run())
+        await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(scene())
+    assert kept == []
 
 
 def test_a_registry_that_starts_later_becomes_like_the_others(
