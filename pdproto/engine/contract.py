@@ -33,6 +33,15 @@ ADDRESS_MAX: Final = 512  # bytes of an encoded address
 # Contiguous memory of any element type; its bytes are sent.
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
+# Pins memory, so that a device copies from it by itself. Returns the call that ends that. Raises
+# OSError if the device refuses.
+Pin: TypeAlias = Callable[[NDArray[Any]], Callable[[], None]]
+
+POLL_S: Final = 0.000_05  # between two questions to a device
+CLOSE_S: Final = 5.0  # how long a device may go on with copies of what is closed
+
+U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
 
 class DeviceBytes(Protocol):
     """Bytes of a write that lie on a device. The device copies them to where the engine says.
@@ -44,20 +53,13 @@ class DeviceBytes(Protocol):
     def nbytes(self) -> int: ...
 
     @property
-    def pin(self) -> "Pin": ...
+    def pin(self) -> Pin: ...
 
     def copy_to(self, place: Any) -> Callable[[], bool]:
         """Begin to copy them to `nbytes` bytes of a region: an array of host memory, uint8 [byte],
         or memory that `SharesMemory.map` returned. Returns the question whether nothing reads or
         writes these bytes any more; that raises RuntimeError if they are not all in place then.
         """
-
-
-# Pins memory, so that a device copies from it by itself. Returns the call that ends that. Raises
-# OSError if the device refuses.
-Pin: TypeAlias = Callable[[NDArray[Any]], Callable[[], None]]
-
-U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
 class EngineError(Exception):

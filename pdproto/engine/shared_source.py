@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine import shared_sink
-from pdproto.engine.contract import Pin, Result
+from pdproto.engine.contract import CLOSE_S, POLL_S, Pin, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
@@ -33,8 +33,6 @@ from pdproto.runtime.errors import RemoteProtocolError
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 4 << 20  # copied in a millisecond; a refusal stops a write after it
-POLL_S: Final = 0.000_05  # between two questions to a device
-CLOSE_S: Final = 5.0  # how long a device may go on after the engine is closed
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
 
 
@@ -80,14 +78,16 @@ class SharedSource(Source):
         """Queue a copy for the engine's thread."""
         self._copies.append(copy)
 
-    def carry(self, line: "SharedLine", posted: Posted, region: "Region", number: int) -> None:
-        """Have the device of the bytes copy them into this region."""
+    def carry(
+        self, line: "SharedLine", posted: Posted, region: "Region", target: Any, number: int
+    ) -> None:
+        """Have the device of the bytes copy them to this target in the region of this number."""
         carried = posted.carried
         assert carried is not None  # noqa: S101 - the caller has looked
         posted.begun = True
         try:
             region.pin(carried.pin)
-            is_over = carried.copy_to(region.memory[posted.offset:posted.offset + posted.bytes])
+            is_over = carried.copy_to(target)
         except (OSError, RuntimeError, ValueError) as error:
             self.finish(posted, Result.ERROR, str(error))
             return
@@ -293,7 +293,7 @@ class SharedLine:
         if len(target) != posted.bytes:
             raise RemoteProtocolError(f"write {frame.write} is granted in too little memory")
         if posted.carried is not None:
-            self._source.carry(self, posted, region, frame.region)
+            self._source.carry(self, posted, region, target, frame.region)
         else:
             self._source.copy(Copy(self, posted, target, deque(posted.views)))
 

@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic, sleep
 from typing import Final
 
-POLL_S: Final = 0.000_05  # between two questions to a device
-CLOSE_S: Final = 5.0  # how long a device may go on with the pages of a node that is closed
+from pdproto.engine.contract import CLOSE_S, POLL_S
 
 
 class CopyWorker(ThreadPoolExecutor):

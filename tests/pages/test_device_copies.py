@@ -106,7 +106,6 @@ def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine:
 
 @pytest.mark.parametrize("engine", ["shm", "cuda-ipc"])
 def test_many_at_once_and_in_several_chunks(engine: str) -> None:
-    """A second chunk begins at any address, which a kernel may not be able to read from."""
     with pair(engine=engine, seed=5) as both:
         open_: list[tuple[Receiver, list[int], list[NDArray[np.uint8]]]] = []
         for room in range(8):

@@ -177,7 +177,6 @@ class LocalTable:
                     found[line] = self.layout.literal(one.symbol, at, one.value)
         return always, perhaps
 
-
     def owns(self, symbol: Symbol) -> bool:
         """Whether the symbol is a variable of this machine."""
         return isinstance(symbol, Variable) and symbol.owner is self.table.machine
