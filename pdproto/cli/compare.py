@@ -1,31 +1,40 @@
 """Ask several checkers the same questions of a system: our engines, DuckDB, Spark, SPIN and TLC.
 
 Without SYSTEM: of every example, and of each part of the hand-over that is small. All must find the
-same states and refute the same properties. Exit status: 0 they do, 1 they differ, 3 a checker that
-was asked for is not on this machine or gave no answer.
+same states and refute the same properties. Each system is printed when all have answered. Exit
+status: 0 they agree, 1 they differ, 3 a checker that was asked for is not on this machine or gave
+no answer, or Ctrl-C ended the comparison.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-from typing import Final
-
-from rich.table import Table
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from time import monotonic
+from typing import Final, TypeAlias
 
 from pdproto.check.opinions.compare import CHECKERS, Compared, compare
+from pdproto.check.report import compared
+from pdproto.check.report.progress import Reporter
 from pdproto.cli.options import (
+    STANDARD_OUTPUT,
     UsageError,
     add_element_counts,
+    check_targets,
     configuration,
-    console,
+    standard_output,
     whole_number,
+    without,
+    write,
 )
 from pdproto.cli.systems import load
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.entry import Purpose
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
+Asked: TypeAlias = tuple[System, str, Configuration]  # with the name of the configuration
+
 AGREED, DIFFER, MISSING = 0, 1, 3
-NO_ANSWER: Final = "no answer"
 SMALL: Final = 250  # pinned states of a part, so that the slowest checker takes seconds
 
 
@@ -42,57 +51,78 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N", type=whole_number, default=1,
                         help="threads of our native engine, of DuckDB, of Spark on this machine "
                              "and of TLC (default: 1)")
+    parser.add_argument("--record", metavar="FILE|-",
+                        help="write the answers as a Markdown page, a row for each system")
+    parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare; returns the exit status."""
     arguments.faults = []
-    told = [
-        compare(system, name, chosen, arguments.checkers, jar=arguments.jar,
-                workers=arguments.workers)
-        for system, name, chosen in _asked(arguments)
-    ]
-    with console() as screen:
-        screen.print(_table(told))
-        for one in told:
-            for difference in one.differences:
-                screen.print(f"{one.system}: {difference}", markup=False, soft_wrap=True)
-        for reason in dict.fromkeys(reason for one in told for reason in one.missing.values()):
-            screen.print(reason, markup=False, soft_wrap=True)
+    check_targets([arguments.record])
+    every = _asked(arguments)
+    told: list[Compared] = []
+    with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
+        try:
+            told.extend(_answers(every, arguments, reporter))
+        except KeyboardInterrupt:
+            reporter.say(f"interrupted: {len(told)} of {len(every)} systems were compared")
+    _print(arguments, compared.reasons(told))
+    if arguments.record is not None:
+        command = " ".join(["pdproto", *without(arguments.given, ("--record",))])
+        write(compared.page(told, _checkers(arguments), command), arguments.record)
     if any(one.differences for one in told):
         return DIFFER
-    return MISSING if any(one.missing for one in told) else AGREED
+    return MISSING if len(told) < len(every) or any(one.missing for one in told) else AGREED
 
 
-def _asked(arguments: argparse.Namespace) -> Iterator[tuple[System, str, Configuration]]:
-    """The systems to ask of, each at a size with a name. Raises UsageError."""
-    for name in arguments.systems:
-        system = load(name)
-        size = arguments.configuration or DEFAULT
-        yield system, size, configuration(system, arguments)
-    if arguments.systems:
+def _answers(
+    every: Sequence[Asked], arguments: argparse.Namespace, reporter: Reporter
+) -> Iterator[Compared]:
+    """The answers on each system, shown as soon as all checkers have given them."""
+    width = max(len(compared.title(system.name, name)) for system, name, _ in every)
+    began = monotonic()
+    _print(arguments, [compared.heading(width)])
+    for number, (system, name, chosen) in enumerate(every, 1):
+        where = f"{number} of {len(every)}, {system.name}"
+        one = compare(system, name, chosen, _checkers(arguments), jar=arguments.jar,
+                      workers=arguments.workers,
+                      announce=partial(_announce, reporter, began, where))
+        reporter.clear()
+        _print(arguments, compared.lines(one, width))
+        yield one
+
+
+def _announce(reporter: Reporter, began: float, where: str, checker: str) -> None:
+    """Report the checker that is asked next. began: of the comparison, as `monotonic` gave it."""
+    reporter.line(f"{where}: {checker}", monotonic() - began)
+
+
+def _checkers(arguments: argparse.Namespace) -> list[str]:
+    """The checkers that are asked, the native engine first."""
+    return list(dict.fromkeys(("native", *arguments.checkers)))
+
+
+def _print(arguments: argparse.Namespace, lines: Iterable[str]) -> None:
+    """Print these lines, unless the page is what standard output is for."""
+    if arguments.record == STANDARD_OUTPUT:
         return
+    with standard_output() as stream:
+        stream.writelines(f"{line}\n" for line in lines)
+
+
+def _asked(arguments: argparse.Namespace) -> list[Asked]:
+    """The systems to ask of, each at a size with a name. Raises UsageError."""
+    if arguments.systems:
+        systems = map(load, arguments.systems)
+        return [(system, arguments.configuration or DEFAULT, configuration(system, arguments))
+                for system in systems]
     if arguments.configuration != DEFAULT or arguments.size:
         raise UsageError("--configuration and --size are of one SYSTEM: name it")
+    every = []
     for entry in CATALOGUE:
         system = load(entry.name)
         sizes = [DEFAULT] if entry.purpose is Purpose.EXAMPLE else [
             size for size, counts in entry.expected.items() if counts.states <= SMALL]
-        for size in sizes:
-            yield system, size, system.configurations[size]
-
-
-def _table(told: Sequence[Compared]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in ("system", "checker", "states", "refutes", "seconds"):
-        table.add_column(title, justify="right" if title in ("states", "seconds") else "left")
-    for one in told:
-        name = one.system if one.configuration == DEFAULT else f"{one.system} {one.configuration}"
-        for opinion in one.opinions:
-            refutes = ", ".join(sorted(opinion.violated or ())) or "something"
-            table.add_row(name, opinion.checker, f"{opinion.states:,}",
-                          "nothing" if opinion.holds else refutes, f"{opinion.seconds:.2f}")
-            name = ""
-        for checker in one.missing:
-            table.add_row(name, checker, "", NO_ANSWER, "")
-    return table
+        every += [(system, size, system.configurations[size]) for size in sizes]
+    return every

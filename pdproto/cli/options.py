@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -227,6 +227,12 @@ def chosen_properties(system: System, groups: Iterable[Iterable[str]]) -> tuple[
             raise UsageError(f"{system.name} has no property {name!r}{suggestion(name, known)}; "
                              f"it has: {', '.join(known)}")
     return wanted
+
+
+def without(arguments: Sequence[str], options: Collection[str]) -> list[str]:
+    """A command line without these options and their values."""
+    return [argument for place, argument in enumerate(arguments)
+            if argument not in options and (not place or arguments[place - 1] not in options)]
 
 
 def check_targets(targets: Iterable[str | None]) -> None:

@@ -20,6 +20,7 @@ from pdproto.cli.options import (
     check_targets,
     console,
     whole_number,
+    without,
     write,
 )
 from pdproto.drill.children import ended_in_order
@@ -70,15 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
-        command = " ".join(["pdproto", *_without(sys.argv[1:], ("--record", "--commit", "--json"))])
+        command = " ".join(["pdproto", *without(sys.argv[1:], ("--record", "--commit", "--json"))])
         write(page(result, command, arguments.commit), arguments.record)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             show(result, out)
     return 1 if result.books.complaints else 0
-
-
-def _without(arguments: list[str], names: tuple[str, ...]) -> list[str]:
-    """A command line without these options and their values."""
-    return [argument for place, argument in enumerate(arguments)
-            if argument not in names and (not place or arguments[place - 1] not in names)]

@@ -32,23 +32,30 @@ FAIRNESS: Final = tuple(f for f in SPECIFICATIONS if f is not None)
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The opinions on one system. missing: why a checker gave none."""
+    """The opinions on one system, the native engine's first.
+
+    missing: why a checker gave none. differing: the checkers whose opinion differs from the first.
+    differences: how, in words.
+    """
 
     system: str
     configuration: str
     opinions: tuple[Opinion, ...]
     missing: Mapping[str, str]
+    differing: tuple[str, ...]
     differences: tuple[str, ...]
 
 
 def compare(
     system: System, name: str, configuration: Configuration, checkers: Collection[str], *,
     jar: str | None = None, workers: int = 1,
+    announce: Callable[[str], None] = lambda _: None,
 ) -> Compared:
     """Ask the checkers, the native engine first, which the others are compared with.
 
-    name: of the configuration. jar: the path of tla2tools.jar. Raises SpecError or TooLargeError if
-    the system cannot be explored at these sizes.
+    name: of the configuration. jar: the path of tla2tools.jar. announce: gets the name of each
+    checker before it is asked. Raises SpecError or TooLargeError if the system cannot be explored
+    at these sizes.
     """
     plain = replace(configuration, symmetry=False, dead_bits=False)
     known: dict[str, Asked] = {
@@ -60,13 +67,17 @@ def compare(
     opinions: list[Opinion] = []
     missing = {}
     for checker in dict.fromkeys(("native", *checkers)):
+        announce(checker)
         try:
             opinions.append(known[checker](system, plain))
         except (NotInstalledError, FailedError) as error:
             missing[checker] = str(error)
     first, *others = opinions
-    differences = tuple(text for other in others for text in _differences(system, first, other))
-    return Compared(system.name, name, tuple(opinions), missing, differences)
+    differences = {other.checker: tuple(_differences(system, first, other)) for other in others}
+    return Compared(
+        system.name, name, tuple(opinions), missing,
+        tuple(checker for checker, found in differences.items() if found),
+        tuple(text for found in differences.values() for text in found))
 
 
 CHECKERS: Final = (*ENGINES, "spin", "tlc")

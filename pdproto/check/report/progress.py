@@ -51,9 +51,13 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """Print a line that is not rewritten."""
-        self._rewrite("")
+        self.clear()
         self._stream.write(f"pdproto: {line}\n")
         self._stream.flush()
+
+    def clear(self) -> None:
+        """Take the line of progress away, so that others may print."""
+        self._rewrite("")
 
     def _rewrite(self, line: str) -> None:
         if self._terminal and (line or self._width):
@@ -79,4 +83,4 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._rewrite("")
+        self.clear()
