@@ -197,8 +197,11 @@ class SharesMemory(Protocol):
 class OnDevice(Protocol):
     """An engine whose staging memory is on a device."""
 
-    def use(self, device: SharesMemory) -> None:
-        """The device of the pools on this side. Call it before the first lease or write."""
+    def use(self, device: SharesMemory | None) -> None:
+        """The device of the pools on this side. Call it before the first lease or write.
+
+        Raises EngineError for None: the pools are in host memory.
+        """
 
 
 @dataclass(frozen=True, slots=True)

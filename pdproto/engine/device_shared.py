@@ -11,10 +11,17 @@ Rule: the memory is given back to the device only when no other process has it m
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from pdproto.engine.contract import EngineError, Exported, SharesMemory
+from pdproto.engine.contract import (
+    Address,
+    Buffer,
+    DeviceBytes,
+    EngineError,
+    Exported,
+    SharesMemory,
+)
 from pdproto.engine.loop import READ
 from pdproto.engine.memory import Backing
 from pdproto.engine.shared_sink import SharedLine, SharedSink
@@ -29,9 +36,12 @@ GRANULE_BYTES: Final = 2 << 20
 """
 
 
-def _no_device() -> EngineError:
-    return EngineError(f"engine {ENGINE} writes to memory of a GPU, and these pools are in host "
-                       f"memory: open both sides with shm")
+def needed(device: SharesMemory | None) -> SharesMemory:
+    """The device of the pools. Raises EngineError without one."""
+    if device is None:
+        raise EngineError(f"engine {ENGINE} writes to memory of a GPU, and these pools are in host "
+                          f"memory: open both sides with shm")
+    return device
 
 
 class DeviceView:
@@ -106,9 +116,9 @@ class DeviceSharedSink(SharedSink):
         super().__init__(capacity_bytes=capacity_bytes, connections_max=connections_max,
                          make=self._make, granule=GRANULE_BYTES)
 
-    def use(self, device: SharesMemory) -> None:
+    def use(self, device: SharesMemory | None) -> None:
         """See OnDevice."""
-        self._device = device
+        self._device = needed(device)
 
     def line(self, sock: socket.socket) -> SharedLine:
         """See SharedSink."""
@@ -135,9 +145,7 @@ class DeviceSharedSink(SharedSink):
         os.close(process)
 
     def _make(self, region: int, length: int) -> Backing:
-        if self._device is None:
-            raise _no_device()
-        return DevicePiece(region, length, self._device)
+        return DevicePiece(region, length, needed(self._device))
 
 
 class DeviceLine(SharedLine):
@@ -170,12 +178,22 @@ class DeviceSharedSource(SharedSource):
         self._device: SharesMemory | None = None
         super().__init__()
 
-    def use(self, device: SharesMemory) -> None:
+    def use(self, device: SharesMemory | None) -> None:
         """See OnDevice."""
-        self._device = device
+        self._device = needed(device)
+
+    def post(
+        self, address: Address, offset: int, views: Sequence[Buffer],
+        carried: DeviceBytes | None = None,
+    ) -> int:
+        """See SourceEngine. Raises EngineError without a device, and TypeError for bytes in host
+        memory, which only the device could copy.
+        """
+        needed(self._device)
+        if len(views):
+            raise TypeError(f"post: engine {ENGINE!r} sends no bytes of host memory: pass carried")
+        return super().post(address, offset, (), carried)
 
     def map(self, file: int) -> Region:
         """See SharedSource."""
-        if self._device is None:
-            raise OSError(str(_no_device()))
-        return Region(self._device.map(os.pread(file, DESCRIPTION_MAX, 0)))
+        return Region(needed(self._device).map(os.pread(file, DESCRIPTION_MAX, 0)))

@@ -15,14 +15,12 @@ def copies_for(
     """The copies for pools like these and an engine. device: the device that copies, if the pools
     do not name it.
 
-    Raises ValueError or RuntimeError if there is no such device, or if the engine wants one.
+    Raises ValueError or RuntimeError if there is no such device, EngineError if the engine wants
+    one.
     """
     device = device or device_named(layout.device)
     source = engine if isinstance(engine, Source) else None
     if isinstance(engine, OnDevice):
-        if device is None:
-            raise ValueError("the engine writes to memory of a GPU, and these pools are in host "
-                             "memory: open it with shm at both sides")
         engine.use(device)
     if device is None:
         return HostCopies(gathers=source is not None and source.gathers)

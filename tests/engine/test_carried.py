@@ -264,15 +264,21 @@ def carry_for_ever(address: str) -> None:
     signal.pause()
 
 
+def carrying_for_ever(both: OnDevices, lease: Lease) -> subprocess.Popen[bytes]:
+    """A process that copies into this lease, and whose connection has ended."""
+    process = subprocess.Popen([sys.executable, "-c", (
+        f"from tests.engine.test_carried import carry_for_ever as begin\n"
+        f"begin('{lease.address.encode().hex()}')")])
+    until(lambda: both.sink.leases._held[lease.number].busy, "the write to begin")
+    until(lambda: not both.sink.counts().connections, "the end of the connection")
+    return process
+
+
 def test_memory_is_not_freed_while_the_process_of_a_closed_connection_lives() -> None:
     """Its device may still write there, and CUDA would give the memory to somebody else."""
     with closing(OnDevices()) as both:
         lease = leased(both.sink)
-        process = subprocess.Popen([sys.executable, "-c", (
-            f"from tests.engine.test_carried import carry_for_ever as begin\n"
-            f"begin('{lease.address.encode().hex()}')")])
-        until(lambda: both.sink.leases._held[lease.number].busy, "the write to begin")
-        until(lambda: not both.sink.counts().connections, "the end of the connection")
+        process = carrying_for_ever(both, lease)
         both.sink.fence(lease)
         both.sink.release(lease)
         assert both.here.calls["free"] == 0
@@ -294,19 +300,33 @@ def test_no_descriptor_of_a_process_is_left() -> None:
     assert len(opened()) <= before
 
 
+IN_HOST_MEMORY: Final = ("engine cuda-ipc writes to memory of a GPU, and these pools are in host "
+                         "memory: open both sides with shm")
+
+
 @pytest.mark.parametrize(("pages", "engine"), [
     (SinkPages, DeviceSharedSink), (SourcePages, DeviceSharedSource)])
 def test_pools_in_host_memory_are_refused(pages: Any, engine: Any) -> None:
-    with closing(engine()) as opened_engine, pytest.raises(
-            ValueError, match="memory of a GPU, and these pools are in host memory: open it with "
-                              "shm at both sides"):
+    with closing(engine()) as opened_engine, pytest.raises(EngineError, match=IN_HOST_MEMORY):
         pages([np.zeros((4, 1, 1, 64), np.uint8)], opened_engine)
 
 
-def test_a_lease_without_a_device_is_refused() -> None:
-    with closing(DeviceSharedSink()) as sink, pytest.raises(
-            EngineError, match="open both sides with shm"):
+def test_a_lease_and_a_write_without_a_device_are_refused() -> None:
+    with closing(DeviceSharedSink()) as sink, pytest.raises(EngineError, match=IN_HOST_MEMORY):
         sink.lease("life", "source", LENGTH)
+    with closing(OnDevices()) as both, closing(DeviceSharedSource()) as source, pytest.raises(
+            EngineError, match=IN_HOST_MEMORY):
+        source.post(leased(both.sink).address, 0, (), Held(7))
+
+
+def test_bytes_in_host_memory_are_refused() -> None:
+    """They would end the engine's thread: only a device copies to the memory of a device."""
+    with closing(OnDevices()) as both:
+        lease = leased(both.sink)
+        with pytest.raises(TypeError, match="'cuda-ipc' sends no bytes of host memory"):
+            both.source.post(lease.address, 0, [bytes(9)])
+        both.write(lease).finish()
+        assert finished(both.source)[0].result is Result.LANDED
 
 
 def test_a_device_without_memory_is_named() -> None:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pdproto.engine.chunks import chunk_offset
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.kernels.arguments import ALIGNMENT
 from pdproto.kernels.chunk import plan_for, register
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -70,9 +72,12 @@ class Pair:
 
 
 @contextmanager
-def pair(kernels: str | None = None, engine: str = "shm", seed: int = 0) -> Iterator[Pair]:
+def pair(
+    kernels: str | None = None, engine: str = "shm", seed: int = 0, pools: int = 2
+) -> Iterator[Pair]:
     there, here = HostDevice(seed, kernels), HostDevice(seed + 1, kernels)
-    theirs, ours = ([torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(2)] for _ in range(2))
+    theirs, ours = (
+        [torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(pools)] for _ in range(2))
     prefill = PrefillNode("p", SourcePages(theirs, open_source(engine), device=there))
     pages = SinkPages(ours, open_sink(engine), device=here)
     decode = DecodeNode("d", pages)
@@ -263,6 +268,23 @@ def test_no_memory_is_made_after_the_first_hand_overs(engine: str) -> None:
             made.append([device.calls[call] for device in (both.there, both.here)
                          for call in ("memory", "host_memory", "pin", "export", "map")])
         assert made[-1] == made[0]
+
+
+@KERNELS
+def test_a_chunk_that_lands_at_an_odd_address_is_unpacked(kernels: str | None) -> None:
+    """The digests of an odd number of pools end between two multiples of 16 bytes, and the next
+    chunk begins there, in the memory of the sink's device.
+    """
+    layout = register([torch.zeros(SHAPE, dtype=torch.uint8)])
+    assert chunk_offset(layout, 1) % ALIGNMENT
+    with pair(kernels, "cuda-ipc", pools=1) as both:
+        sender, receiver = both.begin(1, [3, 4])
+        wanted = both.compute(1, [0, 1])
+        sender.send([0], last=False)
+        sender.send([1])
+        until(lambda: receiver.poll() in ENDED)
+        assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
+        assert np.array_equal(both.ours[0][[3, 4]].numpy(), wanted[0])
 
 
 def test_memory_of_a_lease_is_not_kept_by_what_was_prepared_for_it() -> None:
