@@ -6,7 +6,7 @@ chunks go from GPU to GPU, and no byte passes through host memory.
 
 Rule: the memory is given back to the device only when no other process has it mapped: that has said
       DROPPED, or its process has ended. A connection that has ended is not enough, because its
-      process may still copy.
+      process may still copy. So the thread of a sink that is closed stays until then.
 """
 
 import os
@@ -104,6 +104,7 @@ class DeviceSharedSink(SharedSink):
     """Staging memory on the device of a decode node's pools; see OnDevice."""
 
     engine: ClassVar[str] = ENGINE
+    lines_stay = True
 
     def __init__(
         self,
@@ -124,11 +125,20 @@ class DeviceSharedSink(SharedSink):
         """See SharedSink."""
         return DeviceLine(self, sock)
 
-    def close(self) -> None:
-        """See contract.SinkEngine. Memory that a living process has mapped stays allocated."""
-        super().close()
-        while self.processes:
-            os.close(self.processes.pop())
+    def _end(self) -> None:
+        """See Sink. Sources are asked to unmap the memory that they have."""
+        super()._end()
+        for line in self.lines:
+            self.serve(line, line.part)
+
+    def _stays(self) -> bool:
+        """See Loop: while another process has memory mapped. Without this thread, the memory would
+        be freed with the objects that hold it.
+        """
+        for line in self.lines:
+            if not line.has_memory:
+                self._hang_up(line, "the sink is closed")
+        return bool(self.lines or self.processes)
 
     def when_over(self, process: int, then: Callable[[], None]) -> None:
         """On the loop's thread: call this when the process has ended."""

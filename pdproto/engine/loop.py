@@ -26,13 +26,20 @@ class Loop:
     """A thread around a selector.
 
     work: does a bounded piece of the work that needs no waiting, and returns whether there is more.
-    end: called last, on the thread.
+    end: called on the thread after `close`. stays: called behind that, and again after each turn:
+    whether the thread stays, because it still has something to serve.
     """
 
-    def __init__(self, name: str, work: Callable[[], bool], end: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], bool], end: Callable[[], None],
+        stays: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._name: Final = name
         self._work: Final = work
         self._end: Final = end
+        self._stays: Final = stays
+        self._has_stayed = False  # the thread, after the end
+        self._ended: Final = threading.Event()
         self._selector: Final = selectors.DefaultSelector()
         self._calls: Final[deque[Callable[[], None]]] = deque()
         self._eventfd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -78,32 +85,43 @@ class Loop:
             self._selector.unregister(sock)
 
     def close(self) -> None:
-        """End the thread and wait for it.
+        """Call `end` on the thread, and wait for it; and for the thread, unless it stays.
 
         Called on the thread itself (in a wake), it does not wait.
         """
         self._closing = True
         self.call(lambda: None)
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._ended.wait()
+            if not self._has_stayed:
+                self._thread.join()
 
     def _run(self) -> None:
         try:
             while not self._closing:
-                timeout: Literal[0] | None = 0 if self._work() else None
-                for key, events in self._selector.select(timeout):
-                    key.data(events)
-                while self._calls:
-                    self._calls.popleft()()
+                self._turn()
         except Exception as error:
             self._failure = error
             log.exception("%s has failed", self._name)
+        try:
+            self._end()
+            self._has_stayed = self._stays()
+            self._ended.set()
+            while self._stays():
+                self._turn()
         finally:
             with self._lock:
                 self._closed = True
-            self._end()
+            self._ended.set()
             self._selector.close()
             os.close(self._eventfd)
+
+    def _turn(self) -> None:
+        timeout: Literal[0] | None = 0 if self._work() else None
+        for key, events in self._selector.select(timeout):
+            key.data(events)
+        while self._calls:
+            self._calls.popleft()()
 
     def _woken(self, _events: int) -> None:
         os.eventfd_read(self._eventfd)

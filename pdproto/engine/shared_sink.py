@@ -131,6 +131,11 @@ class SharedLine:
         self._writes: Final[dict[int, Open]] = {}
         self._numbered = 0
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether the source has, or will have, memory mapped."""
+        return bool(self._mapped)
+
     def receive(self) -> None:
         """See sink.Line. It reads at most `SINK_WRITES_MAX` packets."""
         with suppress(BlockingIOError):
@@ -164,6 +169,14 @@ class SharedLine:
             del self._writes[number]
             self._refuse(number)
         self.revoke(held.lease.address.region)
+
+    def part(self) -> None:
+        """The sink is closed: end all writes, and ask the source to unmap all memory."""
+        for number in list(self._writes):
+            del self._writes[number]
+            self._refuse(number)
+        for region in self._mapped:
+            self.revoke(region)
 
     def revoke(self, region: int) -> None:
         """Ask the source to unmap the region, if it has the region mapped."""

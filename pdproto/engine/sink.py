@@ -65,6 +65,7 @@ class Sink(Generic[AnyLine]):
 
     scope: Final = Scope.PAGE
     target_scope: ClassVar[Scope] = Scope.NONE
+    lines_stay: ClassVar[bool] = False  # connections, after the end: until `_stays` ends them
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class Sink(Generic[AnyLine]):
         self._dropped_peers = 0
         self._wake: Callable[[], None] = lambda: None
         self.loop: Final = Loop(
-            f"the sink engine at {leases.endpoint}", work=lambda: False, end=self._end
+            f"the sink engine at {leases.endpoint}", work=lambda: False, end=self._end,
+            stays=self._stays,
         )
         self.loop.watch(listener, READ, self._accept)
         self.loop.start()
@@ -258,8 +260,16 @@ class Sink(Generic[AnyLine]):
             self.wake()
 
     def _end(self) -> None:
-        for line in self._lines:
-            line.sock.close()
-        self._lines.clear()
+        """Take no more peers, and give back all memory."""
+        self._wake = lambda: None
+        self.loop.forget(self._listener)
         self._listener.close()
+        if not self.lines_stay:
+            for line in self._lines:
+                line.sock.close()
+            self._lines.clear()
         self.leases.close()
+
+    def _stays(self) -> bool:
+        """See Loop."""
+        return False

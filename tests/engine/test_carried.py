@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, Final
@@ -288,6 +289,58 @@ def test_memory_is_not_freed_while_the_process_of_a_closed_connection_lives() ->
         until(lambda: both.here.calls["free"], "the device to have its memory back")
         until(lambda: not both.sink.counts().abandoned_bytes, "no bytes to be given up")
         assert not both.sink.processes
+
+
+def test_a_closed_sink_frees_memory_when_the_source_has_unmapped_it() -> None:
+    """The source lives, and nothing is in flight."""
+    with closing(OnDevices()) as both:
+        both.write(leased(both.sink)).finish()
+        finished(both.source)
+        both.sink.close()
+        until(lambda: both.here.calls["free"], "the device to have its memory back")
+        until(lambda: not both.source.counts().connections, "the end of the connection")
+        until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
+
+
+def test_a_closed_sink_frees_no_memory_while_a_device_copies_into_it() -> None:
+    with closing(OnDevices()) as both:
+        held = both.write(leased(both.sink))
+        both.sink.close()
+        assert nothing_ends(both.source)
+        gc.collect()  # nothing but the thread of the sink keeps the memory
+        assert both.here.calls["free"] == 0
+        held.place[:] = 9
+        held.finish()
+        (end,) = finished(both.source)
+        assert end.result is Result.REFUSED
+        until(lambda: both.here.calls["free"], "the device to have its memory back")
+        until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
+
+
+def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_ended() -> None:
+    with closing(OnDevices()) as both:
+        lease = leased(both.sink)
+        process = carrying_for_ever(both, lease)
+        both.sink.close()
+        both.sink.close()
+        time.sleep(0.1)
+        assert both.here.calls["free"] == 0
+        process.kill()
+        process.wait()
+        until(lambda: both.here.calls["free"], "the device to have its memory back")
+        until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
+
+
+def test_a_write_to_a_closed_sink_is_refused_while_the_connection_lasts() -> None:
+    with closing(OnDevices()) as both:
+        lease, other = leased(both.sink), leased(both.sink)
+        held = both.write(lease)
+        both.sink.close()
+        both.source.post(other.address, 0, (), Held(8))
+        (end,) = finished(both.source)
+        assert end.result is Result.REFUSED
+        held.finish()
+        assert finished(both.source)[0].result is Result.REFUSED
 
 
 def test_no_descriptor_of_a_process_is_left() -> None:
