@@ -27,6 +27,7 @@ from pdproto.engine.memory import Backing
 from pdproto.engine.shared_sink import SharedLine, SharedSink
 from pdproto.engine.shared_source import Region, SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
+from pdproto.engine.source import BYTES_MAX, WRITES_MAX
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "cuda-ipc"
@@ -48,7 +49,7 @@ class DeviceView:
     """The memory of a lease; see memory.View."""
 
     def __init__(self, memory: Any) -> None:
-        self._memory: Final = memory
+        self._memory = memory
 
     def __getitem__(self, at: slice) -> Any:
         return self._memory[at]
@@ -58,7 +59,10 @@ class DeviceView:
         return self._memory
 
     def release(self) -> None:
-        """See memory.View."""
+        """See memory.View. Whoever still has this object, such as an error that is logged, keeps no
+        memory of the device.
+        """
+        self._memory = None
 
 
 class DevicePiece(Backing):
@@ -179,14 +183,14 @@ class DeviceLine(SharedLine):
 
 
 class DeviceSharedSource(SharedSource):
-    """Writes from a device to memory of the sink's device; see OnDevice."""
+    """Writes from a device to memory of the sink's device; see OnDevice and SharedSource."""
 
     engine = ENGINE
     gathers = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
         self._device: SharesMemory | None = None
-        super().__init__()
+        super().__init__(bytes_max=bytes_max, writes_max=writes_max)
 
     def use(self, device: SharesMemory | None) -> None:
         """See OnDevice."""

@@ -118,8 +118,9 @@ class HostDevice:
         if self.bytes + length > self.bytes_max:
             raise no_memory(self.name, length, f"it has {self.bytes_max:,} bytes")
         self.called("export")
+        exported = HostExport(self, length)
         self.bytes += length
-        return HostExport(self, length)
+        return exported
 
     def map(self, description: bytes) -> Any:
         """See Device."""
@@ -162,7 +163,11 @@ class HostExport:
         self._device: Final = device
         self._length: Final = length
         self._file: Final = os.memfd_create("pdproto-late-device", os.MFD_CLOEXEC)
-        os.ftruncate(self._file, length)
+        try:
+            os.ftruncate(self._file, length)
+        except OSError:
+            os.close(self._file)
+            raise
         self.memory: Any = torch.frombuffer(mmap(self._file, length), dtype=torch.uint8)
         self.description: Final = f"/proc/{os.getpid()}/fd/{self._file}".encode()
 

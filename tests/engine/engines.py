@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
@@ -20,7 +21,9 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine, SourceEngine
+from pdproto.engine.device_shared import GRANULE_BYTES
 from pdproto.engine.engines import require
+from pdproto.engine.memory import PAGE_BYTES
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
 from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
 from pdproto.engine.shared_sink import SharedSink
@@ -35,12 +38,16 @@ CONTINUED: Final = threading.Event()  # since it was stopped, which happens once
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """How to make both ends of an engine, with any of its own arguments. name: in addresses."""
+    """How to make both ends of an engine, with any of its own arguments. name: in addresses.
+    piece_bytes: of the smallest piece of its memory. is_local: its sink listens on a local socket.
+    """
 
     name: str
     sink: Callable[..., SinkEngine]
     source: Callable[..., SourceEngine]
     stop_midway: Callable[[], None]
+    piece_bytes: int = PAGE_BYTES
+    is_local: bool = False
 
 
 def stop() -> None:
@@ -101,14 +108,43 @@ def stopping(begin: Callable[..., Any]) -> Callable[..., Any]:
     return stopping_begin
 
 
+def stop_inside_a_copy() -> None:
+    """When the device has copied some pieces of a write."""
+    from tests.engine.played import before_a_piece  # noqa: PLC0415 - needs torch
+
+    stoppable()
+    before_a_piece(stop)
+
+
+def played_sink(**arguments: Any) -> SinkEngine:
+    """See played.py."""
+    from tests.engine.played import PlayedSink  # noqa: PLC0415 - needs torch
+
+    return PlayedSink(**arguments)
+
+
+def played_source(**arguments: Any) -> SourceEngine:
+    """See played.py."""
+    from tests.engine.played import PlayedSource  # noqa: PLC0415 - needs torch
+
+    return PlayedSource(**arguments)
+
+
 BUILT_IN: Final = {
-    "shared-memory": Engine("shared-memory", SharedSink, SharedSource, stop_before_a_store),
+    "shared-memory": Engine("shared-memory", SharedSink, SharedSource, stop_before_a_store,
+                            is_local=True),
     "tcp": Engine("tcp", TcpSink, TcpSource, stop_inside_a_segment),
 }
 ONE_SIDED: Final = {
     "mooncake": Engine("mooncake", MooncakeSink, MooncakeSource, stop_before_a_transfer),
     "nixl": Engine("nixl", NixlSink, NixlSource, stop_before_a_transfer),
 }
+ON_DEVICE: Final = {
+    "cuda-ipc": Engine("cuda-ipc", played_sink, played_source, stop_inside_a_copy, GRANULE_BYTES,
+                       is_local=True),
+} if find_spec("torch") else {}
+
+
 def missing(name: str) -> str:
     """Why an engine cannot run here, if it cannot. Loading it opens files that it never closes."""
     try:
@@ -120,7 +156,8 @@ def missing(name: str) -> str:
 
 MISSING: Final = {name: missing(name) for name in ONE_SIDED}
 INSTALLED: Final = {name: engine for name, engine in ONE_SIDED.items() if not MISSING[name]}
-ENGINES: Final = {**BUILT_IN, **INSTALLED}
+ENGINES: Final = {**BUILT_IN, **INSTALLED, **ON_DEVICE}
+LOCAL: Final = {name: engine for name, engine in ENGINES.items() if engine.is_local}
 
 
 def until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
@@ -156,7 +193,7 @@ def write(source: SourceEngine, address: Address, data: Any, offset: int = 0) ->
 class Pair:
     """Both ends of an engine in this process."""
 
-    def __init__(self, engine: Engine, capacity_bytes: int = 64 << 20) -> None:
+    def __init__(self, engine: Engine, capacity_bytes: int = 128 << 20) -> None:
         self.engine: Final = engine
         self.sink: Final = engine.sink(capacity_bytes=capacity_bytes)
         self.source: Final = engine.source()

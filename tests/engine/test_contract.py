@@ -30,6 +30,7 @@ from pdproto.engine.memory import Pool
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import (
     ENGINES,
+    LOCAL,
     SENT_BYTES,
     Engine,
     Pair,
@@ -224,7 +225,7 @@ def into_the_next_life(
     return result.strip(), landed(pair.sink, following)
 
 
-@pytest.mark.parametrize("engine", [ENGINES["shared-memory"]], ids=["shared-memory"])
+@pytest.mark.parametrize("engine", LOCAL.values(), ids=LOCAL)
 def test_memory_that_is_not_given_up_would_show_the_old_life(
     pair: Pair, stopped: tuple[Lease, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,18 +403,18 @@ def test_a_source_takes_no_more_than_is_bounded(pair: Pair) -> None:
 
 
 def test_memory_is_bounded_and_comes_back(engine: Engine) -> None:
-    pair = Pair(engine, capacity_bytes=1 << 20)
-    first = leased(pair.sink, 1 << 20)
+    pair = Pair(engine, capacity_bytes=LARGE)
+    first = leased(pair.sink, LARGE)
     assert pair.sink.lease("life", "source", 1) is None
-    with pytest.raises(ValueError, match="all staging memory is 1048576"):
-        pair.sink.lease("life", "source", (1 << 20) + 1)
+    with pytest.raises(ValueError, match=f"all staging memory is {LARGE}"):
+        pair.sink.lease("life", "source", LARGE + 1)
     with pytest.raises(ValueError, match="0 bytes or more"):
         pair.sink.lease("life", "source", -1)
-    assert write(pair.source, first.address, bytes(1 << 20)).result is Result.LANDED
+    assert write(pair.source, first.address, bytes(LARGE)).result is Result.LANDED
     pair.sink.release(first)
-    assert pair.sink.counts().pooled_bytes == 1 << 20
+    assert pair.sink.counts().pooled_bytes == LARGE
     # Another size: what is kept makes room, as soon as the source has unmapped it.
-    until(lambda: pair.sink.lease("life", "source", 600_000), "memory of another size")
+    until(lambda: pair.sink.lease("life", "source", 5_000_000), "memory of another size")
     pair.close()
 
 

@@ -24,7 +24,7 @@ from pdproto.engine.sink import Sink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
-from tests.engine.engines import ENGINES, Engine, Pair, finished, until, write
+from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, until, write
 
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
 
@@ -145,7 +145,7 @@ def test_segments_that_are_not_of_a_write_drop_their_peer(
         assert "source at 127.0.0.1" in caplog.text or frames[0] != 1
 
 
-@pytest.mark.parametrize("engine", [SHARED], ids=["shared-memory"])
+@pytest.mark.parametrize("engine", LOCAL.values(), ids=LOCAL)
 def test_answers_to_nothing_drop_their_peer(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     lease = grant(pair)
     cases = {
@@ -274,7 +274,7 @@ def test_a_sink_out_of_files_lasts(
     sock.close()
 
 
-@pytest.mark.parametrize("engine", [SHARED], ids=["shared-memory"])
+@pytest.mark.parametrize("engine", LOCAL.values(), ids=LOCAL)
 def test_another_user_is_not_served(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -286,16 +286,18 @@ def test_another_user_is_not_served(
 
 
 def test_a_system_without_memory_is_said(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    piece_bytes = pair.engine.piece_bytes
+
     def none_left(*_arguments: int) -> None:
         raise OSError(errno.ENOMEM, "Cannot allocate memory")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", none_left)
         patch.setattr(mmap, "mmap", none_left)
-        with pytest.raises(EngineError, match="no staging memory of 4096 bytes"):
+        with pytest.raises(EngineError, match=f"no staging memory of {piece_bytes} bytes"):
             pair.sink.lease("life", "source", 100)
     assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
-    assert pair.sink.counts().leased_bytes == 4096
+    assert pair.sink.counts().leased_bytes == piece_bytes
 
 
 def test_a_port_in_use_is_said() -> None:
@@ -312,7 +314,7 @@ def test_a_port_in_use_is_said() -> None:
 @contextmanager
 def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     """Something that listens like a sink, and answers the first peer's first bytes with these."""
-    if engine is SHARED:
+    if engine.is_local:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"pdproto-pretender-{os.getpid()}"  # all processes of a machine share these names
         listener.bind(f"\0{name}")
@@ -325,7 +327,7 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     def answer() -> None:
         sock, _ = listener.accept()
         with suppress(ConnectionError):
-            if engine is not SHARED:
+            if not engine.is_local:
                 sock.send(Frame(Kind.CHALLENGE, token=bytes(32)).encode())
             sock.recv(1 << 20)
             for packet in answers:
