@@ -102,6 +102,10 @@ class SourceItems(SourcePages):
         """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
         return self._told
 
+    def conversion(self, _theirs: PageLayout) -> str:
+        """See Converts: items are handed over whole."""
+        return ""
+
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],
         is_wanted: Callable[[], bool],

@@ -73,6 +73,14 @@ class HasLayout(Protocol):
 
 
 @runtime_checkable
+class Converts(Protocol):
+    """A source's data path that can hand over to pools whose pages have another size."""
+
+    def conversion(self, theirs: PageLayout) -> str:
+        """The setting with which pages of this layout fit; empty if there is none."""
+
+
+@runtime_checkable
 class HasReach(Protocol):
     """A sink's data path that knows from which hosts sources can write to it."""
 

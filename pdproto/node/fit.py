@@ -1,6 +1,6 @@
 """Compares the data paths of two nodes: whether bytes can move between them, and page layouts."""
 
-from pdproto.node.data_path import HasLayout, HasReach
+from pdproto.node.data_path import Converts, HasLayout, HasReach
 from pdproto.node.link import host_of
 from pdproto.runtime.wire import PageLayout
 
@@ -27,7 +27,11 @@ def misfit(data_path: object, source: str, sink: str, theirs: PageLayout | None)
     ours = layout_for(data_path, sink)
     if ours is None or theirs is None or _fit(ours, theirs):
         return ""
-    return f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
+    told = f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
+    setting = data_path.conversion(theirs) if isinstance(data_path, Converts) else ""
+    if setting:
+        told += f": page sizes differ, convertible: open the data paths of both with {setting}"
+    return told
 
 
 def _fit(ours: PageLayout, theirs: PageLayout) -> bool:

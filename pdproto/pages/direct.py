@@ -42,7 +42,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
-        order: Order = Order.NHD, device: Device | None = None,
+        order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
     ) -> None:
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
@@ -53,6 +53,12 @@ class InPlace(SinkPages, Generic[AnyTarget]):
             raise EngineError(
                 "direct writes: an engine cannot keep a writer out of the memory of a device; use "
                 f"staging memory ({self.landing.__name__}, or the setting direct=0)"
+            )
+        if page_tokens is not None:
+            raise EngineError(
+                f"direct writes: {type(engine).__name__} writes straight into pages, and converts "
+                f"no page sizes (page_tokens={page_tokens}): use staging memory "
+                f"({self.landing.__name__}), or let the source cut its pages to the size of these"
             )
         super().__init__(pools, engine, order=order)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
@@ -119,9 +125,9 @@ class DirectPages(InPlace[PageTarget]):
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
-        order: Order = Order.NHD,
+        order: Order = Order.NHD, page_tokens: int | None = None,
     ) -> None:
-        super().__init__(pools, engine, order=order)
+        super().__init__(pools, engine, order=order, page_tokens=page_tokens)
         self._places: Final = {layout: PagePlaces(layout) for layout in self.layouts}
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:

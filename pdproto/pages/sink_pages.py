@@ -29,6 +29,7 @@ from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.life_key import key_of_life
+from pdproto.pages.page_sizes import Parts
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime.wire import Life, PageLayout
 
@@ -74,19 +75,21 @@ class SinkPages:
     """A decode node's data path.
 
     pools: one array for each layer, K and V, which every source fills; or such pools by source, in
-    the order of that source's pools. order, device: as in SourcePages.
+    the order of that source's pools. order, device, page_tokens: as in SourcePages.
     """
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
-        order: Order = Order.NHD, device: Device | None = None,
+        order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
     ) -> None:
         self.engine: Final = engine
-        by_source = pools if isinstance(pools, Mapping) else {}
-        self._layouts: Final = {
-            source: register(of, order=order) for source, of in by_source.items()}
-        self._layout: Final = (
-            None if isinstance(pools, Mapping) else register(pools, order=order))
+        of_sources = pools if isinstance(pools, Mapping) else {None: pools}
+        self._parts: Final = {source: Parts(register(of, order=order), page_tokens)
+                              for source, of in of_sources.items()}
+        self._layouts: Final = {source: parts.layout for source, parts in self._parts.items()
+                                if source is not None}
+        whole = self._parts.get(None)  # of pools that every source fills
+        self._layout: Final = None if whole is None else whole.layout
         self._layouts_told: Final[dict[str | None, PageLayout]] = {
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:
@@ -118,6 +121,12 @@ class SinkPages:
     def layout_for(self, source: str) -> PageLayout | None:
         """See HasLayout."""
         return self._layouts_told.get(source, self._layouts_told.get(None))
+
+    def parts(self, pages: Sequence[int], tokens: range, source: str | None = None) -> list[int]:
+        """The numbers to hand over for these tokens of a request; see Parts.numbers. source: whose
+        pools they are, where each source has its own.
+        """
+        return self._parts[source].numbers(pages, tokens)
 
     def out_of_reach(self, host: str) -> str | None:
         """See HasReach."""

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any, Final
 
@@ -20,13 +20,14 @@ from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, So
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import Staged, end_of_pass
+from pdproto.pages.copies import LAYOUTS_KEPT, Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
-from pdproto.pages.layouts import layout_of
+from pdproto.pages.layouts import common_part, layout_of
 from pdproto.pages.life_key import key_of_life
+from pdproto.pages.page_sizes import Parts
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life, PageLayout
@@ -57,16 +58,20 @@ class SourcePages:
     """A prefill node's data path.
 
     pools: one array for each layer, K and V, in host memory or on one device. order: of the axes of
-    a page, see kernels. device: if not that of the pools. Raises DeviceError if the device cannot
-    copy them, for instance because no kernel can be compiled.
+    a page, see kernels. device: if not that of the pools. page_tokens: hand over parts of pages, of
+    so many tokens (page_sizes.py). Raises DeviceError if the device cannot copy them, for instance
+    because no kernel can be compiled, and ValueError where pages have no such parts.
     """
 
     def __init__(
         self, pools: Sequence[Any], engine: SourceEngine, *, order: Order = Order.NHD,
-        device: Device | None = None,
+        device: Device | None = None, page_tokens: int | None = None,
     ) -> None:
         self.engine: Final = engine
-        self.layout: Final = register(pools, order=order)
+        whole = register(pools, order=order)
+        self._parts: Final = Parts(whole, page_tokens)
+        self.layout: Final = self._parts.layout
+        self._common_part: Final = lru_cache(LAYOUTS_KEPT)(partial(common_part, whole))
         self._layout_told: Final = layout_of(self.layout)
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
@@ -92,6 +97,15 @@ class SourcePages:
     def layout_for(self, _sink: str) -> PageLayout | None:
         """See HasLayout: all sinks read the same pools."""
         return self._layout_told
+
+    def conversion(self, theirs: PageLayout) -> str:
+        """See Converts."""
+        tokens = self._common_part(theirs)
+        return "" if tokens is None else f"page_tokens={tokens}"
+
+    def parts(self, pages: Sequence[int], tokens: range) -> list[int]:
+        """The numbers to hand over for these tokens of a request; see Parts.numbers."""
+        return self._parts.numbers(pages, tokens)
 
     def measure(self, metrics: Metrics) -> None:
         """See HasMetrics."""

@@ -68,6 +68,7 @@ def test_pools_that_do_not_lie_alike_fail_the_request_at_both_ends(
         assert end.poll() is KVPoll.FAILED
         for part in ("pages do not fit: p0 has ", ", and d0 ", *told):
             assert part in str(end.failure)
+        assert ("page sizes differ, convertible" in str(end.failure)) is ("16 tokens" in told)
     receiver.close()
     until(lambda: idle(prefill) and idle(decode))
 
