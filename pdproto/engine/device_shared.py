@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
 from pdproto.engine.contract import (
+    CLOSE_S,
     Address,
     Buffer,
     DeviceBytes,
@@ -128,6 +129,13 @@ class DeviceSharedSink(SharedSink):
     def line(self, sock: socket.socket) -> SharedLine:
         """See SharedSink."""
         return DeviceLine(self, sock)
+
+    def close(self) -> None:
+        """See contract.SinkEngine. It waits until the sources have unmapped the memory, `CLOSE_S`
+        at most: the thread stays for those that still copy.
+        """
+        super().close()
+        self.loop.join(CLOSE_S)
 
     def _end(self) -> None:
         """See Sink. Sources are asked to unmap the memory that they have."""

@@ -96,6 +96,11 @@ class Loop:
             if not self._has_stayed:
                 self._thread.join()
 
+    def join(self, seconds: float) -> None:
+        """After `close`: wait for a thread that stays, so long at most."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
     def _run(self) -> None:
         try:
             while not self._closing:

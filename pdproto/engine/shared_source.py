@@ -63,10 +63,18 @@ class SharedSource(Source):
         """
         super().close()
         self._copies.clear()
+
+    def _end(self) -> None:
+        """See Source. Sinks hear first that nobody writes to their memory any more."""
+        self.attach(lambda: None)
         end = monotonic() + CLOSE_S
         while self._carries and monotonic() < end:
             self._ask()
             sleep(POLL_S)
+        for line in self._lines.values():
+            if isinstance(line, SharedLine):
+                line.part()
+        super()._end()
 
     # For the connections, on the loop's thread.
 
@@ -253,6 +261,13 @@ class SharedLine:
             while self._outbox:
                 self.sock.send(self._outbox[0])
                 self._outbox.popleft()
+
+    def part(self) -> None:
+        """The source is closed: unmap all memory that no device copies into, and say so."""
+        with suppress(OSError):
+            for region in list(self._mapped):
+                if not self._source.carries_into(self, region):
+                    self._drop(region)
 
     def ended(self) -> None:
         """See source.Line. Memory stays mapped while a device copies into it."""

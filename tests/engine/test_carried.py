@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any, Final
@@ -254,22 +254,55 @@ def test_memory_of_a_device_is_freed_when_no_process_has_it_mapped() -> None:
         assert both.sink.counts().abandoned_bytes == 0
 
 
+def carry_and_close(address: str) -> None:
+    """In a process of its own: a write that lands, and a source that is closed."""
+    source = DeviceSharedSource()
+    begun(source, address).finish()
+    finished(source)
+    source.close()
+    signal.pause()
+
+
 def carry_for_ever(address: str) -> None:
     """In a process of its own: a write whose device never ends it, and the connection closed."""
-    source, held = DeviceSharedSource(), Held(7)
-    source.use(HostDevice())
-    source.post(Address.decode(bytes.fromhex(address)), 0, (), held)
-    until(lambda: held.place is not None, "the device to begin")
+    source = DeviceSharedSource()
+    _held = begun(source, address)
     for line in source._lines.values():
         line.sock.shutdown(socket.SHUT_RDWR)
     signal.pause()
 
 
-def carrying_for_ever(both: OnDevices, lease: Lease) -> subprocess.Popen[bytes]:
-    """A process that copies into this lease, and whose connection has ended."""
-    process = subprocess.Popen([sys.executable, "-c", (
-        f"from tests.engine.test_carried import carry_for_ever as begin\n"
+def carry_beyond_the_end(address: str) -> None:
+    """The same, and the source is closed."""
+    source = DeviceSharedSource()
+    _held = begun(source, address)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pdproto.engine.shared_source.CLOSE_S", 0.05)
+        source.close()
+    signal.pause()
+
+
+def begun(source: DeviceSharedSource, address: str) -> Held:
+    """A write that the device has begun to copy."""
+    held = Held(7)
+    source.use(HostDevice())
+    source.post(Address.decode(bytes.fromhex(address)), 0, (), held)
+    until(lambda: held.place is not None, "the device to begin")
+    return held
+
+
+def process_of(begin: Callable[[str], None], lease: Lease) -> subprocess.Popen[bytes]:
+    """A process that does this with a lease."""
+    return subprocess.Popen([sys.executable, "-c", (
+        f"from tests.engine.test_carried import {begin.__name__} as begin\n"
         f"begin('{lease.address.encode().hex()}')")])
+
+
+def carrying_for_ever(
+    both: OnDevices, lease: Lease, begin: Callable[[str], None] = carry_for_ever
+) -> subprocess.Popen[bytes]:
+    """A process that copies into this lease, and whose connection has ended."""
+    process = process_of(begin, lease)
     until(lambda: both.sink.leases._held[lease.number].busy, "the write to begin")
     until(lambda: not both.sink.counts().connections, "the end of the connection")
     return process
@@ -292,16 +325,25 @@ def test_memory_is_not_freed_while_the_process_of_a_closed_connection_lives() ->
 
 
 def test_a_closed_sink_frees_memory_when_the_source_has_unmapped_it() -> None:
-    """The source lives, and nothing is in flight."""
+    """The source lives, and nothing is in flight: `close` waits that long."""
     with closing(OnDevices()) as both:
         both.write(leased(both.sink)).finish()
         finished(both.source)
+        threads = threading.active_count()
         both.sink.close()
-        until(lambda: both.here.calls["free"], "the device to have its memory back")
+        assert both.here.calls["free"] == 1
+        assert threading.active_count() == threads - 1
+        assert not both.sink.processes
         until(lambda: not both.source.counts().connections, "the end of the connection")
-        until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sink that is closed does not wait for long."""
+    monkeypatch.setattr("pdproto.engine.device_shared.CLOSE_S", 0.1)
+
+
+@pytest.mark.usefixtures("brief")
 def test_a_closed_sink_frees_no_memory_while_a_device_copies_into_it() -> None:
     with closing(OnDevices()) as both:
         held = both.write(leased(both.sink))
@@ -317,13 +359,16 @@ def test_a_closed_sink_frees_no_memory_while_a_device_copies_into_it() -> None:
         until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
 
-def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_ended() -> None:
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("begin", [carry_for_ever, carry_beyond_the_end])
+def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_ended(
+    begin: Callable[[str], None]
+) -> None:
     with closing(OnDevices()) as both:
         lease = leased(both.sink)
-        process = carrying_for_ever(both, lease)
+        process = carrying_for_ever(both, lease, begin)
         both.sink.close()
         both.sink.close()
-        time.sleep(0.1)
         assert both.here.calls["free"] == 0
         process.kill()
         process.wait()
@@ -331,6 +376,21 @@ def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_
         until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
 
+def test_the_process_of_a_closed_source_need_not_end() -> None:
+    """It has said that it has unmapped the memory, and then ended the connection."""
+    with closing(OnDevices()) as both:
+        lease = leased(both.sink)
+        process = process_of(carry_and_close, lease)
+        until(lambda: both.sink.counts().landed_writes, "the write")
+        until(lambda: not both.sink.counts().connections, "the end of the connection")
+        both.sink.close()
+        assert both.here.calls["free"] == 1
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.usefixtures("brief")
 def test_a_write_to_a_closed_sink_is_refused_while_the_connection_lasts() -> None:
     with closing(OnDevices()) as both:
         lease, other = leased(both.sink), leased(both.sink)
