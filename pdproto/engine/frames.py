@@ -1,7 +1,8 @@
 """The messages between the two ends of a built-in engine: frames of 72 bytes.
 
     magic        4 bytes, "pde" and the version, a digit
-    kind         1 byte, then 3 unused ones
+    kind         1 byte
+    oldest       1 byte, of a CHALLENGE, then 2 unused ones
     write        8 bytes: the number of the write in this connection; the source counts from 1
     offset       8 bytes
     length       8 bytes
@@ -9,12 +10,21 @@
     token        32 bytes: 8 of the lease's number, 24 that only the sink can make
 
 Integers are little-endian and unsigned. Over TCP the bytes of a SEGMENT follow its frame. A
-malformed frame raises RemoteProtocolError. So does one of another version, with both versions.
+malformed frame raises RemoteProtocolError.
 
-Over TCP no token is sent. The sink begins with a CHALLENGE, 32 random bytes in the place of the
-token, new for each connection. A WRITE has a proof in that place: 8 bytes of the lease's number,
-and a digest that only a holder of the token can make, over the challenge and all of the frame. So
-a process that reads the connection learns no token, and cannot use the bytes that it has read.
+The sink begins each connection with a CHALLENGE.
+
+Rule 1: a CHALLENGE has the same form in all versions. Its magic names the newest version that the
+        sink reads, and `oldest` the oldest one.
+Rule 2: the source writes the newest version that both ends read, and the sink answers in it. If
+        there is none, the source leaves, and says which versions each end reads.
+Rule 3: a release reads and writes the version of the release before it (runtime/versions.py). So
+        servers are upgraded one after the other.
+
+Over TCP no token is sent. A CHALLENGE has 32 random bytes in the place of the token, new for each
+connection. A WRITE has a proof in that place: 8 bytes of the lease's number, and a digest that only
+a holder of the token can make, over the challenge and all of the frame. So a process that reads the
+connection learns no token, and cannot use the bytes that it has read.
 """
 
 from dataclasses import dataclass, replace
@@ -26,11 +36,12 @@ from struct import Struct
 from typing import Final
 
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.versions import spoken
 
-VERSION: Final = 2
+VERSION: Final = 3
+OLDEST: Final = 3
 NAME: Final = b"pde"
-MAGIC: Final = NAME + str(VERSION).encode()
-LAYOUT: Final = Struct("<4sB3xQQQQ32s")
+LAYOUT: Final = Struct("<4sBB2xQQQQ32s")
 FRAME_BYTES: Final = LAYOUT.size
 TOKEN_BYTES: Final = 32
 NUMBER_BYTES: Final = 8  # of a token
@@ -48,12 +59,14 @@ class Kind(IntEnum):
     LANDED = 6  # sink: the write has ended well
     REFUSED = 7  # sink: the write has ended; its later bytes are thrown away
     REVOKED = 8  # sink, shared memory: unmap the region
-    CHALLENGE = 9  # sink, TCP: its first frame, which the proofs of this connection are about
+    CHALLENGE = 9  # sink: its first frame, which the proofs of a TCP connection are about
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame; fields that its kind does not use are zero."""
+    """One frame; fields that its kind does not use are zero. oldest: see rule 1. version: that the
+    frame is written in.
+    """
 
     kind: Kind
     write: int = 0
@@ -61,34 +74,54 @@ class Frame:
     length: int = 0
     region: int = 0
     token: bytes = b""
+    oldest: int = 0
+    version: int = VERSION
 
     def encode(self) -> bytes:
         """The bytes of the frame."""
         return LAYOUT.pack(
-            MAGIC, self.kind, self.write, self.offset, self.length, self.region, self.token
-        )
+            NAME + b"%d" % self.version, self.kind, self.oldest, self.write, self.offset,
+            self.length, self.region, self.token)
 
 
 def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
-    """Read a frame. Raises RemoteProtocolError if it is malformed, or of no expected kind."""
+    """Read a frame. Raises RemoteProtocolError if it is malformed, of no expected kind, or of a
+    version that this end does not read.
+    """
     if len(data) != FRAME_BYTES:
         raise RemoteProtocolError(f"frame: {len(data)} bytes, want {FRAME_BYTES}")
-    magic, kind, write, offset, length, region, token = LAYOUT.unpack(data)
-    if magic != MAGIC:
-        raise RemoteProtocolError(_complaint(magic))
+    magic, kind, oldest, write, offset, length, region, token = LAYOUT.unpack(data)
+    written = magic.removeprefix(NAME)
+    if written == magic or not written.isdigit():
+        raise RemoteProtocolError(f"frame begins with {magic!r}, want {NAME!r} and a digit")
+    version = int(written)
+    if kind != Kind.CHALLENGE and not OLDEST <= version <= VERSION:
+        raise RemoteProtocolError(_refusal(version, version))
     if kind not in expected:
         names = ", ".join(sorted(wanted.name for wanted in expected))
         raise RemoteProtocolError(f"frame of kind {kind}, want one of {names}")
-    return Frame(Kind(kind), write, offset, length, region, token)
+    return Frame(Kind(kind), write, offset, length, region, token, oldest, version)
 
 
-def _complaint(magic: bytes) -> str:
-    """The error of a frame that begins with this, and not with MAGIC."""
-    version = magic.removeprefix(NAME)
-    if version == magic or not version.isdigit():
-        return f"frame begins with {magic!r}, want {MAGIC!r}"
-    return (f"version: the peer's data port speaks {int(version)}, and this one {VERSION}: want "
-            f"one release of pdproto at both ends")
+def challenge(token: bytes = b"") -> Frame:
+    """The first frame of a sink, over TCP with 32 random bytes (rule 1)."""
+    return Frame(Kind.CHALLENGE, token=token, oldest=OLDEST)
+
+
+def agreed(first: Frame) -> Frame:
+    """The first frame of a sink, with the version that the source writes from then on (rule 2).
+
+    Raises RemoteProtocolError if the two ends have no version in common.
+    """
+    newest, oldest = first.version, first.oldest or first.version
+    if newest < OLDEST or oldest > VERSION:
+        raise RemoteProtocolError(_refusal(newest, oldest))
+    return replace(first, version=min(newest, VERSION))
+
+
+def _refusal(newest: int, oldest: int) -> str:
+    return (f"version: the peer's data port speaks {spoken(newest, oldest)}, and this one "
+            f"{spoken(VERSION, OLDEST)}: want releases of pdproto that follow one another")
 
 
 class Mint:

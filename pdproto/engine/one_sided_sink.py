@@ -154,7 +154,8 @@ class OneSidedLine(SinkLine):
         if piece.region not in self._described:
             description = piece.describe()
             self._described.add(piece.region)
-        granted = Frame(Kind.GRANTED, number, piece.address, len(description), piece.region)
+        granted = Frame(Kind.GRANTED, number, piece.address, len(description), piece.region,
+                        version=self.version)
         self._sink.send(self, granted.encode() + description)
 
     def _end(self, number: int) -> None:
@@ -170,7 +171,7 @@ class OneSidedLine(SinkLine):
         if free or done:
             self._sink.wake()
         if landed:
-            self._sink.send(self, Frame(Kind.LANDED, number).encode())
+            self._sink.send(self, self.answer(Kind.LANDED, number))
         elif not write.stopped:
             self._refuse(number)
 
@@ -186,4 +187,4 @@ class OneSidedLine(SinkLine):
     def _refuse(self, number: int) -> None:
         with self._leases.lock:
             self._leases.refused_writes += 1
-        self._sink.send(self, Frame(Kind.REFUSED, number).encode())
+        self._sink.send(self, self.answer(Kind.REFUSED, number))

@@ -22,7 +22,7 @@ from time import sleep
 from typing import Final
 
 from pdproto.engine.contract import EngineError, Result
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
 from pdproto.engine.one_sided import Description, Handle, Transport, address_of, check_versions
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
 from pdproto.runtime.errors import RemoteProtocolError
@@ -231,7 +231,8 @@ class OneSidedLine:
         self._endpoint: Final = endpoint
         self._outbox: Final = bytearray()
         self._connected = False
-        self._challenge = b""  # until it has come, no write begins
+        self._challenge: Frame | None = None  # until it has come, no write begins
+        self._version = VERSION
         self._early: list[Posted] = []
         self._over = self._at_end = False
         self._inbox: Final = bytearray()
@@ -249,7 +250,7 @@ class OneSidedLine:
 
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
-        if self._challenge:
+        if self._challenge is not None:
             self._send(opening(posted, self._challenge))
         else:
             self._early.append(posted)
@@ -298,7 +299,7 @@ class OneSidedLine:
             self._fail(posted, move.problem)
         else:
             move.copied = True
-            self._send(Frame(Kind.COPIED, posted.number).encode())
+            self._send(Frame(Kind.COPIED, posted.number, version=self._version).encode())
             if move.refused:
                 self._refuse(posted.number)
         self._reconnect()
@@ -308,10 +309,13 @@ class OneSidedLine:
         if self._granted is None:
             if len(self._inbox) < FRAME_BYTES:
                 return False
-            frame = decode(self._inbox[:FRAME_BYTES], EXPECTED if self._challenge else FIRST)
+            frame = decode(self._inbox[:FRAME_BYTES],
+                           EXPECTED if self._challenge is not None else FIRST)
             del self._inbox[:FRAME_BYTES]
             if frame.kind is Kind.CHALLENGE:
-                self._challenge, early, self._early = frame.token, self._early, []
+                self._challenge = agreed(frame)
+                self._version = self._challenge.version
+                early, self._early = self._early, []
                 for posted in early:
                     self.begin(posted)
             elif frame.kind is not Kind.GRANTED:

@@ -4,6 +4,7 @@ A writer can be stopped between reading a flag and its store, so a flag is no fe
 gives up the memory itself: a late writer can change only memory that is never leased again. Memory
 is leased again only when no writer is using it.
 
+    sink:   CHALLENGE, once, with the versions that it reads
     source: WRITE                                        COPIED
     sink:          GRANTED, with the memory's file               LANDED
     sink:          REFUSED, at any point; REVOKED when the memory is given up
@@ -25,7 +26,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from pdproto.engine.contract import Lease, Target
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, decode
 from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
@@ -124,12 +125,13 @@ class SharedLine:
         self.sock: Final = sock
         self.peer = f"process {self.process}"
         self.source: str | None = None
-        self.outbox: deque[tuple[bytes, int | None]] = deque()
+        self.outbox: deque[tuple[bytes, int | None]] = deque([(challenge().encode(), None)])
         self._sink: Final = sink
         self._leases: Final = sink.leases
         self._mapped: Final[dict[int, Backing]] = {}
         self._writes: Final[dict[int, Open]] = {}
         self._numbered = 0
+        self._version = VERSION  # of the source's frames; answers have it too
 
     @property
     def has_memory(self) -> bool:
@@ -144,6 +146,7 @@ class SharedLine:
                 if not packet:
                     raise ConnectionResetError("it has closed the connection")
                 frame = decode(packet, EXPECTED)
+                self._version = frame.version
                 if frame.kind is Kind.WRITE:
                     self._begin(frame)
                 elif frame.kind is Kind.COPIED:
@@ -181,7 +184,7 @@ class SharedLine:
     def revoke(self, region: int) -> None:
         """Ask the source to unmap the region, if it has the region mapped."""
         if region in self._mapped:
-            self._sink.send(self, Frame(Kind.REVOKED, region=region).encode())
+            self._send(Frame(Kind.REVOKED, region=region, version=self._version))
 
     def ended(self) -> None:
         """The connection has ended. Its process may still copy, so its leases stay busy."""
@@ -215,10 +218,8 @@ class SharedLine:
         if self.source is None:
             self.source = held.lease.source
             self.peer = f"{self.source}, {self.peer}"
-        granted = Frame(
-            Kind.GRANTED, frame.write, frame.offset, held.lease.length, held.lease.address.region
-        )
-        self._sink.send(self, granted.encode(), file)
+        self._send(Frame(Kind.GRANTED, frame.write, frame.offset, held.lease.length,
+                         held.lease.address.region, version=self._version), file)
 
     def _hand_out(self, backing: Backing) -> int | None:
         """The memory's file, if it has not been handed out over this connection yet."""
@@ -239,14 +240,17 @@ class SharedLine:
             landed = self._leases.land(write.held, write.bytes)
             self._leases.leave(write.held)
         if landed:
-            self._sink.send(self, Frame(Kind.LANDED, number).encode())
+            self._send(Frame(Kind.LANDED, number, version=self._version))
         else:
             self._refuse(number)
 
     def _refuse(self, number: int) -> None:
         with self._leases.lock:
             self._leases.refused_writes += 1
-        self._sink.send(self, Frame(Kind.REFUSED, number).encode())
+        self._send(Frame(Kind.REFUSED, number, version=self._version))
+
+    def _send(self, frame: Frame, file: int | None = None) -> None:
+        self._sink.send(self, frame.encode(), file)
 
     def _drop(self, region: int) -> None:
         backing = self._mapped.pop(region, None)

@@ -26,13 +26,14 @@ from numpy.typing import NDArray
 
 from pdproto.engine import shared_sink
 from pdproto.engine.contract import CLOSE_S, POLL_S, Pin, Result
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 4 << 20  # copied in a millisecond; a refusal stops a write after it
+FIRST: Final = frozenset({Kind.CHALLENGE})
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
 
 
@@ -211,6 +212,8 @@ class SharedLine:
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
         self._outbox: Final[deque[bytes]] = deque()
+        self._version = VERSION
+        self._early: list[Posted] | None = []  # before the sink has said its versions; then None
         self._mapped: Final[dict[int, Region]] = {}
         self._revoked: Final[set[int]] = set()  # regions into which a device still copies
         try:
@@ -227,13 +230,15 @@ class SharedLine:
 
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
-        address = posted.address
-        frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes, token=address.token)
-        self._send(frame)
+        if self._early is not None:
+            self._early.append(posted)
+            return
+        self._send(Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes,
+                         token=posted.address.token, version=self._version))
 
     def copied(self, posted: Posted) -> None:
         """Tell the sink that all bytes of the write are in place."""
-        self._send(Frame(Kind.COPIED, posted.number))
+        self._send(Frame(Kind.COPIED, posted.number, version=self._version))
 
     def carried_into(self, region: int) -> None:
         """A device has stopped copying into this region: unmap it, if the sink has asked for it."""
@@ -250,7 +255,7 @@ class SharedLine:
                 try:
                     if not packet:
                         raise ConnectionResetError("it has closed the connection")
-                    self._answer(decode(packet, EXPECTED), files)
+                    self._take(packet, files)
                 finally:
                     for file in files:
                         os.close(file)
@@ -273,6 +278,15 @@ class SharedLine:
         """See source.Line. Memory stays mapped while a device copies into it."""
         self._mapped.clear()
         self._revoked.clear()
+
+    def _take(self, packet: bytes, files: list[int]) -> None:
+        if self._early is None:
+            self._answer(decode(packet, EXPECTED), files)
+            return
+        self._version = agreed(decode(packet, FIRST)).version
+        early, self._early = self._early, None
+        for posted in early:
+            self.begin(posted)
 
     def _answer(self, frame: Frame, files: list[int]) -> None:
         match frame.kind:
@@ -322,7 +336,7 @@ class SharedLine:
         """Unmap a region, and say so."""
         self._revoked.discard(region)
         del self._mapped[region]
-        self._send(Frame(Kind.DROPPED, region=region))
+        self._send(Frame(Kind.DROPPED, region=region, version=self._version))
 
     def _send(self, frame: Frame) -> None:
         self._outbox.append(frame.encode())

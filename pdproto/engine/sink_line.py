@@ -11,7 +11,15 @@ from contextlib import suppress
 from secrets import token_bytes
 from typing import Final
 
-from pdproto.engine.frames import FRAME_BYTES, TOKEN_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import (
+    FRAME_BYTES,
+    TOKEN_BYTES,
+    VERSION,
+    Frame,
+    Kind,
+    challenge,
+    decode,
+)
 
 
 class SinkLine:
@@ -23,8 +31,9 @@ class SinkLine:
         self.peer = "{}:{}".format(*sock.getpeername()[:2])
         self.source: str | None = None
         self.challenge: Final = token_bytes(TOKEN_BYTES)
-        hello = Frame(Kind.CHALLENGE, token=self.challenge).encode()
-        self.outbox: deque[tuple[bytes, int | None]] = deque([(hello, None)])
+        self.version = VERSION  # of the source's frames; answers have it too
+        first = challenge(self.challenge).encode()
+        self.outbox: deque[tuple[bytes, int | None]] = deque([(first, None)])
         self._frame: Final = bytearray(FRAME_BYTES)
         self._frame_bytes = 0  # bytes of it that have come
 
@@ -50,7 +59,13 @@ class SinkLine:
         if self._frame_bytes < FRAME_BYTES:
             return count, None
         self._frame_bytes = 0
-        return count, decode(self._frame, expected)
+        frame = decode(self._frame, expected)
+        self.version = frame.version
+        return count, frame
+
+    def answer(self, kind: Kind, write: int) -> bytes:
+        """A frame about a write of the source."""
+        return Frame(kind, write, version=self.version).encode()
 
     def name(self, source: str) -> None:
         """Name the peer after the source of the lease whose token it has shown."""

@@ -83,10 +83,11 @@ class Posted:
     ended: bool = False
 
 
-def opening(posted: Posted, challenge: bytes) -> bytes:
-    """The WRITE frame of a write over TCP, with its proof."""
-    frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes)
-    return replace(frame, token=proof(frame, posted.address.token, challenge)).encode()
+def opening(posted: Posted, challenge: Frame) -> bytes:
+    """The WRITE frame of a write over TCP, with its proof. challenge: as `agreed` gives it."""
+    frame = Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes,
+                  version=challenge.version)
+    return replace(frame, token=proof(frame, posted.address.token, challenge.token)).encode()
 
 
 def bytes_of(views: Sequence[Buffer]) -> tuple[memoryview, ...]:

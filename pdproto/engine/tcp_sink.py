@@ -164,7 +164,7 @@ class TcpLine(SinkLine):
             landed = self._leases.land(held, write.bytes)
         if landed:
             self._write = None
-            self._sink.send(self, Frame(Kind.LANDED, write.number).encode())
+            self._sink.send(self, self.answer(Kind.LANDED, write.number))
         else:
             self._refuse(write)
 
@@ -173,7 +173,7 @@ class TcpLine(SinkLine):
         with self._leases.lock:
             self._leases.refused_writes += 1
         write.refuse()
-        self._sink.send(self, Frame(Kind.REFUSED, write.number).encode())
+        self._sink.send(self, self.answer(Kind.REFUSED, write.number))
 
     def _begin_segment(self, frame: Frame) -> None:
         write = self._write

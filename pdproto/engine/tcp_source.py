@@ -8,7 +8,7 @@ from typing import Final
 
 from pdproto.engine import tcp_sink
 from pdproto.engine.contract import Result
-from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
+from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, agreed, decode
 from pdproto.engine.source import (
     BYTES_MAX,
     SILENCE_MS,
@@ -61,7 +61,7 @@ class TcpLine:
         self._source: Final = source
         self._queue: Final[deque[Posted]] = deque()
         self._connected = False
-        self._challenge = b""  # until it has come, nothing is sent
+        self._challenge: Frame | None = None  # until it has come, nothing is sent
         self._sending: Posted | None = None
         self._pieces: Iterator[list[memoryview]] = iter(())
         self._rest: list[memoryview] = []  # the unsent part of a piece
@@ -71,7 +71,7 @@ class TcpLine:
     @property
     def unsent(self) -> bool:
         """See source.Line."""
-        if not self._challenge:
+        if self._challenge is None:
             return not self._connected
         return bool(self._rest or self._queue) or self._sending is not None
 
@@ -94,7 +94,7 @@ class TcpLine:
                     if self._challenge:
                         self._answer(decode(self._frame, EXPECTED))
                     else:
-                        self._challenge = decode(self._frame, FIRST).token
+                        self._challenge = agreed(decode(self._frame, FIRST))
 
     def flush(self) -> None:
         """See source.Line. It sends up to `TURN_BYTES`. The first call finds out whether connecting
@@ -108,7 +108,7 @@ class TcpLine:
                 self._connected = True
         left = TURN_BYTES
         with suppress(BlockingIOError):
-            while self._challenge and left > 0 and self._next():
+            while left > 0 and self._next():
                 sent = self.sock.sendmsg(self._rest)
                 left -= sent
                 if self._sending is not None:
@@ -128,7 +128,7 @@ class TcpLine:
             if self._rest:
                 break
             self._sending = None
-            if not self._queue:
+            if self._challenge is None or not self._queue:
                 return False
             self._sending = self._queue.popleft()
             self._pieces = _pieces(self._sending, self._challenge)
@@ -158,14 +158,15 @@ class TcpLine:
             self._source.finish(posted, Result.LANDED)
 
 
-def _pieces(posted: Posted, challenge: bytes) -> Iterator[list[memoryview]]:
+def _pieces(posted: Posted, challenge: Frame) -> Iterator[list[memoryview]]:
     """Yield the pieces of a write, a segment at a time, until it is refused."""
     head = opening(posted, challenge)
     for segment in _segments(posted.views):
         if posted.ended:
             return
         length = sum(piece.nbytes for piece in segment)
-        head += Frame(Kind.SEGMENT, posted.number, length=length).encode()
+        head += Frame(Kind.SEGMENT, posted.number, length=length,
+                      version=challenge.version).encode()
         yield [memoryview(head), *segment]
         head = b""
     if head:

@@ -53,10 +53,11 @@ def refusal(them: object, newest: int, oldest: int | None, us: str) -> str | Non
     """
     if newest >= OLDEST and (newest if oldest is None else oldest) <= VERSION:
         return None
-    return f"version: {them} speaks {_spoken(newest, oldest)}, and {us} {_spoken(VERSION, OLDEST)}"
+    return f"version: {them} speaks {spoken(newest, oldest)}, and {us} {spoken(VERSION, OLDEST)}"
 
 
-def _spoken(newest: int, oldest: int | None) -> str:
+def spoken(newest: int, oldest: int | None) -> str:
+    """A range of versions, for people."""
     return str(newest) if oldest in (None, newest) else f"{oldest} to {newest}"
 
 

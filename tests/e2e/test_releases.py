@@ -1,7 +1,7 @@
 """Servers of this release and of the next one hand over to each other, in processes of their own.
 
-The next release is a copy of this one with a version more, and a field that it adds to a message of
-prefill.
+The next release is a copy of this one with a version more of the messages between nodes, in which
+prefill adds a field, and one more of the frames between engines.
 """
 
 import re
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.engine import frames
 from pdproto.runtime.versions import VERSION
 from tests.e2e.release_servers import ABORTED, HERE, ROOMS, Server, hand_over
 
@@ -30,6 +31,8 @@ def the_next(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("__pycache__"))
     replaced(package / "runtime/versions.py", r"(?m)^VERSION: Final = \d+$",
              f"VERSION: Final = {NEXT}")
+    replaced(package / "engine/frames.py", r"(?m)^VERSION: Final = \d+$",
+             f"VERSION: Final = {frames.VERSION + 1}")
     replaced(package / "runtime/wire.py", r"    use: U63 = 0\n",
              f"    use: U63 = 0\n    hint: Annotated[str, Meta(extra={{'since': {NEXT}}})] = ''\n")
     replaced(package / "node/sender.py", r"self\.metadata\), self\.use\)",

@@ -17,7 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdproto.engine.contract import Address, EngineError, Lease, Result
-from pdproto.engine.frames import FRAME_BYTES, MAGIC, VERSION, Frame, Kind, Mint, decode, proof
+from pdproto.engine.frames import (
+    FRAME_BYTES,
+    OLDEST,
+    VERSION,
+    Frame,
+    Kind,
+    Mint,
+    challenge,
+    decode,
+    proof,
+)
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import Sink
@@ -26,13 +36,14 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, until, write
 
+MAGIC: Final = b"pde%d" % VERSION
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
 
 
 class Dialled(socket.socket):
     """Over TCP it sends a proof in place of each token."""
 
-    challenge = b""
+    first: Frame | None = None
 
     def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]  # only bytes
         if self.family == socket.AF_INET and len(data) == FRAME_BYTES and data[4] == Kind.WRITE:
@@ -40,11 +51,16 @@ class Dialled(socket.socket):
         return super().send(data, flags)
 
     def proven(self, frame: Frame) -> bytes:
-        if not self.challenge:
-            hello = self.recv(FRAME_BYTES, socket.MSG_WAITALL)
-            self.challenge = decode(hello, frozenset({Kind.CHALLENGE})).token
         plain = replace(frame, token=b"")
-        return replace(plain, token=proof(plain, frame.token, self.challenge)).encode()
+        return replace(plain, token=proof(plain, frame.token, self.challenge.token)).encode()
+
+    @property
+    def challenge(self) -> Frame:
+        """The sink's first frame, which this reads unless it has."""
+        if self.first is None:
+            told = self.recv(FRAME_BYTES, socket.MSG_WAITALL)
+            self.first = decode(told, frozenset({Kind.CHALLENGE}))
+        return self.first
 
 
 def dial(endpoint: str) -> Dialled:
@@ -85,7 +101,7 @@ def before(frame: bytes) -> bytes:
 
 
 OLDER: Final = (f"version: the peer's data port speaks {VERSION - 1}, and this one {VERSION}: want "
-                f"one release of pdproto at both ends")
+                f"releases of pdproto that follow one another")
 
 
 # Sinks.
@@ -164,6 +180,7 @@ def test_answers_to_nothing_drop_their_peer(pair: Pair, caplog: pytest.LogCaptur
 def test_a_peer_that_goes_in_the_middle_of_a_frame_is_no_trouble(pair: Pair) -> None:
     lease = grant(pair)
     sock = dial(lease.address.endpoint)
+    assert sock.challenge.version == VERSION  # what is not read turns its departure into an error
     sock.send(opening(lease))
     sock.send(Frame(Kind.SEGMENT, 1, length=90).encode()[:10])
     sock.close()
@@ -225,6 +242,7 @@ def refusals(pair: Pair, count: int) -> Iterator[bytes]:
 def test_answers_wait_for_a_peer_that_reads_late(pair: Pair) -> None:
     """More than its socket holds, and fewer than are kept for it."""
     sock = dial(grant(pair).address.endpoint)
+    assert sock.challenge.version == VERSION
     for packet in refusals(pair, 3_000):
         sock.send(packet)
     until(lambda: pair.sink.counts().refused_writes == 3_000, "all of them to be refused")
@@ -312,8 +330,14 @@ def test_a_port_in_use_is_said() -> None:
 
 
 @contextmanager
-def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
-    """Something that listens like a sink, and answers the first peer's first bytes with these."""
+def pretender(
+    engine: Engine, answers: list[bytes], first: Frame | None = None
+) -> Iterator[tuple[Address, list[bytes]]]:
+    """Something that listens like a sink, and answers the first peer's first bytes with these.
+
+    first: its first frame, if not that of a sink. Yields its address, and a list of those bytes.
+    """
+    heard: list[bytes] = []
     if engine.is_local:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         name = f"pdproto-pretender-{os.getpid()}"  # all processes of a machine share these names
@@ -327,9 +351,8 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
     def answer() -> None:
         sock, _ = listener.accept()
         with suppress(ConnectionError):
-            if not engine.is_local:
-                sock.send(Frame(Kind.CHALLENGE, token=bytes(32)).encode())
-            sock.recv(1 << 20)
+            sock.send((first or challenge(bytes(32))).encode())
+            heard.append(sock.recv(1 << 20))
             for packet in answers:
                 sock.send(packet)
             while sock.recv(1 << 20):
@@ -338,7 +361,7 @@ def pretender(engine: Engine, answers: list[bytes]) -> Iterator[Address]:
 
     thread = threading.Thread(target=answer)
     thread.start()
-    yield Address(engine.name, endpoint, 1, 0, 4096, bytes(32))
+    yield Address(engine.name, endpoint, 1, 0, 4096, bytes(32)), heard
     thread.join()
     listener.close()
 
@@ -354,7 +377,7 @@ BAD_ANSWERS: Final = {
 @pytest.mark.parametrize("case", BAD_ANSWERS)
 def test_a_sink_that_answers_nonsense_is_left(engine: Engine, case: str) -> None:
     source = engine.source()
-    with pretender(engine, [BAD_ANSWERS[case]]) as address:
+    with pretender(engine, [BAD_ANSWERS[case]]) as (address, _):
         source.post(address, 0, [np.zeros(4096, np.uint8)])
         (outcome,) = finished(source)
     assert outcome.result is not Result.LANDED
@@ -369,7 +392,7 @@ def test_a_sink_that_answers_nonsense_is_left(engine: Engine, case: str) -> None
 def test_memory_is_granted_with_the_memory() -> None:
     source = SharedSource()
     granted = Frame(Kind.GRANTED, 1, length=4096, region=1).encode()
-    with pretender(SHARED, [granted]) as address:
+    with pretender(SHARED, [granted]) as (address, _):
         outcome = write(source, address, bytes(4096))
     assert outcome.result is Result.REFUSED
     assert "without its memory" in outcome.reason
@@ -405,7 +428,7 @@ def test_any_bytes_are_a_frame_or_a_remote_error(data: bytes, good: bool) -> Non
 )
 def test_frames_travel(kind: Kind, numbers: list[int], token: bytes) -> None:
     write, offset, length, region = numbers
-    frame = Frame(kind, write, offset, length, region, token)
+    frame = Frame(kind, write, offset, length, region, token, oldest=OLDEST)
     assert decode(frame.encode(), frozenset({kind})) == frame
 
 
