@@ -1,6 +1,8 @@
 """Compares the data paths of two nodes: whether bytes can move between them, and page layouts."""
 
-from pdproto.node.data_path import Converts, HasLayout, HasReach
+from collections.abc import Callable
+
+from pdproto.node.data_path import HasReach
 from pdproto.node.link import host_of
 from pdproto.runtime.wire import PageLayout
 
@@ -13,23 +15,20 @@ def barred(data_path: object, endpoint: str) -> str:
     return data_path.out_of_reach(host) or ""
 
 
-def layout_for(data_path: object, peer: str) -> PageLayout | None:
-    """The layout of the pages that this peer writes or reads; None if the data path has none."""
-    return data_path.layout_for(peer) if isinstance(data_path, HasLayout) else None
-
-
-def misfit(data_path: object, source: str, sink: str, theirs: PageLayout | None) -> str:
+def misfit(
+    ours: PageLayout | None, source: str, sink: str, theirs: PageLayout | None,
+    conversion: Callable[[PageLayout], str] = lambda _: "",
+) -> str:
     """Why the pages of a source do not fit those of a sink, with the layouts of both.
 
-    Empty if they fit, or if one layout is unknown. data_path: the source's own. source, sink: the
-    names of the two nodes. theirs: the layout that the sink has sent.
+    Empty if they fit, or if one layout is unknown. ours: the layout of the source's pages. source,
+    sink: the names of the two nodes. theirs: the layout that the sink has sent. conversion: see
+    Converts.
     """
-    ours = layout_for(data_path, sink)
     if ours is None or theirs is None or _fit(ours, theirs):
         return ""
     told = f"pages do not fit: {source} has {ours.told}, and {sink} {theirs.told}"
-    setting = data_path.conversion(theirs) if isinstance(data_path, Converts) else ""
-    if setting:
+    if setting := conversion(theirs):
         told += f": page sizes differ, convertible: open the data paths of both with {setting}"
     return told
 

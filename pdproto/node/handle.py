@@ -33,12 +33,16 @@ class HandoffMetrics:
 
 def room_number(room: object) -> int:
     """The number of a room. Raises TypeError or ValueError for anything else."""
-    if isinstance(room, bool) or not isinstance(room, SupportsIndex):
-        raise TypeError(f"room {room!r}: want a whole number, not {type(room).__name__}")
-    number = index(room)
+    number = room if type(room) is int else _whole(room)  # a protocol takes long to ask for
     if not 0 <= number <= ROOM_MAX:
         raise ValueError(f"room {number}: want 0 to {ROOM_MAX:,} (63 bits, as messages carry it)")
     return number
+
+
+def _whole(room: object) -> int:
+    if isinstance(room, bool) or not isinstance(room, SupportsIndex):
+        raise TypeError(f"room {room!r}: want a whole number, not {type(room).__name__}")
+    return index(room)
 
 
 class Opener(Protocol):

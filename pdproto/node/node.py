@@ -7,9 +7,17 @@ from typing import Any, Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
-from pdproto.node.data_path import CountsBytes, DataPath, HasMetrics, MarksPages, why_broken
+from pdproto.node.data_path import (
+    Converts,
+    CountsBytes,
+    DataPath,
+    HasLayout,
+    HasMetrics,
+    MarksPages,
+    why_broken,
+)
 from pdproto.node.endpoint_stages import EndpointStages, log_fields
-from pdproto.node.fit import barred, layout_for
+from pdproto.node.fit import barred
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
@@ -77,6 +85,11 @@ class Node(Core):
             data_path.bytes_of if isinstance(data_path, CountsBytes) else lambda *_: 0)
         self.mark: Final[Callable[[Sequence[int]], tuple[int, ...]]] = (
             data_path.mark if isinstance(data_path, MarksPages) else tuple)
+        # None for a data path that does not know the layout of its pages.
+        self.layout_for: Final[Callable[[str], PageLayout | None]] = (
+            data_path.layout_for if isinstance(data_path, HasLayout) else lambda _: None)
+        self.conversion: Final[Callable[[PageLayout], str]] = (
+            data_path.conversion if isinstance(data_path, Converts) else lambda _: "")
         # Called with the handle of a life that has just been forgotten, for a drain.
         self.on_forgotten: Callable[[Any], None] = lambda _: None
         self._no_owner: Final = _NoOwner()
@@ -287,7 +300,7 @@ class Node(Core):
         pages of this node that the peer reads or writes.
         """
         peer = self.peers[endpoint.peers[index]]
-        return peer.ours, layout_for(self._data_path, peer.name)
+        return peer.ours, self.layout_for(peer.name)
 
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Core.connect. For a new peer, note whether the data paths can reach each other."""

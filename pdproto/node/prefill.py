@@ -207,7 +207,8 @@ class Prefill(Node):
 
     def _compare(self, sender: Sender, sink: str, layout: PageLayout | None) -> None:
         """Fail the hand-over if the page layouts of both ends differ, once its sender is open."""
-        sender.misfit = misfit(self._data_path, self.name, sink, layout) or sender.misfit
+        sender.misfit = misfit(self.layout_for(sink), self.name, sink, layout,
+                               self.conversion) or sender.misfit
         if sender.misfit and sender.stage is not Sending.UNKNOWN:
             self.give_up(sender, sender.misfit)
 

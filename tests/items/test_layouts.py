@@ -71,4 +71,4 @@ def test_a_number_of_buffers_that_one_end_does_not_know_is_not_compared(
 ) -> None:
     source = SourceItems([kv()], ALONE, TcpSource())
     closing.callback(source.close)
-    assert misfit(source, "p0", "d0", layout_told([theirs])) == ""
+    assert misfit(source.layout_for("d0"), "p0", "d0", layout_told([theirs])) == ""
