@@ -33,6 +33,7 @@ class Pool:
         self._asked: Final = automaton.bits(ends.memory, (0, _ASKING), Memory.ASKED)
         self._page_taken: Final = automaton.bits(ends.page, (0, _OTHERS, 0))
         self._slot_taken: Final = automaton.bits(ends.slot, (0, _OTHERS, 0))
+        self._may_grant: Final = automaton.pace(_PACED)
         self.pages: Final[dict[int, Life]] = {}
         self.slots: Final[dict[int, Life]] = {}
 
@@ -48,11 +49,12 @@ class Pool:
         not allow the grant.
         """
         state = self._asked
-        if not self.pages.keys().isdisjoint(pages):
+        # Not `isdisjoint`: it may go through every place of a dict that was large once.
+        if self.pages.keys() & pages:
             state |= self._page_taken
         if slot in self.slots:
             state |= self._slot_taken
-        granted = self._automaton.take(self._automaton.pace(_PACED), state).changed
+        granted = self._automaton.take(self._may_grant, state).changed
         if granted:
             self.pages.update(dict.fromkeys(pages, life))
             if slot is not None:
