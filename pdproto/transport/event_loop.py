@@ -206,6 +206,8 @@ class EventLoop:
                 log.exception("node %s: a turn of its loop failed (%d times)", self._core.name,
                               self.turn_errors)
             return now + self._link.sign_of_life_s
+        finally:
+            self.pace.end()
 
     def _requests(self) -> Iterator[Callable[[], None]]:
         """The requests that other threads have put into the inbox until now."""

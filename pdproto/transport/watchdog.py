@@ -3,7 +3,8 @@
 Rule 1: a part of a turn ends when it has taken `PART_S`. Its other work waits for the next turn.
 Rule 2: a turn that has still taken more than `SLOW_S` of processor time is counted and logged, with
         its longest part. Processor time is read once a turn, because reading it takes a
-        microsecond, ten times as long as reading the clock.
+        microsecond or more, ten times as long as reading the clock. It is read when the turn has
+        sent its batches, so that they need not wait for it.
 Rule 3: Python's garbage collection does not count as a part of a turn: it looks through all objects
         of the process, in the thread that happens to trigger it. It is measured separately. A
         process that cannot afford it calls `gc.freeze` after its start, as our own do.
@@ -71,16 +72,26 @@ class Watchdog:
                       "garbage in a turn of the loop", lambda: self.collecting_s)
 
     def begin(self, part: str) -> None:
-        """Begin a turn, with this part, and end the turn before."""
-        used, collected = thread_time(), COLLECTIONS.seconds.get(get_ident(), 0.0)
-        if self._used is not None:
-            collecting = collected - self._collected
-            self.collecting_s = max(self.collecting_s, collecting)
-            took = used - self._used - collecting
-            if took > SLOW_S:
-                self._tell(took)
-        self._used, self._collected, self._longest = used, collected, (0.0, "")
+        """Begin a turn, with this part."""
+        if self._used is None:
+            self._used, self._collected = self._spent()
+        self._longest = (0.0, "")
         self.part(part)
+
+    def end(self) -> None:
+        """End the turn."""
+        self.part("")
+        used, collected = self._spent()
+        collecting = collected - self._collected
+        self.collecting_s = max(self.collecting_s, collecting)
+        took = used - (self._used or 0.0) - collecting
+        self._used, self._collected = used, collected
+        if took > SLOW_S:
+            self._tell(took)
+
+    @staticmethod
+    def _spent() -> tuple[float, float]:
+        return thread_time(), COLLECTIONS.seconds.get(get_ident(), 0.0)
 
     def part(self, name: str) -> None:
         """Begin the next part of the turn."""

@@ -1,0 +1,52 @@
+"""The cost of a loop's turns: what is counted as slow, and which part is blamed."""
+
+import logging
+
+import pytest
+
+from pdproto.transport import watchdog
+from pdproto.transport.watchdog import Watchdog
+
+
+class Clocks:
+    """The time, and the processor time of the thread, in seconds."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.now = self.used = 1.0
+        patch.setattr(watchdog, "monotonic", lambda: self.now)
+        patch.setattr(watchdog, "thread_time", lambda: self.used)
+
+    def work(self, seconds: float) -> None:
+        self.now += seconds
+        self.used += seconds
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_slow_turn_is_told_with_its_longest_part(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the wait between two turns nor the turn before is a part of it."""
+    clocks, dog = Clocks(monkeypatch), Watchdog("p0")
+    with caplog.at_level(logging.WARNING):
+        for first, second in ((0.001, 0.009), (0.008, 0.003)):
+            dog.begin("requests")
+            clocks.work(first)
+            dog.part("messages")
+            clocks.work(second)
+            dog.end()
+            clocks.wait(60.0)
+    assert dog.slow == 1
+    assert dog.longest_s == pytest.approx(0.011)
+    assert "took 11.0 ms of processor time, the longest part 'requests' in 8.0 ms" in caplog.text
+
+
+def test_a_turn_that_waits_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks, dog = Clocks(monkeypatch), Watchdog("p0")
+    clocks.work(5.0)  # before the first turn
+    dog.begin("requests")
+    clocks.wait(2.0)
+    assert not dog.has_time
+    dog.end()
+    assert (dog.slow, dog.longest_s) == (0, 0.0)
