@@ -44,9 +44,9 @@ class Guard:
 
     def holds(self, state: int) -> bool:
         """Whether the guard is true in the state."""
-        return state & self.mask == self.value and all(
+        return state & self.mask == self.value and (not self.clauses or all(
             any(literal.holds(state) for literal in clause) for clause in self.clauses
-        )
+        ))
 
     @property
     def reads(self) -> int:

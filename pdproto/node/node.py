@@ -110,7 +110,7 @@ class Node(Core):
         step = endpoint.take(event)
         if self._write is not None:
             self._write(endpoint, event, step)
-        plan = self.plans.of(endpoint, step)
+        plan = self.plans.known.get(step) or self.plans.learn(endpoint.automaton, step)
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
         owner = endpoint.owner

@@ -41,6 +41,7 @@ class Plans:
     send: sends the frame of a writer to the peer that the indices name. besides: gives further
     reactions to every step into a state. writers: by message, the function that makes its frame for
     the i-th peer. reactions: by variable and value, the action when the variable gets that value.
+    known: the plans so far; look there first.
     """
 
     def __init__(
@@ -52,15 +53,12 @@ class Plans:
         self._side: Final = side
         self._send: Final = send
         self._besides: Final = besides
-        self._plans: Final[dict[Step, Plan]] = {}
+        self.known: Final[dict[Step, Plan]] = {}
 
-    def of(self, endpoint: Endpoint, step: Step) -> Plan:
-        """The plan for a step that this endpoint has taken."""
-        return self._plans.get(step) or self._new(endpoint.automaton, step)
-
-    def _new(self, automaton: Automaton, step: Step) -> Plan:
-        if len(self._plans) >= PLANS_MAX:
-            self._plans.clear()
+    def learn(self, automaton: Automaton, step: Step) -> Plan:
+        """The plan for a step of an endpoint with this automaton."""
+        if len(self.known) >= PLANS_MAX:
+            self.known.clear()
         frames = [(partial(self._send, self.writers[message]), indices)
                   for message, indices in step.sent]
         found = ((self.reactions.get((symbol, value)), indices)
@@ -70,5 +68,5 @@ class Plans:
                      *self._besides(automaton, state)),
                     automaton.first_value(side.polls, state),
                     automaton.first_value(side.settled, state), automaton.armed(state))
-        self._plans[step] = plan
+        self.known[step] = plan
         return plan

@@ -76,10 +76,12 @@ class SourceWrites:
         if not endpoint.automaton.may_fire(endpoint.state, "post"):
             return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
-        lanes = sorted((sender.lane(sink).posted, sink) for sink in range(len(endpoint.peers)))
-        return any(
-            sender.lane(sink).has_room
-            and self._node.take(endpoint, sender.endpoint.post_to(sink)).rows for _, sink in lanes)
+        lanes = [sender.lane(sink) for sink in range(len(endpoint.peers))]
+        for sink in sorted(range(len(lanes)), key=lambda sink: lanes[sink].posted):
+            if lanes[sink].has_room and self._node.take(
+                    endpoint, sender.endpoint.post_to(sink)).rows:
+                return True
+        return False
 
     def post(self, endpoint: Endpoint, indices: Indices) -> None:
         """Carry out the row `post`: give the chunk to the data path."""

@@ -56,18 +56,20 @@ class Waits(Generic[K]):
         armed = self._armed.pop(life, {})
         if further or not names:
             self._repeats.pop(life, None)
-        armed = {name: deadline for name, deadline in armed.items()
-                 if name in names and not (further and WAITS[name].again)}
-        for name in names:
-            if name not in armed:
-                armed[name] = self._begin(name, life, now)
-        if armed:
+        if names:
+            armed = {name: deadline for name, deadline in armed.items()
+                     if name in names and not (further and WAITS[name].again)}
+            for name in names:
+                if name not in armed:
+                    armed[name] = self._begin(name, life, now)
             self._armed[life] = armed
         if self._entries > CANCELLED_MIN + 2 * len(self.seconds) * len(self._armed):
             self._clear()
 
     def due(self, now: float) -> Iterator[tuple[str, K]]:
         """The waits that have ended: name and life. Only `follow` starts them again."""
+        if not self._entries:
+            return
         for name, queues in self._queues.items():
             for queue in queues:
                 for _ in range(len(queue)):
@@ -94,6 +96,8 @@ class Waits(Generic[K]):
 
     def next(self) -> float | None:
         """A time at which no wait has ended yet, or the first one ends; None if none runs."""
+        if not self._entries:
+            return None
         return min((queue[0][0] for queues in self._queues.values() for queue in queues if queue),
                    default=None)
 

@@ -68,10 +68,26 @@ class SourceRole(Role):
 
     def __init__(self, table: Table = SOURCE) -> None:
         super().__init__(table, {Source: 1, Life: 1, Buffer: 1}, (Sink, Chunk), paced=("post",))
+        self._posts: Final[dict[tuple[Automaton, int, int], Event]] = {}
 
     def automaton_for(self, *, sinks: int, chunks: int) -> Automaton:
         """The automaton for this number of sinks and of chunks."""
         return self.automaton(sinks, chunks)
+
+    def post(self, automaton: Automaton, sink: int, chunks: int) -> Event:
+        """The permission for the row `post` to fire once, to this sink, for one of so many chunks.
+        """
+        key = automaton, sink, chunks
+        known = self._posts.get(key)
+        if known is None:  # to look for ranges takes long
+            known = self._posts[key] = automaton.pace(
+                "post", d=range(sink, sink + 1), c=range(chunks))
+        return known
+
+    def forget(self) -> None:
+        """See Role.forget."""
+        super().forget()
+        self._posts.clear()
 
     def prepare(self) -> None:
         """The automata for one sink, and any number of chunks that sending.py counts at once."""

@@ -98,7 +98,7 @@ class SendingEndpoint(Endpoint):
         """
         is_all = self._total and not self._waiting
         posted = self._held if is_all else min(self._held, WINDOW - 1)
-        return self.automaton.pace("post", d=range(sink, sink + 1), c=range(posted))
+        return self._role.post(self.automaton, sink, posted)
 
     def place(self, chunk: int) -> int:
         """The index in the automaton of a chunk that is being sent."""

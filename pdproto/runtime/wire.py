@@ -368,13 +368,13 @@ def encode_some(
     version: int = VERSION,
 ) -> tuple[bytes, Sequence[AnyFrame]]:
     """The bytes of a batch with as many of these frames as one batch may have, and the rest."""
-    told = partial(encode, node, incarnation, floor, unheard_ms=unheard_ms, version=version)
     count = min(len(frames), FRAMES_MAX)
-    data = told(frames[:count])
-    while len(data) > BATCH_BYTES_MAX and count > 1:
+    while True:
+        data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms,
+                      version=version)
+        if len(data) <= BATCH_BYTES_MAX or count <= 1:
+            return data, frames[count:]
         count //= 2
-        data = told(frames[:count])
-    return data, frames[count:]
 
 
 def decode(data: bytes | memoryview) -> Batch:

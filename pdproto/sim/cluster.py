@@ -43,7 +43,7 @@ from pdproto.sim.watch import Recorder, Telling, Watch, Witness
 
 SETTLE_S: Final = 120.0  # after the last arrival and fault; longer than all waits together
 LOOK_S: Final = 0.5  # between two checks whether the run is over
-COLLECTED_AFTER: Final = 50_000  # new objects; enough for most runs, with little memory
+COLLECTED_AFTER: Final = 500_000  # new objects; of fewer, most are still in use
 
 Server: TypeAlias = PrefillServer | OptimisticServer | DecodeServer
 

@@ -106,7 +106,7 @@ class Fabric:
         self.shape: Final = shape
         self.blame: Final = blame
         self.active: Final[list[Fault]] = []
-        self.buffers: Final[dict[bytes, Buffer]] = {}
+        self.buffers: Final[dict[bytes, Buffer]] = {}  # those that were leased
         # Never removed: a write of an ended process may land long after its buffer was reused.
         self.fenced: Final[set[tuple[Life, str]]] = set()
         self.landed = 0
@@ -242,7 +242,6 @@ class SimulatedSink:
         count = fabric.shape.buffers
         self._free: Final = [
             f"{host.name}/{host.incarnation}/{i}".encode() for i in range(count - 1, -1, -1)]
-        fabric.buffers.update({address: Buffer(self) for address in self._free})
         self._leases: Final[dict[Life, dict[str, bytes]]] = {}
         self._copied: Final[dict[tuple[str, int], Life]] = {}  # by source and page
         self._settled: Final[set[Life]] = set()
@@ -260,7 +259,9 @@ class SimulatedSink:
             return None
         addresses = {source: self._free.pop() for source in pages}
         for source, address in addresses.items():
-            buffer = self.fabric.buffers[address]
+            buffer = self.fabric.buffers.get(address)
+            if buffer is None:
+                buffer = self.fabric.buffers[address] = Buffer(self)
             if buffer.writer is not None:
                 raise AssertionError(f"{address!r} is free, and belongs to {buffer.writer}")
             buffer.writer = life, source

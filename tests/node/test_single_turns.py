@@ -210,7 +210,7 @@ def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.Monke
         monkeypatch.setattr(plans, "PLANS_MAX", most)
         source = Source()
         source.sending()
-        assert len(source.node.plans._plans) <= most
+        assert len(source.node.plans.known) <= most
         said.append(source.offline.line("d0").frames)
     assert said[0] == said[1]
     assert any(isinstance(frame, Done) for frame in said[0])

@@ -95,7 +95,7 @@ def test_a_run_has_cycles_looked_for_seldom(usual: tuple[int, int, int]) -> None
     finally:
         gc.set_threshold(*before)
     assert (after_its_end, after_a_failure) == (usual, usual)
-    assert seen == {(max(50_000, usual[0]) if usual[0] else 0, 10, 10)}
+    assert seen == {(max(500_000, usual[0]) if usual[0] else 0, 10, 10)}
 
 
 def hand_overs() -> list[object]:
