@@ -66,6 +66,7 @@ class GroupCore(Core):
         self.me: Final = me
         self.entry: Final = entry
         self.ended: str | None = None
+        self._floor = 0  # the highest that this rank was told
         self.metrics: Final = Metrics({"node": self.name, "role": "group"})
         self.names: Final = {index: f"{name}.{index}" for index in ranks}
         self._ranks: Final = dict(ranks)
@@ -114,7 +115,18 @@ class GroupCore(Core):
             except RemoteProtocolError as error:
                 self.refuse(peer.name, error)
         if index == self.entry:
-            self.rank.raise_floor(batch.floor)
+            self._raise_floor(batch.floor)
+
+    def _raise_floor(self, floor: int) -> None:
+        """Have this rank forget the lives below it. A life that is open here keeps them, and stops
+        nothing else.
+        """
+        if floor > self._floor:
+            self._floor = floor
+            try:
+                self.rank.raise_floor(floor)
+            except RemoteProtocolError as error:
+                self.refuse(self.names[self.entry], error)
 
     def refuse(self, sender: str, error: RemoteProtocolError) -> None:
         """Count a message of this rank that was dropped."""
@@ -174,7 +186,7 @@ class GroupCore(Core):
         while self._own:
             self._hear(self.me, self._own.popleft(), self.incarnation)
         if self.decider is not None:
-            self.rank.raise_floor(self.decider.floor)
+            self._raise_floor(self.decider.floor)
         waits = self.rank.next, self.decider.next if self.decider is not None else None
         return min((wait for wait in waits if wait is not None), default=None)
 

@@ -334,6 +334,8 @@ class RankPart:
             ("num_group_inflight_queue_reqs", "Requests that are admitted here", IN_BATCH),
         ):
             self._metrics.gauge(name, about, self._counting(stages))
+        self._metrics.gauge("num_group_prefetches_held", "Requests that hold a prefetch here",
+                            lambda: len(self._machine.stored(tables.prefetched)))
         self._metrics.gauge("num_group_undelivered_decisions",
                             "Decisions that the scheduler has not taken yet",
                             lambda: len(self.decisions))

@@ -35,7 +35,9 @@ class Registrar:
     recorded, it has restarted, and the rows begin again. If the registry says that the run's number
     no longer counts, the run goes on under a greater number, with a new `registration`.
 
-    sign_of_life_s, retry_s: seconds between signs of life, and between attempts to register.
+    sign_of_life_s, retry_s: seconds between signs of life, and between attempts to register. The
+    time between attempts grows, while no registry answers up to the time between signs of life: so
+    the rank is listed soon after the registry can be reached again.
     recorded: set while the registry has this run. refused: why the registry refuses this run, such
     as another version or configuration, or another run in its place; None if it does not.
     on_refused: called with each new reason. trace: records every row that fires. keys: see
@@ -152,7 +154,9 @@ class Registrar:
                     wait = 0.0
                 else:
                     self._note(error)
-                    wait, retry_s = retry_s, min(2 * retry_s, RETRY_S_MAX)
+                    longest = (RETRY_S_MAX if isinstance(error, RefusedError)
+                               else max(self._retry_s, self._sign_of_life_s))
+                    wait, retry_s = min(retry_s, longest), min(2 * retry_s, RETRY_S_MAX)
             self._woken.wait(max(0.0, wait - (monotonic() - began)))
             if not self._stopping.is_set():
                 self._woken.clear()

@@ -6,10 +6,13 @@ A process that hands over for a drill, or for a test, can be given the tables of
 Rule 1: an edited system differs from the system that it edits (`System.base`) in some rows. The
         same rows of the running tables are replaced, dropped or added, in place. So every machine
         that the process makes from then on has the defect.
-Rule 2: nothing is put back. The process is there for its defect alone.
+Rule 2: a process proposes a row without a message or a call by itself. If such a row is dropped, it
+        stays in the table, and never fires: the process goes on without it.
+Rule 3: nothing is put back. The process is there for its defect alone.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
@@ -18,7 +21,9 @@ from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import attempts, dp_rank, group, registry, sink, source
 from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
-from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.formula import FALSE
+from pdproto.spec.language.machine import Call, Completion, Row, Table
+from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import System
 
 _HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, registry.REGISTRY,
@@ -62,10 +67,21 @@ def _edited(system: System, table: Table) -> Table:
     """The running table with the changes that lead from the unedited system to this one."""
     before = {row.name: row for row in _rows(system.base or system, table)}
     after = {row.name: row for row in _rows(system, table)}
-    kept = [after.get(row.name, row) if after.get(row.name) != before.get(row.name) else row
-            for row in table.rows if row.name in after or row.name not in before]
+    kept = [_changed(row, before.get(row.name), after.get(row.name)) for row in table.rows
+            if row.name in after or row.name not in before or not _is_received(row)]
     added = [row for name, row in after.items() if name not in before]
     return Table(table.machine, table.state, (*kept, *added))
+
+
+def _changed(row: Row, before: Row | None, after: Row | None) -> Row:
+    """The row of the running table as the edit has it."""
+    if before is not None and after is None:
+        return replace(row, when=(*row.conditions, FALSE))
+    return row if after is None or after == before else after
+
+
+def _is_received(row: Row) -> bool:
+    return isinstance(row.on, Sent | Call | Completion)
 
 
 def _rows(system: System, table: Table) -> tuple[Row, ...]:

@@ -27,7 +27,8 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
-from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, transfer
+from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, registry, transfer
+from pdproto.spec.handoff.bootstrap import Entry, Ready, e, entry, p
 from pdproto.spec.handoff.ends import Receiving, Sending, h
 from pdproto.spec.handoff.group import (
     TURN,
@@ -242,6 +243,9 @@ _OURS: Final = (
     edited(optimistic.SYSTEM, "never-early",
            DropClause("reserve_early", ~attempts.ready(attempts.h)),
            AddClause("reserve_early", attempts.ready(attempts.h))),
+    # A registration revives the number that the registry has struck out.
+    edited(registry.SYSTEM, "struck-out-counts-again",
+           DropClause("record", entry(p, e) == Entry.NEVER), Retarget("record", to=Ready.READY)),
     # A request is admitted by one rank's vote; a release needs one rank's word.
     edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h))),
            AddClause("decide_admit", exists(r, ready(r, h)))),

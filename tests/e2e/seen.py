@@ -49,6 +49,8 @@ _DESKS = "registry/test_desks.py::"
 _GROUPS, _OPTIMISTIC = "e2e/test_m4_groups.py::", "e2e/test_m5_optimistic.py::"
 _DEVICES = "pages/test_device_copies.py::"
 _DIRECTORY = "e2e/test_handoff_directory.py::"
+_CUT = ("hosts/test_registry_cut.py::"
+        "test_a_rank_that_the_registry_wrongly_calls_lost_comes_back_by_itself")
 
 PAIRS: Final = (
     Pair(("M1.1", "S3", "S18"), "failure-lifted",
@@ -61,6 +63,9 @@ PAIRS: Final = (
          "transport/test_lost.py::test_m1_4_a_killed_source_is_noticed"),
     Pair(("S12",), "stale-cache-kept",
          _DIRECTORY + "test_a_lost_rank_is_found_at_the_address_of_its_next_run"),
+    Pair(("S12",), "struck-out-counts-again", _CUT),
+    Pair(("L6",), "struck-out-for-good", _CUT),
+    Pair(("L7",), "no-expiry", _CUT),
     Pair(("M2.1",), "name-ignored",
          "registry/test_lives.py::test_m2_1_the_rank_is_named_or_alone_or_by_rule_or_asked_for"),
     Pair(("M2.2", "S9"), "rank-guessed",
@@ -104,8 +109,7 @@ PAIRS: Final = (
          _OPTIMISTIC + "test_m5_3_a_request_is_finalized_once_and_before_its_pages_are_sent"),
     Pair(("M5.4",), "B32-slot-leak",
          _OPTIMISTIC + "test_m5_4_every_request_ends_while_both_sides_are_short_of_memory"),
-    Pair(("S6",), "slot-given-twice",
-         _OPTIMISTIC + "test_m5_4_every_request_ends_while_both_sides_are_short_of_memory"),
+    Pair(("S6",), "slot-given-twice", _OPTIMISTIC + "test_s6_a_slot_has_one_owner_at_a_time"),
     Pair(("M5.5",), "any-request",
          _OPTIMISTIC + "test_m5_5_a_forced_retry_follows_the_sample_of_the_id"),
     Pair(("M5.6",), "retries-uncounted", _OPTIMISTIC + "test_m5_6_retries_are_counted"),
@@ -149,10 +153,10 @@ PAIRS: Final = (
 
 
 def wanted() -> tuple[str, ...]:
-    """Every row from M1.1 to M5.8, and every safety promise."""
+    """Every row from M1.1 to M5.8, every safety promise, and the two about detectors."""
     rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 8}
     return (*(f"M{part}.{row}" for part, count in rows.items() for row in range(1, count + 1)),
-            *(f"S{number}" for number in range(1, 19)))
+            *(f"S{number}" for number in range(1, 19)), "L6", "L7")
 
 
 def ran(pair: Pair) -> str | None:
@@ -219,11 +223,11 @@ def page() -> str:
                  for pair in PAIRS if name in pair.of]
     return "\n".join([
         "# Which end-to-end test sees which defect", "",
-        "For every row M1.1 to M5.8 and every safety promise S1 to S18 "
-        "([the promises](properties.md)): a defect that is", "put into running nodes, and the test "
-        "that fails with it and passes without. `tests/e2e/defects.py` has the", "defects, most of "
-        "them edits of the tables. `python -m tests.e2e.seen` runs every test with its defect;",
-        "`python -m tests.e2e.seen --table` writes this page.", "",
+        "For every row M1.1 to M5.8, every safety promise S1 to S18, and the promises L6 and L7 "
+        "about detectors", "([the promises](properties.md)): a defect that is put into running "
+        "nodes, and the test that fails with it and", "passes without. `tests/e2e/defects.py` has "
+        "the defects, most of them edits of the tables.", "`python -m tests.e2e.seen` runs every "
+        "test with its defect; `python -m tests.e2e.seen --table` writes this page.", "",
         "| row | defect | test in `tests/` | how it failed |", "|---|---|---|---|", *rows, ""])
 
 

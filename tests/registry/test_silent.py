@@ -1,16 +1,20 @@
 """A rank whose process stands still for longer than the registry waits, and then goes on."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from typing import Final
 
+from pdproto.engine.hosts import LOOPBACK
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
+from pdproto.registry.registrar import Registrar
 from pdproto.registry.rooms import Limits
-from pdproto.registry.wire import Rank
+from pdproto.registry.wire import Rank, Registration
+from pdproto.runtime.versions import VERSION
 
 PATIENCE_S: Final = 30.0
 SILENT_S: Final = 1.0
@@ -67,3 +71,19 @@ def test_b4_a_rank_that_stood_still_comes_back_by_itself() -> None:
     assert before.incarnation == 7 < after.incarnation
     assert (after.rank_ip, after.rank_port) == (before.rank_ip, before.rank_port)
     assert took_s < 10 * SIGN_OF_LIFE_S, "one interval, on a machine that does much else"
+
+
+def test_a_rank_registers_within_an_interval_after_its_registry_can_be_reached_again() -> None:
+    """However long nobody has answered it."""
+    with socket.create_server((LOOPBACK, 0)) as reserved:
+        port = reserved.getsockname()[1]
+    me = Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip="10.0.0.1", rank_port=5000,
+                      incarnation=7, version=VERSION)
+    rank = Registrar(f"{LOOPBACK}:{port}", me, sign_of_life_s=SIGN_OF_LIFE_S, retry_s=0.1)
+    rank.start()
+    try:
+        time.sleep(3.5)  # waits that double would be of 3.2 s by then
+        with RegistryServer(LOOPBACK, port):
+            assert until(rank.recorded.is_set) < 5 * SIGN_OF_LIFE_S
+    finally:
+        rank.stop(goodbye=False)
