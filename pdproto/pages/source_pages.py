@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from threading import Lock
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, So
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
-from pdproto.pages.copies import LAYOUTS_KEPT, Staged, end_of_pass
+from pdproto.pages.copies import Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
@@ -71,7 +71,7 @@ class SourcePages:
         whole = register(pools, order=order)
         self._parts: Final = Parts(whole, page_tokens)
         self.layout: Final = self._parts.layout
-        self._common_part: Final = lru_cache(LAYOUTS_KEPT)(partial(common_part, whole))
+        self._pools: Final = whole
         self._layout_told: Final = layout_of(self.layout)
         self._lock: Final = Lock()
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
@@ -100,7 +100,7 @@ class SourcePages:
 
     def conversion(self, theirs: PageLayout) -> str:
         """See Converts."""
-        tokens = self._common_part(theirs)
+        tokens = common_part(self._pools, theirs)
         return "" if tokens is None else f"page_tokens={tokens}"
 
     def parts(self, pages: Sequence[int], tokens: range) -> list[int]:
