@@ -9,6 +9,7 @@ not.
 
 import argparse
 import json
+from math import gcd, lcm
 from pathlib import Path
 
 from pdproto.check.report.progress import Reporter
@@ -79,6 +80,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="bytes of a page in one pool (default: 4096)")
     parser.add_argument("--pages", type=whole_number, default=8, metavar="N",
                         help="most pages of a request (default: 8)")
+    parser.add_argument("--page-tokens", type=_page_tokens, default=(1, 1), metavar="P:D",
+                        help="tokens of a page at prefill and at decode. If they differ, parts of "
+                             "pages are handed over, of as many tokens as divide both, and "
+                             "--pages and --page-bytes are those of parts (default: 1:1)")
     parser.add_argument("--optimistic", type=_count, metavar="N",
                         help="run requests before their bootstrap, and again at most N times")
     parser.add_argument("--release-at-once", action="store_true",
@@ -133,10 +138,13 @@ def _drains_at(arguments: argparse.Namespace) -> int | None:
 
 
 def _load(arguments: argparse.Namespace) -> Load:
+    tokens = arguments.page_tokens
+    parts = lcm(*tokens) // gcd(*tokens)  # the pools of both ends have whole pages
     return Load(
         seed=arguments.seed, requests=arguments.requests, layers=arguments.layers,
         page_bytes=arguments.page_bytes, request_pages_max=arguments.pages,
-        pool_pages=2 * arguments.pages * arguments.in_flight, abort_rate=arguments.abort_rate,
+        pool_pages=-(-2 * arguments.pages * arguments.in_flight // parts) * parts,
+        page_tokens=tokens, abort_rate=arguments.abort_rate,
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
         release_at_once=arguments.release_at_once, force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
@@ -152,6 +160,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
                          f"can call, such as 127.0.0.1 or ::1")
     try:
         require(arguments.engine)
+        _refuse_page_tokens(arguments)
         if arguments.direct:
             require_page_fence(arguments.engine)
         device_of(arguments.device, arguments.seed)
@@ -202,6 +211,17 @@ def _check_bug(name: str) -> None:
                          f"defect: choose one of {', '.join(known)}") from None
 
 
+def _refuse_page_tokens(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for page sizes that do not go with other options."""
+    (prefill, decode), part = arguments.page_tokens, gcd(*arguments.page_tokens)
+    if arguments.page_bytes % part:
+        raise UsageError(f"--page-bytes {arguments.page_bytes}: want a multiple of {part}, the "
+                         f"tokens of a part of pages of {prefill} and of {decode} tokens")
+    if arguments.direct and decode != part:
+        raise UsageError(f"--direct --page-tokens {prefill}:{decode}: direct writes do not convert "
+                         f"page sizes at decode: want one there that divides that of prefill")
+
+
 def _why_not(arguments: argparse.Namespace, error: Exception) -> str:
     """Why the engine or the device cannot be used."""
     if isinstance(error, EngineError):
@@ -233,6 +253,13 @@ def _rate(text: str) -> float:
 
 def _count(text: str) -> int:
     return 0 if text == "0" else whole_number(text)
+
+
+def _page_tokens(text: str) -> tuple[int, int]:
+    prefill, colon, decode = text.partition(":")
+    if not colon:
+        raise argparse.ArgumentTypeError(f"want two numbers such as 16:64, not {text[:40]!r}")
+    return whole_number(prefill), whole_number(decode)
 
 
 def _page_bytes(text: str) -> int:

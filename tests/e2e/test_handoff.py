@@ -83,6 +83,17 @@ def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
     assert numbers["succeeded"] > 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [
+    ("16:64", "--engine", "tcp", "--kill"), ("6:4", "--engine", "shm"), ("8:4", "--direct"),
+], ids=["a part is a page of prefill", "a part is a page of neither", "straight into pages"])
+def test_pages_of_different_sizes_are_handed_over(options: tuple[str, ...]) -> None:
+    if "--direct" in options:
+        options += ("--engine", "tcp")
+    numbers = handoff("--requests", "60", "--page-tokens", *options)
+    assert numbers["succeeded"] > 2
+
+
 def test_the_command_names_a_device_that_does_not_exist() -> None:
     pytest.importorskip("torch")
     done = subprocess.run(

@@ -5,6 +5,7 @@ Everything follows from the seed and the room, so every process computes it by i
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import gcd
 from typing import Final, Literal
 
 import numpy as np
@@ -63,6 +64,8 @@ class LoadRequest:
 @dataclass(frozen=True, slots=True)
 class Load:
     """layers: pools of one prefill rank. page_bytes: of one page in one pool, a multiple of 8.
+    page_tokens: of a page at prefill, and at decode. Unless both are 1, parts of pages are handed
+    over: all other numbers of pages are of parts, and so is page_bytes.
 
     retries: of optimistic prefill; None if requests are run before their hand-over is opened.
     release_at_once: a pass without its bootstrap is released when it ends, as in SGLang #26780.
@@ -84,6 +87,12 @@ class Load:
     force_retry: float = 0.0
     forward_s: float = 0.0
     publish_s: float = 0.0
+    page_tokens: tuple[int, int] = (1, 1)
+
+    @property
+    def part_tokens(self) -> int:
+        """The tokens of a part: as many as both page sizes are multiples of."""
+        return gcd(*self.page_tokens)
 
     @property
     def prefill_system(self) -> str:

@@ -50,11 +50,15 @@ def pools_on(device: Device | None, shape: Shape) -> Pools:
     return DevicePools(shape, device)
 
 
-def layers_of(pools: Pools) -> Sequence[Any]:
-    """Pools as the kernels want them: one [page, token, head, byte] for each layer."""
+def layers_of(pools: Pools, tokens: int = 1, part_tokens: int = 1) -> Sequence[Any]:
+    """Pools as the kernels want them: one [page, token, head, byte] for each layer.
+
+    tokens: of a page. part_tokens: of what the drill calls a page, which is a part of these.
+    """
     of = pools.tensor if isinstance(pools, DevicePools) else cast("NDArray[np.uint8]", pools)
-    layers, pages, page_bytes = of.shape
-    return list(of.reshape(layers, pages, 1, 1, page_bytes))
+    layers, parts, part_bytes = of.shape
+    return list(of.reshape(layers, parts * part_tokens // tokens, tokens, 1,
+                           part_bytes // part_tokens))
 
 
 def device_of(name: str, seed: int) -> Device | None:

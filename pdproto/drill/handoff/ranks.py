@@ -118,8 +118,9 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
           _traced_by(deciding, rank.trace if decides else None, rank.name) as decided,
           _traced_by(optimistic_group.SYSTEM.name, rank.trace if passing else None,
                      rank.name) as passes):
-        data_path = SourcePages(layers_of(pools), open_source(rank.engine, rank.host),
-                                device=device)
+        data_path = SourcePages(layers_of(pools, load.page_tokens[0], load.part_tokens),
+                                open_source(rank.engine, rank.host), device=device,
+                                page_tokens=load.part_tokens)
         node = PrefillNode(rank.name, data_path, link=rank.link, waits=rank.waits,
                            trace=trace)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering,
@@ -189,13 +190,15 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
 
 def _decode_node(rank: RankTask, pools: Mapping[str, Pools], device: Device | None,
                  trace: TraceWriter | None) -> DecodeNode:
-    layers = {name: layers_of(of) for name, of in pools.items()}
+    tokens, part_tokens = rank.load.page_tokens[1], rank.load.part_tokens
+    layers = {name: layers_of(of, tokens, part_tokens) for name, of in pools.items()}
     engine, link = open_sink(rank.engine, rank.host), rank.link
     if rank.direct:
         return DirectDecodeNode(rank.name, DirectPages(layers, engine), link=link,
                                 incarnation=rank.incarnation, waits=rank.waits, trace=trace)
-    return DecodeNode(rank.name, SinkPages(layers, engine, device=device), link=link,
-                      incarnation=rank.incarnation, waits=rank.waits, trace=trace)
+    pages = SinkPages(layers, engine, device=device, page_tokens=part_tokens)
+    return DecodeNode(rank.name, pages, link=link, incarnation=rank.incarnation, waits=rank.waits,
+                      trace=trace)
 
 
 @dataclass(frozen=True, slots=True)
