@@ -84,17 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="tokens of a page at prefill and at decode. If they differ, parts of "
                              "pages are handed over, of as many tokens as divide both, and "
                              "--pages and --page-bytes are those of parts (default: 1:1)")
-    parser.add_argument("--optimistic", type=_count, metavar="N",
-                        help="run requests before their bootstrap, and again at most N times")
-    parser.add_argument("--release-at-once", action="store_true",
-                        help="with --optimistic, release the KV of a pass that ends before its "
-                             "bootstrap, as SGLang #26780 does, and run the pass again; otherwise "
-                             "it is kept until another request needs its place")
-    parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
-                        help="with --optimistic, run this share of the requests again, also if "
-                             "that is not necessary (default: 0)")
-    parser.add_argument("--forward-ms", type=amount, default=0.0, metavar="MS",
-                        help="with --optimistic, the time to compute a chunk (default: 0)")
+    _configure_optimistic(parser)
     parser.add_argument("--publish-ms", type=amount, default=0.0, metavar="MS",
                         help="the time in which decode finds memory for a request (default: 0)")
     parser.add_argument("--seed", type=natural, default=0, metavar="N",
@@ -108,6 +98,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "systems than the hand-over go to a folder for each system")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", metavar="FILE", help="write the numbers; - for standard output")
+
+
+def _configure_optimistic(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--optimistic", type=_count, metavar="N",
+                        help="run requests before their bootstrap, and again at most N times")
+    parser.add_argument("--release-at-once", action="store_true",
+                        help="with --optimistic, release the KV of a pass that ends before its "
+                             "bootstrap, as SGLang #26780 does, and run the pass again; otherwise "
+                             "it is kept until another request needs its place")
+    parser.add_argument("--force-retry", type=_rate, default=0.0, metavar="P",
+                        help="with --optimistic, run this share of the requests again, also if "
+                             "that is not necessary (default: 0)")
+    parser.add_argument("--forward-ms", type=amount, default=0.0, metavar="MS",
+                        help="with --optimistic, the time to compute a chunk (default: 0)")
 
 
 def run(arguments: argparse.Namespace) -> int:
