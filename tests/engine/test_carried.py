@@ -359,6 +359,7 @@ def test_a_closed_sink_frees_no_memory_while_a_device_copies_into_it() -> None:
         until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("begin", [carry_for_ever, carry_beyond_the_end])
 def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_ended(
@@ -376,6 +377,7 @@ def test_a_closed_sink_frees_memory_when_the_process_of_a_closed_connection_has_
         until(lambda: not both.sink.processes, "the descriptor of the process to be closed")
 
 
+@pytest.mark.slow
 def test_the_process_of_a_closed_source_need_not_end() -> None:
     """It has said that it has unmapped the memory, and then ended the connection."""
     with closing(OnDevices()) as both:

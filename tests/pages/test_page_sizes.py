@@ -174,6 +174,7 @@ def test_large_parts_are_written_from_the_pool(order: Order) -> None:
         pair.check()
 
 
+@pytest.mark.slow
 def test_tokens_come_from_device_to_device() -> None:
     pytest.importorskip("torch")
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
