@@ -72,13 +72,17 @@ class SourceWrites:
                 self._queued.discard(id(endpoint))
 
     def _post_next(self, endpoint: Endpoint) -> bool:
-        """Post one chunk, to the sink that has got the fewest. Returns whether one was posted."""
+        """Post one chunk, to the sink that has got the fewest. Returns whether one was posted. The
+        table is not asked for a sink that has got every chunk so far.
+        """
         if not endpoint.automaton.may_fire(endpoint.state, "post"):
             return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
-        lanes = [sender.lane(sink) for sink in range(len(endpoint.peers))]
+        chunks, lanes = len(sender.chunks), [
+            sender.lane(sink) for sink in range(len(endpoint.peers))]
         for sink in sorted(range(len(lanes)), key=lambda sink: lanes[sink].posted):
-            if lanes[sink].has_room and self._node.take(
+            lane = lanes[sink]
+            if lane.posted < chunks and lane.has_room and self._node.take(
                     endpoint, sender.endpoint.post_to(sink)).rows:
                 return True
         return False
