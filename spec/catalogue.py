@@ -37,7 +37,7 @@ CATALOGUE: Final = (
         "clocks": Counts(35_386, 236_160, 31),
         "disconnect": Counts(25_080, 151_864, 27),
         "disconnect-two": Counts(81_392, 912_460, 34),
-        "disconnect-restart": Counts(44_634, 309_874, 33),
+        "disconnect-restart": Counts(44_802, 310_766, 33),
         "deep": Counts(523_594, 6_394_727, 42),
     }),
     Entry("registry-late", "handoff.registry_late:SYSTEM", lemmas="registry_lemmas", expected={
@@ -86,6 +86,9 @@ CATALOGUE: Final = (
     }),
     Entry("binding-no-timers", "handoff.binding:NO_TIMERS", lemmas="binding_lemmas", expected={
         "default": Counts(118_196, 880_182, 26),
+    }),
+    Entry("binding-once", "handoff.binding:ONCE", lemmas="binding_lemmas", expected={
+        "default": Counts(3_582, 17_413, 17),
     }),
     Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
         "default": Counts(14_479, 117_791, 18),
@@ -271,14 +274,14 @@ CATALOGUE: Final = (
     }),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", expected={
-        "default": Counts(7_719, 58_160, 29),
+        "default": Counts(10_337, 76_845, 29),
     }),
     Entry("group-transfer-pair", "handoff.group_transfer:PAIR", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", expected={
         "deep": Counts(493_849, 7_544_364, 44),
     }),
     Entry("sink-group", "handoff.sink_group:SYSTEM", Purpose.COMPOSED, expected={
-        "default": Counts(6_368, 44_369, 28),
+        "default": Counts(7_520, 52_105, 28),
     }),
     Entry("sink-group-pair", "handoff.sink_group:PAIR", Purpose.COMPOSED, expected={
         "deep": Counts(234_194, 3_492_971, 45),

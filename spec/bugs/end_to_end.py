@@ -17,6 +17,7 @@ from pdproto.spec.language import (
     Configuration,
     DropClause,
     DropEffect,
+    DropProperty,
     DropRow,
     ReplaceRow,
     edited,
@@ -67,7 +68,8 @@ BUGS: Final[tuple[Bug, ...]] = (
         note="prefill checks its own batch, and not the engine"),
     Bug("refused-late", "no report; sglang 0.5.23 leaves it to time-outs",
         "A room that had failed on prefill was still listed, and decode went on waiting for it.",
-        edited(rooms.SYSTEM, "refused-late", DropRow("end_room")),
+        edited(rooms.SYSTEM, "refused-late", DropRow("end_room"),
+               DropProperty("only_a_failed_sender_ends_its_room")),
         ROOM, "a_failed_sender_ends_its_room",
         note="the transfer has failed, and the room does not learn of it"),
 )

@@ -167,10 +167,12 @@ TWO_LIVES: Final = (
 )
 
 # These properties read old votes, which dead-bit clearing would then keep: small sizes only.
+DEAD_VOTE: Final = Always(
+    "M4_2_a_dead_vote_comes_from_a_failed_rank",
+    implies(dead(r, h), stage(r, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
+    why="a rank that reports that it cannot take part does not begin")
 VOTES: Final = (
-    Always("M4_2_a_dead_vote_comes_from_a_failed_rank",
-           implies(dead(r, h), stage(r, h).among(Stage.FAILED, Stage.BROKEN, Stage.CLOSED)),
-           why="a rank that reports that it cannot take part does not begin"),
+    DEAD_VOTE,
     Sometimes("M4_2_a_dead_vote_follows_a_ready_one", all_of(ready(r, h), dead(r, h))),
 )
 

@@ -137,6 +137,8 @@ SAFETY: Final = (
     OnRow("the_leader_binds_the_living", "bind",
           all_of(meeting(p, h) == Meeting.UNBOUND, opening(p, u) == Opening.WAITING),
           why="an ended life is no candidate, and neither is an ended request"),
+    OnRow("the_leader_binds_the_oldest_request", "bind", OLDEST,
+          why="no request overtakes one that has waited for longer"),
     OnRow("a_life_fails_if_another_has_its_request", "find_taken",
           all_of(named(p, h, u), exists(k, all_of(h.differs(k), binds(p, k, u)))),
           why="and for no request but its own"),
@@ -188,12 +190,22 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                 all_of(meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
                 status(d, h) != Status.BEGUN, under=under,
                 why="a message reports the failure, and no clock"),
-        LeadsTo("L2_a_failure_reaches_every_rank",
-                all_of(status(d, h) == Status.FAILED, meeting(p, h).among(
-                    Meeting.UNBOUND, Meeting.BOUND)),
-                meeting(p, h).among(*OVER), under=under,
-                why="a message reports the failure, and no clock"),
+        _failure_reaches_every_rank(*under),
     )
+
+
+def _failure_reaches_every_rank(*under: Fairness) -> LeadsTo:
+    return LeadsTo(
+        "L2_a_failure_reaches_every_rank",
+        all_of(status(d, h) == Status.FAILED, meeting(p, h).among(Meeting.UNBOUND, Meeting.BOUND)),
+        meeting(p, h).among(*OVER), under=under, why="a message reports the failure, and no clock")
+
+
+def _landed_life_ends(*under: Fairness) -> LeadsTo:
+    return LeadsTo(
+        "L1_a_life_with_all_parts_ends",
+        all_of(status(d, h) == Status.BEGUN, forall(p, meeting(p, h) == Meeting.SENT)),
+        status(d, h) != Status.BEGUN, under=under, why="each part is reported, and counts at once")
 
 
 _ENDS: Final = (
@@ -276,6 +288,14 @@ NO_TIMERS: Final = edited(
     configurations={"default": Configuration(_sizes(), dead_bits=True, symmetry=True)},
 )
 
+# A message that is delivered again hides that it did not count the first time.
+ONCE: Final = edited(
+    NO_TIMERS, "binding-once",
+    ReplaceProperties((_landed_life_ends(Fairness.NO_TIMERS, Fairness.CONSUMED),)),
+    about="The binding where each message is delivered once, and there is no clock.",
+    configurations={"default": Configuration(_sizes(lives=1), dead_bits=True, symmetry=True)},
+)
+
 _ALONE: Final = (  # properties of a rank that decides for itself
     *COMMITTED_AS_ONE,
     *NAMED_BY_EITHER,
@@ -298,7 +318,8 @@ GUARDED: Final = edited(
         *_ALONE,
         OnRow("S2_only_a_mixed_life_fails_as_mixed", "find_mixed",
               exists(q, all_of(~leads(h, q), binds(q, h, u))),
-              why="a rank has bound the life to a request that its leader has not named"))),
+              why="a rank has bound the life to a request that its leader has not named"),
+        _landed_life_ends(Fairness.NO_TIMERS), _failure_reaches_every_rank(Fairness.NO_TIMERS))),
     about="The binding where a rank decides for itself: the sink notices it, and mixes no "
           "requests.",
     configurations={

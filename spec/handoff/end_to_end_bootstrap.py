@@ -86,6 +86,7 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     edited,
+    exists,
     forall,
     implies,
 )
@@ -171,6 +172,9 @@ TOGETHER: Final[tuple[Property, ...]] = (
            implies(all_of(begun(p, e, h), begun(p, f, h), sending(p, h) != Sending.GONE),
                    e.same(f)),
            why="the first contact binds it; the run after a dead one only says so"),
+    Always("an_open_sender_is_of_a_run",
+           implies(~sending(p, h).among(Sending.UNKNOWN, Sending.GONE), exists(e, begun(p, e, h))),
+           why="rule 2: when that run ends, the sender is gone"),
     OnRow("the_writing_run_was_looked_up", "post",
           forall((d, e), implies(BOUND, all_of(begun(p, e, h), run(p, e) == Run.UP))),
           why="no run takes over a life of a sink that it has not met"),

@@ -41,6 +41,7 @@ from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.routing import Group, Phase, Runs, modulo, x, y
 from pdproto.spec.handoff.sink import DROP, POOL, STOP_ALL
+from pdproto.spec.handoff.transfer_claims import WITHDRAWN
 from pdproto.spec.language import (
     AddClause,
     AddRow,
@@ -51,6 +52,7 @@ from pdproto.spec.language import (
     Ignore,
     LeadsTo,
     Machine,
+    OnRow,
     Rigid,
     Row,
     Sizes,
@@ -116,6 +118,12 @@ TOGETHER: Final[tuple[Property, ...]] = (
     Always("S9_a_landed_write_comes_from_the_addressed_group",
            implies(ours(x) & (write(p, h, d, c) == Write.LANDED), HAS_THE_ROOM & addressed(h, x)),
            why="KV comes only from the group that decode addresses, and only if it has the room"),
+    OnRow("S9_a_receiver_is_opened_for_the_addressed_group", "open_receiver",
+          all_of(addressed(h, x), phase(h).among(Phase.RESOLVED, Phase.MET)),
+          why="no source here has the room of another group, or of none"),
+    OnRow("only_a_failed_sender_ends_its_room", "end_room", NO_MORE,
+          why="decode may still come for the room of a sender that waits"),
+    WITHDRAWN,
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
         conflict(x, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(

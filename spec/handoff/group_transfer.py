@@ -21,7 +21,7 @@ The decode server is one sink: a group of sinks decides by the same tables as a 
 from typing import Final
 
 from pdproto.spec.handoff import group, source, transfer
-from pdproto.spec.handoff.agreement import ANSWERED, ENDED
+from pdproto.spec.handoff.agreement import ANSWERED, DEAD_VOTE, ENDED
 from pdproto.spec.handoff.ends import (
     COMMITTED,
     GIVEN_UP,
@@ -155,6 +155,14 @@ TOGETHER: Final = (
            implies((sending(p, h) == Sending.TRANSFERRING) & (health(r) == Health.UP),
                    ~stage(r, h).among(Stage.ABSENT, *group.WAITING)),
            why="no rank sends anything before every rank has voted"),
+    OnRow("M4_1_a_ready_vote_has_its_bootstrap", "vote_ready",
+          all_of(sending(p, h) == Sending.BOOTSTRAPPING, ALL_PUBLISHED),
+          why="the group admits no request that a rank cannot send at once"),
+    OnRow("M4_2_a_dead_vote_has_a_failed_sender", "vote_dead", sending(p, h) == Sending.FAILED,
+          why="a rank whose sender can go on takes part"),
+    OnRow("M4_2_a_sender_obeys_a_decision", "obey",
+          all_of(stage(r, h) == Stage.CLOSED, health(r) == Health.UP),
+          why="the group ends a request, and a dead process tells nobody"),
     Sometimes("two_ranks_send_at_once",
               all_of(p.differs(other), sending(p, h) == Sending.TRANSFERRING,
                      sending(other, h) == Sending.TRANSFERRING)),
@@ -183,6 +191,17 @@ NO_ORPHAN: Final = Drains(
     "L3_no_orphan", forall((r, h), any_of(
         stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
     )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty")
+
+# These read old votes, which dead-bit clearing would then keep: one rank only.
+REPORTED: Final = (
+    DEAD_VOTE,
+    Always("M4_1_a_ready_rank_has_voted", implies(stage(r, h) == Stage.READY, ready(r, h)),
+           why="the group waits for the vote of every rank"),
+    Always("M4_5_a_rank_that_has_ended_has_reported",
+           all_of(implies(stage(r, h) == Stage.DONE, done(r, h)),
+                  implies(stage(r, h) == Stage.BROKEN, broke(r, h))),
+           why="the group waits for the report of every rank"),
+)
 
 IN_TIME: Final = (
     EVERY_REQUEST_IS_ANSWERED,
@@ -244,7 +263,11 @@ _OF_TWO: Final = ("two_ranks_send_at_once", "M4_5_pages_wait_for_the_other_rank"
 
 SYSTEM: Final = edited(
     PAIR, "group-transfer",
-    ReplaceProperties(tuple(claim for claim in PAIR.properties if claim.name not in _OF_TWO)),
+    ReplaceProperties((
+        *(claim for claim in PAIR.properties if claim.name not in _OF_TWO), *REPORTED,
+        Always("L7_sinks_hear_that_a_source_is_gone",
+               implies((sending(p, h) == Sending.GONE) & feeds(p, d), gone(p, h, d)),
+               why="its connections close with the process"))),
     about="The transfer under the group's decisions, which replace the calls from outside.",
     # One rank, and it may die. Two ranks take minutes, so PAIR has them.
     configurations={"default": _configuration(ranks=1, faults=("crash",))},

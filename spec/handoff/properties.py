@@ -89,7 +89,8 @@ SAFETY: Final = (
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_of_the_room", "S9_a_met_room_runs_on_its_target",
         "S9_a_rank_that_met_was_asked", "one_rank_is_addressed",
-        "S9_a_landed_write_comes_from_the_addressed_group")),
+        "S9_a_landed_write_comes_from_the_addressed_group",
+        "S9_a_receiver_is_opened_for_the_addressed_group")),
     Promise("S10", "A source that has said DRAINED writes nothing of this life any more.", (
         "S10_drained_means_quiescent", "S10_a_write_is_drained"), assumes=_FENCE),
     Promise("S11", "A source sends nothing without a destination, before finalize, or after a "
@@ -133,7 +134,8 @@ LIVENESS: Final = (
         "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told", "L1_a_load_is_told",
         "L1_a_sink_with_all_parts_commits",
         "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
-        "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_request_waits_no_longer",
+        "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_life_with_all_parts_ends",
+        "L1_a_request_waits_no_longer",
         "L1_a_request_on_both_servers_is_bound", "L1_a_sink_learns_its_request",
         "L1_a_life_that_has_ended_ends_a_request"),
         simulator="within the time-outs of the table of timers", assumes=_FAIR),
@@ -144,7 +146,7 @@ LIVENESS: Final = (
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
         "L2_a_decision_reaches_all",
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
-        "L2_a_refusal_reaches_every_sink",
+        "L2_a_refusal_reaches_every_sink", "L2_a_refusal_reaches_every_source",
         "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
         "L2_a_failure_reaches_every_rank", "L2_a_life_fails_if_another_has_its_request",
         "L2_a_request_that_has_ended_ends_its_life",
@@ -171,7 +173,7 @@ LIVENESS: Final = (
         "L6_a_life_succeeds_after_a_restart"), assumes=_FAIR),
     Promise("L7", "The other side notices a dead peer.", (
         "L7_a_sink_notices_a_crash", "L7_a_source_notices_a_crash", "a_source_notices_a_crash",
-        "L7_registrations_expire",
+        "L7_registrations_expire", "L7_sinks_hear_that_a_source_is_gone",
         "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
@@ -235,12 +237,16 @@ MISSION: Final = (
         runtime="a floor and a bounded list stand for all lives that are over"),
     Promise("M4.1", "All ranks admit a request, in the same order.", (
         "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree",
-        "M4_1_nothing_is_published_before_all_agree", "S7_in_order",
+        "M4_1_nothing_is_published_before_all_agree", "M4_1_a_ready_rank_has_voted",
+        "M4_1_a_ready_vote_has_its_bootstrap", "M4_1_a_ready_vote_has_pages",
+        "M4_1_a_sink_that_waits_has_published", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "A request that failed on one rank is drained on every rank, and answered "
                     "once.", (
         "M4_2_failure_drains_everywhere", "M4_2_a_dead_vote_comes_from_a_failed_rank",
-        "M4_2_a_dead_vote_follows_a_ready_one", "L1_every_request_is_answered", "status_edges"),
+        "M4_2_a_dead_vote_follows_a_ready_one", "M4_2_a_dead_vote_has_a_failed_sender",
+        "M4_2_a_dead_vote_has_a_failed_sink", "M4_2_a_sender_obeys_a_decision",
+        "M4_2_a_sink_obeys_a_decision", "L1_every_request_is_answered", "status_edges"),
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", (
         "L3_no_orphan", "a_failure_is_reported_once"),
@@ -251,6 +257,7 @@ MISSION: Final = (
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
         "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
         "M4_5_no_page_is_free_while_a_write_to_it_is_possible",
+        "M4_5_a_sink_ends_before_its_pages_are_free", "M4_5_a_rank_that_has_ended_has_reported",
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),

@@ -31,6 +31,7 @@ from pdproto.spec.handoff.ends import (
     Claim,
     Memory,
     Receiving,
+    Sending,
     abort,
     address,
     b,
@@ -44,6 +45,7 @@ from pdproto.spec.handoff.ends import (
     p,
     publish,
     receiving,
+    sending,
     sink_over,
     write,
 )
@@ -72,17 +74,20 @@ from pdproto.spec.handoff.group_transfer import (
     FINAL,
     NO_ORPHAN,
     REFUSED,
+    REPORTED,
     SERVED,
     each_its_own,
 )
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, q
+from pdproto.spec.handoff.transfer_claims import WITHDRAWN
 from pdproto.spec.language import (
     ANY,
     Always,
     Call,
     Configuration,
     DropRow,
+    Fairness,
     LeadsTo,
     Machine,
     OnRow,
@@ -170,6 +175,7 @@ _UNCALLED: Final = edited(_PARTS, "sinks-uncalled", *map(DropRow, (
       if row.kind == "ignore" and isinstance(row.on, Call) and row.on.name in _SINK_CALLS),
 )))
 
+SENDING: Final = (Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
 LIVES: Final = runs(peer, other) & (health(peer) == Health.UP)
 
 TOGETHER: Final = (
@@ -178,6 +184,20 @@ TOGETHER: Final = (
                           health(r) == Health.UP),
                    stage(r, h) == Stage.RUNNING),
            why="no source can write before every rank has voted"),
+    OnRow("M4_1_a_ready_vote_has_pages", "vote_ready",
+          all_of(receiving(d, h) == Receiving.BOOTSTRAPPING, exists(b, lease(d, h, b))),
+          why="the group admits no request that a rank cannot publish at once"),
+    OnRow("M4_2_a_dead_vote_has_a_failed_sink", "vote_dead", receiving(d, h) == Receiving.FAILED,
+          why="a rank whose sink can go on takes part"),
+    OnRow("M4_2_a_sink_obeys_a_decision", "obey",
+          all_of(stage(r, h) == Stage.CLOSED, health(r) == Health.UP),
+          why="the group ends a request, and a dead process tells nobody"),
+    OnRow("M4_5_a_sink_ends_before_its_pages_are_free", "free_pages",
+          receiving(d, h).among(*sink.ENDED), why="the pages of a sink that waits are its own"),
+    WITHDRAWN,
+    Always("a_sink_that_is_gone_asks_for_no_memory",
+           implies(receiving(d, h) == Receiving.GONE, memory(d, h) == Memory.UNASKED),
+           why="its memory went with the process"),
     OnRow("S14_no_rank_commits_while_another_fails", "free",
           forall((peer, other), implies(LIVES, receiving(other, h) == Receiving.SUCCESS)),
           why="a rank serves its part of the request only if every living rank has its own"),
@@ -204,6 +224,10 @@ IN_TIME: Final = (
     EVERY_REQUEST_IS_ANSWERED,
     LeadsTo("L2_a_refusal_reaches_every_sink", REFUSED & RECEIVING_NOW, RECEIVING_ENDED,
             why="a request that the group has refused ends on each rank, by messages alone"),
+    LeadsTo("L2_a_refusal_reaches_every_source",
+            all_of(REFUSED, claim(d, h, p) != Claim.NONE, sending(p, h).among(*SENDING)),
+            ~sending(p, h).among(*SENDING), under=(Fairness.DETECTORS,),
+            why="a source that was told of a refused request ends, by messages alone"),
     LeadsTo("L2_a_sinks_failure_is_decided", GIVEN_UP & (status(h) == Status.OPEN),
             status(h) != Status.OPEN,
             why="the group decides a request that a rank has given up, by messages alone"),
@@ -239,7 +263,11 @@ PAIR: Final = System(
 
 SYSTEM: Final = edited(
     PAIR, "sink-group",
-    ReplaceProperties(tuple(claim for claim in PAIR.properties if claim.name not in _OF_TWO)),
+    ReplaceProperties((
+        *(claim for claim in PAIR.properties if claim.name not in _OF_TWO), *REPORTED,
+        Always("M4_1_a_sink_that_waits_has_published",
+               implies(receiving(d, h) == Receiving.WAITING, publish(d, h, p)),
+               why="its sources wait for its address"))),
     about="The transfer into the pages of a sink under the decisions of its group.",
     # One rank. Two ranks take minutes, so PAIR has them.
     configurations={
