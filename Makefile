@@ -9,7 +9,7 @@ FULL := $(VENV)/.full
 # Many processes import the same modules: compile each once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak docs clean \
+.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
   test-spark docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
@@ -185,6 +185,17 @@ SECONDS ?= 600
 soak: $(CORE) ## real processes while everything goes wrong, for SECONDS=600; writes docs/soak.md
 	$(BIN)/pdproto soak --seconds $(SECONDS) --record docs/soak.md \
 	  --commit $$(git rev-parse --short HEAD)
+
+# Run again, they go on from their last rest. SOAK_OPTIONS="--stop-after 600" ends a run before.
+soak-million: $(CORE) ## a million hand-overs over tcp and shm (run it again to go on); writes docs/soak-million.md
+	@mkdir -p out
+	$(BIN)/pdproto soak --handoffs 1000000 --engine tcp shm --resume out/soak-million.json \
+	  --record docs/soak-million.md --commit $$(git rev-parse --short HEAD) $(SOAK_OPTIONS)
+
+soak-day: $(CORE) ## the same for a day of running; writes out/soak-day.md
+	@mkdir -p out
+	$(BIN)/pdproto soak --seconds 86400 --engine tcp shm --resume out/soak-day.json \
+	  --record out/soak-day.md --commit $$(git rev-parse --short HEAD) $(SOAK_OPTIONS)
 
 docs: $(CORE) ## write docs/tables anew from the tables
 	@for system in $$($(BIN)/python -c 'from pdproto.spec.catalogue import SYSTEMS; print(*SYSTEMS)'); do \

@@ -17,6 +17,7 @@ from pdproto.cli.numbers import amount, natural, positive
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
+    check_bug,
     check_folder,
     check_targets,
     console,
@@ -179,7 +180,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     if arguments.bug is not None:
-        _check_bug(arguments.bug)
+        check_bug(arguments.bug)
 
 
 def _refuse_drain(arguments: argparse.Namespace) -> None:
@@ -202,17 +203,6 @@ def _refuse_release(arguments: argparse.Namespace) -> None:
 def _keys(arguments: argparse.Namespace) -> Keys | None:
     """Beyond this host always new ones: every process of the drill is a child of this one."""
     return of_secret(new_secret()) if arguments.keys or not is_loopback(arguments.host) else None
-
-
-def _check_bug(name: str) -> None:
-    from pdproto.sim import planted  # noqa: PLC0415 - reads every system
-
-    try:
-        planted.named(name)
-    except KeyError:
-        known = dict.fromkeys(bug.id for bug in planted.runnable())
-        raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
-                         f"defect: choose one of {', '.join(known)}") from None
 
 
 def _refuse_page_tokens(arguments: argparse.Namespace) -> None:

@@ -67,6 +67,10 @@ class Metrics:
         """Add to a counter of COUNTERS."""
         self._counts[name] += amount
 
+    def count(self, name: str) -> float:
+        """The value of a counter of COUNTERS."""
+        return self._counts[name]
+
     def gauge(self, name: str, about: str, read: Read, **labels: str) -> None:
         """Add a gauge. read: called when metrics are read, by any thread."""
         self._families.setdefault(name, Family(about, counter=False)).samples.append((labels, read))

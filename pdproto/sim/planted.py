@@ -19,7 +19,7 @@ from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
 from pdproto.sim.defects import on_known_clocks
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
-from pdproto.spec.handoff import attempts, dp_rank, group, registry, sink, source
+from pdproto.spec.handoff import attempts, dp_rank, drain, group, registry, sink, source
 from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
 from pdproto.spec.language.formula import FALSE
 from pdproto.spec.language.machine import Call, Completion, Row, Table
@@ -27,7 +27,7 @@ from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import System
 
 _HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, registry.REGISTRY,
-                   group.RANK, group.ENTRY, attempts.PREFILL, PREFILL_AT_ONCE)
+                   group.RANK, group.ENTRY, attempts.PREFILL, PREFILL_AT_ONCE, drain.SERVER)
 _ROUTING: Final = (dp_rank.SENDER, dp_rank.RECEIVER, dp_rank.REGISTRY)
 
 

@@ -1,27 +1,45 @@
 """`pdproto soak`: processes hold out while everything goes wrong, and what is wrong is told."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import psutil
 import pytest
 
 from pdproto.cli.main import main
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
-from pdproto.drill.soak import chaos, rounds
-from pdproto.drill.soak.cluster import Books, SoakCluster, SoakProcess
-from pdproto.drill.soak.rank import Ended, Pipe, SoakRank, Weather, decode, prefill
+from pdproto.drill.soak import chaos, memory, rounds
+from pdproto.drill.soak.books import Books, Totals
+from pdproto.drill.soak.cluster import SoakCluster, SoakProcess
+from pdproto.drill.soak.messages import Ended, Left, Pipe, SoakRank
+from pdproto.drill.soak.network import Weather
+from pdproto.drill.soak.rank import decode, prefill
 from pdproto.drill.soak.report import SoakResult, page
-from pdproto.drill.soak.rounds import load_of, run_soak
+from pdproto.drill.soak.rounds import Make, run_soak
+from pdproto.drill.soak.state import SoakSettings, SoakState
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
+from pdproto.transport.nodes import DecodeNode
+
+SOAK = [sys.executable, "-m", "pdproto.cli.main", "soak", "--quiet"]
+
+
+def soaked(settings: SoakSettings, make: Make = SoakCluster) -> Totals:
+    """The totals of a soak with these settings."""
+    state = SoakState(settings=settings)
+    run_soak(state, quiet=True, make=make)
+    assert state.is_over
+    return state.totals
 
 
 @pytest.mark.slow
@@ -45,17 +63,25 @@ def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.nightly
+@pytest.mark.parametrize("bug", [None, "empty-before-confirmed"])
 def test_no_request_fails_when_ranks_are_drained_and_replaced(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, bug: str | None
 ) -> None:
-    """No other fault comes, and no client leaves: nothing may fail."""
+    """No other fault comes, and no client leaves: nothing may fail. With the defect, ranks end
+    while decode still needs them.
+    """
     monkeypatch.setattr(chaos, "SHARES", {"drains": 1})
-    load = replace(load_of(0, 4, 1), abort_rate=0.0)
-    cluster = SoakCluster(prefill=2, decode=1, load=load, engine="shm", in_flight=4)
-    result = run_soak(cluster, 5.0, 0, quiet=True)
-    assert result.books.complaints == []
-    assert result.books.drained > 0
-    assert result.books.failed == 0
+    totals = soaked(SoakSettings(seconds=20.0, abort_rate=0.0, bug=bug, engines=("shm",)))
+    assert totals.drained > 0
+    if bug is None:
+        assert totals.complaints == []
+        assert totals.failed == 0
+    else:
+        assert totals.complaints
+        assert all(re.fullmatch(
+            r"room \d+: (prefill-\d-0-0) said that it was empty, its process was ended, and "
+            r"decode-\d still needed it: lost connection to \1: it has been closed", told)
+            for told in totals.complaints)
 
 
 def mistaken(place: SoakRank, pipe: Pipe) -> None:
@@ -97,9 +123,99 @@ def test_a_soak_reports_a_defect(
 ) -> None:
     monkeypatch.setattr(rounds, "REST_S", 20.0)
     kind = type("Faulty", (Faulty,), {"defect": defect})
-    cluster = kind(prefill=1, decode=1, load=load_of(0, 4, 1), engine="shm", in_flight=4)
-    result = run_soak(cluster, 3.0, 0, quiet=True)
-    assert any(re.search(complaint, told) for told in result.books.complaints)
+    settings = SoakSettings(prefill=1, decode=1, in_flight=4, engines=("shm",), seconds=3.0)
+    totals = soaked(settings, kind)
+    assert any(re.search(complaint, told) for told in totals.complaints)
+
+
+def leaking(place: SoakRank, pipe: Pipe) -> None:
+    """A decode rank that keeps 20,000 bytes of each hand-over."""
+    kept, right = list[bytes](), DecodeNode.open
+
+    def opened(node: DecodeNode, *arguments: Any, **named: Any) -> Any:
+        kept.append(os.urandom(20_000))
+        return right(node, *arguments, **named)
+
+    patch.object(DecodeNode, "open", opened).start()
+    decode(place, pipe)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("leaks", [True, False])
+def test_a_soak_finds_a_leak_of_memory(leaks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same test as that of a million hand-overs, at a hundredth of its sizes and without
+    faults.
+    """
+    monkeypatch.setattr(rounds, "ROUND_S", 0.5)
+    monkeypatch.setattr(chaos, "BETWEEN_S", (1e6, 1e6))
+    for name, size in (("LIMIT", 100 * memory.LIMIT), ("SPAN", memory.SPAN // 100),
+                       ("WARM_UP", memory.WARM_UP // 100)):
+        monkeypatch.setattr(memory, name, size)
+    kind = type("Faulty", (Faulty,), {"defect": leaking if leaks else decode})
+    totals = soaked(SoakSettings(decode=1, engines=("shm",), handoffs=1500), kind)
+    assert [re.sub(r"\d[\d,]*", "N", told) for told in totals.complaints] == leaks * [
+        "decode-N#N of leg N: its memory grows by N bytes per N hand-overs (N is the limit), "
+        "over N hand-overs"]
+
+
+def rooms_until(path: Path, handoffs: int, drill: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """The state in a file, once it has so many hand-overs."""
+    deadline = time.monotonic() + 120.0
+    while time.monotonic() < deadline and drill.poll() is None:
+        if path.exists():
+            state: dict[str, Any] = json.loads(path.read_text())
+            if state["totals"]["routed"] >= handoffs:
+                return state
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has no state with {handoffs} hand-overs")
+
+
+def descendants(drill: subprocess.Popen[bytes]) -> Iterator[psutil.Process]:
+    yield from psutil.Process(drill.pid).children(recursive=True)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_soak_that_is_killed_goes_on_from_its_last_rest(tmp_path: Path) -> None:
+    """Both engines run. Nothing of the killed part is left, not even a process that was stopped."""
+    path, told = tmp_path / "soak.json", tmp_path / "soak.md"
+    command = [*SOAK, "--handoffs", "4000", "--engine", "shm", "tcp", "--resume", str(path),
+               "--json", "-", "--record", str(told)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as drill:
+        before = rooms_until(path, 100, drill)
+        others = [*descendants(drill)]
+        others[-1].suspend()
+        drill.send_signal(signal.SIGKILL)
+        _, alive = psutil.wait_procs(others, 30.0)
+        assert alive == []
+    assert before["runs"]
+    assert json.loads(path.read_text())["totals"]["routed"] < 4000
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    numbers = json.loads(ran.stdout)
+    assert numbers["complaints"] == []
+    assert numbers["handoffs"] >= 4000
+    assert (numbers["parts"], numbers["cut_off"]) == (2, 1)
+    assert numbers["rests"] > before["rests"]
+    assert sum(numbers["engines"].values()) == numbers["handoffs"]
+    assert set(numbers["engines"]) == {"shm", "tcp"}
+    assert "| runs of the command; cut off without a rest | 2; 1 |" in told.read_text()
+    again = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert json.loads(again.stdout) == numbers
+
+
+@pytest.mark.slow
+def test_a_part_of_a_soak_ends_at_a_rest_and_is_not_over(tmp_path: Path) -> None:
+    path = tmp_path / "soak.json"
+    ran = subprocess.run(
+        [*SOAK, "--handoffs", "1000000", "--resume", str(path), "--stop-after", "3", "--json", "-"],
+        capture_output=True, text=True, check=False, timeout=200)
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    numbers = json.loads(ran.stdout)
+    assert not numbers["over"]
+    assert (numbers["parts"], numbers["cut_off"]) == (1, 0)
+    assert numbers["handoffs"] == json.loads(path.read_text())["totals"]["routed"] > 0
 
 
 class Told(SoakCluster):
@@ -109,13 +225,24 @@ class Told(SoakCluster):
         self.books = Books()  # type: ignore[misc]
         self.sources = ("prefill-0-0-0", "prefill-1-0-0")  # type: ignore[misc]
         self.sinks = ("decode-0",)  # type: ignore[misc]
+        self._load = SoakSettings(abort_rate=0.0).load  # type: ignore[misc]
         none: Any = None
         self.members = {  # type: ignore[misc]
-            name: SoakProcess(name, none, none, name, "", open={7})
+            name: SoakProcess(name, none, Quiet(), name, "", open={7})  # type: ignore[arg-type]
             for name in (*self.sources, *self.sinks)}
 
     def say(self, name: str, *ended: Ended) -> None:
         self._take(self.members[name], [*ended])
+
+    def leave(self, name: str, sure_from: int) -> None:
+        self._take(self.members[name], Left(0, sure_from))
+
+
+class Quiet:
+    """The pipe of a rank that is not there."""
+
+    def send(self, _: object) -> None:
+        pass
 
 
 def test_a_request_whose_ranks_agree_is_no_complaint() -> None:
@@ -123,9 +250,8 @@ def test_a_request_whose_ranks_agree_is_no_complaint() -> None:
     for name in (*told.sources, *told.sinks):
         told.say(name, Ended(7, success=True))
     assert told.books.complaints == []
-    assert told.books.succeeded == 1
-    assert not told.books.decided
-    assert not told.books.refused
+    assert told.books.totals.succeeded == 1
+    assert told.books == Books(Totals(succeeded=1))
 
 
 @pytest.mark.parametrize("first", ["decode-0", "prefill-1-0-0"])
@@ -144,11 +270,95 @@ def test_a_wrong_byte_is_a_complaint() -> None:
         "decode-0, room 7: a page holds other bytes than were sent"]
 
 
+LOST_ONE = "lost connection to prefill-0-0-0: it has been closed"
+
+
+@pytest.mark.parametrize(("sent", "sure_from", "reason", "complains"), [
+    (True, 7, LOST_ONE, True),
+    (False, 7, LOST_ONE, False),  # prefill has failed it, too
+    (True, 8, LOST_ONE, False),  # it may have lost decode, and then does not wait for it
+    (True, 7, LOST_ONE.replace("0-0-0", "1-0-0"), False),
+    (True, 7, "the client has left", False),
+])
+def test_no_request_fails_by_the_end_of_a_rank_that_says_it_is_empty(
+    sent: bool, sure_from: int, reason: str, complains: bool
+) -> None:
+    told = Told()
+    told.say("prefill-0-0-0", Ended(7, success=sent))
+    told.leave("prefill-0-0-0", sure_from)
+    told.say("decode-0", Ended(7, success=False, reason=reason))
+    assert told.books.complaints == complains * [
+        f"room 7: prefill-0-0-0 said that it was empty, its process was ended, and decode-0 still "
+        f"needed it: {reason}"]
+
+
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_a_request_is_not_refused_for_a_drain_unless_it_had_failed(failed_before: bool) -> None:
+    told, why = Told(), "prefill-0-0-0: node prefill-0-0-0 drains, and takes no new request"
+    if failed_before:
+        told.say("prefill-0-0-0", Ended(7, success=False, reason="bootstrap_timeout after 5 s"))
+    told.say("decode-0", Ended(7, success=False, reason=why))
+    assert told.books.complaints == (not failed_before) * [f"decode-0, room 7: {why}"]
+
+
+def test_reasons_are_counted_without_the_names_of_ranks_and_are_not_too_many() -> None:
+    told = Told()
+    for reason in ("prefill-0-0-0: the client has left", "prefill-1-0-0: the client has left",
+                   *(f"reason {number}" for number in range(200))):
+        told.say("decode-0", Ended(7, success=False, reason=reason))
+    reasons = told.books.totals.reasons
+    assert reasons["the client has left"] == 2
+    assert reasons["another reason"] == 101
+    assert len(reasons) == 101
+
+
 def test_the_page_lists_every_complaint() -> None:
-    books = Books(routed=1, complaints=["decode-0 holds 1 lives"])
-    told = page(SoakResult(books, {"kills": 1}, {}, 0, 1.0), "pdproto soak", "abc")
+    state = SoakState(settings=SoakSettings(), commits=["abc"],
+                      totals=Totals(routed=1, complaints=["decode-0 holds 1 lives"]))
+    told = page(SoakResult(state), "pdproto soak")
     assert "commit abc: 1 complaints." in told
     assert told.endswith("* decode-0 holds 1 lives\n")
+
+
+def test_the_page_of_a_soak_says_whether_it_is_over() -> None:
+    state = SoakState(settings=SoakSettings(handoffs=1000), totals=Totals(routed=1))
+    told = page(SoakResult(state), "pdproto soak")
+    assert told.startswith("# A soak of 1,000 hand-overs\n")
+    assert "no complaints so far. The soak is not over" in told
+    state.totals.routed = 1000
+    assert "so far" not in page(SoakResult(state), "pdproto soak")
+
+
+class Struck(SoakCluster):
+    """A cluster without processes, which notes the ranks that are killed and drained."""
+
+    def __init__(self) -> None:
+        self.sources = ("prefill-0-0-0", "prefill-1-0-0")  # type: ignore[misc]
+        self.sinks = ("decode-0", "decode-1")  # type: ignore[misc]
+        none: Any = None
+        self.members = {  # type: ignore[misc]
+            name: SoakProcess(name, none, none, name, "", ready=True)
+            for name in (*self.sources, *self.sinks)}
+        self.struck = set[tuple[str, str]]()
+
+    def kill(self, name: str) -> None:
+        self.struck.add(("kill", name))
+
+    def drain(self, name: str) -> None:
+        self.struck.add(("drain", name))
+
+    def start(self, name: str) -> None:
+        pass
+
+
+def test_a_spared_rank_is_neither_killed_nor_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chaos, "SHARES", {"drains": 1, "kills": 1})
+    cluster = Struck()
+    faults = chaos.Chaos(cluster, "0", Counter(), {"prefill-0-0-0", "decode-1"})
+    for now in range(1, 200):
+        faults.turn(3.0 * now)
+    assert cluster.struck == {("kill", "prefill-1-0-0"), ("drain", "prefill-1-0-0"),
+                              ("kill", "decode-0")}
 
 
 def test_messages_are_lost_and_doubled_at_the_given_rates() -> None:

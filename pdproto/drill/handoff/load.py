@@ -4,8 +4,10 @@ Everything follows from the seed and the room, so every process computes it by i
 """
 
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from math import gcd
+from struct import Struct
 from typing import Final, Literal
 
 import numpy as np
@@ -16,7 +18,14 @@ from pdproto.spec.handoff.optimistic_at_once import AT_ONCE
 
 Pages = NDArray[np.uint8]
 
+DICE: Final = Struct(">5I")
 PHASES: Final = 64  # moments within `abort_within_s` at which an abort may come
+
+
+@cache
+def _words(count: int) -> NDArray[np.uint64]:
+    """So many different words of 8 bytes."""
+    return np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +121,14 @@ class Load:
     def page(self, room: int, source: str, index: int) -> Pages:
         """The bytes of a page of a request in all pools of one source: uint8 [layer, byte]."""
         first = self._dice("page", room, source, index)[0]
-        words = np.arange(self.layers * self.page_bytes // 8, dtype=np.uint64)
-        words *= np.uint64(0x9E3779B97F4A7C15)
-        words ^= np.uint64(first << 32 | room & 0xFFFFFFFF)
+        words = _words(self.layers * self.page_bytes // 8) ^ np.uint64(
+            first << 32 | room & 0xFFFFFFFF)
         return words.view(np.uint8).reshape(self.layers, self.page_bytes)
 
     def metadata(self, room: int, source: str) -> bytes:
         """The metadata row that goes with the last pages."""
         return blake2b(repr((self.seed, room, source)).encode(), digest_size=64).digest()
 
-    def _dice(self, *what: object) -> list[int]:
+    def _dice(self, *what: object) -> tuple[int, ...]:
         digest = blake2b(repr((self.seed, *what)).encode(), digest_size=20).digest()
-        return [int.from_bytes(digest[i:i + 4]) for i in range(0, 20, 4)]
+        return DICE.unpack(digest)

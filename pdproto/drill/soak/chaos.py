@@ -4,13 +4,13 @@ Processes are real, so a fault meets the cluster in another state in every run.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
 from pdproto.drill.soak.cluster import SoakCluster
-from pdproto.drill.soak.rank import Weather
+from pdproto.drill.soak.network import Weather
 
 PAUSE_S: Final = (0.05, 7.0)  # some are longer than a silence that counts as an end
 DOWN_S: Final = (0.0, 2.0)  # between a death and the next process
@@ -19,14 +19,19 @@ HELD_S: Final = (0.2, 6.0)
 BETWEEN_S: Final = (0.3, 2.0)  # two faults
 # A rank that is down keeps all others waiting for a few seconds: most faults let them go on.
 SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "registry kills": 1,
-                 "drains": 1}
+                 "drains": 2}
 
 
 class Chaos:
-    """Applies faults to a cluster. counts: of the faults so far, by kind."""
+    """Applies faults to a cluster. counts: of the faults so far, by kind. spared: the ranks that
+    are not killed and not drained.
+    """
 
-    def __init__(self, cluster: SoakCluster, seed: int) -> None:
-        self.counts: Final[Counter[str]] = Counter()
+    def __init__(
+        self, cluster: SoakCluster, seed: str, counts: Counter[str], spared: Collection[str]
+    ) -> None:
+        self.counts: Final = counts
+        self._spared: Final = spared
         self._cluster: Final = cluster
         self._random: Final = Random(seed)  # noqa: S311 - no secret
         self._ends: Final[list[tuple[float, int, Callable[[], object]]]] = []
@@ -53,9 +58,9 @@ class Chaos:
         """Apply a fault of a drawn kind to a drawn rank that is not down."""
         random, cluster = self._random, self._cluster
         (what,) = random.choices(list(SHARES), list(SHARES.values()))
-        names = (*cluster.sources, *cluster.sinks)
-        name, length = names[random.randrange(len(names))], random.random()
-        seed = random.getrandbits(32)
+        names = self._candidates(what)
+        length, seed = random.random(), random.getrandbits(32)
+        name = names[random.randrange(len(names))] if names else ""
         member = cluster.members.get(name)
         if what == "storms":
             cluster.net("weather", Weather(seed, 0.1, 0.1, 0.1, 0.1))
@@ -69,8 +74,6 @@ class Chaos:
         elif member is None or member.stopped or member.leaves or not member.ready:
             return
         elif what == "drains":
-            if name not in cluster.sources:
-                return
             cluster.drain(name)
         elif what == "cuts":
             cluster.net("cut", member.listener)
@@ -85,6 +88,13 @@ class Chaos:
             cluster.kill(name)
             self._until(now, length, DOWN_S, lambda: cluster.start(name))
         self.counts[what] += 1
+
+    def _candidates(self, what: str) -> list[str]:
+        """The ranks that a fault of this kind may strike. Only prefill ranks drain."""
+        cluster = self._cluster
+        names = (*cluster.sources, *(cluster.sinks if what != "drains" else ()))
+        ends = what in ("kills", "drains")
+        return [name for name in names if not (ends and name in self._spared)]
 
     def _until(
         self, now: float, length: float, bounds: tuple[float, float], end: Callable[[], object]

@@ -5,10 +5,8 @@ is missing.
 """
 
 import os
-import re
 import signal
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,29 +17,19 @@ from time import monotonic
 from typing import Any, Final
 
 from pdproto.drill import children
-from pdproto.drill.handoff.load import Load
 from pdproto.drill.soak import rank
-from pdproto.drill.soak.rank import (
-    Begin,
-    Ended,
-    Leave,
-    Left,
-    Pipe,
-    SoakRank,
-    State,
-    decode,
-    network,
-    prefill,
-    registry,
-)
+from pdproto.drill.soak.books import Books
+from pdproto.drill.soak.memory import resident_bytes
+from pdproto.drill.soak.messages import Begin, Leave, Left, Pipe, SoakRank, State
+from pdproto.drill.soak.network import network, registry
+from pdproto.drill.soak.rank import decode, prefill
+from pdproto.drill.soak.state import SoakSettings
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import RefusedError
 
 START_S: Final = 60.0
 END_S: Final = 30.0
 LOOK_UP_S: Final = 0.3  # between two questions to the registry
-DRAINS: Final = "drains, and takes no new request"
-NAMES: Final = re.compile(r"^prefill[-\d]+: |( to|, at)? (prefill|tcp)[-:/.\d]+")  # of ranks
 
 
 class ProcessLostError(Exception):
@@ -51,7 +39,7 @@ class ProcessLostError(Exception):
 @dataclass(slots=True, eq=False)
 class SoakProcess:
     """The process of a rank. listener: its name in the network. ready: it has reported its address.
-    open: the rooms that it has not ended yet. leaves: it drains.
+    open: the rooms that it has not ended yet. taken: how many it has had. leaves: it drains.
     """
 
     name: str
@@ -60,6 +48,7 @@ class SoakProcess:
     listener: str
     endpoint: str
     open: set[int] = field(default_factory=set)
+    taken: int = 0
     told: State | None = None
     ready: bool = False
     stopped: bool = False
@@ -67,36 +56,24 @@ class SoakProcess:
     begun: float = field(default_factory=monotonic)
 
 
-@dataclass(slots=True)
-class Books:
-    """The routed requests and their outcomes. drained: ranks that were empty after a drain.
-    complaints: one line for each violated claim.
-    """
-
-    routed: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    drained: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    complaints: list[str] = field(default_factory=list)
-    states: dict[str, State] = field(default_factory=dict)  # the last of each process, by listener
-    decided: dict[int, tuple[str, bool]] = field(default_factory=dict)  # by decode, of the room
-    refused: dict[int, set[str]] = field(default_factory=dict)  # ranks that say Failed, of the room
+def _has_room(member: SoakProcess | None, most: int) -> bool:
+    """Whether this rank takes one more request, if it may have so many."""
+    return (member is not None and member.ready and not member.leaves and len(member.open) < most)
 
 
 class SoakCluster:
-    """All processes. dead: how often ranks have been killed."""
+    """All processes of a leg."""
 
-    def __init__(
-        self, *, prefill: int, decode: int, engine: str, load: Load, in_flight: int
-    ) -> None:
-        self.books: Final = Books()
+    def __init__(self, settings: SoakSettings, engine: str, books: Books) -> None:
+        load = settings.load
+        self.books: Final = books
         self.members: Final[dict[str, SoakProcess]] = {}
-        self.sources: Final = tuple(f"prefill-{i}-0-0" for i in range(prefill))
-        self.sinks: Final = tuple(f"decode-{i}" for i in range(decode))
+        self.sources: Final = tuple(f"prefill-{i}-0-0" for i in range(settings.prefill))
+        self.sinks: Final = tuple(f"decode-{i}" for i in range(settings.decode))
         self._load: Final = load
         self._engine: Final = engine
-        self._in_flight: Final = in_flight
+        self._in_flight: Final = settings.in_flight
+        self._bug: Final = settings.bug
         self._context: Final = children.context(rank.__name__)
         self._starts = 0
         self._port = 0
@@ -109,10 +86,10 @@ class SoakCluster:
         for name in (*self.sources, *self.sinks):
             self.start(name)
 
-    def _process(self, target: Any) -> tuple[BaseProcess, Pipe]:
+    def _process(self, target: Any, bug: str | None = None) -> tuple[BaseProcess, Pipe]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=children.while_parent_lives, daemon=True,
-                                        args=(target, theirs))
+        process = self._context.Process(target=children.with_defect, daemon=True,
+                                        args=(bug, target, theirs))
         children.start(process)
         theirs.close()
         return process, ours
@@ -139,8 +116,9 @@ class SoakCluster:
         endpoint = self.net("open", listener)
         place = SoakRank(name, self._load, self._engine, f"127.0.0.1:{self._port}", endpoint,
                       self.sources)
-        process, pipe = self._process(partial(self.body(name), place))
+        process, pipe = self._process(partial(self.body(name), place), self._bug)
         self.members[name] = SoakProcess(name, process, pipe, listener, endpoint)
+        self._tell_ranks()
         self._where = {}
 
     def body(self, name: str) -> Callable[[SoakRank, Pipe], None]:
@@ -156,10 +134,18 @@ class SoakCluster:
             while member.pipe.poll():  # its messages from before the kill
                 self._take(member, member.pipe.recv())
         del self.members[name]
+        self._tell_ranks()
         member.pipe.close()
         self.net("shut", member.listener)
+        self.books.retire(member.listener)
+        for room in set[int]().union(*(other.open for other in self.members.values())):
+            self.books.killed.setdefault(room, set()).add(name)
         for room in member.open:
             self._close_books(room)
+
+    def _tell_ranks(self) -> None:
+        """Tell the network which processes it must kill if this one is killed."""
+        self.net("ranks", {member.process.pid for member in self.members.values()})
 
     def stop(self, name: str) -> None:
         """Send SIGSTOP to a rank, which stops every thread of it."""
@@ -175,15 +161,21 @@ class SoakCluster:
         self.members[name].leaves = True
         self.members[name].pipe.send(Leave())
 
-    def _replace(self, member: SoakProcess, left: Left) -> None:
-        """End a rank that is empty, and start another in its place."""
+    def _end_empty(self, member: SoakProcess, left: Left) -> None:
+        """End the process of a rank that says that it is empty."""
         if left.early:
             self.books.complaints.append(f"{member.name} says that it is empty, and has "
                                          f"{left.early} open hand-overs")
+        self.books.note_left(member.name, member.listener, left.sure_from)
         member.pipe.send(None)
-        self.books.complaints += [f"{member.name} has ended with {count} {what} left"
-                                  for what, count in self._last_word(member).items()]
-        self.books.drained += 1
+
+    def _replace(self, member: SoakProcess, left: Mapping[str, int]) -> None:
+        """Start another process in the place of one that has ended after a drain. left: the
+        resources that it had at its end.
+        """
+        self.books.complaints.extend(f"{member.name} has ended with {count} {what} left"
+                                     for what, count in left.items())
+        self.books.totals.drained += 1
         self.kill(member.name)
         self.start(member.name)
 
@@ -209,33 +201,44 @@ class SoakCluster:
 
     # The router
 
-    def route(self) -> None:
-        """Begin requests while ranks have room for them and the registry knows all live ranks."""
+    def route(self, most: float) -> None:
+        """Begin at most so many requests, while ranks have room for them and the registry knows all
+        live ranks.
+        """
         if self._find() is None:
             return
-        free = [name for name in self.sinks if self._has_room(name)]
-        while free:
-            name = free[self._random.randrange(len(free))]
-            self._begin(self.members[name])
-            free = [name for name in self.sinks if self._has_room(name)]
+        begun: dict[str, list[Begin]] = {}
+        free = self._free()
+        while free and most > 0:
+            most -= 1
+            self._begin(free[self._random.randrange(len(free))], begun)
+            free = self._free()
+        self._send(begun)
+
+    def _send(self, begun: Mapping[str, list[Begin]]) -> None:
+        for name, begins in begun.items():
+            self.members[name].pipe.send(begins)
 
     def greet(self, names: set[str]) -> None:
         """Begin a request for each of these decode ranks, and take its name out of the set.
 
         An engine holds memory in doubt until the successor of the sink has sent a message.
         """
-        for name in sorted(names) if self._find() is not None else ():
-            if self._has_room(name):
-                self._begin(self.members[name])
+        begun: dict[str, list[Begin]] = {}
+        free = set(self._free()) & names if self._find() is not None else set()
+        for name in sorted(free):
+            if name in self._free():
+                self._begin(name, begun)
                 names.remove(name)
+        self._send(begun)
 
-    def _has_room(self, name: str) -> bool:
-        """Whether this decode rank, and every prefill rank that feeds it, can take one more."""
-        ranks = [self.members.get(other) for other in (name, *self.sources)]
-        limits = [self._in_flight] + [self._in_flight * len(self.sinks)] * len(self.sources)
-        return all(member is not None and member.ready and not member.leaves
-                   and len(member.open) < limit
-                   for member, limit in zip(ranks, limits, strict=True))
+    def _free(self) -> list[str]:
+        """The decode ranks that can take one more, if every prefill rank can."""
+        most = self._in_flight
+        sources = [self.members.get(name) for name in self.sources]
+        if not all(_has_room(source, most * len(self.sinks)) for source in sources):
+            return []
+        return [name for name in self.sinks if _has_room(self.members.get(name), most)]
 
     def _find(self) -> dict[str, str] | None:
         """The endpoints of the ranks in the registry; None until it has those of all live ranks."""
@@ -251,12 +254,15 @@ class SoakCluster:
                     for one in self._client.look_up_all().ranks}
         return None
 
-    def _begin(self, sink: SoakProcess) -> None:
-        room = self.books.routed
-        self.books.routed += 1
-        for member in (*(self.members[source] for source in self.sources), sink):
+    def _begin(self, sink: str, begun: dict[str, list[Begin]]) -> None:
+        """Begin a request at this decode rank. begun: gets the messages for the ranks."""
+        room = self.books.totals.routed
+        self.books.totals.routed += 1
+        for name in (*self.sources, sink):
+            member = self.members[name]
             member.open.add(room)
-            member.pipe.send(Begin(room, self._where if member is sink else {}))
+            member.taken += 1
+            begun.setdefault(name, []).append(Begin(room, self._where if name == sink else {}))
 
     # The books
 
@@ -266,11 +272,11 @@ class SoakCluster:
         for pipe in wait(list(pipes), seconds):
             member = pipes[pipe]  # type: ignore[index]
             try:
-                said = member.pipe.recv()
+                while self.members.get(member.name) is member and member.pipe.poll():
+                    self._take(member, member.pipe.recv())
             except (EOFError, ConnectionResetError):
                 raise ProcessLostError(f"{member.name} has ended by itself, with status "
                                        f"{member.process.exitcode}") from None
-            self._take(member, said)
         for member in self.members.values():
             if not member.ready and monotonic() - member.begun > START_S:
                 raise ProcessLostError(f"{member.name} has not begun within {START_S:g} s")
@@ -279,43 +285,22 @@ class SoakCluster:
         if isinstance(said, State):
             member.told = self.books.states[member.listener] = said
         elif isinstance(said, Left):
+            self._end_empty(member, said)
+        elif isinstance(said, dict):
             self._replace(member, said)
         elif isinstance(said, str):
             self.net("aim", member.listener, said)
             member.ready = True
         else:
             for ended in said:
-                self._note(member, ended)
-
-    def _note(self, member: SoakProcess, ended: Ended) -> None:
-        """S14: a hand-over that succeeds at decode has not failed at any rank."""
-        books, room = self.books, ended.room
-        member.open.discard(room)
-        if DRAINS in ended.reason and self._load.request(room).abort is None:
-            books.complaints.append(f"{member.name}, room {room}: {ended.reason}")
-        if ended.corrupt:
-            books.complaints.append(f"{member.name}, room {room}: a page holds other bytes than "
-                                    f"were sent")
-        if member.name in self.sinks:
-            books.decided[room] = member.name, ended.success
-            books.succeeded += ended.success
-            books.failed += not ended.success
-            if not ended.success:
-                books.reasons[NAMES.sub("", ended.reason).strip()] += 1
-        elif not ended.success:
-            books.refused.setdefault(room, set()).add(member.name)
-        self._close_books(room)
+                member.open.discard(ended.room)
+                self.books.note(member.name, member.listener, ended, self._load,
+                                is_sink=member.name in self.sinks)
+                self._close_books(ended.room)
 
     def _close_books(self, room: int) -> None:
-        """Compare the outcomes of a room, when no rank has it open any more."""
-        name, success = self.books.decided.get(room, ("", False))
-        against = self.books.refused.get(room, set())
-        if success and against:
-            self.books.complaints.append(f"room {room}: {name} has succeeded, and "
-                                         f"{', '.join(sorted(against))} failed")
-        if not any(room in member.open for member in self.members.values()):
-            self.books.decided.pop(room, None)
-            self.books.refused.pop(room, None)
+        self.books.close(
+            room, is_open=any(room in member.open for member in self.members.values()))
 
     def ask(self) -> list[str]:
         """Ask all ranks for their resources in use; one line for each that is not zero."""
@@ -332,6 +317,18 @@ class SoakCluster:
 
     def _silent(self) -> Iterator[str]:
         return (name for name, member in self.members.items() if member.told is None)
+
+    def memory(self) -> Iterator[tuple[str, str, int | None, int]]:
+        """Kind and name of each child process, the hand-overs that it has had, and its resident
+        bytes. None: it has to do with all hand-overs.
+        """
+        for name, process in (("network", self._network), ("registry", self._registry)):
+            if process.pid is not None:
+                yield name, f"{name} {process.pid}", None, resident_bytes(process.pid)
+        for member in self.members.values():
+            if member.told is not None:
+                kind = member.name.partition("-")[0]
+                yield kind, member.listener, member.taken, member.told.resident
 
     @property
     def unfinished(self) -> Sequence[str]:
@@ -353,6 +350,7 @@ class SoakCluster:
             member.process.kill()
             member.process.join()
             member.pipe.close()
+            self.books.retire(member.listener)
         self.kill_registry()
         self._network.kill()
         self._network.join()

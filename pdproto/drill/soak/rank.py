@@ -1,30 +1,28 @@
-"""The processes of `pdproto soak`: a prefill rank, a decode rank, the registry, and the network.
+"""The ranks of `pdproto soak`: the processes of prefill and of decode.
 
 A rank behaves as a serving engine: it opens the hand-overs that the router begins, polls, never
 waits, and reports the outcome of each to the router. Pages hold the bytes of the load.
 """
 
-import gc
 import os
-import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection
-from pathlib import Path
-from random import Random
-from time import monotonic
-from typing import Any, Final, TypeAlias
+from time import monotonic, sleep
+from typing import Final
 
 import numpy as np
 
 from pdproto.drill.handoff.directory import registrar
-from pdproto.drill.handoff.load import Load, LoadRequest, Pages, Topology
+from pdproto.drill.handoff.load import LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
+from pdproto.drill.soak.memory import resident_bytes
+from pdproto.drill.soak.messages import Begin, Ended, Leave, Left, Pipe, SoakRank, State
+from pdproto.drill.soak.network import settle_in
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
@@ -32,79 +30,15 @@ from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.registry.app import RegistryServer
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 
-Pipe: TypeAlias = "Connection[Any, Any]"
-
-POLL_S: Final = 0.001
-TURN_S: Final = 0.005
+POLL_S: Final = 0.005
 # Shorter than a server's, so that a short while sees every one of them end.
 WAITS: Final = {"bootstrap_timeout": 5.0, "transfer_timeout": 8.0, "no_drain": 1.0}
 # Gauges that must be zero when nothing is open, beside all those called num_*.
 HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",
                "engine_inflight_chunks", "engine_inflight_bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class SoakRank:
-    """The task of the process of a rank. advertise: its listener. sources: the prefill ranks, in
-    order.
-    """
-
-    name: str
-    load: Load
-    engine: str
-    registry: str
-    advertise: str
-    sources: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Message of the router: begin a request. where: the prefill ranks' endpoints, for decode."""
-
-    room: int
-    where: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Message of the router: drain."""
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The answer to Leave: the node is empty. early: the hand-overs that had not ended then."""
-
-    early: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The outcome of a hand-over at a rank. corrupt: it succeeded, and a byte is wrong."""
-
-    room: int
-    success: bool
-    reason: str = ""
-    corrupt: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The resources of a rank when it is asked. held: those in use. faults: violated claims.
-
-    files: the number of open files. resident: bytes of memory.
-    """
-
-    held: dict[str, float]
-    faults: dict[str, float]
-    counters: dict[str, float]
-    verified_bytes: int
-    files: int
-    resident: int
 
 
 @dataclass(slots=True)
@@ -119,7 +53,11 @@ class _Open:
 
 @dataclass(slots=True, kw_only=True)
 class _Scheduler:
-    """The scheduler of both kinds of rank. waiting: requests that wait for free pages."""
+    """The scheduler of both kinds of rank.
+
+    waiting: requests that wait for free pages. lost: how often the node had lost a peer when the
+    last request began. sure_from: see Left. next: one more than the last room that began here.
+    """
 
     place: SoakRank
     node: RunningNode
@@ -131,25 +69,34 @@ class _Scheduler:
     leaves: bool = False
     emptied: Future[None] | None = None
     early: int = 0
+    lost: float = 0.0
+    sure_from: int = 0
+    next: int = 0
 
     def run(self) -> None:
         """Run until the router ends it."""
-        while (message := self._told()) is not None:
-            if isinstance(message, Begin):
-                self.waiting.append(message)
-            elif isinstance(message, Leave):
-                self.leaves = True
-            elif message:
-                self.pipe.send(self._state())
+        while self._hear():
             self._begin_all()
             self._leave()
             ended = [told for room in list(self.open) for told in self.look(room)]
             if ended:
                 self.pipe.send(ended)
 
-    def _told(self) -> Any:
-        """The next message of the router; False if none comes for a while."""
-        return self.pipe.recv() if self.pipe.poll(POLL_S) else False
+    def _hear(self) -> bool:
+        """Wait for a moment, and read the messages of the router. Returns whether the rank goes on.
+        """
+        sleep(POLL_S)
+        while self.pipe.poll():
+            message = self.pipe.recv()
+            if message is None:
+                return False
+            if isinstance(message, Leave):
+                self.leaves = True
+            elif isinstance(message, list):
+                self.waiting.extend(message)
+            else:
+                self.pipe.send(self._state())
+        return True
 
     def _leave(self) -> None:
         """Drain as soon as every request has its pages, and say when the node is empty."""
@@ -159,7 +106,14 @@ class _Scheduler:
             self.early += sum(one.end.poll() not in ENDED for one in self.open.values())
             if not self.open:
                 self.emptied = None
-                self.pipe.send(Left(self.early))
+                self._note_lost(self.next)
+                self.pipe.send(Left(self.early, self.sure_from))
+
+    def _note_lost(self, room: int) -> None:
+        """Note that rooms before this one may have lost a peer, if the node has lost one."""
+        lost = self.node.metrics.count("lost_peers")
+        if lost != self.lost:
+            self.lost, self.sure_from = lost, room
 
     def _begin_all(self) -> None:
         while self.waiting:
@@ -169,6 +123,8 @@ class _Scheduler:
             if pages is None:
                 return
             self.waiting.popleft()
+            self._note_lost(begin.room)
+            self.next = begin.room + 1
             end = self.start(begin, pages)
             self.open[begin.room] = _Open(request, end, pages, monotonic())
 
@@ -192,8 +148,7 @@ class _Scheduler:
                     if numbers[name]},
             counters={name: value for name, value in numbers.items() if "num_" not in name},
             verified_bytes=self.verified_bytes, files=len(os.listdir("/proc/self/fd")),
-            resident=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
-                "SC_PAGE_SIZE"),
+            resident=resident_bytes(os.getpid()),
         )
 
 
@@ -269,7 +224,7 @@ class _Decode(_Scheduler):
 
 def prefill(place: SoakRank, pipe: Pipe) -> None:
     """Run the process of a prefill rank."""
-    _settle_in()
+    settle_in()
     load, topology = place.load, Topology(len(place.sources), 1, 1)
     pages = np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
     node = PrefillNode(place.name, SourcePages(_layers(pages), open_source(place.engine)),
@@ -287,7 +242,7 @@ def prefill(place: SoakRank, pipe: Pipe) -> None:
 
 def decode(place: SoakRank, pipe: Pipe) -> None:
     """Run the process of a decode rank."""
-    _settle_in()
+    settle_in()
     load = place.load
     pages = {source: np.zeros((load.layers, load.pool_pages, load.page_bytes), np.uint8)
              for source in place.sources}
@@ -299,12 +254,6 @@ def decode(place: SoakRank, pipe: Pipe) -> None:
     with suppress(EOFError):
         scheduler.run()
     _end(node, pipe)
-
-
-def _settle_in() -> None:
-    """Ignore Ctrl-C, which the router handles, and exclude present objects from collection."""
-    gc.freeze()  # later collections skip the objects that exist now
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _layers(pools: Pages) -> list[Pages]:
@@ -321,54 +270,3 @@ def _end(node: RunningNode, pipe: Pipe) -> None:
             "sockets": sum(link.startswith("socket:") for link in links) - 1}
     with suppress(OSError):
         pipe.send({what: count for what, count in left.items() if count})
-
-
-def registry(port: int, pipe: Pipe) -> None:
-    """Run the process of the registry. port: 0 takes a free one."""
-    _settle_in()
-    with RegistryServer(port=port) as server, suppress(EOFError):
-        pipe.send(server.port)
-        pipe.recv()
-
-
-@dataclass(slots=True)
-class Weather:
-    """The probability of each fate of a message."""
-
-    seed: int
-    lost: float = 0.0
-    doubled: float = 0.0
-    late: float = 0.0
-    overtaken: float = 0.0
-    delay_s: float = 0.2
-    _random: Random | None = None
-
-    def __call__(self, _door: str) -> Fate:
-        self._random = random = self._random or Random(self.seed)  # noqa: S311 - no secret
-        fates: Sequence[tuple[float, Fate]] = (
-            (self.lost, LOST), (self.doubled, DOUBLED), (self.late, Fate(1, self.delay_s)),
-            (self.overtaken, Fate(1, random.random() * self.delay_s, in_order=False)))
-        drawn = random.random()
-        for share, fate in fates:
-            if drawn < share:
-                return fate
-            drawn -= share
-        return PASSES
-
-
-def network(pipe: Pipe) -> None:
-    """Run the process of the network: carry out the router's calls on the proxy."""
-    _settle_in()
-    proxy = Proxy()
-    with suppress(EOFError):
-        while True:
-            while pipe.poll():
-                name, arguments = pipe.recv()
-                if name == "weather":
-                    (proxy.fate,) = arguments
-                    pipe.send(None)
-                elif name == "counts":
-                    pipe.send(dict(proxy.counts))
-                else:
-                    pipe.send(getattr(proxy, name)(*arguments))
-            proxy.turn(monotonic(), TURN_S)

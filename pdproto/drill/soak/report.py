@@ -1,6 +1,6 @@
 """The result of a `pdproto soak`: as numbers, as a table, as a page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,7 +8,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from pdproto.drill.soak.cluster import Books
+from pdproto.drill.soak.memory import LIMIT
+from pdproto.drill.soak.state import SoakState
 
 REASONS_SHOWN: Final = 8
 COMPLAINTS_SHOWN: Final = 20
@@ -16,47 +17,56 @@ COMPLAINTS_SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SoakResult:
-    """The result of a soak. faults: counts by kind. messages: counts of the network. rests: times
-    at which everything had been given back.
-    """
+    """The result of a soak, until its last rest."""
 
-    books: Books
-    faults: Mapping[str, int]
-    messages: Mapping[str, int]
-    rests: int
-    seconds: float
+    state: SoakState
 
     def numbers(self) -> dict[str, Any]:
         """For machines."""
-        books, states = self.books, self.books.states.values()
+        state, totals = self.state, self.state.totals
         return {
-            "seconds": round(self.seconds, 1),
-            "rests": self.rests,
-            "handoffs": books.routed,
-            "succeeded": books.succeeded,
-            "failed": books.failed,
-            "cut_short_by_a_kill": books.routed - books.succeeded - books.failed,
-            "verified_bytes": sum(state.verified_bytes for state in states),
-            "drained": books.drained,
-            "faults": dict(sorted(self.faults.items())),
-            "messages": dict(sorted(self.messages.items())),
-            "fences": round(self._sum("fences_done")),
-            "late_writes_refused": round(self._sum("refused_writes")),
-            "lost_peers": round(self._sum("lost_peers")),
-            "files_max": max((state.files for state in states), default=0),
-            "resident_bytes_max": max((state.resident for state in states), default=0),
-            "reasons": dict(books.reasons.most_common(REASONS_SHOWN)),
-            "complaints": list(books.complaints),
+            "over": state.is_over,
+            "parts": state.parts,
+            "cut_off": state.cut_off,
+            "seconds": round(state.seconds, 1),
+            "rests": state.rests,
+            "handoffs": totals.routed,
+            "handoffs_per_second": round(totals.routed / max(state.seconds, 1e-9), 1),
+            "engines": dict(state.engines),
+            "succeeded": totals.succeeded,
+            "failed": totals.failed,
+            "cut_short_by_a_kill": totals.routed - totals.succeeded - totals.failed,
+            "verified_bytes": totals.verified_bytes,
+            "drained": totals.drained,
+            "faults": dict(sorted(state.faults.items())),
+            "messages": dict(sorted(state.messages.items())),
+            "fences": totals.fences,
+            "late_writes_refused": totals.late_writes_refused,
+            "lost_peers": totals.lost_peers,
+            "files_max": totals.files_max,
+            "resident_bytes_max": totals.resident_bytes_max,
+            "growth": {kind: {"processes": growth.series, "handoffs": growth.handoffs,
+                              "worst_bytes_per_1000": round(growth.worst)}
+                       for kind, growth in sorted(state.growth.items())},
+            "reasons": dict(self.reasons()),
+            "complaints": list(totals.complaints),
         }
 
-    def _sum(self, counter: str) -> float:
-        return sum(state.counters.get(counter, 0) for state in self.books.states.values())
+    def reasons(self) -> list[tuple[str, int]]:
+        """The most frequent reasons of failures, and how often each came."""
+        known = self.state.totals.reasons.items()
+        return sorted(known, key=lambda one: -one[1])[:REASONS_SHOWN]
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """For people: the name of each number, and its value."""
         numbers = self.numbers()
-        yield "seconds", f"{numbers['seconds']:g}"
+        yield "seconds", f"{numbers['seconds']:,g}"
+        yield "runs of the command; cut off without a rest", (
+            f"{numbers['parts']:,}; {numbers['cut_off']:,}")
         yield "hand-overs", f"{numbers['handoffs']:,}"
+        yield "hand-overs a second, with rests", f"{numbers['handoffs_per_second']:g}"
+        for engine, count in numbers["engines"].items():
+            yield f"hand-overs by {engine}", f"{count:,}"
         yield "succeeded, every byte compared", f"{numbers['succeeded']:,}"
         yield "failed (aborted, or by a fault)", f"{numbers['failed']:,}"
         yield "cut short: decode was killed", f"{numbers['cut_short_by_a_kill']:,}"
@@ -72,8 +82,15 @@ class SoakResult:
             f"{numbers['fences']:,}; {numbers['late_writes_refused']:,}")
         yield "files of a process at most", f"{numbers['files_max']:,}"
         yield "memory of a process at most", f"{numbers['resident_bytes_max'] / 2**20:.0f} MiB"
+        yield from self._growth()
         yield "times at rest, with nothing left", f"{numbers['rests']:,}"
         yield "complaints", f"{len(numbers['complaints']):,}"
+
+    def _growth(self) -> Iterator[tuple[str, str]]:
+        for kind, growth in sorted(self.state.growth.items()):
+            yield (f"growth of {kind}, bytes per 1,000 hand-overs at most "
+                   f"({growth.series:,} processes, {growth.handoffs:,} hand-overs; "
+                   f"{LIMIT:,.0f} is the limit)"), f"{growth.worst:,.0f}"
 
 
 def show(result: SoakResult, console: Console) -> None:
@@ -84,23 +101,28 @@ def show(result: SoakResult, console: Console) -> None:
     for row in result.rows():
         table.add_row(*row)
     console.print(table)
-    for reason, count in result.books.reasons.most_common(REASONS_SHOWN):
+    for reason, count in result.reasons():
         console.print(f"  {count:6} x {reason}", highlight=False, soft_wrap=True)
-    for complaint in result.books.complaints[:COMPLAINTS_SHOWN]:
+    complaints = result.state.totals.complaints
+    for complaint in complaints[:COMPLAINTS_SHOWN]:
         console.print(f"[red]✗[/] {complaint}", highlight=False, soft_wrap=True)
-    if not result.books.complaints:
+    if not complaints:
         console.print("no byte is wrong, both sides agree, and everything was given back")
 
 
-def page(result: SoakResult, command: str, commit: str) -> str:
+def page(result: SoakResult, command: str) -> str:
     """The result as Markdown, with the command that repeats the soak."""
-    lines = ["# The last soak", "",
+    state, complaints = result.state, result.state.totals.complaints
+    goal = state.settings.handoffs
+    title = "The last soak" if goal is None else f"A soak of {goal:,} hand-overs"
+    commits = f", commit {', '.join(state.commits)}" * bool(state.commits)
+    lines = [f"# {title}", "",
              "Real processes hand over while they are killed, stopped and cut off from others.",
-             "`pdproto soak --help` says what must hold all the same; `make soak` writes this.",
+             "`pdproto soak --help` says what must hold all the same.",
              "", f"    {command}", "",
-             f"{datetime.now(UTC):%Y-%m-%d}{f', commit {commit}' * bool(commit)}: "
-             f"{len(result.books.complaints) or 'no'} complaints.", "",
-             "| what | measured |", "|---|--:|",
+             f"{datetime.now(UTC):%Y-%m-%d}{commits}: {len(complaints) or 'no'} complaints"
+             f"{'' if state.is_over else ' so far. The soak is not over: the command goes on'}.",
+             "", "| what | measured |", "|---|--:|",
              *(f"| {what} | {measured} |" for what, measured in result.rows()), ""]
-    lines += [f"* {complaint}" for complaint in result.books.complaints[:COMPLAINTS_SHOWN]]
+    lines += [f"* {complaint}" for complaint in complaints[:COMPLAINTS_SHOWN]]
     return "\n".join(lines).rstrip() + "\n"
