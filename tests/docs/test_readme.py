@@ -23,7 +23,7 @@ README = read(ROOT / "README.md")
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "tutorial" / "check-your-own-protocol.md"
 GENERATED = ("properties.md", "servers.md", "sglang-settings.md", "soak.md",
-             "tests-see-defects.md", "vllm-servers.md")
+             "soak-million.md", "tests-see-defects.md", "vllm-servers.md")
 SHOWING = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
     *(path for path in pages() if path.is_relative_to(DOCS) and path.parent != DOCS / "tables"

@@ -18,8 +18,8 @@ STORM_S: Final = (0.5, 4.0)
 HELD_S: Final = (0.2, 6.0)
 BETWEEN_S: Final = (0.3, 2.0)  # two faults
 # A rank that is down keeps all others waiting for a few seconds: most faults let them go on.
-SHARES: Final = {"cuts": 6, "storms": 5, "holds": 3, "pauses": 3, "kills": 2, "registry kills": 1,
-                 "drains": 2}
+SHARES: Final = {"cuts": 12, "storms": 10, "holds": 6, "pauses": 6, "kills": 4,
+                 "registry kills": 2, "drains": 1}
 
 
 class Chaos:
