@@ -34,9 +34,6 @@ SOON: Final = {"waits": {"bootstrap_timeout": LEASE_S}}
 # On a busy machine with few cores the kernel leaves a process without a core for more than 5 s, the
 # default of silent_s. Cells that are not about silence must not see that as the end of a server.
 STEADY: Final = {"silent_s": 30.0}
-# Ranks of tensor parallelism poll for each other without a pause. On two cores they have left the
-# other server without one for 66 s.
-CROWDED: Final = {"silent_s": 90.0, "waits": {"bootstrap_timeout": 90.0}}
 KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, **STEADY}  # only a kill is noticed soon
 SHORT: Final = ("--num-gpu-blocks-override", "68")
 FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
@@ -52,8 +49,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
     "short": Layout(decode=SHORT, extra=STEADY),
     "kill": Layout(decode=SHORT, extra=KILL),
-    "tp-2-1": Layout(prefill=("--tensor-parallel-size", "2"), extra=CROWDED),
-    "tp-1-2": Layout(decode=("--tensor-parallel-size", "2"), extra=CROWDED),
+    "tp-2-1": Layout(prefill=("--tensor-parallel-size", "2"), extra=STEADY),
+    "tp-1-2": Layout(decode=("--tensor-parallel-size", "2"), extra=STEADY),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-model": Layout(model="alpaca"),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),

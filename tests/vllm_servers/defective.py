@@ -1,7 +1,7 @@
 """The connector with a defect in it, for servers that a test starts: the environment names which.
 
 vLLM loads it in place of the connector (`kv_connector_module_path`). Without a name it is the
-connector itself.
+connector itself, in a process that leaves its core to others (patient_ranks.py).
 """
 
 import os
@@ -17,6 +17,7 @@ from pdproto.node.prefill import Prefill
 from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
+from tests.vllm_servers import patient_ranks
 from tests.vllm_servers.cells import DEFECT
 
 __all__ = ["NixlConnector", "PdprotoConnector"]
@@ -131,5 +132,6 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, params_unread, misfit_unnoticed, nixl_wrong_block)}
 
+patient_ranks.pause()
 if os.environ.get(DEFECT):
     DEFECTS[os.environ[DEFECT]]()

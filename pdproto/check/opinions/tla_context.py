@@ -24,14 +24,16 @@ SPECIFICATIONS: Final[Mapping[Fairness | None, str]] = {
 _OWN: Final = (
     "Init", "Next", "Progress", "Fault", "WithoutTimers", "vars", "TypeOK", "Final", "Tell",
     "Reached", *SPECIFICATIONS.values(),
+    *(f"x{i}" for i in range(1, 10)),  # places of a cell, which ranges bind
 )
+PARAMETERS: Final = ("i", "name")  # of the operator Tell
 
 
 class Context:
     """A system at given sizes, with a name of TLA+ for everything in it.
 
-    The keys of `names` are sorts, symbols, channels, names of rows, ("property", name), and
-    (rigid symbol, "given") for an interpretation.
+    The keys of `names` are sorts, symbols, channels, names of rows, ("property", name),
+    (rigid symbol, "given") for an interpretation, and ("parameter", name) of an operator.
     """
 
     def __init__(self, ground: Ground) -> None:
@@ -57,6 +59,8 @@ class Context:
         self.asked: Final = tuple(names(self.system))
         for claim in self.asked:
             self.names.declare(("property", claim), claim)
+        for parameter in PARAMETERS:
+            self.names.declare(("parameter", parameter), parameter)
         self.writer: Final = Writer(self.names)
 
     def property_name(self, name: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pdproto.check.opinions.tla_context import Context
+from pdproto.check.opinions.tla_context import PARAMETERS, Context
 from pdproto.check.opinions.tla_text import (
     ALL,
     AND,
@@ -147,9 +147,11 @@ def _reached(of: Context, told: Sequence[str]) -> Iterator[str]:
     if not told:
         return
     yield from comment("always true; tells the first time that one of these states is found")
-    yield "Tell(i, name) == TLCGet(i) \\/ (TLCSet(i, TRUE) /\\ PrintT(<<\"reached\", name>>))"
-    yield f"ASSUME \\A i \\in 1..{len(told)} : TLCSet(i, FALSE)"
+    i, name = (of.names["parameter", each] for each in PARAMETERS)
+    yield (f"Tell({i}, {name}) == "
+           f"TLCGet({i}) \\/ (TLCSet({i}, TRUE) /\\ PrintT(<<\"reached\", {name}>>))")
+    yield f"ASSUME \\A {i} \\in 1..{len(told)} : TLCSet({i}, FALSE)"
     yield "Reached =="
-    for i, name in enumerate(told, 1):
-        yield f"  /\\ {of.property_name(name)} => Tell({i}, {string(name)})"
+    for number, claim in enumerate(told, 1):
+        yield f"  /\\ {of.property_name(claim)} => Tell({number}, {string(claim)})"
     yield ""

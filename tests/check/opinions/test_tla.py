@@ -26,7 +26,16 @@ from pdproto.spec.examples import (
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
 from pdproto.spec.examples.two_phase_commit import Participant
-from pdproto.spec.language import Configuration, Sizes, System
+from pdproto.spec.language import (
+    Call,
+    Configuration,
+    Machine,
+    Row,
+    Sizes,
+    Sometimes,
+    System,
+    Table,
+)
 from tests.check import test_channels
 from tests.check.opinions import every_word
 from tests.check.opinions.test_promela import Thing, awkward_system
@@ -70,6 +79,17 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
     assert [(one.states, one.holds) for one in told.opinions] == [(288, True), (288, True)]
 
 
+def own_names() -> System:
+    """Names that an exported module uses by itself: for parameters, places of cells, operators."""
+    t = Thing("t")
+    machine = Machine("machine")
+    name, i, x1 = machine.relation("name"), machine.relation("i"), machine.relation("x1", Thing)
+    rows = (Row("Tell", when=~name(), do=[name().to(True)]),
+            Row("Reached", on=Call("Next", t), when=name(), do=[i().to(True), x1(t).to(True)]))
+    return System("own-names", "Names of the module's own.", tables=(Table(machine, rows=rows),),
+                  properties=(Sometimes("Final", i() & x1(t)), Sometimes("i_", x1(t))))
+
+
 @needs_tlc
 @pytest.mark.parametrize(
     ("system", "configuration"),
@@ -79,6 +99,7 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
         (paxos.SYSTEM, Configuration({
             paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2})),
         (awkward_system(), Configuration({Thing: 2})),
+        (own_names(), Configuration({Thing: 2})),
         (lease_lock.SYSTEM, Configuration({lease_lock.Client: 2, lease_lock.Token: 2})),
         pytest.param(test_channels.SYSTEM, test_channels.SYSTEM.configurations["default"],
                      marks=pytest.mark.nightly),
