@@ -304,6 +304,7 @@ def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.Monk
         until(polls([*senders, *receivers], KVPoll.WAITING_FOR_INPUT))  # the nodes have met
         monkeypatch.setattr(Dealer, "send", noted)
         (sender,) = nodes.senders(7)
+        time.sleep(0.05)  # until the loop waits: in a turn it would look for requests once more
         receiver = decode.open(7, {prefill.name: prefill.endpoint}, soon=False)
         time.sleep(0.05)
         assert len(decode._core.lives) == 1, "it has woken the loop"

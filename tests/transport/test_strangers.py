@@ -105,8 +105,10 @@ def receive_the_kv_of_a_guessed_room(
 
 def replace_metadata(nodes: Cluster, stranger: Stranger, _: ExitStack) -> Callable[[], bool]:
     """By the last message of prefill, before prefill has sent it."""
-    nodes.prefills[0].open(4)
+    sender = nodes.prefills[0].open(4)
     (receiver,) = published([nodes.decodes[0].open(4, {"p0": nodes.prefills[0].endpoint})])
+    # A last message for pages that have no memory yet is dropped, whoever sends it.
+    until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))
     life = receiver.life
     assert life is not None
     stranger.say("p0", nodes.decodes[0].endpoint,

@@ -54,7 +54,7 @@ def run_soak(
                 ).run(ends)
     state.totals.complaints += memory.keep((), state.growth)
     if state.is_over and not state.totals.succeeded:
-        state.totals.complaints.append("no hand-over has succeeded")
+        state.totals.complaints.append(NO_SUCCESS)
     state.runs = False
     keep()
 
