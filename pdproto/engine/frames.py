@@ -36,7 +36,7 @@ from struct import Struct
 from typing import Final
 
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.versions import spoken
+from pdproto.runtime.versions import refusal
 
 VERSION: Final = 3
 OLDEST: Final = 3
@@ -95,8 +95,8 @@ def decode(data: bytes | bytearray, expected: frozenset[Kind]) -> Frame:
     if written == magic or not written.isdigit():
         raise RemoteProtocolError(f"frame begins with {magic!r}, want {NAME!r} and a digit")
     version = int(written)
-    if kind != Kind.CHALLENGE and not OLDEST <= version <= VERSION:
-        raise RemoteProtocolError(_refusal(version, version))
+    if version != VERSION and kind != Kind.CHALLENGE:
+        _require_common(version, version)
     if kind not in expected:
         names = ", ".join(sorted(wanted.name for wanted in expected))
         raise RemoteProtocolError(f"frame of kind {kind}, want one of {names}")
@@ -113,15 +113,14 @@ def agreed(first: Frame) -> Frame:
 
     Raises RemoteProtocolError if the two ends have no version in common.
     """
-    newest, oldest = first.version, first.oldest or first.version
-    if newest < OLDEST or oldest > VERSION:
-        raise RemoteProtocolError(_refusal(newest, oldest))
-    return replace(first, version=min(newest, VERSION))
+    _require_common(first.version, first.oldest or None)
+    return replace(first, version=min(first.version, VERSION))
 
 
-def _refusal(newest: int, oldest: int) -> str:
-    return (f"version: the peer's data port speaks {spoken(newest, oldest)}, and this one "
-            f"{spoken(VERSION, OLDEST)}: want releases of pdproto that follow one another")
+def _require_common(newest: int, oldest: int | None) -> None:
+    why = refusal("the peer's data port", newest, oldest, "this one", (VERSION, OLDEST))
+    if why is not None:
+        raise RemoteProtocolError(f"{why}: want releases of pdproto that follow one another")
 
 
 class Mint:

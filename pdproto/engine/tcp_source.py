@@ -78,7 +78,7 @@ class TcpLine:
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
         self._queue.append(posted)
-        if self._challenge and len(self._queue) == 1:
+        if self._challenge is not None and len(self._queue) == 1:
             self.flush()
 
     def receive(self) -> None:
@@ -91,7 +91,7 @@ class TcpLine:
                 self._frame_bytes += count
                 if self._frame_bytes == FRAME_BYTES:
                     self._frame_bytes = 0
-                    if self._challenge:
+                    if self._challenge is not None:
                         self._answer(decode(self._frame, EXPECTED))
                     else:
                         self._challenge = agreed(decode(self._frame, FIRST))

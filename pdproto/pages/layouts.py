@@ -9,13 +9,13 @@ from typing import Final, TypeAlias
 
 from pdproto.kernels.chunk import split_pages
 from pdproto.kernels.layout import KVLayout, Order, Shape
+from pdproto.pages.copies import LAYOUTS_KEPT
 from pdproto.runtime.limits import LAYOUT_TOLD_MAX
 from pdproto.runtime.wire import DIGEST_BYTES, PageLayout
 
 Runs: TypeAlias = tuple[tuple[int, Shape], ...]  # how many pools in a row have which shape
 
 PAGE_TOKENS: Final = (*range(1, 16), *range(16, 1_025, 16))  # of the pages of serving engines
-LAYOUTS_KEPT: Final = 64
 
 
 def layout_of(layout: KVLayout) -> PageLayout:

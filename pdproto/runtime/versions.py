@@ -46,18 +46,22 @@ def in_version(value: Any, version: int) -> Any:
     return value
 
 
-def refusal(them: object, newest: int, oldest: int | None, us: str) -> str | None:
+def refusal(
+    them: object, newest: int, oldest: int | None, us: str, ours: tuple[int, int] | None = None
+) -> str | None:
     """The error of two ends that have no version in common; None if they have one.
 
-    oldest: None if the other end speaks one version only. us: this end, for people.
+    oldest: None if the other end speaks one version only. us: this end, for people. ours: the
+    newest and the oldest version that this end reads, if not those of the wire format.
     """
-    if newest >= OLDEST and (newest if oldest is None else oldest) <= VERSION:
+    our_newest, our_oldest = ours or (VERSION, OLDEST)
+    if newest >= our_oldest and (newest if oldest is None else oldest) <= our_newest:
         return None
-    return f"version: {them} speaks {spoken(newest, oldest)}, and {us} {spoken(VERSION, OLDEST)}"
+    return (f"version: {them} speaks {_spoken(newest, oldest)}, and {us} "
+            f"{_spoken(our_newest, our_oldest)}")
 
 
-def spoken(newest: int, oldest: int | None) -> str:
-    """A range of versions, for people."""
+def _spoken(newest: int, oldest: int | None) -> str:
     return str(newest) if oldest in (None, newest) else f"{oldest} to {newest}"
 
 
