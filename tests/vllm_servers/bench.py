@@ -3,8 +3,9 @@
     python -m tests.vllm_servers.bench --rounds 3        (make bench-servers-vllm)
 
 Pairs of servers come in turns, so that all meet the same machine; figures are medians of rounds.
-NIXL is measured twice: as vLLM runs it, where a thread of each server keeps a core busy, and with a
-pause in that thread (patient_nixl.py), which is the fairer one where there are few cores.
+There are two comparisons: of both connectors as vLLM runs them, where a thread of NIXL keeps a core
+of each server busy, and with pauses in that thread and in the ranks of both (patient_nixl.py),
+which is the fairer one where there are few cores.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from tests.vllm_servers.stage import Completions, Pair, Stage, completion
 
 FOLDER: Final = Path("out/vllm-servers")
 LOADS: Final = ((1, 30), (8, 120), (32, 200))  # in flight, requests
-TURNS: Final = ("plain", "nixl", "patient-nixl")  # see LAYOUTS
+BESIDE: Final = {"nixl": "stock", "patient-nixl": "plain"}  # NIXL's, and ours: see LAYOUTS
 STEPS: Final = ("pdproto_scheduler_step", "pdproto_worker_step")
 MILLISECOND: Final = 'le="0.001"'
 
@@ -91,12 +92,14 @@ def _within(server: Server, name: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beside", choices=BESIDE, nargs="+", default=[*BESIDE])
     told = parser.parse_args()
+    turns = [name for nixl in told.beside for name in (BESIDE[nixl], nixl)]
     found: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
     with Servers(FOLDER / "log") as servers:
         stage = Stage(servers, FOLDER)
         for number in range(told.rounds):
-            for name in TURNS[::-1] if number % 2 else TURNS:
+            for name in turns[::-1] if number % 2 else turns:
                 pair = stage.pair(LAYOUTS[name])
                 measure(pair, 8, 16, 1_000)  # warm
                 for in_flight, count in LOADS:
@@ -108,19 +111,19 @@ def main() -> int:
                 if LAYOUTS[name].connector == OURS:
                     _say(f"steps within 1 ms: {steps_told(pair)}")
         stage.end()
-    _say(table(found))
+    _say(table(found, told.beside))
     return 0
 
 
-def table(found: dict[tuple[str, int], list[dict[str, float]]]) -> str:
+def table(found: dict[tuple[str, int], list[dict[str, float]]], beside: list[str]) -> str:
     """Medians, and the ratios of ours to each of NIXL's."""
     rows = ["| in flight | beside | requests/s: its, ours | ratio | first token: p50, ms | p99, ms "
             "| ratio |",
             "|---:|---|---:|---:|---:|---:|---:|"]
     for in_flight, _ in LOADS:
-        ours, *others = ({key: statistics.median(one[key] for one in found[name, in_flight])
-                          for key in ("requests/s", "p50", "p99")} for name in TURNS)
-        for name, its in zip(TURNS[1:], others, strict=True):
+        for name in beside:
+            its, ours = ({key: statistics.median(one[key] for one in found[turn, in_flight])
+                          for key in ("requests/s", "p50", "p99")} for turn in (name, BESIDE[name]))
             rows.append(
                 f"| {in_flight} | {name} | {its['requests/s']:.1f}, {ours['requests/s']:.1f} | "
                 f"{ours['requests/s'] / its['requests/s']:.2f} | "

@@ -41,6 +41,7 @@ FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "plain": Layout(extra=STEADY),
     "defaults": Layout(),
+    "stock": Layout(extra=STEADY, module="pdproto.vllm.connector"),
     "landing": Layout(extra={"direct": False, **STEADY}),
     "shm": Layout(extra={"engine": "shm", "direct": False, **STEADY}),
     "nixl": Layout(NIXL),

@@ -1,14 +1,17 @@
-"""vLLM's NixlConnector whose progress thread waits between two looks for news.
+"""vLLM's NixlConnector whose progress thread, and whose ranks, wait between two looks for news.
 
 NIXL's Python interface makes that thread look without a pause (`pthrDelay = 0`), so each server
 keeps one core busy while nothing happens. On a machine with few cores, a bench would then measure
-that thread and not the connector. vLLM loads this module by `kv_connector_module_path`.
+that thread and not the connector. The ranks wait as those of ours do in these tests
+(patient_ranks.py). vLLM loads this module by `kv_connector_module_path`.
 """
 
 import importlib
 from typing import Any, Final
 
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
+
+from tests.vllm_servers import patient_ranks
 
 __all__ = ["NixlConnector"]
 
@@ -28,3 +31,4 @@ def _pause() -> None:
 
 
 _pause()
+patient_ranks.pause()
