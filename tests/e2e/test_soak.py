@@ -71,7 +71,8 @@ def test_no_request_fails_when_ranks_are_drained_and_replaced(
     while decode still needs them.
     """
     monkeypatch.setattr(chaos, "SHARES", {"drains": 1})
-    totals = soaked(SoakSettings(seconds=20.0, abort_rate=0.0, bug=bug, engines=("shm",)))
+    seconds = 20.0 if bug is None else 80.0  # it ends at the first rest after a complaint
+    totals = soaked(SoakSettings(seconds=seconds, abort_rate=0.0, bug=bug, engines=("shm",)))
     assert totals.drained > 0
     if bug is None:
         assert totals.complaints == []
@@ -292,13 +293,38 @@ def test_no_request_fails_by_the_end_of_a_rank_that_says_it_is_empty(
         f"needed it: {reason}"]
 
 
-@pytest.mark.parametrize("failed_before", [False, True])
-def test_a_request_is_not_refused_for_a_drain_unless_it_had_failed(failed_before: bool) -> None:
-    told, why = Told(), "prefill-0-0-0: node prefill-0-0-0 drains, and takes no new request"
-    if failed_before:
-        told.say("prefill-0-0-0", Ended(7, success=False, reason="bootstrap_timeout after 5 s"))
-    told.say("decode-0", Ended(7, success=False, reason=why))
-    assert told.books.complaints == (not failed_before) * [f"decode-0, room 7: {why}"]
+DRAIN = "prefill-0-0-0: node prefill-0-0-0 drains, and takes no new request"
+TIMEOUT = "bootstrap_timeout after 5 s"
+
+
+@pytest.mark.parametrize(("reason", "later", "complains"), [
+    (TIMEOUT, -1.0, False),  # it had failed before, so that the room was new to the rank
+    (TIMEOUT, 0.02, False),  # at the same time, as far as pollers can see
+    (TIMEOUT, 5.0, True),  # by its own clock, because decode has failed
+    (None, 5.0, True),
+])
+@pytest.mark.parametrize("first", ["decode-0", "prefill-0-0-0"])
+def test_a_request_is_not_refused_for_a_drain_unless_it_had_failed(
+    first: str, reason: str | None, later: float, complains: bool
+) -> None:
+    """In either order of the two pipes."""
+    told = Told()
+    ended = {"decode-0": Ended(7, success=False, reason=DRAIN, at=100.0),
+             "prefill-0-0-0": Ended(7, success=reason is None, reason=reason or "",
+                                    at=100.0 + later)}
+    told.say("prefill-1-0-0", Ended(7, success=False, reason="decode-0: it has failed", at=99.0))
+    for name in (first, *(ended.keys() - {first})):
+        told.say(name, ended[name])
+    assert told.books.complaints == complains * [f"decode-0, room 7: {DRAIN}"]
+
+
+def test_a_drain_fails_no_request_at_the_rank_that_drains() -> None:
+    told, why = Told(), "node prefill-0-0-0 drains, and takes no new request"
+    told.say("prefill-0-0-0", Ended(7, success=False, reason=why))
+    told.say("prefill-1-0-0", Ended(7, success=True))
+    told.say("decode-0", Ended(7, success=False, reason=f"prefill-0-0-0: {why}"))
+    assert told.books.complaints == [f"prefill-0-0-0, room 7: {why}",
+                                     f"decode-0, room 7: {DRAIN}"]
 
 
 def test_reasons_are_counted_without_the_names_of_ranks_and_are_not_too_many() -> None:

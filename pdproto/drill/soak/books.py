@@ -13,6 +13,7 @@ from pdproto.drill.soak.messages import Ended, State
 DRAINS: Final = "drains, and takes no new request"
 CLOSED: Final = "it has been closed"  # by the last batch of a node (Connections.farewells)
 NAMES: Final = re.compile(r"^prefill[-\d]+: |( to|, at)? (prefill|tcp)[-:/.\d]+")  # of ranks
+NOTICED_S: Final = 1.0  # in which a rank that runs has seen that a room has failed
 REASONS_MAX: Final = 100
 OTHER: Final = "another reason"
 
@@ -52,16 +53,17 @@ class Books:
     """The totals, and the rooms that are not over. `totals` has the numbers of the processes that
     have ended; those of the others are in `states`, as of the last rest, by listener.
 
-    decided: the rank that decided a room at decode, and whether it succeeded. refused: the ranks
-    that say Failed. sent: the listeners of the prefill ranks that say Success. left: the prefill
-    ranks among them whose process has ended since then, because they said that they were empty.
-    killed: the ranks whose process has ended in any way while another had the room open.
+    decided: the rank that decided a room at decode, and whether it succeeded. failed: the ranks
+    that say Failed, each with its message. sent: the listeners of the prefill ranks that say
+    Success. left: the prefill ranks among them whose process has ended since then, because they
+    said that they were empty. killed: the ranks whose process has ended in any way while another
+    had the room open.
     """
 
     totals: Totals = field(default_factory=Totals)
     states: dict[str, State] = field(default_factory=dict)
     decided: dict[int, tuple[str, bool]] = field(default_factory=dict)
-    refused: dict[int, set[str]] = field(default_factory=dict)
+    failed: dict[int, dict[str, Ended]] = field(default_factory=dict)
     sent: dict[int, set[str]] = field(default_factory=dict)
     left: dict[int, set[str]] = field(default_factory=dict)
     killed: dict[int, set[str]] = field(default_factory=dict)
@@ -84,14 +86,9 @@ class Books:
         if state is not None:
             self.totals.add(state)
 
-    def note(self, name: str, listener: str, ended: Ended, load: Load, *, is_sink: bool) -> None:
+    def note(self, name: str, listener: str, ended: Ended, *, is_sink: bool) -> None:
         """Note the outcome of a room at a rank."""
         room, reason = ended.room, ended.reason
-        # A rank that drains may also refuse a room that has ended there before: it is new to it.
-        over = self.refused.get(room, set()) | self.killed.get(room, set())
-        if (DRAINS in reason and load.request(room).abort is None
-                and not any(other in reason for other in over)):
-            self.complaints.append(f"{name}, room {room}: {reason}")
         if ended.corrupt:
             self.complaints.append(
                 f"{name}, room {room}: a page holds other bytes than were sent")
@@ -104,8 +101,8 @@ class Books:
                 self._compare_with_drains(name, room, reason)
         elif ended.success:
             self.sent.setdefault(room, set()).add(listener)
-        else:
-            self.refused.setdefault(room, set()).add(name)
+        if not ended.success:
+            self.failed.setdefault(room, {})[name] = ended
 
     def _count(self, reason: str) -> None:
         reasons = self.totals.reasons
@@ -129,15 +126,30 @@ class Books:
             if listener in listeners and room >= sure_from:
                 self.left.setdefault(room, set()).add(name)
 
-    def close(self, room: int, *, is_open: bool) -> None:
+    def close(self, room: int, load: Load, *, is_open: bool) -> None:
         """Compare the outcomes of a room (S14: a hand-over that succeeds at decode has not failed
-        at any rank). is_open: at some rank. If not, forget it.
+        at any rank). is_open: at some rank. If not, judge its refusals, and forget it.
         """
         name, success = self.decided.get(room, ("", False))
-        against = self.refused.get(room, set())
+        against = self.failed.get(room, {})
         if success and against:
             self.complaints.append(f"room {room}: {name} has succeeded, and "
                                    f"{', '.join(sorted(against))} failed")
         if not is_open:
-            for of_rooms in (self.decided, self.refused, self.sent, self.left, self.killed):
+            if load.request(room).abort is None:
+                self._judge_refusals(room)
+            for of_rooms in (self.decided, self.failed, self.sent, self.left, self.killed):
                 of_rooms.pop(room, None)
+
+    def _judge_refusals(self, room: int) -> None:
+        """Rule 1 of spec/handoff/drain.py: a drain fails no request that was taken before it.
+
+        The rank that drains may refuse a room that had failed there before: to it, that is a new
+        room. Its message about the failure comes through another pipe, maybe later.
+        """
+        failed, killed = self.failed.get(room, {}), self.killed.get(room, set())
+        for name, ended in failed.items():
+            over = killed | {other for other, its in failed.items()
+                             if DRAINS not in its.reason and its.at < ended.at + NOTICED_S}
+            if DRAINS in ended.reason and not any(other in ended.reason for other in over):
+                self.complaints.append(f"{name}, room {room}: {ended.reason}")

@@ -294,13 +294,13 @@ class SoakCluster:
         else:
             for ended in said:
                 member.open.discard(ended.room)
-                self.books.note(member.name, member.listener, ended, self._load,
+                self.books.note(member.name, member.listener, ended,
                                 is_sink=member.name in self.sinks)
                 self._close_books(ended.room)
 
     def _close_books(self, room: int) -> None:
         self.books.close(
-            room, is_open=any(room in member.open for member in self.members.values()))
+            room, self._load, is_open=any(room in member.open for member in self.members.values()))
 
     def ask(self) -> list[str]:
         """Ask all ranks for their resources in use; one line for each that is not zero."""

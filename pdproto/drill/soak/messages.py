@@ -1,8 +1,9 @@
 """The messages between the router of `pdproto soak` and its ranks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any, TypeAlias
 
 from pdproto.drill.handoff.load import Load
@@ -51,12 +52,16 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The outcome of a hand-over at a rank. corrupt: it succeeded, and a byte is wrong."""
+    """The outcome of a hand-over at a rank. corrupt: it succeeded, and a byte is wrong.
+
+    at: when the rank has seen the end, in seconds of the monotonic clock of the machine.
+    """
 
     room: int
     success: bool
     reason: str = ""
     corrupt: bool = False
+    at: float = field(default_factory=monotonic)
 
 
 @dataclass(frozen=True, slots=True)
