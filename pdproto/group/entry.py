@@ -8,7 +8,7 @@ Rule 3: a request is forgotten when it has its answer and all ranks have reporte
         it.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -127,12 +127,14 @@ class EntryPart:
         self._waits: Final = waits
         self._metrics: Final = metrics
         self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
-        self._open: Final[dict[int, Open]] = {}  # by generation, in ascending order
+        # By generation, in ascending order. A plain dict looks for its oldest entry at the places
+        # of all removed ones.
+        self._open: Final[OrderedDict[int, Open]] = OrderedDict()
         self._generation = 0
         self._number = 0
         self._slots: Final = slots
         self._free: Final = deque(range(slots))
-        self._lacking: Final[dict[int, Open]] = {}
+        self._lacking: Final[OrderedDict[int, Open]] = OrderedDict()
         self._unanswered = 0
         self._describe()
 
@@ -235,8 +237,7 @@ class EntryPart:
 
     def _give_slots(self, now: float) -> None:
         while self._free and self._lacking:
-            generation = next(iter(self._lacking))
-            self._propose(self._lacking.pop(generation), now)
+            self._propose(self._lacking.popitem(last=False)[1], now)
 
     def _choices(self, row: Row, opened: Open) -> Iterator[dict[str, Any]]:
         """Every choice of parameters for a row that a timer fires."""

@@ -15,18 +15,23 @@ from pdproto.runtime.limits import USED_ROOMS_MAX
 
 
 class Uses:
-    """Counts how often each room has been opened here. most: how many rooms are remembered."""
+    """Counts how often each room has been opened here.
+
+    most: how many rooms are remembered. A room is forgotten when so many others have been opened
+    since then, and not before half as many have.
+    """
 
     def __init__(self, most: int = USED_ROOMS_MAX) -> None:
-        self._opened: Final[dict[int, int]] = {}
-        self._most: Final = most
+        self._half: Final = most // 2
+        self._recent: dict[int, int] = {}
+        self._before: dict[int, int] = {}  # the rooms until `_recent` was begun
 
     def next(self, room: int) -> int:
         """The use of a sender that is opened now: 0 for the first sender of its room."""
-        use = self._opened.pop(room, -1) + 1
-        self._opened[room] = use
-        if len(self._opened) > self._most:
-            del self._opened[next(iter(self._opened))]
+        use = self._recent.get(room, self._before.get(room, -1)) + 1
+        self._recent[room] = use
+        if len(self._recent) == self._half:
+            self._before, self._recent = self._recent, {}
         return use
 
 

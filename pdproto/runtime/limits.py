@@ -105,7 +105,7 @@ LIMITS: Final = (
           "tests/e2e/test_many_chunks.py:test_a_node_bounds_the_lives_without_a_sender"),
     Limit("USED_ROOMS_MAX",
           "rooms whose requests a node counts",
-          "the room that has been quiet for longest starts again at 0",
+          "those that have been quiet for longest start again at 0",
           AT),
     Limit("EARLY_DECISIONS_MAX",
           "decisions of a group that a rank keeps before their request",

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from pdproto.drill.soak.memory import LIMIT, SAMPLES_MAX, SPAN, WARM_UP, Growth, MemoryWatch, Series
+from pdproto.runtime.limits import USED_ROOMS_MAX
 
 MIB = 1 << 20
 STEP = 5_000  # hand-overs between two samples
@@ -19,6 +20,10 @@ def series(resident: Callable[[int], float], last: int = WARM_UP + 2 * SPAN) -> 
     return found
 
 
+def test_the_warm_up_fills_the_table_of_used_rooms() -> None:
+    assert 2 * WARM_UP >= 3 * USED_ROOMS_MAX
+
+
 def test_the_smallest_leak_of_python_is_above_the_limit() -> None:
     """One number of each hand-over, kept in a set. Memory comes in pages, and a rest adds noise."""
     dice = Random(0)  # noqa: S311 - no secret
@@ -30,7 +35,7 @@ def test_the_smallest_leak_of_python_is_above_the_limit() -> None:
 @pytest.mark.parametrize("resident", [
     lambda _: 80 * MIB,
     lambda n: (80 + 30 * min(1.0, n / WARM_UP)) * MIB,  # pools are touched
-    lambda n: (80 + (n > WARM_UP + SPAN)) * MIB,  # one more arena
+    lambda n: (80 + 2 * (n > WARM_UP + SPAN)) * MIB,  # two more arenas
     lambda n: 80 * MIB - 100 * n,
 ], ids=["flat", "warm-up", "jump", "falling"])
 def test_memory_without_a_leak_is_below_the_limit(resident: Callable[[int], float]) -> None:

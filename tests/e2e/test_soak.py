@@ -154,7 +154,7 @@ def test_a_soak_finds_a_leak_of_memory(leaks: bool, monkeypatch: pytest.MonkeyPa
                        ("WARM_UP", memory.WARM_UP // 100)):
         monkeypatch.setattr(memory, name, size)
     kind = type("Faulty", (Faulty,), {"defect": leaking if leaks else decode})
-    totals = soaked(SoakSettings(decode=1, engines=("shm",), handoffs=1500), kind)
+    totals = soaked(SoakSettings(decode=1, engines=("shm",), handoffs=2200), kind)
     assert [re.sub(r"\d[\d,]*", "N", told) for told in totals.complaints] == leaks * [
         "decode-N#N of leg N: its memory grows by N bytes per N hand-overs (N is the limit), "
         "over N hand-overs"]

@@ -5,19 +5,24 @@ as parallel samples of one prompt are.
 """
 
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.node.uses import Uses, mixed
+from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import AnyFrame, Introduce
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import ENDED, Cluster, cluster, polls, published, until
 
 ROOM: Final = 7
+FORGOTTEN: Final = 80_000  # rooms: one dict of USED_ROOMS_MAX would be rebuilt after 109,000
 OFTEN: Final = {"no_news": 0.2}
 
 
@@ -72,8 +77,47 @@ def test_ranks_that_bind_them_differently_fail_them(nodes: Cluster) -> None:
 
 
 def test_a_room_is_counted_until_too_many_others_came() -> None:
-    uses = Uses(most=2)
-    assert [uses.next(room) for room in (1, 2, 1, 3, 1, 2)] == [0, 0, 1, 0, 2, 0]
+    uses = Uses(most=4)
+    assert [uses.next(room) for room in (1, 2, 1, 3, 1, 4, 5, 1, 2)] == [0, 0, 1, 0, 2, 0, 0, 3, 0]
+
+
+@given(st.lists(st.integers(0, 7)), st.integers(1, 4))
+def test_a_room_is_counted_while_fewer_than_half_as_many_others_came(
+    rooms: list[int], half: int
+) -> None:
+    """And it is counted from 0 again after as many others as are remembered."""
+    uses, opened = Uses(most=2 * half), list[tuple[int, int]]()
+    for room in rooms:
+        use, last = uses.next(room), next((n for n, (it, _) in enumerate(reversed(opened))
+                                           if it == room), None)
+        if last is None:
+            assert use == 0
+        else:
+            others = len({it for it, _ in opened[len(opened) - last:]})
+            counted = opened[-last - 1][1] + 1
+            assert use == counted or (others >= half and use == 0)
+            assert use == 0 or others < 2 * half
+        opened.append((room, use))
+
+
+def shortest_opening_s(uses: Uses, rooms: range) -> float:
+    """Of the openings of these rooms, each for the first time; in seconds."""
+    times = []
+    for room in rooms:
+        began = perf_counter()
+        uses.next(room)
+        times.append(perf_counter() - began)
+    return min(times)
+
+
+def test_an_opening_takes_no_longer_when_older_rooms_are_forgotten() -> None:
+    """Seen red with one dict, which goes over all the forgotten ones to find the oldest."""
+    uses = Uses()
+    usual_s = shortest_opening_s(uses, range(USED_ROOMS_MAX))
+    shortest_opening_s(uses, range(USED_ROOMS_MAX, USED_ROOMS_MAX + FORGOTTEN))
+    after_s = shortest_opening_s(
+        uses, range(USED_ROOMS_MAX + FORGOTTEN, USED_ROOMS_MAX + FORGOTTEN + 100))
+    assert after_s < 10 * usual_s
 
 
 def test_uses_of_one_request_are_the_same() -> None:

@@ -126,7 +126,7 @@ def test_goodbyes_of_unknown_runs_are_kept_up_to_the_limit() -> None:
 
 
 def test_rooms_are_counted_up_to_the_limit() -> None:
-    uses = Uses(most=3)
+    uses = Uses(most=4)
     for room in (1, 2, 3):
         assert uses.next(room) == 0
     assert uses.next(1) == 1

@@ -7,10 +7,11 @@ LIMIT comes from the smallest leak that there is. A process that keeps one numbe
 in a set keeps an `int` (32 bytes) and a slot of the set (16 bytes, of which at most three fifths
 are in use): 58 bytes at least. So the limit is 48 bytes per hand-over.
 
-SPAN comes from the unit in which memory grows: Python takes arenas of 1 MiB. Over 25,000 hand-overs
-a process at the limit grows by 1.2 MB, so one more arena stays below it. A shorter series is not
-judged. WARM_UP leaves out the hand-overs in which pools and caches are filled: a prefill rank
-without any fault grew by 5 MiB until 30,000 hand-overs, and by 80 KiB from there to 40,000.
+SPAN comes from the unit in which memory grows: Python takes arenas of 1 MiB. Over 50,000 hand-overs
+a process at the limit grows by 2.4 MB, so two more arenas stay below it. A shorter series is not
+judged. WARM_UP leaves out the hand-overs in which pools and caches are filled. The last to be full
+is the table of used rooms of a prefill rank (USED_ROOMS_MAX): until then it grows by an entry for
+each hand-over, and it has its last size after half as many more.
 """
 
 import os
@@ -24,8 +25,8 @@ from typing import Final
 from msgspec import Struct
 
 LIMIT: Final = 48_000.0  # bytes per 1,000 hand-overs
-SPAN: Final = 25_000  # hand-overs between the first and the last sample
-WARM_UP: Final = 30_000  # hand-overs
+SPAN: Final = 50_000  # hand-overs between the first and the last sample
+WARM_UP: Final = 100_000  # hand-overs; at least 3/2 of USED_ROOMS_MAX
 SAMPLES_MIN: Final = 5
 SAMPLES_MAX: Final = 200
 

@@ -17,8 +17,8 @@ from pdproto.drill.soak.books import Totals
 from pdproto.drill.soak.memory import Growth
 
 FORMAT: Final = 1
-LEG_S: Final = 300.0
-LEG_HANDOFFS: Final = 125_000
+LEG_S: Final = 1_800.0  # long enough for the memory of a process to be judged
+LEG_HANDOFFS: Final = 250_000
 PAGES_MAX: Final = 8  # of a request
 
 
