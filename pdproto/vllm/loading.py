@@ -205,8 +205,9 @@ class LoadingWorker:
 
     def take(self, orders: Orders) -> None:
         """Carry out the orders of the scheduler."""
+        placed = {place.request for place in orders.place}
         for begin in orders.begin:
-            self._begin(begin)
+            self._begin(begin, soon=begin.request not in placed)
         for place in orders.place:
             self._place(place)
         for end in orders.end:
@@ -224,7 +225,8 @@ class LoadingWorker:
                 loads.bad_blocks.update(*loading.blocks)
         return loads
 
-    def _begin(self, order: Begin) -> None:
+    def _begin(self, order: Begin, *, soon: bool) -> None:
+        """Introduce a request to prefill. soon: False if its blocks follow at once."""
         loading = self._loadings[order.request] = Loading(order.request, self._told.append)
         try:
             feed = ranks.feed(self._rank, order.ranks)
@@ -233,7 +235,8 @@ class LoadingWorker:
             return
         loading.take(OPEN)
         loading.receiver = self.node.open(order.room, feed.sources, sinks=feed.sinks,
-                                          on_released=loading.freed, watcher=loading.look)
+                                          on_released=loading.freed, watcher=loading.look,
+                                          soon=soon)
         if order.problem is not None:
             loading.take(DECLINE, order.problem)
 

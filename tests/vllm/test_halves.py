@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from time import sleep
 
 import pytest
 
+from pdproto.runtime import wire
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff
+from pdproto.transport.sockets import Dealer
 from pdproto.vllm.blocks import Group
-from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, Loads
+from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, LoadingWorker, Loads
 from pdproto.vllm.offer import KEY
+from pdproto.vllm.orders import Place
 from pdproto.vllm.rooms import Rooms
 from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers, until
 
@@ -261,3 +265,33 @@ def test_groups_that_differ_are_refused(closing: ExitStack) -> None:
     odd.place("r", HERE, HERE)
     until(lambda: bool(odd.step().over))
     assert odd.heard == {"r": True}
+
+
+def test_a_request_that_gets_blocks_at_once_is_told_in_one_batch(
+    closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM gives most requests their blocks in the step in which they come."""
+    servers, sent = Servers(closing), list[list[str]]()
+    send, place = Dealer.send, LoadingWorker._place
+
+    def placed(worker: LoadingWorker, order: Place) -> None:
+        sleep(0.05)  # a busy machine: the node's loop could begin without the blocks
+        place(worker, order)
+
+    def noted(dealer: Dealer, data: bytes) -> bool:
+        batch = wire.decode(data)
+        if batch.node == servers.decode.node.name:
+            sent.append([type(frame).__name__ for frame in batch.frames])
+        return send(dealer, data)
+
+    for name in ("first", "second"):  # with the first one the nodes meet
+        params = servers.prefill.finish(name, TOKENS, THERE)
+        servers.prefill.step()
+        servers.decode.arrive(name, TOKENS, params)
+        servers.decode.place(name, HERE)
+        servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+        servers.decode.finish(name)
+        servers.settle()
+        monkeypatch.setattr(Dealer, "send", noted)
+        monkeypatch.setattr(LoadingWorker, "_place", placed)
+    assert sent[0] == ["Introduce", "Publish"]
