@@ -10,7 +10,7 @@ FULL := $(VENV)/.full
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
-  test-spark docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -115,6 +115,12 @@ $(SPARK)/.installed: pyproject.toml constraints.txt
 
 test-spark: $(SPARK)/.installed ## the search in Spark, on this machine (installs 700 MB; needs Java)
 	$(SPARK)/bin/python -m pytest -n 0 tests/check/spark $(TEST_OPTIONS)
+
+PYTHON_IMAGE := docker.io/library/python:3.11-slim
+
+test-image: $(FULL) ## builds the image of the registry and runs it (needs buildah; takes minutes)
+	PYTHON_IMAGE=$(PYTHON_IMAGE) BUILD_OPTIONS="$(BUILD_OPTIONS)" \
+	  $(BIN)/python -m pytest -n 0 tests/project/test_image.py --only-named-skips
 
 VLLM := .venv-vllm
 VLLM_VERSION := 0.32.0

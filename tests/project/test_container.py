@@ -1,8 +1,7 @@
 """The Containerfile, without a program that builds images: its steps by hand, where they may run.
 
 Where an image would be, there are a folder, another user, and namespaces of the test's own: the
-root is mounted read-only, and no port of this machine is taken. That the base image has what the
-steps ask for, and that `podman build` reads the file, is not tested here.
+root is mounted read-only, and no port of this machine is taken. test_image.py has such a program.
 """
 
 import re
