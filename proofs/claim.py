@@ -103,14 +103,13 @@ class Liveness:
     """Every ranked `leads_to` of the system holds at every size.
 
     promises: only these; none: all. defects: the rows without which a property is not proved.
-    slow, nightly: as in Safety.
+    slow: as in Safety.
     """
 
     system: str
     defects: tuple[Pending, ...]
     promises: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
-    nightly: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
         """The questions, except the one about idle lemmas: tests of their own cover those of a
@@ -119,7 +118,7 @@ class Liveness:
         yield Question("holds", partial(draining.drains, self.system, *self.promises),
                        "holds" in self.slow)
         yield Question("something", partial(draining.pends, self.system, *self.promises),
-                       "something" in self.slow, "something" in self.nightly)
+                       "something" in self.slow)
         for defect in self.defects:
             yield Question(f"defect-{defect.row}-{defect.leads_to}", partial(self._notice, defect))
 
