@@ -90,7 +90,8 @@ class _Digest:
                 return (value.name,)
             case Machine():
                 # Other modules may have declared symbols too; the system lists its own.
-                return (value.name, *map(self.of, (value.own, value.world, value.place)))
+                return (value.name, *map(
+                    self.of, (value.own, value.world, value.host, value.place)))
             case Symbol():
                 return tuple(self.of(part) for part in self._fields(value).items())
             case Mapping():

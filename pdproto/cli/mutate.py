@@ -1,9 +1,11 @@
 """Measure the properties: make one change to the tables at a time, and see whether one detects it.
 
-Name systems that share tables together. A part of the hand-over includes all its variants; without
-SYSTEM every part is mutated. If no property detects a mutant, a property may be missing. Exit
-status: 0 if no mutant survived, 1 if one did or if the unchanged tables violate a property, 2 if
-there is no such system, 3 if a search reached a limit or was interrupted.
+Name systems that share tables together. A part of the hand-over includes all its variants. Of a
+composed system only those rows are mutated that none of its parts has. Without SYSTEM every part
+and every composed system is mutated. Rows of the environment are left out, and the answer names
+them. If no property detects a mutant, a property may be missing. Exit status: 0 if no mutant
+survived, 1 if one did or if the unchanged tables violate a property, 2 if there is no such system,
+3 if a search reached a limit or was interrupted.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from time import monotonic
 from typing import Final
 
 from pdproto.check.mutate.campaign import Campaign
+from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.processes import (
     NO_STORE,
     Names,
@@ -26,6 +29,7 @@ from pdproto.check.mutate.processes import (
     judged,
     known_trials,
     prepared,
+    untried_elsewhere,
 )
 from pdproto.check.mutate.recalled import Recalled
 from pdproto.check.mutate.trials import Judged, MutantOutcome, Search, Trials
@@ -47,7 +51,7 @@ from pdproto.cli.options import (
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import say
 from pdproto.cli.sharding import add_shard, keep_answers, shard
-from pdproto.cli.systems import families, subject
+from pdproto.cli.systems import families, parts_of, subject
 from pdproto.cli.workers import add_workers, workers
 
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
@@ -58,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "systems", metavar="SYSTEM", nargs="*",
         help="built-in names, module:attribute, or path/to/file.py:attribute; several share tables "
-        "(default: every part of the hand-over)",
+        "(default: the whole hand-over)",
     )
     parser.add_argument(
         "--row", metavar="ROW", action="append", default=[],
@@ -99,11 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
         progress.say("interrupted before anything was mutated")
         return 3
     campaigns = []
-    for names, trials, numbers in zip(together, every, _picked(every, arguments), strict=True):
+    may_be_tried = _may_be_tried(together, every)
+    for names, trials, may, numbers in zip(
+            together, every, may_be_tried, _picked(may_be_tried, arguments), strict=True):
         mine = [n for n in numbers if part is None or part.has(_task(names, n))]
         ends = (() if progress.interrupted
                 else _judged(names, trials, mine, spread, progress, store))
-        campaigns.append(Campaign(names, trials, ends))
+        campaigns.append(Campaign(names, trials, ends, _rows_of_parts(trials, may)))
     status = _status(campaigns, interrupted=progress.interrupted)
     if part is not None:
         answers = [_Tried(one.names, one.trials.searches, one.judged) for one in campaigns]
@@ -129,18 +135,37 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
              for names, tried in families_tried.items()]
     answers.require_tables(_tables(every))
     campaigns, lacking = [], []
-    for (names, tried), trials, numbers in zip(
-            families_tried.items(), every, _picked(every, arguments), strict=True):
+    may_be_tried = _may_be_tried(tuple(families_tried), every)
+    for (names, tried), trials, may, numbers in zip(
+            families_tried.items(), every, may_be_tried, _picked(may_be_tried, arguments),
+            strict=True):
         ends = {end.number: end for one in tried for end in one.judged}
         lacking += [_task(names, n) for n in numbers if n not in ends]
-        campaigns.append(Campaign(names, trials, tuple(end for _, end in sorted(ends.items()))))
+        campaigns.append(Campaign(
+            names, trials, tuple(end for _, end in sorted(ends.items())),
+            _rows_of_parts(trials, may)))
     if lacking:
         say(f"incomplete: {answers.lacking(lacking)}; {len(lacking):,} mutants were not tried")
     return _report(campaigns, _status(campaigns, interrupted=bool(lacking)), arguments)
 
 
-def _picked(every: Sequence[Trials], arguments: argparse.Namespace) -> list[list[int]]:
-    known = {mutant.row.name for trials in every for mutant in trials.mutants}
+def _may_be_tried(
+    together: Sequence[Names], every: Sequence[Trials]
+) -> list[Sequence[Mutant]]:
+    return [untried_elsewhere(trials, parts_of(names))
+            for names, trials in zip(together, every, strict=True)]
+
+
+def _rows_of_parts(trials: Trials, may: Sequence[Mutant]) -> int:
+    """The number of rows that are mutated in the parts, and not here."""
+    every, here = ({(m.row.name, m.place) for m in mutants} for mutants in (trials.mutants, may))
+    return len(every - here)
+
+
+def _picked(
+    every: Sequence[Sequence[Mutant]], arguments: argparse.Namespace
+) -> list[list[int]]:
+    known = {mutant.row.name for mutants in every for mutant in mutants}
     for row in arguments.row:
         if row not in known:
             raise UsageError(f"--row {row}: no table that is mutated has such a row")

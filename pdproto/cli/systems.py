@@ -13,11 +13,11 @@ from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
 LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.lemmas}
-# Not mutated by themselves: systems with the rows of another one, systems that only deep runs
-# explore, and composed systems, whose parts are mutated.
+# Not mutated by themselves: systems with the rows of another one, and systems that only deep runs
+# explore.
 NOT_MUTATED: Final = frozenset({
-    "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives",
-    *(name for name in HANDOFF if SYSTEMS[name].purpose is Purpose.COMPOSED),
+    "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives", "group-transfer-pair",
+    "sink-group-pair", "end-to-end-restart",
 })
 
 
@@ -70,3 +70,14 @@ def handover() -> tuple[tuple[str, ...], ...]:
         part = next((first for first in parts if name.startswith(f"{first}-")), name)
         parts.setdefault(part, []).append(name)
     return tuple(map(tuple, parts.values()))
+
+
+def parts_of(names: Sequence[str]) -> tuple[System, ...]:
+    """The systems in which the parts of composed systems are mutated; none for other systems.
+
+    names: of systems that are mutated together.
+    """
+    if not all(name in SYSTEMS and SYSTEMS[name].purpose is Purpose.COMPOSED for name in names):
+        return ()
+    return tuple(load(name) for name in HANDOFF
+                 if SYSTEMS[name].purpose is not Purpose.COMPOSED)

@@ -52,7 +52,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.properties import Property
 
-host = Machine("host", world=True)
+host = Machine("host", host=True)
 
 SUBMIT: Final = Row(
     "submit", on=Call("submit", p, e, h),

@@ -90,7 +90,7 @@ AT_REST: Final = PASS.formula(attempts.AT_REST)
 HAS_RUNNING_SLOT: Final = PASS.formula(optimistic.HAS_RUNNING_SLOT)
 HAS_SLOT: Final = PASS.formula(optimistic.HAS_SLOT)
 
-host = Machine("host", world=True)
+host = Machine("host", host=True)
 
 COMPUTED: Final = all_of(stage(h).among(Stage.RUNNING, Stage.PARKED),
                          forward(h) == Forward.WHOLE, FINALIZED)

@@ -117,7 +117,7 @@ missed: Final = BOOTSTRAP.symbol(bootstrap.missed)
 # The life began with this run.
 begun: Final = BOOTSTRAP.machine(bootstrap.source).relation("begun", Life)
 
-host = Machine("host", world=True)
+host = Machine("host", host=True)
 world = Machine("world", world=True)
 
 _LOSE: Final = registry.SINK.row("lose_connection")

@@ -88,7 +88,7 @@ def _the_first(_: Sizes) -> Tuples:
 
 # The sources are the ranks of this group.
 ours: Final = Rigid("ours", x, given=_the_first)
-host = Machine("host", world=True)
+host = Machine("host", host=True)
 
 NO_MORE: Final = sending(p, h) == Sending.FAILED
 RUN_HERE: Final = runs(x, h).among(Runs.WAITING, Runs.MET)

@@ -97,7 +97,7 @@ def each_its_own(sizes: Sizes) -> Tuples:
 
 # The sender of this prefill rank.
 runs: Final = Rigid("runs", r, p, given=each_its_own)
-host = Machine("host", world=True)
+host = Machine("host", host=True)
 
 OWN: Final = (runs(r, p), health(r) == Health.UP)
 

@@ -45,7 +45,7 @@ class Renamed:
         self._machines: Final = {
             table.machine: Machine(
                 machines.get(table.machine.name, table.machine.name), *table.machine.own,
-                world=table.machine.world)
+                world=table.machine.world, host=table.machine.host)
             for table in old
         }
         self._symbols: Final[dict[Symbol, Symbol]] = {}

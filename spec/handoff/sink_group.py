@@ -83,6 +83,7 @@ from pdproto.spec.handoff.sink import NO_CLAIM, q
 from pdproto.spec.handoff.transfer_claims import WITHDRAWN
 from pdproto.spec.language import (
     ANY,
+    AddFaults,
     Always,
     Call,
     Configuration,
@@ -111,7 +112,7 @@ other = Sink("other")
 
 # The receiver of this decode rank.
 runs: Final = Rigid("receives", r, d, given=each_its_own)
-host = Machine("decode_host", world=True)
+host = Machine("decode_host", host=True)
 
 OWN: Final = (runs(r, d), health(r) == Health.UP)
 
@@ -257,7 +258,7 @@ PAIR: Final = System(
     tables=(*_UNCALLED.tables, HOST),
     properties=(*_SAFE, *IN_TIME),
     final=FINAL,
-    faults={"lossy": (engine.LOSSY,), "crash": (group.CRASH,)},
+    faults={"crash": (group.CRASH,)},
     configurations={"deep": _configuration(ranks=2)},
 )
 
@@ -278,7 +279,7 @@ SYSTEM: Final = edited(
 # Loss multiplies the states: two ranks, two sources or two chunks are the most that a search ends
 # with in minutes, and only where no end gives up. Liveness is left to PAIR and to the parts.
 LOSS: Final = edited(
-    SYSTEM, "sink-group-loss", *map(DropRow, (
+    SYSTEM, "sink-group-loss", AddFaults("lossy", engine.LOSSY), *map(DropRow, (
         "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue",
         "give_up_transfer", "fence_silent", "give_up")),
     ReplaceProperties(tuple(

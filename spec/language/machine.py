@@ -70,9 +70,13 @@ class Machine(Generic[*Ps]):
     """A kind of process: one instance for each choice of its own variables (`self`).
 
     world: the environment (crash, loss), whose rows may read and write everything.
+    host: a process that holds several machines of the system. Its rows may read and write
+    everything too, but they are decisions of the protocol, so `pdproto mutate` changes them.
     """
 
-    def __init__(self, name: str, *own: *Ps, world: bool = False) -> None:
+    def __init__(
+        self, name: str, *own: *Ps, world: bool = False, host: bool = False
+    ) -> None:
         self.place: Final = here()
         require_name("machine", name, self.place)
         variables: tuple[Any, ...] = own
@@ -80,7 +84,8 @@ class Machine(Generic[*Ps]):
             raise SpecError(self.place, f"machine {name!r}: want variables, such as Rank('r')")
         self.name: Final = name
         self.own: Final[tuple[Sort, ...]] = variables
-        self.world: Final = world
+        self.world: Final = world or host
+        self.host: Final = host
         self.symbols: Final[list[Symbol]] = []
 
     @property

@@ -1,18 +1,23 @@
 """`pdproto mutate`: what it prints, writes and returns."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from rich.console import Console
 
 from pdproto.check.explore import SearchLimits
 from pdproto.check.mutate import trials
+from pdproto.check.mutate.campaign import Campaign
 from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.processes import untried_elsewhere
 from pdproto.check.mutate.trials import Judged, Trials, searches
+from pdproto.check.report.mutants import draw
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
-from pdproto.cli.systems import NOT_MUTATED, families, handover, load
+from pdproto.cli.systems import NOT_MUTATED, families, handover, load, parts_of
 from pdproto.spec.catalogue import HANDOFF
 
 SMALL: Final = '''"""A lamp that somebody may turn on, and that says so."""
@@ -45,6 +50,10 @@ SYSTEM = System("lamp", "A lamp.", tables=(
 DARK = System("dark", "A lamp that is broken.", tables=SYSTEM.tables, properties=(
     Sometimes("everybody_knows", exists(p, ~told(p)) & forall(p, told(p))),
 ), final=SYSTEM.final, configurations=SYSTEM.configurations)
+wind = Machine("wind", world=True)
+WINDY = System("windy", "A lamp in the wind.", tables=(*SYSTEM.tables, Table(wind, rows=(
+    Row("blow", when=light() == Lamp.ON, do=[light().to(Lamp.ON)], fair=False),
+))), properties=SYSTEM.properties, final=SYSTEM.final, configurations=SYSTEM.configurations)
 '''
 
 Output = pytest.CaptureFixture[str]
@@ -138,6 +147,35 @@ def test_what_is_printed(
     assert "pdproto: 11 of 11 mutants\n" in told
 
 
+def test_rows_of_the_environment_are_left_out_and_named(lamp: str, capsys: Output) -> None:
+    windy = lamp.replace(":SYSTEM", ":WINDY")
+    assert as_json(capsys, lamp, "--workers", "1")["left_out"] == {
+        "environment": {}, "rows_of_parts": 0}
+    campaign = as_json(capsys, windy, "--workers", "1")
+    assert campaign["left_out"] == {"environment": {"wind": ["blow"]}, "rows_of_parts": 0}
+    assert campaign["mutants"] == 11
+    main(["mutate", windy, "--workers", "1", "--quiet"])
+    assert "left out of windy: wind is the environment: blow\n" in capsys.readouterr().out
+    assert main(["mutate", windy, "--row", "blow", "--quiet"]) == 2
+    assert "--row blow: no table that is mutated has such a row" in capsys.readouterr().err
+
+
+def test_rows_of_parts_are_counted() -> None:
+    """Of a composed system only the rows that no part has may be tried."""
+    trials = Trials((load("group-transfer"),), ())
+    names = ("group-transfer",)
+    own = untried_elsewhere(trials, parts_of(names))
+    assert {mutant.row.name for mutant in own} == {
+        "open_own_sender", "vote_ready", "vote_dead", "begin_transfer", "report_done",
+        "report_broken", "obey", "free_pages", "end_sender",
+    }
+    campaign = Campaign(names, trials, (), rows_of_parts=118)
+    told = StringIO()
+    draw([campaign], Console(file=told, width=100))
+    assert "left out of group-transfer: 118 rows that its parts have\n" in told.getvalue()
+    assert len(own) < len(untried_elsewhere(trials, ())) == len(trials.mutants)
+
+
 def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
     assert main(["mutate", lamp.replace(":SYSTEM", ":DARK"), "--workers", "1"]) == 1
     told = capsys.readouterr().err
@@ -160,6 +198,9 @@ def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
         ("registry", "registry-late", "registry-replica", "registry-no-retry",
          "registry-no-timeouts"),)
     assert families(["lock-server"]) == (("lock-server",),)
+    assert families(["end-to-end-routing"]) == (
+        ("end-to-end", "end-to-end-bootstrap", "end-to-end-routing", "end-to-end-attempts",
+         "end-to-end-contended"),)
     assert families(["a.py:ONE", "a.py:TWO"]) == (("a.py:ONE", "a.py:TWO"),)
     assert families([]) == handover()
 

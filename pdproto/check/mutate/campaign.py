@@ -17,11 +17,16 @@ WAYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """The results for some systems. names: by which the systems are loaded. judged: by number."""
+    """The results for some systems.
+
+    names: by which the systems are loaded. judged: by number. rows_of_parts: how many rows are left
+    out, because they are mutated in the parts of the systems.
+    """
 
     names: tuple[str, ...]
     trials: Trials
     judged: tuple[Judged, ...]
+    rows_of_parts: int = 0
 
     @property
     def counts(self) -> Counter[MutantOutcome]:

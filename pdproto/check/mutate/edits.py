@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from pdproto.check.mutate.own_rows import is_mutated
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.edit import DropRow, ReplaceProperties, ReplaceRow, edited
@@ -84,7 +85,7 @@ def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:
     rows: list[tuple[Table, Row]] = []
     for system in systems:
         for table in system.tables:
-            if not table.machine.world:
+            if is_mutated(table):
                 rows += [(table, row) for row in table.rows if not _listed(row, rows)]
     edits = ((row, edit) for table, row in rows for edit in _edits(table, row))
     return tuple(

@@ -15,6 +15,8 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.executor_tasks import ExecutorMaker, unanswered
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
+from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.own_rows import own_rows
 from pdproto.check.mutate.recalled import Recalled, search_name
 from pdproto.check.mutate.trials import (
     BaseError,
@@ -130,14 +132,23 @@ def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> 
     return trials_of([one.system for one in subjects], measured, lemmas)
 
 
-def chosen(every: Sequence[Trials], sample: int | None, seed: int,
+def untried_elsewhere(trials: Trials, parts: Sequence[System]) -> Sequence[Mutant]:
+    """The mutants of rows that none of the parts has; without parts, all mutants."""
+    if not parts:
+        return trials.mutants
+    own = own_rows(trials.systems, parts)
+    return [m for m in trials.mutants
+            if any(row.name == m.row.name and row == m.row for row in own)]
+
+
+def chosen(every: Sequence[Sequence[Mutant]], sample: int | None, seed: int,
            rows: Collection[str] = ()) -> list[list[int]]:
-    """For each family, the numbers of the mutants to try.
+    """For each family, the numbers of the mutants to try, of those that may be tried.
 
     sample: how many in all families together; None for all. rows: those of these rows alone; empty
     for all.
     """
-    numbers = [(place, m.number) for place, trials in enumerate(every) for m in trials.mutants
+    numbers = [(place, m.number) for place, mutants in enumerate(every) for m in mutants
                if not rows or m.row.name in rows]
     if sample is not None and sample < len(numbers):
         numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pdproto.check.mutate.campaign import WAYS, Campaign
 from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.own_rows import environment
 from pdproto.check.mutate.trials import Judged, MutantOutcome
 
 SHOWN: Final = (
@@ -21,7 +22,9 @@ LEFT: Final = (MutantOutcome.SURVIVED, MutantOutcome.UNDECIDED)
 
 
 def draw(campaigns: Sequence[Campaign], console: Console) -> None:
-    """Print a column for each campaign, then each mutant that survived or is undecided."""
+    """Print a column for each campaign, each mutant that survived or is undecided, and which rows
+    are left out.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("", no_wrap=True)
     for campaign in campaigns:
@@ -36,6 +39,18 @@ def draw(campaigns: Sequence[Campaign], console: Console) -> None:
                 told = Text.assemble((str(judged.outcome), "bold"), f"  {mutant}")
                 console.print(told, soft_wrap=True)
                 console.print(Text(f"    {judged.note}", style="dim"), soft_wrap=True)
+    for campaign in campaigns:
+        for line in _left_out(campaign):
+            console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+def _left_out(campaign: Campaign) -> Iterator[str]:
+    """Which rows are not mutated, and why."""
+    name = campaign.trials.systems[0].name
+    for machine, rows in environment(campaign.trials.systems).items():
+        yield f"left out of {name}: {machine} is the environment: {', '.join(rows)}"
+    if campaign.rows_of_parts:
+        yield f"left out of {name}: {campaign.rows_of_parts:,} rows that its parts have"
 
 
 _HEADS: Final = ("mutants", "killed", *(f"  by {way}" for way in WAYS), *map(str, SHOWN), "score")
@@ -57,6 +72,10 @@ def as_json(campaign: Campaign) -> dict[str, Any]:
     return {
         "systems": [system.name for system in campaign.trials.systems],
         "searches": [asdict(search) for search in campaign.trials.searches],
+        "left_out": {
+            "environment": dict(environment(campaign.trials.systems)),
+            "rows_of_parts": campaign.rows_of_parts,
+        },
         "mutants": len(campaign.judged),
         "killed": counts[MutantOutcome.KILLED],
         "killed_by": {way: campaign.killed(way) for way in WAYS},
