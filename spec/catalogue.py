@@ -280,13 +280,16 @@ CATALOGUE: Final = (
           lemmas="group_transfer_lemmas", expected={
         "deep": Counts(493_849, 7_544_364, 44),
     }),
-    Entry("sink-group", "handoff.sink_group:SYSTEM", Purpose.COMPOSED, expected={
+    Entry("sink-group", "handoff.sink_group:SYSTEM", Purpose.COMPOSED,
+          lemmas="sink_group_lemmas", expected={
         "default": Counts(7_520, 52_105, 28),
     }),
-    Entry("sink-group-pair", "handoff.sink_group:PAIR", Purpose.COMPOSED, expected={
+    Entry("sink-group-pair", "handoff.sink_group:PAIR", Purpose.COMPOSED,
+          lemmas="sink_group_lemmas", expected={
         "deep": Counts(234_194, 3_492_971, 45),
     }),
-    Entry("sink-group-loss", "handoff.sink_group:LOSS", Purpose.COMPOSED, expected={
+    Entry("sink-group-loss", "handoff.sink_group:LOSS", Purpose.COMPOSED,
+          lemmas="sink_group_lemmas", expected={
         "default": Counts(10_164, 73_887, 33),
         "sources": Counts(29_320, 310_590, 36),
         "deep": Counts(2_953_988, 41_918_693, 53),
