@@ -32,8 +32,9 @@ PART: Final = System("part", "A part.", tables=(
 
 def with_host() -> System:
     """The part renamed, and a host that also ends the work."""
-    renamed = Renamed(PART.tables, machines={"worker": "clerk"}, symbols={"phase": "mood"},
-                      rows={"begin": "start"})
+    renamed = Renamed(
+        PART.tables, machines={"worker": "clerk"}, symbols={"phase": "mood", "has": "holds"},
+        rows={"begin": "start"})
     host = Machine("host", host=True)
     mood = renamed.symbol(phase)
     return System("composed", "A part and its host.", tables=(*renamed.tables, Table(host, rows=(
