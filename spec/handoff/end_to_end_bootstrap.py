@@ -63,6 +63,7 @@ from pdproto.spec.handoff.roles import (
     Source,
 )
 from pdproto.spec.handoff.sink import POOL
+from pdproto.spec.handoff.transfer_claims import INTRODUCED_ITSELF
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -164,6 +165,7 @@ NOTHING_HELD: Final = all_of(
     forall(b, ~lease(d, h, b)), forall(g, ~page(d, h, g)))
 
 TOGETHER: Final[tuple[Property, ...]] = (
+    INTRODUCED_ITSELF,
     Always("a_failed_look_up_begins_no_transfer", implies(NOT_FOUND, NOTHING_HELD),
            why="the room ends at the sink, which has asked for no memory and met no source"),
     Sometimes("a_look_up_fails_while_prefill_waits", all_of(

@@ -41,7 +41,7 @@ from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.routing import Group, Phase, Runs, modulo, x, y
 from pdproto.spec.handoff.sink import DROP, POOL, STOP_ALL
-from pdproto.spec.handoff.transfer_claims import WITHDRAWN
+from pdproto.spec.handoff.transfer_claims import A_SOURCE_HEARS, INTRODUCED_ITSELF, WITHDRAWN
 from pdproto.spec.language import (
     AddClause,
     AddRow,
@@ -124,6 +124,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
     OnRow("only_a_failed_sender_ends_its_room", "end_room", NO_MORE,
           why="decode may still come for the room of a sender that waits"),
     WITHDRAWN,
+    INTRODUCED_ITSELF,
     Sometimes("a_conflict_ends_an_open_receiver", all_of(
         conflict(x, h), receiving(d, h) == Receiving.FAILED)),
     Sometimes("a_room_ends_before_decode_comes", all_of(
@@ -131,6 +132,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
     Sometimes("a_room_is_published_and_committed", all_of(posted(x, h), COMMITTED)),
 )
 IN_TIME: Final[tuple[Property, ...]] = (
+    A_SOURCE_HEARS,
     LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & RECEIVING_NOW,
             RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
             why="a sink that is turned away waits for no clock"),

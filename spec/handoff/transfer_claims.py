@@ -92,6 +92,13 @@ A_SOURCE_HEARS: Final = LeadsTo(
     under=(Fairness.DETECTORS,), why="a message reports the failure, and no clock",
 )
 
+# In composed systems another row opens the receiver. A publication would hide that it tells nobody.
+INTRODUCED_ITSELF: Final = Always(
+    "a_sink_that_waits_for_memory_has_introduced_itself",
+    implies((receiving(d, h) == Receiving.BOOTSTRAPPING) & feeds(p, d), introduce(d, h, p)),
+    why="a source that meets no sink lets its clock run, and fails a request that only waits",
+)
+
 ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
 GIVEN_BACK: Final = (
     LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
