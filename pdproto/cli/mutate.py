@@ -21,6 +21,7 @@ from typing import Final
 
 from pdproto.check.mutate.campaign import Campaign
 from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.processes import (
     NO_STORE,
     Names,
@@ -29,7 +30,6 @@ from pdproto.check.mutate.processes import (
     judged,
     known_trials,
     prepared,
-    untried_elsewhere,
 )
 from pdproto.check.mutate.recalled import Recalled
 from pdproto.check.mutate.trials import Judged, MutantOutcome, Search, Trials
@@ -152,7 +152,7 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
 def _may_be_tried(
     together: Sequence[Names], every: Sequence[Trials]
 ) -> list[Sequence[Mutant]]:
-    return [untried_elsewhere(trials, parts_of(names))
+    return [own_mutants(trials.mutants, trials.systems, parts_of(names))
             for names, trials in zip(together, every, strict=True)]
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from pdproto.check.mutate.edits import mutants
-from pdproto.check.mutate.own_rows import environment, own_rows
+from pdproto.check.mutate.own_rows import environment, own_mutants, own_rows
 from pdproto.cli.systems import load, parts_of
 from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.language import (
@@ -103,3 +103,25 @@ class TestRowsOfAComposedSystem:
         assert parts_of(("registry", "registry-late")) == ()
         assert parts_of(("a.py:ONE",)) == ()
         assert "transfer" in {system.name for system in parts_of(("group-transfer",))}
+
+
+class TestMutantsOfAComposedSystem:
+    def own(self, system: System) -> list[str]:
+        return [f"{mutant.row.name}: {mutant.words}"
+                for mutant in own_mutants(mutants([system]), [system], [PART])]
+
+    def test_of_an_edited_row_only_the_edit_is_mutated(self) -> None:
+        """The other mutants of the row are tried in the part."""
+        changed = edited(PART, "changed", AddClause("take", phase(w) == Phase.BUSY))
+        assert self.own(changed) == [
+            "take: drop `phase(w) = busy`", "take: negate `phase(w) = busy`"]
+
+    def test_every_mutant_of_a_host(self) -> None:
+        assert self.own(with_host()) == [
+            "end: drop the row", "end: drop `mood(w) = busy`", "end: negate `mood(w) = busy`",
+            "end: drop `mood(w) := done`", "end: `mood(w) := idle` for `mood(w) := done`",
+            "end: `mood(w) := busy` for `mood(w) := done`",
+        ]
+
+    def test_without_parts_every_mutant(self) -> None:
+        assert own_mutants(mutants([PART]), [PART], []) == mutants([PART])

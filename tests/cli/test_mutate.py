@@ -12,7 +12,7 @@ from pdproto.check.explore import SearchLimits
 from pdproto.check.mutate import trials
 from pdproto.check.mutate.campaign import Campaign
 from pdproto.check.mutate.edits import Mutant
-from pdproto.check.mutate.processes import untried_elsewhere
+from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.trials import Judged, Trials, searches
 from pdproto.check.report.mutants import draw
 from pdproto.cli import mutate as verb
@@ -164,7 +164,7 @@ def test_rows_of_parts_are_counted() -> None:
     """Of a composed system only the rows that no part has may be tried."""
     trials = Trials((load("group-transfer"),), ())
     names = ("group-transfer",)
-    own = untried_elsewhere(trials, parts_of(names))
+    own = own_mutants(trials.mutants, trials.systems, parts_of(names))
     assert {mutant.row.name for mutant in own} == {
         "open_own_sender", "vote_ready", "vote_dead", "begin_transfer", "report_done",
         "report_broken", "obey", "free_pages", "end_sender",
@@ -173,7 +173,7 @@ def test_rows_of_parts_are_counted() -> None:
     told = StringIO()
     draw([campaign], Console(file=told, width=100))
     assert "left out of group-transfer: 118 rows that its parts have\n" in told.getvalue()
-    assert len(own) < len(untried_elsewhere(trials, ())) == len(trials.mutants)
+    assert len(own) < len(own_mutants(trials.mutants, trials.systems, ())) == len(trials.mutants)
 
 
 def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:

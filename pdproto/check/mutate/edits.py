@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from pdproto.check.mutate.own_rows import is_mutated
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.edit import DropRow, ReplaceProperties, ReplaceRow, edited
@@ -77,6 +76,11 @@ class Mutant:
 
 
 _Edit: TypeAlias = tuple[EditKind, Row | None, str]
+
+
+def is_mutated(table: Table) -> bool:
+    """Whether the rows of the table are decisions of the protocol."""
+    return table.machine.host or not table.machine.world
 
 
 def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:

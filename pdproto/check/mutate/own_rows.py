@@ -2,24 +2,21 @@
 
 The environment decides nothing for the protocol: a mutant that forbids it something violates no
 property, and one that allows it more is a fault. A composed system has the rows of its parts, which
-are mutated in the parts. Its own rows are those of its hosts, and those that it edits.
+are mutated in the parts. Its own rows are those of its hosts, and those that it edits; of an edited
+row only those mutants are its own that the row of the part does not have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
-from pdproto.spec.language.machine import Row, Table
+from pdproto.check.mutate.edits import Mutant, is_mutated, mutants
+from pdproto.spec.language.machine import Row
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
 Shape: TypeAlias = object  # anything that has a hash
-
-
-def is_mutated(table: Table) -> bool:
-    """Whether the rows of the table are decisions of the protocol."""
-    return table.machine.host or not table.machine.world
 
 
 def environment(systems: Iterable[System]) -> Mapping[str, tuple[str, ...]]:
@@ -41,6 +38,23 @@ def own_rows(systems: Iterable[System], parts: Iterable[System]) -> Sequence[Row
     """
     known = {_key(row) for part in parts for row in _rows(part)}
     return [row for system in systems for row in _rows(system) if _key(row) not in known]
+
+
+def own_mutants(
+    every: Sequence[Mutant], systems: Iterable[System], parts: Sequence[System]
+) -> Sequence[Mutant]:
+    """Those of the mutants of these systems that are not tried in their parts; without parts, all.
+    """
+    if not parts:
+        return every
+    own = own_rows(systems, parts)
+    known = {_edit(mutant) for mutant in mutants(parts)}
+    return [one for one in every if _edit(one) not in known and any(
+        row.name == one.row.name and row == one.row for row in own)]
+
+
+def _edit(mutant: Mutant) -> tuple[object, ...]:
+    return mutant.place, mutant.change, mutant.words
 
 
 def _rows(system: System) -> Iterator[Row]:

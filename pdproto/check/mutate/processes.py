@@ -16,7 +16,6 @@ from pdproto.check.executor_tasks import ExecutorMaker, unanswered
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
 from pdproto.check.mutate.edits import Mutant
-from pdproto.check.mutate.own_rows import own_rows
 from pdproto.check.mutate.recalled import Recalled, search_name
 from pdproto.check.mutate.trials import (
     BaseError,
@@ -130,15 +129,6 @@ def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> 
         one.system.name: one.lemmas for one in subjects if one.lemmas
     }
     return trials_of([one.system for one in subjects], measured, lemmas)
-
-
-def untried_elsewhere(trials: Trials, parts: Sequence[System]) -> Sequence[Mutant]:
-    """The mutants of rows that none of the parts has; without parts, all mutants."""
-    if not parts:
-        return trials.mutants
-    own = own_rows(trials.systems, parts)
-    return [m for m in trials.mutants
-            if any(row.name == m.row.name and row == m.row for row in own)]
 
 
 def chosen(every: Sequence[Sequence[Mutant]], sample: int | None, seed: int,
