@@ -161,7 +161,8 @@ LIVENESS: Final = (
         "L4_source_pages_come_back", "L4_a_failed_sink_gets_its_chunk_back",
         "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
-        "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back"),
+        "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back",
+        "L4_a_request_is_given_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",

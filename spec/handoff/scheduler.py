@@ -116,9 +116,11 @@ VIEW: Final = Table(view, state=knows, rows=(
         why="the peer has other metadata: SGLang would read a row of another request"),
     Row("fail", at=OPENED, to=View.FAILED, when=[status(h) == Status.BROKEN, ~reached(h)]),
     Row("leave", on=Call("clear"), at=BEFORE, to=View.FAILED,
-        do=[passed(h).to(True), closed(h).to(True)]),
+        do=[passed(h).to(True), closed(h).to(True)], fair=True,
+        why="SGLang clears every request some time"),
     Row("give_back", on=Call("clear"), at=(*OPENED, *ENDED), when=~closed(h),
-        do=[closed(h).to(True)], why="this call gives up a hand-over that has not ended"),
+        do=[closed(h).to(True)], fair=True,
+        why="this call gives up a hand-over that has not ended; SGLang clears every request"),
     Ignore(Call("clear"), at=(*OPENED, *ENDED), when=closed(h),
            why="SGLang has its pages back already"),
 ))
@@ -182,6 +184,8 @@ PROPERTIES: Final = (
               all_of(status(h) == Status.BROKEN, reached(h))),
     LeadsTo("L1_an_open_hand_over_is_told", knows(h).among(*OPENED), knows(h).among(*ENDED),
             why="the scheduler gets an answer for every end"),
+    LeadsTo("L4_a_request_is_given_back", ~closed(h), closed(h),
+            why="SGLang clears a request in any state, and gets its pages back"),
 )
 
 SYSTEM: Final = System(
