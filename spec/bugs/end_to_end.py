@@ -47,7 +47,8 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("B28-transfer", "sglang #34692",
         "Transfers of a dead prefill server hang until a time-out, though decode knows of the "
         "death.",
-        edited(lookup.SYSTEM, "B28-transfer", DropRow("notice")),
+        edited(lookup.SYSTEM, "B28-transfer", DropRow("notice"),
+               DropProperty("a_sink_notices_for_an_open_receiver")),
         ONE_RUN, "a_run_that_ends_takes_its_transfers_along",
         note="the heartbeat reports to the bootstrap, and not to the transfer"),
     Bug("successor", "sglang 0.5.23, the rank number of every message",

@@ -156,6 +156,11 @@ OF_THE_PASS: Final = of_the_pass(
 DROPPED_AND_PUBLISHED: Final = Sometimes("a_pass_is_dropped_while_its_sink_publishes", all_of(
     stage(h) == Stage.HEAD, receiving(d, h) == Receiving.WAITING))
 TOGETHER: Final[tuple[Property, ...]] = (
+    OnRow("a_destination_is_found_by_a_sender_that_waits", "find_destination",
+          sending(p, h) == Sending.BOOTSTRAPPING,
+          why="a pass whose sender has ended is dropped, and finds no destination"),
+    OnRow("an_ended_sender_releases_its_places", "release_places", sending(p, h).among(*ENDED),
+          why="the memory of a process that has died goes with it"),
     OnRow("a_landed_write_was_computed", "land",
           any_of(sending(p, h) == Sending.GONE, write(p, h, d, c) == Write.IN_DOUBT,
                  all_of(forward(h) == Forward.WHOLE, HAS_RUNNING_SLOT)),

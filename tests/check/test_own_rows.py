@@ -125,3 +125,13 @@ class TestMutantsOfAComposedSystem:
 
     def test_without_parts_every_mutant(self) -> None:
         assert own_mutants(mutants([PART]), [PART], []) == mutants([PART])
+
+    def test_of_a_row_that_a_variant_edits_only_the_edit_is_mutated(self) -> None:
+        """Also where the row before the edit is of the composed system itself."""
+        composed = with_host()
+        mood = composed.tables[0].state
+        assert mood is not None
+        variant = edited(composed, "variant", AddClause("end", mood(w) != Phase.DONE))
+        found = own_mutants(mutants([composed, variant]), [composed, variant], [PART])
+        assert [f"{mutant.row.name}: {mutant.words}" for mutant in found] == [
+            *self.own(composed), "end: drop `mood(w) != done`", "end: negate `mood(w) != done`"]

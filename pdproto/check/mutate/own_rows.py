@@ -3,7 +3,7 @@
 The environment decides nothing for the protocol: a mutant that forbids it something violates no
 property, and one that allows it more is a fault. A composed system has the rows of its parts, which
 are mutated in the parts. Its own rows are those of its hosts, and those that it edits; of an edited
-row only those mutants are its own that the row of the part does not have.
+row only those mutants are its own that the row before the edit does not have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,12 +49,15 @@ def own_mutants(
         return every
     own = own_rows(systems, parts)
     known = {_edit(mutant) for mutant in mutants(parts)}
-    return [one for one in every if _edit(one) not in known and any(
-        row.name == one.row.name and row == one.row for row in own)]
+    fresh: dict[tuple[object, ...], Mutant] = {}
+    for one in every:
+        if any(row.name == one.row.name and row == one.row for row in own):
+            fresh.setdefault(_edit(one), one)
+    return [one for edit, one in fresh.items() if edit not in known]
 
 
 def _edit(mutant: Mutant) -> tuple[object, ...]:
-    return mutant.place, mutant.change, mutant.words
+    return mutant.place, mutant.row.name, mutant.change, mutant.words
 
 
 def _rows(system: System) -> Iterator[Row]:
