@@ -1,9 +1,9 @@
 """Which rows of a system are mutated, and which are left out.
 
-The environment decides nothing for the protocol: a mutant that forbids it something violates no
-property, and one that allows it more is a fault. A composed system has the rows of its parts, which
-are mutated in the parts. Its own rows are those of its hosts, and those that it edits; of an edited
-row only those mutants are its own that the row before the edit does not have.
+The environment decides nothing for the protocol: a mutant that forbids it something breaks no
+promise of safety, and one that allows it more is a fault. A composed system has the rows of its
+parts, which are mutated in the parts. Its own rows are those of its hosts, and those that it edits;
+of an edited row only those mutants are its own that the row before the edit does not have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
