@@ -45,8 +45,8 @@ run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto handoff --requests 100 --pp 2
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
-# Three workers for two cores: a third of the tests' time is spent waiting for clocks and processes.
-WORKERS := -n 3 --dist worksteal
+# Four workers for two cores: half of the time of a test is spent waiting for clocks and processes.
+WORKERS := -n 4 --dist worksteal
 
 lint: $(FULL)
 	$(BIN)/ruff check .

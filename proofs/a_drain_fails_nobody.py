@@ -15,7 +15,7 @@ from pdproto.spec.language import forall
 from pdproto.spec.language.edit import DropClause
 from proofs.claim import Known, Safety
 
-CLAIM = Safety("drain", defects=(
+CLAIM = Safety("drain", slow=(), defects=(
     DropClause("be_empty", forall(h, request(h) != Taken.OPEN)),
     Known("empty-before-confirmed", row="be_empty"),
     DropClause("turn_away", ~known(h)),

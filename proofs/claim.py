@@ -47,10 +47,10 @@ class Safety:
     defects: systems that must not be proved; each edit is known by its row. whole: also that every
     trigger has one answer, and all that has a ranking. proved_in: the systems that this is shown
     of, if not `system` alone. impossible: rows that cannot fire in any state. bridge: the lemmas
-    that must be used (none: every lemma), which is asked at night, because an idle lemma makes no
-    proof wrong, and this proves the system once more; unasked: the question is left out. slow: the
-    questions that take several seconds. nightly: more of them that are asked at night, by name.
-    engine: the one that proves it.
+    that must be used (none: every lemma); unasked: the question is left out. slow: the questions
+    that take several seconds. Where it is slow the question about lemmas is asked at night, because
+    an idle lemma makes no proof wrong, and this proves the system once more. nightly: more of them
+    that are asked at night, by name. engine: the one that proves it.
     """
 
     system: str
@@ -73,16 +73,20 @@ class Safety:
         yield self._question("something", partial(
             standing.is_about_something, self.system, self.impossible))
         if self.bridge:
-            yield replace(self._question("lemmas", partial(
-                standing.has_no_idle_lemma_among, self.system, self.bridge)), nightly=True)
+            yield self._at_night("lemmas", partial(
+                standing.has_no_idle_lemma_among, self.system, self.bridge))
         elif not self.unasked:
-            yield self._question("lemmas", partial(standing.has_no_idle_lemma, self.system))
+            yield self._at_night("lemmas", partial(standing.has_no_idle_lemma, self.system))
         for defect in self.defects:
             yield self._question("defect", partial(self._notice, defect), defect.row)
 
     def _question(self, name: str, ask: Callable[[], None], of: str = "") -> Question:
         full = f"{name}-{of}" if of else name
         return Question(full, ask, name in self.slow, full in self.nightly)
+
+    def _at_night(self, name: str, ask: Callable[[], None]) -> Question:
+        """Asked by `make test` too, unless it is slow."""
+        return replace(self._question(name, ask), nightly=name in self.slow)
 
     def _notice(self, defect: Known | RowEdit) -> None:
         broken = standing.defect(defect.bug) if isinstance(defect, Known) else edited(

@@ -67,13 +67,23 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Every statement, also inside others; expressions, which are most of a tree, are left out."""
+    for one in body:
+        yield one
+        inside = [one, *getattr(one, "handlers", ()), *getattr(one, "cases", ())]
+        for holder in inside:
+            for name in ("body", "orelse", "finalbody"):
+                yield from statements(getattr(holder, name, []))
+
+
 @cache
 def imports(path: Path) -> tuple[str, ...]:
     """Every name that a module imports, each `from` with both its module and its names."""
     package = ("pdproto." + dotted(path)).split(".")
     package = package if path.name == "__init__.py" else package[:-1]
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8")).body):
         if isinstance(node, ast.Import):
             found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

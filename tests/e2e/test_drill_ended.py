@@ -73,7 +73,7 @@ def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
             seen = psutil.Process(drill.pid)
             deadline = time.monotonic() + PATIENCE_S
             while len(ranks_of(seen)) < 3 and time.monotonic() < deadline:
-                time.sleep(0.01)
+                time.sleep(0.05)
             if when == "running":
                 wait_for_hand_overs(verb, traces, deadline)
             ranks = ranks_of(seen)

@@ -1,10 +1,14 @@
 """What `pip install pdproto` installs checks and proves; the packages of nodes are an extra."""
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -26,7 +30,60 @@ class Without(PathFinder):
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Without
 """
-RUNNING = "from pdproto.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+# Several commands in one process, for starting one takes longer than most of them.
+RUNNING = """
+import json
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pdproto.cli.main import main
+
+def run(words):
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = main(words)
+    return status, out.getvalue(), err.getvalue()
+
+print(json.dumps([run(words) for words in json.loads(sys.argv[1])]))
+"""
+IMPORTING = """
+import json
+
+def run(code):
+    try:
+        exec(code)
+    except ImportError as error:
+        return f"{type(error).__name__}: {error}"
+
+print(json.dumps([run(code) for code in json.loads(sys.argv[1])]))
+"""
+CHECKING = {
+    ("check", "lock-server", "--quiet", "--no-cache"): "1,001 states",
+    ("prove", "two-phase-commit", "--quiet", "--no-cache"): "proved",
+    ("lint", "lock-server"): "4 notes",
+    ("step", "lock-server"): "ask(c1, r0)",
+    ("run", "lock-server", "--walks", "2"): "no violation was seen",
+    ("sim", "lock-server", "--seeds", "2", "--quiet"): "no violation was seen",
+    ("sim", "--seed", "0", "--requests", "1", "--quiet"): "1 of them to Success",
+    ("fuzz", "lock-server", "--runs", "5"): "no violation was seen",
+    ("tables", "lock-server"): "Client 3, Round 1",
+    ("export", "lock-server", "--tla"): "MODULE",
+}
+NODES = (
+    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",), ("soak",),
+    ("probe", "http://127.0.0.1:1"), ("keys",),
+)
+IMPORTS = (
+    "from pdproto import PrefillNode", "import pdproto.transport", "import pdproto.registry",
+    "import pdproto.drivers.zeromq",
+)
+
+
+class Done(NamedTuple):
+    """The exit status of a command, and its output."""
+
+    status: int
+    out: str
+    err: str
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -50,51 +107,51 @@ def test_the_packages_of_nodes_are_an_extra() -> None:
     assert names(extras["explore"]) <= set(RUNTIME)
 
 
-@pytest.mark.parametrize(("verb", "told"), [
-    (("check", "lock-server", "--quiet", "--no-cache"), "1,001 states"),
-    (("prove", "two-phase-commit", "--quiet", "--no-cache"), "proved"),
-    (("lint", "lock-server"), "4 notes"),
-    (("step", "lock-server"), "ask(c1, r0)"),
-    (("run", "lock-server", "--walks", "2"), "no violation was seen"),
-    (("sim", "lock-server", "--seeds", "2", "--quiet"), "no violation was seen"),
-    (("sim", "--seed", "0", "--requests", "1", "--quiet"), "1 of them to Success"),
-    (("fuzz", "lock-server", "--runs", "5"), "no violation was seen"),
-    (("tables", "lock-server"), "Client 3, Round 1"),
-    (("export", "lock-server", "--tla"), "MODULE"),
-], ids=lambda value: value[0] if isinstance(value, tuple) else None)
-def test_a_verb_of_the_checker_needs_none_of_them(verb: tuple[str, ...], told: str) -> None:
-    done = python(RUNNING, *verb)
+@cache
+def printed(code: str, asked: Sequence[object]) -> list[object]:
+    """The list that the program prints of those that it is asked for."""
+    done = python(code, json.dumps(asked))
     assert (done.returncode, done.stderr) == (0, "")
-    assert told in done.stdout
+    found: list[object] = json.loads(done.stdout)
+    assert len(found) == len(asked)
+    return found
 
 
-@pytest.mark.parametrize("verb", [
-    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",), ("soak",),
-    ("probe", "http://127.0.0.1:1"), ("keys",),
-], ids=lambda verb: verb[0])
+def ran(verb: tuple[str, ...], among: Sequence[tuple[str, ...]]) -> Done:
+    """The command, run where the packages are not installed, together with the others."""
+    found = printed(RUNNING, tuple(among))[among.index(verb)]
+    assert isinstance(found, list)
+    return Done(*found)
+
+
+@pytest.mark.parametrize("verb", CHECKING, ids=" ".join)
+def test_a_verb_of_the_checker_needs_none_of_them(verb: tuple[str, ...]) -> None:
+    done = ran(verb, (*CHECKING,))
+    assert (done.status, done.err) == (0, "")
+    assert CHECKING[verb] in done.out
+
+
+@pytest.mark.parametrize("verb", NODES, ids=lambda verb: verb[0])
 def test_a_verb_of_nodes_names_the_extra(verb: tuple[str, ...]) -> None:
-    done = python(RUNNING, *verb)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = ran(verb, NODES)
+    assert (done.status, done.out) == (2, "")
     assert re.fullmatch(r"pdproto: \w+ is not installed: pip install 'pdproto\[runtime\]'\n",
-                        done.stderr)
+                        done.err)
 
 
 def test_the_page_has_an_extra_of_its_own() -> None:
-    done = python(RUNNING, "explore", "lock-server")
-    assert (done.returncode, done.stderr) == (
+    explore = ("explore", "lock-server")
+    done = ran(explore, (explore,))
+    assert (done.status, done.err) == (
         2, "pdproto: aiohttp is not installed: pip install 'pdproto[explore]'\n")
 
 
-@pytest.mark.parametrize("imported", [
-    "from pdproto import PrefillNode", "import pdproto.transport", "import pdproto.registry",
-    "import pdproto.drivers.zeromq",
-])
+@pytest.mark.parametrize("imported", IMPORTS)
 def test_a_program_is_told_the_extra(imported: str) -> None:
-    done = python(imported)
-    assert done.returncode == 1
+    told = printed(IMPORTING, IMPORTS)[IMPORTS.index(imported)]
+    assert isinstance(told, str)
     assert re.fullmatch(
-        r"ModuleNotFoundError: \w+ is not installed: pip install 'pdproto\[runtime\]'",
-        done.stderr.splitlines()[-1])
+        r"ModuleNotFoundError: \w+ is not installed: pip install 'pdproto\[runtime\]'", told)
 
 
 def test_processes_on_a_loop_need_none_of_them() -> None:

@@ -1,5 +1,6 @@
 """The quick tier sees every historical defect, and a sample is the same each time."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,17 @@ def test_a_sample_is_the_same_each_time_and_the_rest_waits_for_the_night() -> No
     rest = [one for one in sampled(params, 5, "rows") if one.values not in chosen[0]]
     assert {tuple(mark.name for mark in one.marks) for one in rest} == {("slow", "nightly")}
     assert [one.values for one in sampled(params, 5, "rows")] == [one.values for one in params]
+
+
+def test_the_slow_tests_that_are_listed_exist() -> None:
+    """A test that has moved to another module would count as quick."""
+    missing = []
+    for line in durations.LIST.read_text(encoding="utf-8").splitlines():
+        module, *names = line.split("::")
+        path = ROOT / module
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        missing += [line for name in names if not re.search(rf"\b{name}\b", text)]
+    assert missing == []
 
 
 def test_the_list_of_slow_tests_has_those_that_take_long_on_average(
