@@ -21,8 +21,8 @@ from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from pdproto.ground.program import Program
 from pdproto.spec.catalogue import CATALOGUE
+from tests.check.engines import depth, explored, steps, stored
 from tests.check.programs import TWO_PHASE_COMMIT_STATES, counters, programs, two_phase_commit
-from tests.check.test_engines import depth, explored, steps, stored
 
 pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'pdproto[duckdb]'")
 

@@ -14,9 +14,9 @@ from pdproto.check.questions import LeadsToInstance, leads_to_instances
 from pdproto.ground.grounding import Ground
 from pdproto.ground.program import Action, Guard, Program
 from pdproto.spec.language import Fairness, LeadsTo, System
+from tests.check.engines import explored, needs_compiler, stored
 from tests.check.programs import programs
 from tests.check.systems import SIZES, systems
-from tests.check.test_engines import explored, needs_compiler, stored
 
 ASSUMPTIONS = 3
 STATES_MAX = 300

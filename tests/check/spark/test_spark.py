@@ -27,9 +27,9 @@ from pdproto.ground.program import Program
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language.system import System
 from tests import skips
+from tests.check.engines import depth, explored, stored
 from tests.check.programs import two_phase_commit
 from tests.check.spark.plans import Killed
-from tests.check.test_engines import depth, explored, stored
 
 pytest.importorskip("pyspark", reason=skips.SPARK)
 
