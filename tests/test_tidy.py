@@ -29,7 +29,7 @@ IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
     "pdproto/bench/", "pdproto/cli/", "pdproto/check/", "pdproto/drill/",
     "pdproto/drivers/zeromq.py", "pdproto/engine/",
-    "pdproto/group/", "pdproto/items/", "pdproto/node/optimistic_record.py", "pdproto/pages/",
+    "pdproto/group/", "pdproto/items/", "pdproto/node/faults.py", "pdproto/pages/",
     "pdproto/registry/",
     "pdproto/sglang/", "pdproto/transport/", "pdproto/vllm/", "kernels/", "examples/", "tests/",
 )

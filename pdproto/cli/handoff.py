@@ -34,6 +34,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
 from pdproto.transport.keys import Keys, new_secret, of_secret
+from pdproto.transport.settings import Settings, SettingsError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +89,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_optimistic(parser)
     parser.add_argument("--publish-ms", type=amount, default=0.0, metavar="MS",
                         help="the time in which decode finds memory for a request (default: 0)")
+    parser.add_argument("--faults", default="", metavar="F=P,...",
+                        help="hand-overs that every rank fails on purpose, by moment, such as "
+                             "bootstrap=0.1,transfer=0.02: probabilities from 0 to 1 (default: "
+                             "none)")
     parser.add_argument("--seed", type=natural, default=0, metavar="N",
                         help="seed of the load: the same seed gives the same requests (default: 0)")
     parser.add_argument("--timeout", type=positive, default=600.0, metavar="S",
@@ -153,6 +158,7 @@ def _load(arguments: argparse.Namespace) -> Load:
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
         release_at_once=arguments.release_at_once, force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
+        faults=arguments.faults,
     )
 
 
@@ -179,6 +185,10 @@ def _refuse(arguments: argparse.Namespace) -> None:
         _refuse_release(arguments)
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
+    try:
+        Settings(faults=arguments.faults)
+    except SettingsError as error:
+        raise UsageError(f"--{error}") from None
     if arguments.bug is not None:
         check_bug(arguments.bug)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.data_path import Fenced, Idle, SinkDataPath, Verified
+from pdproto.node.faults import BOOTSTRAP
 from pdproto.node.generations import Generations
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.link import Link
@@ -144,6 +145,7 @@ class Decode(Node):
                 nowhere[name] = str(error)
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
+        self.draw(BOOTSTRAP, endpoint)
         for name, why in nowhere.items():
             self._on_peer_lost(endpoint, name, why)
         if why_not:

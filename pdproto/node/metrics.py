@@ -32,6 +32,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "refused_frames": "Messages that a peer may not send in its state",
     "stale_frames": "Messages about lives that are over and forgotten",
     "lost_peers": "Peers that have gone: closed, silent, restarted, or their connection has ended",
+    "injected_faults": "Hand-overs that this rank has failed on purpose, for a test",
 }
 
 Read = Callable[[], float]

@@ -17,6 +17,7 @@ from pdproto.node.data_path import (
     why_broken,
 )
 from pdproto.node.endpoint_stages import EndpointStages, log_fields
+from pdproto.node.faults import BOOTSTRAP, FAULTS, TRANSFER, Faults, reason_of
 from pdproto.node.fit import barred
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
@@ -54,7 +55,7 @@ class Node(Core):
 
     plans: its writers make the frames of messages, and its reactions act on changed variables.
     stages: counts the endpoints by stage. lives: the endpoint of each life. fields: gives the
-    fields of a log line about a life.
+    fields of a log line about a life. faults: those that the operator injects.
     """
 
     role: Role
@@ -73,6 +74,7 @@ class Node(Core):
         super().__init__(name, link, incarnation)
         self.metrics: Final = Metrics({"node": name, "side": side.name})
         self.lives: Final[dict[Life, Endpoint]] = {}
+        self.faults: Final = Faults()
         self.plans: Final = Plans(side, self._send, self.besides)
         self.stages: Final = EndpointStages(
             name, side, self.metrics, lambda: self._now, self.on_failed)
@@ -94,6 +96,7 @@ class Node(Core):
         self.on_forgotten: Callable[[Any], None] = lambda _: None
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
+        self._struck: Final[dict[str, list[Endpoint]]] = {fault: [] for fault in FAULTS}
         self._timers: Final = Timers(waits)
         self._write: Final = None if trace is None else trace.write
         self._over: Final = None if trace is None else trace.over
@@ -162,8 +165,10 @@ class Node(Core):
             self.take(endpoint, endpoint.automaton.timer(name))
             if not pace.has_time:
                 break
+        self._fail_struck(BOOTSTRAP)
         pace.part("hand-overs that waited for room")
         self.on_room()
+        self._fail_struck(TRANSFER)
         pace.part("reports of devices")
         self.again = False  # all reports until now are collected below
         self.on_device()
@@ -225,6 +230,20 @@ class Node(Core):
     def on_room(self) -> None:
         """Begin hand-overs that have waited for room in the data path."""
 
+    def draw(self, fault: str, endpoint: Endpoint) -> None:
+        """Draw whether this fault strikes the hand-over. If so, it fails before the turn ends."""
+        if self.faults.strikes(fault):
+            self._struck[fault].append(endpoint)
+
+    def _fail_struck(self, fault: str) -> None:
+        """Fail the hand-overs that this fault has struck in this turn."""
+        for endpoint in self._struck[fault]:
+            owner = endpoint.owner
+            if owner is not self._no_owner and owner.status not in ENDED:
+                self.metrics.add("injected_faults")
+                self.give_up(owner, reason_of(fault))
+        self._struck[fault].clear()
+
     def declare_gone(self, name: str) -> None:
         """Note that the process of this peer has ended, as the application says.
 
@@ -272,6 +291,9 @@ class Node(Core):
         metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
                       lambda: sum(bool(peer.mute or peer.deaf) for peer in list(self.peers.values())
                                   if not peer.lost))
+        for name in FAULTS:
+            metrics.gauge("fault_probability", "The share of hand-overs that fail on purpose, by "
+                          "fault", partial(self.faults.probability, name), fault=name)
         if isinstance(self._data_path, HasMetrics):
             self._data_path.measure(metrics)
 

@@ -29,7 +29,6 @@ from typing import Final
 from pdproto.node.metrics import Metrics
 from pdproto.node.optimistic_record import (
     Bootstrap,
-    Faults,
     HitRate,
     OptimisticSettings,
     Ordered,
@@ -53,12 +52,11 @@ from pdproto.spec.language.machine import Table
 
 
 class OptimisticPrefill:
-    """Prefill of one rank. faults: bootstraps that fail, for tests. table: or PREFILL_AT_ONCE."""
+    """Prefill of one rank. table: or PREFILL_AT_ONCE."""
 
-    def __init__(self, settings: OptimisticSettings, *, faults: Faults | None = None,
+    def __init__(self, settings: OptimisticSettings, *,
                  table: Table = PREFILL, trace: SharedTrace | None = None) -> None:
         self.settings: Final = settings
-        self.faults: Final = faults or Faults()
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
         self._steps: Final = OptimisticSteps(settings, table, trace, self.metrics)
@@ -188,10 +186,6 @@ class OptimisticPrefill:
         elif status is KVPoll.SUCCESS and request.stage is Stage.SENDING:
             self._steps.call("landed", request)
         elif status > KVPoll.BOOTSTRAPPING and not request.ready:
-            faulty = [rank for rank in range(len(request.senders)) if self.faults.fails(rank)]
-            if faulty:
-                self.abort(request, f"rank {faulty[0]}: a fault injected for a test")
-                return
             self._steps.receive(tables.publish, request)
 
     def _begin(self, request: PrefillRequest) -> None:

@@ -1,8 +1,6 @@
 """The settings, requests, orders and counts of optimistic prefill (optimistic.py)."""
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -201,25 +199,3 @@ class HitRate:
         tokens = self.input_tokens - self.reprocessed_input_tokens
         return (self.hit_tokens - self.reprocessed_hit_tokens) / tokens if tokens else 0.0
 
-
-@dataclass(slots=True)
-class Faults:
-    """Bootstraps that fail on purpose, for tests.
-
-    chance: returns a number from 0 to 1, as `random.random`. probabilities: of a failure, by rank;
-    `set` may change them at any time.
-    """
-
-    chance: Callable[[], float] = random.random
-    probabilities: dict[int, float] = field(default_factory=dict)
-
-    def set(self, rank: int, probability: float) -> None:
-        """Set the probability of a failure at this rank. Raises ValueError outside 0 to 1."""
-        if not 0.0 <= probability <= 1.0:
-            raise ValueError(f"rank {rank}: probability {probability}: want 0 to 1")
-        self.probabilities[rank] = probability
-
-    def fails(self, rank: int) -> bool:
-        """Whether the present bootstrap fails at this rank."""
-        probability = self.probabilities.get(rank, 0.0)
-        return probability > 0.0 and self.chance() < probability

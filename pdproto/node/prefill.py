@@ -16,6 +16,7 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.node.binding import Bindings
 from pdproto.node.data_path import SourceDataPath
+from pdproto.node.faults import BOOTSTRAP, TRANSFER
 from pdproto.node.fit import misfit
 from pdproto.node.handle import handles_of, room_number
 from pdproto.node.in_doubt import InDoubtAtSink
@@ -50,6 +51,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Sending, Write
+from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
@@ -147,7 +149,9 @@ class Prefill(Node):
         endpoint.handed_over()
         sender.chunks.append(pages)
         sender.metadata = metadata
-        sender.began = sender.began or self._now
+        if not sender.began:
+            sender.began = self._now
+            self.draw(TRANSFER, endpoint)
 
     def give_up(self, sender: Sender, reason: str) -> None:
         """See Node.give_up."""
@@ -312,7 +316,16 @@ class Prefill(Node):
 
     def besides(self, automaton: Automaton, state: int) -> Sequence[tuple[Reaction, Indices]]:
         """See Node.besides."""
-        return ((self._writes.want_room, ()),) if automaton.may_fire(state, "post") else ()
+        if automaton.may_fire(state, "post"):
+            return ((self._writes.want_room, ()),)
+        if automaton.first_value(self.side.polls, state) is KVPoll.WAITING_FOR_INPUT:
+            return ((self._on_bootstrapped, ()),)
+        return ()
+
+    def _on_bootstrapped(self, endpoint: Endpoint, _: Indices) -> None:
+        """Every sink has published its pages. A repeated message comes here again."""
+        if endpoint.owner.status is KVPoll.BOOTSTRAPPING:
+            self.draw(BOOTSTRAP, endpoint)
 
     def wants_room(self) -> bool:
         """See Node.wants_room."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.node.data_path import SinkDataPath
+from pdproto.node.faults import TRANSFER
 from pdproto.node.memory_queue import MemoryQueue
 from pdproto.node.node import Node
 from pdproto.node.pool import Pool
@@ -94,6 +95,7 @@ class SinkMemory:
         self._leased[life] = receiver.began = self._now()
         self._addresses[life] = addresses
         self._node.take(endpoint, endpoint.automaton.device(*granted))
+        self._node.draw(TRANSFER, endpoint)
         return True
 
     # While the life has memory

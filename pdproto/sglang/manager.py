@@ -44,7 +44,7 @@ from pdproto.sglang.prefills import Prefills
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from pdproto.transport.operator_port import open_operator_port
+from pdproto.transport.operator_port import serve_operator
 from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
@@ -109,7 +109,7 @@ class PdprotoKVManager(BaseKVManager):
         else:
             self._begin_decode(components, open_sink(
                 engine, self._host, self.settings.staging_bytes))
-        self._operator_port: Final = open_operator_port(self.node, self.settings, self._index)
+        self._operator_port: Final = serve_operator(self.node, self.settings, self._index)
 
     @property
     def _index(self) -> int:

@@ -7,6 +7,7 @@ Every method returns at once, and may be called by any thread. The hand-over its
 handles that `open` returns (node/sender.py, node/receiver.py).
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -33,6 +34,8 @@ from pdproto.runtime.trace import StepObserver
 from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
+
+log = logging.getLogger("pdproto.transport")
 
 AnyHandle = TypeVar("AnyHandle", bound=Handle)
 
@@ -139,6 +142,23 @@ class RunningNode:
     def living_peers(self) -> tuple[str, ...]:
         """The names of the known peers that do not count as gone."""
         return tuple(p.name for p in list(self._core.peers.values()) if not p.lost)
+
+    @property
+    def faults(self) -> str:
+        """The faults in force, in the form that `inject` takes."""
+        return str(self._core.faults)
+
+    def inject(self, faults: str) -> None:
+        """Fail hand-overs on purpose from now on, to test the rest of the system.
+
+        faults: probabilities by name (node/faults.py), such as `bootstrap=0.1`. A fault that
+        is not named is 0. Raises FaultsError, and changes nothing then.
+        """
+        before = self.faults
+        self._core.faults.set(faults)
+        if self.faults != before:
+            log.warning("node %s: faults injected from now on: %s", self.name, self.faults,
+                        extra={"rank": self.name})
 
     def declare_gone(self, name: str) -> None:
         """Tell the node that the process of this peer has ended.

@@ -6,11 +6,15 @@
     POST /drain             begin to drain: 202 and the requests left, and 200 when there are none
     GET /debug/handoffs     the open hand-overs: the events that each waits for, and the timers that
                             would end it (?limit=100, ?room=7)
+    GET /debug/faults       the faults in force, such as bootstrap=0.1,transfer=0 (node/faults.py)
+    PUT /debug/faults       replace them by those of the body: hand-overs fail on purpose. Only with
+                            `Authorization: Bearer TOKEN`, and only if the port has a token
 
 Every process that can reach it can begin a drain, and can read names, addresses, rooms and rates,
 but no KV cache.
 """
 
+import hmac
 import logging
 import sys
 from asyncio import to_thread
@@ -21,6 +25,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from pdproto.engine.hosts import split
+from pdproto.node.faults import FaultsError
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.json_logs import log_as_json
@@ -31,6 +36,7 @@ from pdproto.transport.settings import Settings
 log = logging.getLogger("pdproto.transport")
 
 LIMIT: Final = 100  # hand-overs described by default
+FAULTS_BYTES_MAX: Final = 1024
 
 
 class OperatorPort(HttpServer):
@@ -39,18 +45,23 @@ class OperatorPort(HttpServer):
         with OperatorPort(node, "127.0.0.1", 9400):
             ...
 
-    Port 0 takes a free port. `start` raises OSError, with the address, if it cannot listen there.
+    Port 0 takes a free port. faults_token: of those who may inject faults; empty: nobody may.
+    `start` raises OSError, with the address, if it cannot listen there.
     """
 
-    def __init__(self, node: RunningNode, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, node: RunningNode, host: str = "127.0.0.1", port: int = 0, *,
+                 faults_token: str = "") -> None:
         self._node: Final = node
-        app = web.Application()
+        self._faults_token: Final = faults_token
+        app = web.Application(client_max_size=FAULTS_BYTES_MAX)
         app.add_routes([
             web.get("/metrics", self._metrics),
             web.get("/health", self._health),
             web.get("/ready", self._ready),
             web.post("/drain", self._drain),
             web.get("/debug/handoffs", self._handoffs),
+            web.get("/debug/faults", self._faults),
+            web.put("/debug/faults", self._inject),
         ])
         super().__init__(f"operator's port of {node.name}", app, host, port)
 
@@ -81,21 +92,44 @@ class OperatorPort(HttpServer):
             self._node.open_handoffs, LIMIT if limit is None else limit, room)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
+    async def _faults(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._node.faults)
 
-def open_operator_port(
+    async def _inject(self, request: web.Request) -> web.Response:
+        if not self._faults_token:
+            raise web.HTTPForbidden(text="this port injects no faults: start the node with "
+                                         "faults_token")
+        told = request.headers.get("Authorization", "")
+        wanted = f"Bearer {self._faults_token}"
+        if not hmac.compare_digest(told.encode(errors="surrogateescape"), wanted.encode()):
+            raise web.HTTPUnauthorized(text="want the header Authorization: Bearer TOKEN, with the "
+                                            "faults_token of the node",
+                                       headers={"WWW-Authenticate": "Bearer"})
+        try:
+            self._node.inject((await request.read()).decode())
+        except UnicodeDecodeError:
+            raise web.HTTPBadRequest(text="the body is not UTF-8: want faults as text") from None
+        except FaultsError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        return web.Response(text=self._node.faults)
+
+
+def serve_operator(
     node: RunningNode, settings: Settings, index: int = 0
 ) -> OperatorPort | None:
-    """Open the operator's port of the settings, and set the log format of the settings.
+    """Apply the settings for a node's operator: the log format, the faults, and the port.
 
     index: of the rank among those that share the settings; it is added to the port, unless that is
     0. Returns None if the settings name no port. Raises OSError if it cannot listen there.
     """
     if settings.log == "json":
         log_as_json(sys.stderr)
+    node.inject(settings.faults)
     if not settings.operator:
         return None
     host, port = split(settings.operator)
-    serving = OperatorPort(node, host, port + index if port else 0)
+    serving = OperatorPort(node, host, port + index if port else 0,
+                           faults_token=settings.faults_token)
     serving.start()
     log.info("node %s: operator's port at http://%s", node.name, serving.address)
     return serving

@@ -24,6 +24,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
 from pdproto.engine.sink import CAPACITY_BYTES
+from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime.trace import StepObserver
 from pdproto.spec.handoff.timers import WAITS
@@ -35,9 +36,11 @@ FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
 OTHERS: Final = frozenset({FILE, "PDPROTO_PEER_TRACE", "PDPROTO_PEER_BACKEND"})
 WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 HIDDEN: Final = "(hidden)"  # shown in place of a secret
+SECRETS: Final = frozenset({"secret", "faults_token"})
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
+TOKEN: Final = re.compile("[0-9A-Za-z_-]{16,}")
 NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
 
@@ -76,6 +79,10 @@ class Settings:
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
     log: str = _about("text", "how the log is written", "text", "json")
+    faults: str = _about("", "hand-overs that fail on purpose, for tests: probabilities such as "
+                             "bootstrap=0.1,transfer=0.02; empty: none do")
+    faults_token: str = _about("", "the token of those who may set faults by the operator's port; "
+                                   "empty: nobody may")
     otel: str = _about("", "the URL of an OpenTelemetry collector for spans of hand-overs, such as "
                            "http://10.0.0.9:4318; empty: there are none")
     keys: str = _about("", "the file with the keys of this process, as `pdproto keys` writes it")
@@ -139,7 +146,7 @@ class Settings:
         for name, told in NAMES.items():
             wait = name.removeprefix(WAIT)
             value = self.wait(wait) if name.startswith(WAIT) else getattr(self, name)
-            value = HIDDEN if name == "secret" and value else value
+            value = HIDDEN if name in SECRETS and value else value
             yield name, written(value), self.given.get(name, "default"), told.told
 
     def told(self) -> str:
@@ -182,6 +189,7 @@ class Settings:
                 require_page_fence(self.engine)
             except EngineError as error:
                 yield self._says("direct", "1", f"{error}; or set direct=0")
+        yield from self._problems_of_faults()
         yield from self._problems_of_store()
         yield from self._problems_of_otel()
         if self.operator:
@@ -189,6 +197,15 @@ class Settings:
                 split(self.operator)
             except ValueError as error:
                 yield self._says("operator", self.operator, str(error))
+
+    def _problems_of_faults(self) -> Iterator[str]:
+        try:
+            parse(self.faults)
+        except FaultsError as error:
+            yield self._says("faults", self.faults, str(error))
+        if self.faults_token and not TOKEN.fullmatch(self.faults_token):
+            yield self._says("faults_token", HIDDEN, "want 16 characters or more of a-z, A-Z, 0-9, "
+                                                     "- and _")
 
     def _problems_of_store(self) -> Iterator[str]:
         for member in self.store.split(",") if self.store else ():

@@ -15,7 +15,7 @@ from pdproto.items.shares import Place, share_for
 from pdproto.pages.device import Device
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from pdproto.transport.operator_port import OperatorPort, open_operator_port
+from pdproto.transport.operator_port import OperatorPort, serve_operator
 from pdproto.transport.settings import Settings
 from pdproto.vllm.loading import LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingWorker
@@ -65,7 +65,7 @@ class Worker:
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
         for place, node in enumerate(nodes):
             index = len(nodes) * get_world_group().rank + place
-            port = open_operator_port(node, self._settings, index)
+            port = serve_operator(node, self._settings, index)
             if port is not None:
                 self._ports.append(port)
 

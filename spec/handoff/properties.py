@@ -299,7 +299,7 @@ MISSION: Final = (
             runtime="each pair of settings"),
     Promise("M5.8", "An operator can inject failures, with a probability that changes while "
                     "running.",
-            simulator="ranks that fail at a rate"),
+            runtime="hand-overs fail at the rate that is set over HTTP, and then no more"),
     Promise("M5.9", "Optimistic prefill gains time.",
             simulator="time to first token with and without, median and P99"),
     Promise("M6.1", "The tables are data, and two checkers check them.", ("deadlock",),

@@ -12,10 +12,11 @@ from typing import Any, Final, TypeAlias
 from pdproto.node import core, prefill, verification
 from pdproto.node import optimistic_steps as module
 from pdproto.node.data_path import Idle, WriteOutcome
+from pdproto.node.faults import Faults
 from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
-from pdproto.node.optimistic_record import Faults, OptimisticSettings
+from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.prefill import Prefill
 from pdproto.node.routed_decode import RoutedDecode
 from pdproto.node.sender import Sender

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Faults, OptimisticSettings, Ordered
+from pdproto.node.optimistic_record import OptimisticSettings, Ordered
 from pdproto.node.sender import Sender
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
@@ -107,13 +107,11 @@ def send(ordered: Ordered) -> None:
 
 def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
     """Between real nodes: the sink hears of the fault, and what follows it is untouched."""
-    faults = Faults(chance=lambda: 0.5)
-    settings = OptimisticSettings(slots=2, running_slots=2, retries=1)
-    prefill = OptimisticPrefill(settings, faults=faults)
+    prefill = OptimisticPrefill(OptimisticSettings(slots=2, running_slots=2, retries=1))
     toy = Toy(prefill, computes=True)
     toy.on_send = send
     with cluster(sources=2) as nodes:
-        faults.set(1, 0.6)
+        nodes.prefills[1].inject("bootstrap=1")
         receivers = published(nodes.receivers(1), 2)
         request = toy.submit("r1", *nodes.senders(1), chunks=2)
 
@@ -123,9 +121,9 @@ def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
 
         until(lambda: turn(until_polls=KVPoll.FAILED))
         assert request.stage is Stage.FAILED
-        assert receivers[0].failure in ("p0: rank 1: a fault injected for a test",
-                                        "p1: rank 1: a fault injected for a test")
-        faults.set(1, 0.4)
+        assert receivers[0].failure in ("p0: a fault injected for a test: bootstrap",
+                                        "p1: a fault injected for a test: bootstrap")
+        nodes.prefills[1].inject("")
         receivers = published(nodes.receivers(2), 2)
         toy.submit("r2", *nodes.senders(2), chunks=2)
         until(lambda: turn(until_polls=KVPoll.SUCCESS))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Faults, OptimisticSettings, PrefillRequest
+from pdproto.node.optimistic_record import OptimisticSettings, PrefillRequest
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
@@ -15,9 +15,9 @@ from tests.node.prefills import FakeSender, Toy
 READY = KVPoll.WAITING_FOR_INPUT
 
 
-def toy(*, faults: Faults | None = None, computes: bool = True, **settings: float) -> Toy:
+def toy(*, computes: bool = True, **settings: float) -> Toy:
     given = {"slots": 4, "running_slots": 2, "retries": 2} | settings
-    return Toy(OptimisticPrefill(OptimisticSettings(**given), faults=faults), computes=computes)  # type: ignore[arg-type]  # by name
+    return Toy(OptimisticPrefill(OptimisticSettings(**given)), computes=computes)  # type: ignore[arg-type]  # by name
 
 
 def turns(scheduler: Toy, most: int = 12) -> None:
@@ -357,31 +357,6 @@ def test_m5_7_settings_that_do_not_go_together_are_refused(setting: str, names: 
 def test_m5_7_nonsense_is_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="want"):
         OptimisticSettings(**({"slots": 1, "running_slots": 1} | bad))  # type: ignore[arg-type]  # by name
-
-
-def test_m5_8_faults_are_injected_by_rank_and_changed_while_running() -> None:
-    faults = Faults(random.Random(3).random)  # noqa: S311 - nothing secret
-    scheduler = toy(faults=faults, slots=400, running_slots=400)
-
-    def failed() -> list[str]:
-        senders = [(FakeSender(READY), FakeSender(READY)) for _ in range(100)]
-        named = ((f"r{next(scheduler.clock)}", pair) for pair in senders)
-        requests = [scheduler.submit(name, *pair) for name, pair in named]
-        turns(scheduler, 6)
-        for request, pair in zip(requests, senders, strict=True):
-            assert all(s.aborted == ([request.reason] if request.reason else []) for s in pair)
-        return [request.reason for request in requests if request.stage is Stage.FAILED]
-
-    assert failed() == []
-    faults.set(1, 0.3)
-    some = failed()
-    assert 10 < len(some) < 60
-    assert set(some) == {"rank 1: a fault injected for a test"}
-    faults.set(1, 0.0)
-    faults.set(0, 1.0)
-    assert failed() == ["rank 0: a fault injected for a test"] * 100
-    with pytest.raises(ValueError, match="want 0 to 1"):
-        faults.set(0, 1.5)
 
 
 def test_a_bootstrap_that_never_comes_ends_by_the_clock() -> None:

@@ -86,6 +86,12 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
      "out of pages: direct writes need tcp; or set direct=0"),
     ({}, ["operator=9400"],
      "operator=9400 (--set): '9400': want host:port, and [host]:port with an IPv6 address"),
+    ({"PDPROTO_FAULTS": "boot=1"}, [],
+     "faults=boot=1 (PDPROTO_FAULTS): there is no fault 'boot': want bootstrap or transfer"),
+    ({}, ["faults=transfer=2"],
+     "faults=transfer=2 (--set): transfer=2: want a probability from 0 to 1"),
+    ({}, ["faults_token=short"],
+     "faults_token=(hidden) (--set): want 16 characters or more of a-z, A-Z, 0-9, - and _"),
 ])
 def test_a_wrong_setting_is_refused_with_the_fix(
     environment: dict[str, str], sets: list[str], told: str
@@ -151,3 +157,13 @@ def test_printed_settings_can_be_given_again(value: object) -> None:
     name = {bool: "direct", float: "grace_s", str: "engine"}[type(value)]
     again = getattr(load({}, [f"{name}={written(value)}"]), name)
     assert again == (float(f"{value:g}") if isinstance(value, float) else value)
+
+
+def test_no_secret_is_shown() -> None:
+    """Neither in the list of settings nor in the line at start-up."""
+    settings = load({"PDPROTO_SECRET": "s" * 64, "PDPROTO_FAULTS_TOKEN": "t" * 16,
+                     "PDPROTO_OPERATOR": "127.0.0.1:9400"})
+    shown = settings.told() + "".join(value for _, value, *_ in settings.rows())
+    assert "sss" not in shown
+    assert "ttt" not in shown
+    assert "faults_token=(hidden) (PDPROTO_FAULTS_TOKEN)" in settings.told()

@@ -80,6 +80,7 @@ class Load:
     release_at_once: a pass without its bootstrap is released when it ends, as in SGLang #26780.
     force_retry: the share of requests that are run again in any case. forward_s: the time of the
     device for a chunk. publish_s: the time in which decode finds memory.
+    faults: that every rank injects (node/faults.py).
     """
 
     seed: int
@@ -97,6 +98,7 @@ class Load:
     forward_s: float = 0.0
     publish_s: float = 0.0
     page_tokens: tuple[int, int] = (1, 1)
+    faults: str = ""
 
     @property
     def part_tokens(self) -> int:

@@ -123,6 +123,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
                                 page_tokens=load.part_tokens)
         node = PrefillNode(rank.name, data_path, link=rank.link, waits=rank.waits,
                            trace=trace)
+        node.inject(load.faults)
         entry = registrar(rank.registry, rank.name, rank.topology, node.endpoint, registering,
                           rank.keys)
         entry.follow(node)
@@ -169,6 +170,7 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
     with (_traced(rank) as trace,
           _traced_by(registry_tables.SYSTEM.name, rank.trace, rank.name) as looking_up):
         node = _decode_node(rank, pools, device, trace)
+        node.inject(load.faults)
         directory = Directory(rank.registry, sources, sink=rank.name, trace=looking_up,
                               keys=rank.keys)
         pipe.send(rank.name)

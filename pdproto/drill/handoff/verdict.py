@@ -14,6 +14,7 @@ from pdproto.drill.handoff.cluster import HandoffProcess
 from pdproto.drill.handoff.cut import Cut
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import Report
+from pdproto.node.faults import INJECTED
 
 REASONS_SHOWN: Final = 6
 
@@ -117,12 +118,13 @@ class HandoffVerdict:
                        f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
 
     def _unasked(self) -> Iterator[str]:
-        """Without a killed rank, only aborted hand-overs fail: a drain fails none."""
+        """Without a killed rank, only hand-overs fail that were aborted, or struck by a fault."""
         if self.restarted:
             return
         for name, report in (*self.reports.items(), *self.drained.items()):
             for room, why in report.reasons.items():
-                if self.load.request(room).abort is None:
+                struck = bool(self.load.faults) and INJECTED in why
+                if self.load.request(room).abort is None and not struck:
                     yield f"{name}, room {room}: failed, though nobody aborted it: {why}"
 
     def _early(self) -> Iterator[str]:
@@ -151,6 +153,7 @@ class HandoffVerdict:
             "latency_p50_ms": _percentile(latencies, 50),
             "latency_p99_ms": _percentile(latencies, 99),
             **self._optimistic(),
+            "injected_faults": self._sum("injected_faults"),
             "reasons": dict(self._reasons().most_common()),
             "restarted": sorted(self.restarted),
             "drained": {name: {"open": report.drained.open,
@@ -170,7 +173,7 @@ class HandoffVerdict:
         table.add_column("measured", justify="right")
         for what, value in (
             ("succeeded", numbers["succeeded"]),
-            ("failed (aborted, or a rank was killed)", numbers["failed"]),
+            ("failed (aborted, by a fault, or a rank was killed)", numbers["failed"]),
             ("hand-overs/s", numbers["requests_per_second"]),
             ("seconds of the hand-overs", numbers["seconds"]),
             ("of these, comparing bytes at a decode rank", numbers["verify_seconds"]),
