@@ -6,7 +6,7 @@ which answers to use (sink.py). This module has the requests, the waits and the 
 
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 from typing import Final
 
@@ -33,7 +33,8 @@ class Finder:
     it needs. problem: why the last look-up failed, or "". retry_s: seconds between two
     look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
     patience_s: seconds after a loss from which on the registry lists only runs that live. trace:
-    records every row that fires. keys: see RegistryClient.
+    records every row that fires. keys: see RegistryClient. watchers: called in the thread after
+    each answer, and by `stop` (aio.py).
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Finder:
         if not ranks:
             raise ValueError(f"{sink}: no ranks to look up: want one or more")
         self.problem = ""
+        self.watchers: tuple[Callable[[], None], ...] = ()
         self._sink: Final = sink
         self._ranks: Final = tuple(ranks)
         self._retry_s: Final = retry_s
@@ -80,7 +82,13 @@ class Finder:
         self._wanted.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._tell()
         self._client.close()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` has been called: nothing is found any more."""
+        return self._stopping.is_set()
 
     @property
     def found(self) -> Mapping[Rank, RankAddress] | None:
@@ -105,11 +113,16 @@ class Finder:
     def _loop(self) -> None:
         while True:
             self._wanted.wait()
+            self._wanted.clear()  # first, or the wish of `stop` would be cleared unseen
             if self._stopping.is_set():
                 return
-            self._wanted.clear()
             while (question := self._part.question) is not None and not self._stopping.is_set():
                 self._ask(question)
+                self._tell()
+
+    def _tell(self) -> None:
+        for watcher in self.watchers:
+            watcher()
 
     def _ask(self, question: Lookup) -> None:
         """Ask the registry once, and take the answer."""
