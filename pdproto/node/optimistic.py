@@ -60,8 +60,24 @@ class OptimisticPrefill:
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
         self._steps: Final = OptimisticSteps(settings, table, trace, self.metrics)
+        self._describe()
         self._number = 0
         self._waiting: Final[deque[PrefillRequest]] = deque()  # by the end of their bootstrap time
+
+    def _describe(self) -> None:
+        """Add the metrics of the prefix cache, and two under the names and with the meaning that
+        SGLang 0.5.23 gives them (srt/observability/metrics_collector.py), for its dashboards.
+        """
+        metrics, hits = self.metrics, self.hit_rate
+        metrics.counter("repeated_input_tokens", "Tokens of passes that were run again",
+                        lambda: hits.reprocessed_input_tokens)
+        metrics.counter("repeated_hit_tokens", "Those of them that were in the prefix cache",
+                        lambda: hits.reprocessed_hit_tokens)
+        for name in ("cache_hit_rate", "sglang:cache_hit_rate"):
+            metrics.gauge(name, "The prefix cache hit rate, without passes that were run again",
+                          lambda: hits.rate)
+        metrics.counter("sglang:num_prefill_retries", "Passes that were run again before their "
+                        "bootstrap; not those that wait for it", lambda: self._steps.retries)
 
     # Step by step: sender, slot, destination
 

@@ -37,12 +37,13 @@ class OptimisticSteps:
 
     stages: of the requests. slots, running_slots: the free ones. ending: requests that have
     succeeded or failed, and still hold slots. now: seconds of the caller's clock, set by the
-    caller.
+    caller. retries: passes that were dropped, and run again before their bootstrap.
     """
 
     def __init__(self, settings: OptimisticSettings, table: Table, trace: SharedTrace | None,
                  metrics: Metrics) -> None:
         self.now = 0.0
+        self.retries = 0
         self.stages: Final = Stages()
         self.slots: Final = deque(range(settings.slots))
         self.running_slots: Final = deque(range(settings.running_slots))
@@ -145,6 +146,7 @@ class OptimisticSteps:
     def _enter(self, request: PrefillRequest, stage: Stage) -> None:
         self.stages.enter(request, stage)
         if stage in (Stage.HEAD, Stage.DEFERRED):
+            self.retries += stage is Stage.HEAD
             self._drop(request)
         elif stage in ENDED:
             request.times.ended = self.now
