@@ -50,6 +50,9 @@ from pdproto.spec.handoff.attempts import (
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.machine import Table
 
+# The rows that give a request its running slot, the first choice first.
+STARTS: Final = ((Stage.HEAD, "start_again"), (Stage.WAITING, "start"))
+
 
 class OptimisticPrefill:
     """Prefill of one rank. table: or PREFILL_AT_ONCE."""
@@ -138,7 +141,7 @@ class OptimisticPrefill:
         Returns the request; None if none can start.
         """
         self._steps.now = now
-        for stage, row in ((Stage.HEAD, "start_again"), (Stage.WAITING, "start")):
+        for stage, row in STARTS:
             request = next(iter(self._steps.stages.at[stage]), None)
             free = self._steps.running_slots
             if request is None or not free:

@@ -3,7 +3,8 @@
 What a rank's state becomes is what an automaton or a store of the tables answers. Code outside may
 look something up by a state, or give a value that the declaration lets a device write; and it may
 begin with the initial value. It compares a state only where COMPARES says why. Anything else that
-names a state is refused here.
+names a state is refused here. It branches on the kind of a message, as a frame or as a declaration,
+only where BRANCHES says why.
 """
 
 import ast
@@ -13,11 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 
 import pytest
 
+from pdproto.runtime import wire
+from pdproto.runtime.versions import Versioned
 from pdproto.spec import handoff
-from pdproto.spec.language import State
+from pdproto.spec.language import Message, State
 from pdproto.spec.language.symbols import Variable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,11 +33,13 @@ SHOWN = "for an application, an operator or a metric; no row depends on it"
 EVENT = "which event the tables get; they may reject it"
 SPARED = "work that is spared; the tables decide the outcome"
 KEPT = "which records are kept or joined, of requests that the tables have bound or ended"
+EFFECT = "which order or count follows from a stage that the table has entered"
 # Each function that compares a state, and why it may.
 COMPARES: Mapping[str, str] = {
     "group/entry.py:_enter": SHOWN,
     "group/group.py:_known": SHOWN,
     "group/pass_entry.py:_enter": SHOWN,
+    "group/pass_rank.py:_follow": KEPT,
     "group/rank.py:_decision": SHOWN,
     "group/rank.py:_enter": SHOWN,
     "group/rank.py:call": EVENT,
@@ -42,6 +48,8 @@ COMPARES: Mapping[str, str] = {
     "node/memory_queue.py:_waiting": SPARED,
     "node/memory_queue.py:serve": SPARED,
     "node/optimistic.py:_go_on": EVENT,
+    "node/optimistic.py:_poll": EVENT,
+    "node/optimistic_steps.py:_enter": EFFECT,
     "node/optimistic_steps.py:is_whole": EVENT,
     "node/prefill.py:_bind": KEPT,
     "node/prefill.py:_compare": EVENT,
@@ -55,6 +63,7 @@ COMPARES: Mapping[str, str] = {
     "node/source_writes.py:_end": SHOWN,
     "node/spans.py:_follow": SHOWN,
     "node/verification.py:is_due": SPARED,
+    "registry/registry.py:is_current": KEPT,
     "registry/registry.py:ready": SHOWN,
     "registry/rooms.py:_end": EVENT,
     "registry/rooms.py:_is_another": KEPT,
@@ -65,6 +74,39 @@ COMPARES: Mapping[str, str] = {
     "registry/sink.py:question": EVENT,
     "vllm/loading.py:over": SHOWN,
 }
+# Each function that branches on the kind of a message, and why it may.
+ROUTES = "which table gets the message; that table accepts, ignores or rejects it"
+CARRIES = "which fields of the message the event or the application gets"
+SAYS = "how a message that a row has sent is carried to its receiver, or to the application"
+WAITS = "a message waits until an earlier one about its life has come; no row sees the order"
+BRANCHES: Mapping[str, str] = {
+    "group/core.py:_hear": ROUTES,
+    "group/core.py:_refuse_others": ROUTES,
+    "group/optimistic_core.py:_hear": ROUTES,
+    "group/optimistic_core.py:_must_wait": WAITS,
+    "group/optimistic_core.py:_tell": SAYS,
+    "group/pass_rank.py:_apply": CARRIES,
+    "group/rank.py:_decision": CARRIES,
+    "group/rank.py:_follow": CARRIES,
+    "group/rank.py:_take": CARRIES,
+    "node/binding.py:hear": ROUTES,
+    "node/decode.py:on_frame": CARRIES,
+    "node/drain.py:_is_taken": SAYS,
+    "node/drain.py:begin": SAYS,
+    "node/prefill.py:on_frame": CARRIES,
+    "node/rooms.py:want": SAYS,
+    "node/routed_decode.py:on_frame": ROUTES,
+    "node/routed_prefill.py:on_frame": ROUTES,
+    "registry/leaving.py:_names": SAYS,
+    "registry/lives.py:post": SAYS,
+    "registry/registrar.py:_say": SAYS,
+    "registry/registry.py:_looked_up": SAYS,
+    "registry/registry.py:_record": SAYS,
+    "registry/registry.py:_refusal": SAYS,
+    "registry/rooms.py:_take": SAYS,
+    "registry/rooms.py:enroll": SAYS,
+}
+SOURCES = handoff.__name__, wire.__name__, "pdproto.runtime"  # of states, messages and frames
 # The simulator ends a process, which a row of the world does.
 ENDS = {"sim/watch.py:gone"}
 LOADS = {"step.state", "LOAD.initial"}
@@ -77,12 +119,15 @@ def spec_modules() -> list[object]:
             for found in pkgutil.iter_modules(handoff.__path__)]
 
 
-def enums() -> Mapping[str, type[State]]:
-    """Every enum of states, by the name under which it is imported."""
-    return {
-        name: value for module in spec_modules() for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, State) and value is not State
-    }
+def enums() -> Mapping[str, list[type[State]]]:
+    """The enums of states, by their names. Several parts of the protocol have a `Stage`."""
+    found: dict[str, list[type[State]]] = {}
+    for module in spec_modules():
+        for name, value in vars(module).items():
+            if (isinstance(value, type) and issubclass(value, State) and value is not State
+                    and value not in found.setdefault(name, [])):
+                found[name].append(value)
+    return found
 
 
 def device_values() -> set[object]:
@@ -94,6 +139,14 @@ def device_values() -> set[object]:
 
 
 ENUMS, DEVICE_VALUES = enums(), device_values()
+SEVERAL = {"OF_SINKS", "OF_SOURCES"}  # tuples of classes of frames
+
+
+def is_kind(value: object) -> bool:
+    """Whether it is a class of frames, or a union of them."""
+    if isinstance(value, UnionType):
+        return all(map(is_kind, value.__args__))
+    return isinstance(value, type) and issubclass(value, Versioned)
 
 
 def last_name(node: ast.expr) -> str:
@@ -104,14 +157,34 @@ def last_name(node: ast.expr) -> str:
     return ""
 
 
+def imported(tree: ast.Module) -> dict[str, object]:
+    """Objects of spec/handoff and of the wire, by the names that a module gives them."""
+    found: dict[str, object] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(SOURCES):
+            module = import_module(node.module or "")
+            found.update({one.asname or one.name: getattr(module, one.name) for one in node.names
+                          if hasattr(module, one.name)})
+    return found
+
+
 def named(tree: ast.Module) -> Iterator[tuple[ast.Attribute, State, list[ast.AST]]]:
-    """Each place that names a state, with the nodes around it, the innermost first."""
+    """Each place that names a state, with the nodes around it, the innermost first. Of enums with
+    the same name, the imported one counts.
+    """
+    known = imported(tree)
+
+    def meant(name: str, member: str) -> State | None:
+        enums = [enum for enum in ENUMS.get(name, ()) if member in enum.__members__]
+        ours = [enum for enum in enums if enum is known.get(name)]
+        return next((enum[member] for enum in ours or enums), None)
+
     def visit(node: ast.AST, around: list[ast.AST]) -> Iterator[
             tuple[ast.Attribute, State, list[ast.AST]]]:
         if isinstance(node, ast.Attribute):
-            name = last_name(node.value)
-            if name in ENUMS and node.attr in ENUMS[name].__members__:
-                yield node, ENUMS[name][node.attr], around
+            state = meant(last_name(node.value), node.attr)
+            if state is not None:
+                yield node, state, around
         for child in ast.iter_child_nodes(node):
             yield from visit(child, [node, *around])
 
@@ -186,6 +259,91 @@ def test_no_module_decides_a_state() -> None:
 
 def test_a_state_is_compared_only_for_a_reason() -> None:
     assert {where for where, what in uses() if what == "compares"} == COMPARES.keys()
+
+
+def kinds(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each function that branches on the kind of a message, and the kind.
+
+    A kind is a class of frames, or of several (`AnyVote`, `OF_SINKS`), in `isinstance`, in `match`,
+    or compared; or a compared message of the tables.
+    """
+    known = imported(tree)
+
+    def is_asked(node: ast.AST) -> bool:
+        value = None
+        if isinstance(node, ast.Attribute):
+            value = getattr(known.get(last_name(node.value)), node.attr, None)
+        elif isinstance(node, ast.Name):
+            value = known.get(node.id)
+            if node.id in SEVERAL:
+                return True
+        return isinstance(value, Message) or is_kind(value)
+
+    def found(node: ast.AST) -> Iterator[ast.expr]:
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, tested]):
+                yield from (one for one in ast.walk(tested)
+                            if isinstance(one, ast.expr) and is_asked(one))
+            case ast.MatchClass(cls=tested) if is_asked(tested):
+                yield tested
+            case ast.Compare():
+                for side in (node.left, *node.comparators):
+                    parts = side.elts if isinstance(side, ast.Tuple | ast.Set) else [side]
+                    yield from filter(is_asked, parts)
+
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for node in ast.walk(function):
+                yield from ((function.name, last_name(one)) for one in found(node))
+
+
+def branching() -> set[str]:
+    """Each function outside spec/ that branches on the kind of a message."""
+    return {f"{path.parent.name}/{path.name}:{function}" for path in modules()
+            for function, _ in kinds(ast.parse(path.read_text()))}
+
+
+def test_the_kind_of_a_message_is_asked_only_for_a_reason() -> None:
+    assert branching() == BRANCHES.keys()
+
+
+@pytest.mark.parametrize(("line", "kind"), [
+    ("isinstance(frame, Abort)", "Abort"), ("isinstance(frame, (Done, int))", "Done"),
+    ("isinstance(frame, wire.Done | Met)", "Met"), ("isinstance(frame, AnyVote)", "AnyVote"),
+    ("by is Abort", "Abort"), ("type(frame) in (Done, Abort)", "Done"),
+    ("message is ends.done", "done"), ("message == gone", "gone"),
+    ("message in (ends.failed, other)", "failed"),
+])
+def test_a_branch_on_a_kind_is_seen(line: str, kind: str) -> None:
+    head = ("from pdproto.runtime import wire\n"
+            "from pdproto.runtime.wire import Abort, AnyVote, Done, Met\n"
+            "from pdproto.spec.handoff import ends\n"
+            "from pdproto.spec.handoff.ends import gone\n")
+    seen = list(kinds(ast.parse(f"{head}def method(self):\n    return {line}")))
+    assert ("method", kind) in seen
+
+
+def test_a_match_on_a_kind_is_seen() -> None:
+    text = ("from pdproto.runtime.wire import Done\n"
+            "def method(frame):\n    match frame:\n        case Done():\n            pass")
+    assert list(kinds(ast.parse(text))) == [("method", "Done")]
+
+
+@pytest.mark.parametrize("line", [
+    "done == gone", "isinstance(frame, int)", "ends.done(1)", "self.on[ends.done] = 1"])
+def test_what_asks_for_no_kind_is_told_from_it(line: str) -> None:
+    text = f"from pdproto.spec.handoff import ends\ndef method(self):\n    {line}"
+    assert list(kinds(ast.parse(text))) == []
+
+
+def test_two_enums_of_one_name_are_told_apart() -> None:
+    """A map by name alone once left nine enums out, because another part had the same name."""
+    assert len(ENUMS["Stage"]) > 1
+    for stage in ENUMS["Stage"]:
+        head = f"from {stage.__module__} import Stage\n"
+        for member in stage.__members__:
+            tree = ast.parse(f"{head}def method(self):\n    return self.stage is Stage.{member}")
+            assert [state for _, state, _ in named(tree)] == [stage[member]]
 
 
 def test_an_endpoint_is_where_its_automaton_says() -> None:
