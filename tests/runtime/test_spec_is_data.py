@@ -3,8 +3,7 @@
 What a rank's state becomes is what an automaton or a store of the tables answers. Code outside may
 look something up by a state, or give a value that the declaration lets a device write; and it may
 begin with the initial value. It compares a state only where COMPARES says why. Anything else that
-names a state is refused here. It branches on the kind of a message, as a frame or as a declaration,
-only where BRANCHES says why.
+names a state is refused here. test_messages_are_data.py is about messages and variables.
 """
 
 import ast
@@ -14,14 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from types import UnionType
 
 import pytest
 
 from pdproto.runtime import wire
-from pdproto.runtime.versions import Versioned
 from pdproto.spec import handoff
-from pdproto.spec.language import Message, State
+from pdproto.spec.language import State
 from pdproto.spec.language.symbols import Variable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,38 +71,6 @@ COMPARES: Mapping[str, str] = {
     "registry/sink.py:question": EVENT,
     "vllm/loading.py:over": SHOWN,
 }
-# Each function that branches on the kind of a message, and why it may.
-ROUTES = "which table gets the message; that table accepts, ignores or rejects it"
-CARRIES = "which fields of the message the event or the application gets"
-SAYS = "how a message that a row has sent is carried to its receiver, or to the application"
-WAITS = "a message waits until an earlier one about its life has come; no row sees the order"
-BRANCHES: Mapping[str, str] = {
-    "group/core.py:_hear": ROUTES,
-    "group/core.py:_refuse_others": ROUTES,
-    "group/optimistic_core.py:_hear": ROUTES,
-    "group/optimistic_core.py:_must_wait": WAITS,
-    "group/optimistic_core.py:_tell": SAYS,
-    "group/pass_rank.py:_apply": CARRIES,
-    "group/rank.py:_decision": CARRIES,
-    "group/rank.py:_follow": CARRIES,
-    "group/rank.py:_take": CARRIES,
-    "node/binding.py:hear": ROUTES,
-    "node/decode.py:on_frame": CARRIES,
-    "node/drain.py:_is_taken": SAYS,
-    "node/drain.py:begin": SAYS,
-    "node/prefill.py:on_frame": CARRIES,
-    "node/rooms.py:want": SAYS,
-    "node/routed_decode.py:on_frame": ROUTES,
-    "node/routed_prefill.py:on_frame": ROUTES,
-    "registry/leaving.py:_names": SAYS,
-    "registry/lives.py:post": SAYS,
-    "registry/registrar.py:_say": SAYS,
-    "registry/registry.py:_looked_up": SAYS,
-    "registry/registry.py:_record": SAYS,
-    "registry/registry.py:_refusal": SAYS,
-    "registry/rooms.py:_take": SAYS,
-    "registry/rooms.py:enroll": SAYS,
-}
 SOURCES = handoff.__name__, wire.__name__, "pdproto.runtime"  # of states, messages and frames
 # The simulator ends a process, which a row of the world does.
 ENDS = {"sim/watch.py:gone"}
@@ -139,14 +104,6 @@ def device_values() -> set[object]:
 
 
 ENUMS, DEVICE_VALUES = enums(), device_values()
-SEVERAL = {"OF_SINKS", "OF_SOURCES"}  # tuples of classes of frames
-
-
-def is_kind(value: object) -> bool:
-    """Whether it is a class of frames, or a union of them."""
-    if isinstance(value, UnionType):
-        return all(map(is_kind, value.__args__))
-    return isinstance(value, type) and issubclass(value, Versioned)
 
 
 def last_name(node: ast.expr) -> str:
@@ -259,81 +216,6 @@ def test_no_module_decides_a_state() -> None:
 
 def test_a_state_is_compared_only_for_a_reason() -> None:
     assert {where for where, what in uses() if what == "compares"} == COMPARES.keys()
-
-
-def kinds(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each function that branches on the kind of a message, and the kind.
-
-    A kind is a class of frames, or of several (`AnyVote`, `OF_SINKS`), in `isinstance`, in `match`,
-    or compared; or a compared message of the tables.
-    """
-    known = imported(tree)
-
-    def is_asked(node: ast.AST) -> bool:
-        value = None
-        if isinstance(node, ast.Attribute):
-            value = getattr(known.get(last_name(node.value)), node.attr, None)
-        elif isinstance(node, ast.Name):
-            value = known.get(node.id)
-            if node.id in SEVERAL:
-                return True
-        return isinstance(value, Message) or is_kind(value)
-
-    def found(node: ast.AST) -> Iterator[ast.expr]:
-        match node:
-            case ast.Call(func=ast.Name(id="isinstance"), args=[_, tested]):
-                yield from (one for one in ast.walk(tested)
-                            if isinstance(one, ast.expr) and is_asked(one))
-            case ast.MatchClass(cls=tested) if is_asked(tested):
-                yield tested
-            case ast.Compare():
-                for side in (node.left, *node.comparators):
-                    parts = side.elts if isinstance(side, ast.Tuple | ast.Set) else [side]
-                    yield from filter(is_asked, parts)
-
-    for function in ast.walk(tree):
-        if isinstance(function, ast.FunctionDef):
-            for node in ast.walk(function):
-                yield from ((function.name, last_name(one)) for one in found(node))
-
-
-def branching() -> set[str]:
-    """Each function outside spec/ that branches on the kind of a message."""
-    return {f"{path.parent.name}/{path.name}:{function}" for path in modules()
-            for function, _ in kinds(ast.parse(path.read_text()))}
-
-
-def test_the_kind_of_a_message_is_asked_only_for_a_reason() -> None:
-    assert branching() == BRANCHES.keys()
-
-
-@pytest.mark.parametrize(("line", "kind"), [
-    ("isinstance(frame, Abort)", "Abort"), ("isinstance(frame, (Done, int))", "Done"),
-    ("isinstance(frame, wire.Done | Met)", "Met"), ("isinstance(frame, AnyVote)", "AnyVote"),
-    ("by is Abort", "Abort"), ("type(frame) in (Done, Abort)", "Done"),
-    ("message is ends.done", "done"), ("message == gone", "gone"),
-    ("message in (ends.failed, other)", "failed"),
-])
-def test_a_branch_on_a_kind_is_seen(line: str, kind: str) -> None:
-    head = ("from pdproto.runtime import wire\n"
-            "from pdproto.runtime.wire import Abort, AnyVote, Done, Met\n"
-            "from pdproto.spec.handoff import ends\n"
-            "from pdproto.spec.handoff.ends import gone\n")
-    seen = list(kinds(ast.parse(f"{head}def method(self):\n    return {line}")))
-    assert ("method", kind) in seen
-
-
-def test_a_match_on_a_kind_is_seen() -> None:
-    text = ("from pdproto.runtime.wire import Done\n"
-            "def method(frame):\n    match frame:\n        case Done():\n            pass")
-    assert list(kinds(ast.parse(text))) == [("method", "Done")]
-
-
-@pytest.mark.parametrize("line", [
-    "done == gone", "isinstance(frame, int)", "ends.done(1)", "self.on[ends.done] = 1"])
-def test_what_asks_for_no_kind_is_told_from_it(line: str) -> None:
-    text = f"from pdproto.spec.handoff import ends\ndef method(self):\n    {line}"
-    assert list(kinds(ast.parse(text))) == []
 
 
 def test_two_enums_of_one_name_are_told_apart() -> None:
