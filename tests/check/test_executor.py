@@ -196,8 +196,8 @@ class TestNothingLostHolds:
 
     def test_mutants(self) -> None:
         names = ("two-phase-commit",)
-        (trials,) = every = prepared([names], subject, 1, lambda _: None)
-        (picked,) = chosen(every, 5, 0)
+        (trials,) = prepared([names], subject, 1, lambda _: None)
+        (picked,) = chosen([trials.mutants], 5, 0)
         found = list(judged(names, trials, picked, subject, self.LOST))
         assert {end.outcome for end in found} == {MutantOutcome.UNDECIDED}
         assert len(found) == 5
