@@ -40,7 +40,7 @@ from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.plugin import note_named_ranks
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
-from pdproto.sglang.prefills import Prefills
+from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -177,8 +177,8 @@ class PdprotoKVManager(BaseKVManager):
         self.node = begin(name, data_path, link=self._link, incarnation=incarnation,
                           waits=self._waits, trace=self.settings.spans(name))
         self.prefills = Prefills(
-            self.kv_args, self._kv_dtype, self.place, parallel.pp_size, self.node.lost_peers,
-            self._keys)
+            Kind(self.kv_args.page_size, self._kv_dtype, self.kv_args.kv_layout), self.place,
+            Place(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
 
     def name_of(self, rank: int) -> str:

@@ -1,13 +1,14 @@
 """The prefill servers that a decode rank knows, and the ranks of them that send to it.
 
-Rule 1: if a server does not fit, its requests fail with the reason, and the scheduler goes on.
+Rule 1: if a server does not fit, its requests fail at both servers with the values of both, and the
+        schedulers go on: decode opens the hand-over, and aborts it with that reason.
 Rule 2: an answer of the registry is used again until one of its ranks is lost.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, fields
+from typing import Final
 
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
@@ -16,7 +17,7 @@ from pdproto.node.link import tcp_at
 from pdproto.node.receiver import Addressed
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import PROBLEMS
-from pdproto.registry.wire import Directory, Rank
+from pdproto.registry.wire import Directory, Rank, Topology
 from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.sglang")
@@ -29,32 +30,46 @@ class Feed:
     SGLang gets the metadata row of the first one. sinks: the ranks of this group to which the same
     sources send, by their place. twin: the source, if it is the only one and has the same place in
     a tensor parallelism of the same size, without a pipeline. addressed: of which data-parallel
-    rank they are.
+    rank they are. misfit: why their server does not fit this one; empty if it does.
     """
 
     sources: dict[str, str]
     sinks: range
     twin: str | None
     addressed: Addressed
+    misfit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The values of a rank that must be the same at both servers, as the registry names them.
+
+    None is not compared.
+    """
+
+    page_size: int | None
+    kv_cache_dtype: str | None
+    kv_layout: str | None
+
+
+KIND: Final = tuple(field.name for field in fields(Kind))
 
 
 class Prefills:
     """The prefill servers that this rank knows.
 
-    args: SGLang's KVArgs of this rank. kv_dtype: of its KV cache. place: in its tensor parallelism.
-    stages: the number of stages of decode's pipeline. lost: returns the names of peers that are
-    gone. keys: see RegistryClient.
+    kind: of this rank. place: in its tensor parallelism. stage: in decode's pipeline. lost: returns
+    the names of peers that are gone. keys: see RegistryClient.
     """
 
     def __init__(
-        self, args: Any, kv_dtype: str, place: Place, stages: int,
+        self, kind: Kind, place: Place, stage: Place,
         lost: Callable[[], Iterable[str]], keys: Keys | None = None,
     ) -> None:
         self.table: Final[dict[str, PrefillServerInfo]] = {}
-        self._args: Final = args
-        self._kv_dtype: Final = kv_dtype
+        self._kind: Final = kind
         self._place: Final = place
-        self._stages: Final = stages
+        self._stage: Final = stage
         self._lost: Final = lost
         self._keys: Final = keys
         self._directories: Final[dict[str, Directory]] = {}
@@ -107,9 +122,9 @@ class Prefills:
         return found
 
     def _feed(self, directory: Directory, addressed: Addressed) -> Feed:
-        """Find the ranks. Raises ValueError for a server that does not fit, or has no such rank."""
+        """Find the ranks. Raises ValueError for a server that has no such rank, or a
+        pipeline that does not fit."""
         server = directory.server
-        self._check(server)
         addresses = directory.addresses()
         sources = {}
         ranks = self._place.partners(server.attn_tp_size)
@@ -121,27 +136,27 @@ class Prefills:
                                      f", which drains or does not exist")
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         source = Place(server.attn_tp_size, ranks[0])
-        is_alike = source == self._place and len(sources) == self._stages == 1
+        is_alike = source == self._place and len(sources) == self._stage.size == 1
         twin = next(iter(sources)) if is_alike else None
-        return Feed(sources, source.partners(self._place.size), twin, addressed)
+        misfit = self._misfit(server)
+        told = f"prefill server {addressed.server}: {misfit}" if misfit else ""
+        return Feed(sources, source.partners(self._place.size), twin, addressed, told)
 
     def _feeding(self, stages: int) -> range:
         """The stages of prefill's pipeline that have this rank's layers: all stages if decode has
         no pipeline, else the same stage, as in SGLang. Raises ValueError for other pipeline sizes.
         """
-        if self._stages == 1:
+        if self._stage.size == 1:
             return range(stages)
-        if self._stages != stages:
-            raise ValueError(f"its pipeline has {stages} stages and that of decode {self._stages}: "
-                             f"want as many, or 1 here")
-        return range(self._args.pp_rank, self._args.pp_rank + 1)
+        if self._stage.size != stages:
+            raise ValueError(f"its pipeline has {stages} stages and that of decode "
+                             f"{self._stage.size}: want as many, or 1 here")
+        return range(self._stage.rank, self._stage.rank + 1)
 
-    def _check(self, server: Any) -> None:
-        pairs = {
-            "page_size": (server.page_size, self._args.page_size),
-            "kv_cache_dtype": (server.kv_cache_dtype, self._kv_dtype),
-            "kv_layout": (server.kv_layout, self._args.kv_layout),
-        }
-        for name, (there, here) in pairs.items():
+    def _misfit(self, server: Topology) -> str:
+        """Why a server does not fit this rank, with the values of both. Empty if it does."""
+        for name in KIND:
+            there, here = getattr(server, name), getattr(self._kind, name)
             if there is not None and here is not None and there != here:
-                raise ValueError(f"{name} is {there} there and {here} here")
+                return f"{name} is {there} at prefill and {here} at decode"
+        return ""

@@ -100,8 +100,8 @@ class PdprotoKVReceiver(BaseKVReceiver):
         """Take the destination of the KV: the pages behind the prefix that decode has cached, the
         items of each state, and the slot of the request's metadata.
         """
-        if self.conclude_state is not None:
-            return  # it has failed already
+        if self._reason or self.conclude_state is not None:
+            return  # it fails, or has failed
         if destination is not KVTransferDestination.DEVICE:
             self._give_up(f"the backend writes to the pool of decode, not to {destination.value}")
             return
@@ -210,7 +210,10 @@ class PdprotoKVReceiver(BaseKVReceiver):
             self.bootstrap_room, feed.sources, generation=self._turn, addressed=feed.addressed,
             sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks],
             soon=False)  # SGLang gives the pages in the same iteration, if it has any
-        self._publish()
+        if feed.misfit:
+            self._give_up(feed.misfit)  # now, because the abort tells prefill at once
+        else:
+            self._publish()
 
     def _publish(self) -> None:
         """Publish the pages as soon as there is a hand-over, and pages are given."""

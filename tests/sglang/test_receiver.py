@@ -5,6 +5,7 @@ The hand-over is a real one between two nodes; the manager has as much as a rece
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,7 +35,7 @@ class Manager:
         (source, _), = pair.sources
         self.decode, self.sink_data_path, self.turns = pair.node, pair.data_path, turns
         self.slots: dict[int, bytes] = {}
-        self.missing = ""
+        self.missing = self.misfit = ""
         self.rows = SimpleNamespace(write=self._write)
         feed = Feed({source.name: source.endpoint}, range(1), None,
                     Addressed("127.0.0.1:1", 1, 0))
@@ -43,7 +44,7 @@ class Manager:
     def _feed(self, feed: Feed) -> Feed:
         if self.missing:
             raise LookupError(self.missing)
-        return feed
+        return replace(feed, misfit=self.misfit)
 
     def _write(self, slot: int, row: bytes) -> None:
         if len(row) != len(ROW):
@@ -153,6 +154,26 @@ def test_a_server_that_is_not_found_fails_the_request_with_its_reason(pair: Pair
     assert receiver.poll() is KVPoll.FAILED
     receiver.send_metadata(np.array([2]))  # SGLang may not have looked
     assert "it has no dp3" in reason(receiver)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["prefill waits", "prefill is late"])
+@pytest.mark.parametrize("in_turn", [False, True], ids=["alone", "of a group"])
+def test_servers_that_do_not_fit_fail_the_request_at_both_at_once_with_the_reason(
+    pair: Pair, in_turn: bool, is_late: bool
+) -> None:
+    """No half waits for its time-out of five minutes."""
+    manager = Manager(pair, Turns() if in_turn else None)
+    manager.misfit = "prefill server 127.0.0.1:1: page_size is 1 at prefill and 16 at decode"
+    (node, _), = pair.sources
+    senders = [] if is_late else [node.open(1)]
+    receiver = receiver_of(manager)
+    receiver.init(0)
+    receiver.send_metadata(np.array([2]))  # SGLang does not look before
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    senders = senders or [node.open(1)]
+    until(lambda: senders[0].poll() is KVPoll.FAILED)
+    assert manager.misfit in reason(receiver)
+    assert manager.misfit in str(senders[0].failure)
 
 
 @pytest.mark.parametrize("leave", ["abort", "clear"])

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +19,11 @@ from sglang.srt.arg_groups.fields.disagg import Disagg
 from pdproto.engine.engines import open_sink
 from pdproto.items.components import Component
 from pdproto.items.shares import Place
-from pdproto.registry.wire import Rank
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import Registration
 from pdproto.sglang import manager
-from pdproto.sglang.prefills import Prefills
+from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.transport.settings import load
 
 
@@ -95,45 +99,52 @@ def test_sources_write_in_place_where_the_engine_can_fence_pages_and_nobody_forb
         sink.close()
 
 
-def of_pipeline(monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
-    """Let every look-up find a prefill server of so many stages."""
-    server = SimpleNamespace(attn_tp_size=1, dp_size=1, pp_size=stages, page_size=16,
-                             kv_cache_dtype="bfloat16", kv_layout=None)
-    found = {Rank(0, 0, 0, stage): SimpleNamespace(
-        name=f"stage-{stage}", rank_ip="127.0.0.1", rank_port=1 + stage) for stage in range(stages)}
-    directory = SimpleNamespace(server=server, addresses=lambda: found)
-    monkeypatch.setattr(Prefills, "_look_up", lambda *_: directory)
+KIND = Kind(page_size=16, kv_cache_dtype="bfloat16", kv_layout=None)
+ALONE = Place(1, 0)
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    with RegistryServer() as server:
+        yield f"127.0.0.1:{server.port}"
+
+
+def register(registry: str, stages: int) -> None:
+    """A prefill server of one rank, and of so many stages."""
+    client = RegistryClient(registry)
+    for stage in range(stages):
+        client.register(Registration(
+            attn_tp_size=1, attn_tp_rank=0, pp_size=stages, pp_rank=stage, rank_ip="127.0.0.1",
+            rank_port=1 + stage, page_size=16, kv_cache_dtype="bfloat16", name=f"stage-{stage}"))
+    client.close()
 
 
 @pytest.mark.parametrize(("stages", "ours", "feeding"), [
     (1, 1, ["stage-0"]), (3, 1, ["stage-2", "stage-1", "stage-0"]), (3, 3, ["stage-1"])])
 def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
-    monkeypatch: pytest.MonkeyPatch, stages: int, ours: int, feeding: list[str]
+    registry: str, stages: int, ours: int, feeding: list[str]
 ) -> None:
     """And a decode rank without stages from all of them, the last one first."""
-    of_pipeline(monkeypatch, stages)
-    args = SimpleNamespace(page_size=16, kv_layout=None, pp_rank=min(1, ours - 1))
-    prefills = Prefills(args, "bfloat16", Place(1, 0), ours, lambda: ())
-    assert list(prefills.feed("127.0.0.1:1", 0).sources) == feeding
+    register(registry, stages)
+    prefills = Prefills(KIND, ALONE, Place(ours, min(1, ours - 1)), lambda: ())
+    assert list(prefills.feed(registry, 0).sources) == feeding
 
 
-def test_pipelines_of_other_sizes_fail_the_requests_with_both(
-    monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of_pipeline(monkeypatch, 3)
-    args = SimpleNamespace(page_size=16, kv_layout=None, pp_rank=0)
+def test_pipelines_of_other_sizes_fail_the_requests_with_both(registry: str) -> None:
+    register(registry, 3)
     with pytest.raises(LookupError, match=r"has 3 stages and that of decode 2: want as many, or 1"):
-        Prefills(args, "bfloat16", Place(1, 0), 2, lambda: ()).feed("127.0.0.1:1", 0)
+        Prefills(KIND, ALONE, Place(2, 0), lambda: ()).feed(registry, 0)
 
 
-@pytest.mark.parametrize(("page_size", "kv_dtype", "why"), [
-    (64, "bfloat16", "page_size is 16 there and 64 here"),
-    (16, "auto (torch.float16)",
-     "kv_cache_dtype is bfloat16 there and auto (torch.float16) here")])
-def test_a_server_of_another_kind_fails_the_requests_with_both_values(
-    monkeypatch: pytest.MonkeyPatch, page_size: int, kv_dtype: str, why: str
+@pytest.mark.parametrize(("kind", "why"), [
+    (KIND, ""),
+    (replace(KIND, page_size=64), "page_size is 16 at prefill and 64 at decode"),
+    (replace(KIND, kv_cache_dtype="auto (torch.float16)"),
+     "kv_cache_dtype is bfloat16 at prefill and auto (torch.float16) at decode")], ids=str)
+def test_a_server_of_another_kind_is_a_feed_that_says_both_values(
+    registry: str, kind: Kind, why: str
 ) -> None:
-    of_pipeline(monkeypatch, 1)
-    args = SimpleNamespace(page_size=page_size, kv_layout=None, pp_rank=0)
-    with pytest.raises(LookupError, match=re.escape(f"prefill server 127.0.0.1:1: {why}")):
-        Prefills(args, kv_dtype, Place(1, 0), 1, lambda: ()).feed("127.0.0.1:1", 0)
+    register(registry, 1)
+    feed = Prefills(kind, ALONE, ALONE, lambda: ()).feed(registry, 0)
+    assert list(feed.sources) == ["stage-0"], "it is told"
+    assert feed.misfit == (f"prefill server {registry}: {why}" if why else "")
