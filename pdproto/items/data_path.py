@@ -9,7 +9,7 @@ Rule 1: a sink accepts the bytes of a source only if its header fits and the dig
         buffers of the sink.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -287,6 +287,24 @@ class SinkItems(SinkPages):
         if left:
             component, entry, _ = min(left)
             of = self._components[component]
-            which = layer_name(of.layers[entry]) if of.layers else f"buffer {entry}"
-            raise ValueError(f"no source sends {of.name} of {which}: the layers of all pipeline "
-                             f"stages, and the draft model, must be the same as on decode")
+            sent = {one for part, one, _ in coverage.covered if part == component}
+            raise ValueError(
+                f"no source sends {of.name} of {_named(of, {entry})}: the sources send "
+                f"{_named(of, sent)}, and decode has {_named(of, range(len(of.buffers)))}: want "
+                f"the same layers, of all pipeline stages and the draft model, at both ends")
+
+
+def _named(component: Component, entries: Collection[int]) -> str:
+    """These buffers of a component, by their layers if it names them: the runs of their numbers."""
+    if component.layers:
+        numbers, name = sorted({component.layers[entry] for entry in entries}), layer_name
+    else:
+        numbers, name = sorted(entries), "buffer {}".format
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = [name(run[0]) + (f" to {name(run[-1])}" if len(run) > 1 else "") for run in runs]
+    return ", ".join(told) or "none"

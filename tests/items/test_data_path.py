@@ -157,7 +157,8 @@ def test_a_full_share_may_come_before_an_empty_one(closing: ExitStack) -> None:
 def test_a_layer_that_no_stage_has_fails_the_hand_over_and_says_which(closing: ExitStack) -> None:
     pair = Pair(closing, [range(2), range(3, 4)])
     receiver = pair.hand_over(1, [0], [])
-    assert "no source sends kv of layer 2" in str(receiver.failure)
+    assert ("no source sends kv of layer 2: the sources send layer 0 to layer 1, layer 3, and "
+            "decode has layer 0 to layer 3: want") in str(receiver.failure)
 
 
 def test_a_layer_that_decode_has_not_fails_the_hand_over(closing: ExitStack) -> None:
