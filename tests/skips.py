@@ -17,7 +17,8 @@ SPARK: Final = "tier spark: `make test-spark` installs PySpark (700 MB) and runs
 NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a namespace of its own"
 NO_ETCD: Final = "no etcd here: .ci/run installs it (Debian: etcd-server)"
 
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_ETCD})
+# Not NO_ETCD: .ci/run installs etcd.
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT})
 
 OPTION: Final = "--only-named-skips"
 

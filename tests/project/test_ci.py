@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.skips import NO_GPU, OPTION
+from tests.skips import NAMED, NO_ETCD, NO_GPU, OPTION
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -135,3 +135,11 @@ def test_a_machine_without_packages_is_told_what_to_install(clone: Path) -> None
     done = ci(clone)
     assert done.returncode == 1
     assert "no apt-get here. Install by hand what these Debian packages have: spin" in done.stdout
+
+
+def test_what_ci_installs_is_no_excuse() -> None:
+    """A test that is skipped for want of it fails the run."""
+    tools = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "etcd:etcd-server" in tools
+    assert NO_ETCD not in NAMED
+    assert [reason for reason in NAMED if ".ci/run installs" in reason] == []
