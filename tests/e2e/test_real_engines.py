@@ -20,6 +20,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.engine.engines import ENGINES, MISSING, until
 from tests.engine.obedient import Fault, ObedientSink, ObedientSource
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 WAITS: Final = {"no_drain": 0.2}  # until a silent source is fenced
@@ -123,12 +124,15 @@ class Hand:
 def hand(
     sink: SinkEngine, source: SourceEngine, waits: Mapping[str, float] = WAITS
 ) -> Iterator[Hand]:
-    hand = Hand(sink, source, waits)
-    try:
-        yield hand
-    finally:
-        hand.prefill.close()
-        hand.decode.close()
+    with clock_counts_work():
+        hand = Hand(sink, source, waits)
+        try:
+            yield hand
+        finally:
+            hand.prefill.close()
+            hand.decode.close()
+    for node in (hand.prefill, hand.decode):
+        assert_no_slow_turn(node.name, node._loop.pace)
 
 
 @pytest.fixture

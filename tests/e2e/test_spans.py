@@ -19,6 +19,7 @@ from pdproto.transport.otel import OtelSpans
 from pdproto.transport.settings import SettingsError, load
 from tests.e2e.release_servers import ABORTED, HERE, ROOMS, Server, hand_over
 from tests.node.data_paths import Fabric, SourceDataPath, until
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 SLACK_NS = 50_000_000  # a span's end is read from another clock than its length
 OK, ERROR = Status.STATUS_CODE_OK, Status.STATUS_CODE_ERROR
@@ -167,12 +168,14 @@ def test_a_collector_that_is_not_there_costs_one_warning(
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "512")
     caplog.set_level(logging.WARNING)
     spans = OtelSpans("prefill-0", "http://127.0.0.1:9")
-    node = PrefillNode("prefill-0", SourceDataPath("prefill-0", Fabric()), trace=spans)
-    opened(node, range(2000))
-    assert node.metrics.read()["turn_errors"] == 0
-    until(lambda: any("no collector" in record.message for record in caplog.records))
-    opened(node, range(2000, 2100))
-    node.close()
+    with clock_counts_work():
+        node = PrefillNode("prefill-0", SourceDataPath("prefill-0", Fabric()), trace=spans)
+        opened(node, range(2000))
+        assert node.metrics.read()["turn_errors"] == 0
+        until(lambda: any("no collector" in record.message for record in caplog.records))
+        opened(node, range(2000, 2100))
+        node.close()
+    assert_no_slow_turn(node.name, node._loop.pace)
     began = time.monotonic()
     spans.close()
     assert time.monotonic() - began < 20

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.hosts.namespaces import Host
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 KEYS: Final[Keys] = of_secret(new_secret())  # of both hosts
 PATIENCE_S: Final = 30.0
@@ -41,6 +42,8 @@ class Pair:
         sink_host: str | None = None, waits: dict[str, float] | None = None,
     ) -> None:
         self.theirs, self.ours = pages(), pages()
+        self._counting = ExitStack()
+        self._counting.enter_context(clock_counts_work())
         here, there = prefill.address(version), decode.address(version)
         self.prefill = prefill.call(lambda: PrefillNode(
             "p0", SourcePages(self.theirs, open_source(engine, here)),
@@ -74,6 +77,7 @@ class Pair:
     def close(self) -> None:
         self.prefill.close()
         self.decode.close()
+        self._counting.close()
 
 
 @contextmanager
@@ -132,3 +136,4 @@ def flowing(pair: Pair) -> Iterator[Traffic]:
     assert running.errors == []
     for node in (pair.prefill, pair.decode):
         assert node._loop.turn_errors == node._core.mistakes == 0
+        assert_no_slow_turn(node.name, node._loop.pace)

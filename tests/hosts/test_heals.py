@@ -16,6 +16,7 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.node.link import place_of
 from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import until
+from tests.hosts.cuts import severable
 from tests.hosts.namespaces import hosts
 from tests.hosts.pairs import Pair, Traffic, flowing, joined
 from tests.hosts.wire import Wire
@@ -83,13 +84,12 @@ def test_a_firewall_that_drops_messages_of_decode_fails_no_hand_over() -> None:
 
 @pytest.mark.parametrize("silent", [0, 1], ids=["prefill", "decode"])
 def test_hand_overs_go_on_soon_after_a_one_way_cut_has_healed(silent: int) -> None:
-    wire = Wire()
-    with traffic(wire) as running:
-        ends = running.pair
-        wire.cut = frozenset({silent})
+    with (severable() as (found, cut), joined(Pair(*found, 4, waits=WAITS)) as ends,
+          flowing(ends) as running):
+        cut({silent})
         healths = said(ends.decode, time.monotonic() + CUT_S)
         healed = time.monotonic()
-        wire.cut = frozenset()
+        cut(())
         assert running.success_after(healed, HEALS_S), heal_time(running)
         assert running.failures
         assert any("node d0: nothing has come from p0 for" in what for what in healths), healths

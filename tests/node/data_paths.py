@@ -24,6 +24,7 @@ from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
+from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 PATIENCE_S: Final = 30.0  # on a busy machine; what takes so long will never come
 # Of this process alone, so that no other takes a port that is to be used again here, or calls at
@@ -313,6 +314,7 @@ class Cluster:
         for node in self.nodes:
             assert len(node._core.lives) == 0
             assert node._loop.turn_errors == 0, node.name
+            assert_no_slow_turn(node.name, node._loop.pace)
 
     def _held(self) -> list[dict[str, float]]:
         return [node.metrics.read() for node in self.nodes]
@@ -325,11 +327,12 @@ class Cluster:
 @contextmanager
 def cluster(sources: int = 1, sinks: int = 1, **options: object) -> Iterator[Cluster]:
     """A cluster that is closed, whatever becomes of the test."""
-    nodes = Cluster(sources, sinks, **options)  # type: ignore[arg-type]
-    try:
-        yield nodes
-    finally:
-        nodes.close()
+    with clock_counts_work():
+        nodes = Cluster(sources, sinks, **options)  # type: ignore[arg-type]
+        try:
+            yield nodes
+        finally:
+            nodes.close()
 
 
 def polls(ends: Iterable[Sender | Receiver], *answers: KVPoll) -> Callable[[], bool]:
