@@ -12,9 +12,12 @@ from examples.sglang_servers import without_gpu
 
 @dataclass
 class SglangServer(Server):
-    """bootstrap: the port of a prefill server's registry."""
+    """bootstrap: the port of a prefill server's registry. operator: the operator's port of its
+    first rank, if it has one; those of its other ranks follow.
+    """
 
     bootstrap: int | None = None
+    operator: int | None = None
 
     def schedulers(self) -> list[int]:
         return [pid for pid in self.processes() if b"sglang::scheduler" in _command(pid)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from examples.sglang_servers.serving import Servers
-from tests.servers import checks
+from tests.servers import checks, machine
 from tests.servers.cells import RECORD
 from tests.servers.layouts import LAYOUTS
 from tests.servers.record import Cell
@@ -20,6 +20,7 @@ from tests.servers.stage import Stage
 from tests.servers.suite import Finding, Suite, arguments, run
 
 FOLDER: Final = Path("out/servers")
+QUICK_S: Final = 6 * 60.0
 
 
 def check(stage: Stage, cell: Cell) -> Finding:
@@ -33,7 +34,8 @@ def main() -> int:
         RECORD.page.write_text(RECORD.text())
         return 0
     with Servers(FOLDER / "log") as servers:
-        suite = Suite(RECORD, lambda defect: Stage(servers, FOLDER, defect), check)
+        suite = Suite(RECORD, lambda defect: Stage(servers, FOLDER, defect), check,
+                      machine.refused(), machine.untested(), QUICK_S)
         return run(suite, told)
 
 

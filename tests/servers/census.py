@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,17 +11,22 @@ from examples.sglang_servers.serving import SglangServer
 MEMORY_MIB: Final = 64.0  # of growth that an allocator may keep
 FILES: Final = 2  # sockets of a client library that keeps a few alive
 SETTLE_S: Final = 40.0
+SLOW: Final = "slow_turns_total"
+RANKS: Final = 4  # of a server, at most
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """used: tokens of the KV cache that requests hold. busy: requests in any of SGLang's queues."""
+    """used: tokens of the KV cache that requests hold. busy: requests in any of SGLang's queues.
+    slow: turns of our loops that took over 10 ms of processor time, since the start.
+    """
 
     threads: int
     files: int
     memory_mib: float
     used: int
     busy: int
+    slow: float
 
     def grown(self, since: "Census") -> str:
         """What there is more of than before: "" if nothing."""
@@ -34,10 +39,13 @@ class Census:
             told.append(f"files {since.files} -> {self.files}")
         if self.memory_mib > since.memory_mib + MEMORY_MIB:
             told.append(f"memory {since.memory_mib:.0f} -> {self.memory_mib:.0f} MiB")
+        if self.slow > since.slow:
+            told.append(f"slow turns {since.slow:g} -> {self.slow:g}")
         return ", ".join(told)
 
 
 def census(server: SglangServer) -> Census:
+    slow = _slow_turns(server)  # first: its first answer begins a thread
     threads = files = 0
     memory = 0.0
     for pid in server.schedulers():
@@ -49,7 +57,22 @@ def census(server: SglangServer) -> Census:
     if not loads:
         raise OSError(f"{server.name} does not answer")
     return Census(threads, files, memory,
-                  sum(load["num_used_tokens"] for load in loads), sum(map(_busy, loads)))
+                  sum(load["num_used_tokens"] for load in loads), sum(map(_busy, loads)),
+                  slow)
+
+
+def _slow_turns(server: SglangServer) -> float:
+    """Of all its ranks, from their operator's ports. Raises OSError if none answers."""
+    if server.operator is None:
+        return 0.0
+    told = []
+    for number in range(RANKS):
+        with suppress(OSError):
+            told += str(replace(server, port=server.operator + number).get("/metrics")).splitlines()
+    found = [float(line.split()[-1]) for line in told if line.startswith(SLOW)]
+    if not found:
+        raise OSError(f"{server.name}: no operator's port from {server.operator} on answers")
+    return sum(found)
 
 
 def _busy(load: dict[str, Any]) -> int:

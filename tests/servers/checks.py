@@ -1,5 +1,6 @@
 """What the cells assert. Each check drives the servers of a layout and raises AssertionError."""
 
+import os
 import signal
 import threading
 import time
@@ -11,13 +12,19 @@ from typing import Final
 
 from examples.servers.serving import ServerError, free_port
 from tests.servers.census import settled
-from tests.servers.layouts import SHORT_S
+from tests.servers.layouts import CHUNK_TOKENS, DECODE_TOKENS, PATIENCE_S, SHORT_S
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
 from tests.servers.stage import POOL, POOL_TOKENS, Layout, Pair, Stage
 from tests.servers.suite import Finding, UntestedError
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 40  # requests
+CHUNKS: Final = 65  # of a long prompt, at least
+LONG_TOKENS: Final = CHUNKS * CHUNK_TOKENS + 1
+FOUR_HEADS: Final = ("4 heads", "2 heads")
+LEAK: Final = "req_to_token_pool memory leak detected"
+NEVER_MET: Final = (f"_timeout after {PATIENCE_S} s",)
+TOO_LONG: Final = ("exceeds the maximum allowed length",)
 
 
 def _same(stage: Stage, pair: Pair, wanted: Sequence[Ask], *, in_flight: int,
@@ -67,6 +74,32 @@ def at_once(stage: Stage, layout: Layout) -> Finding:
     return found
 
 
+def many_chunks(stage: Stage, layout: Layout) -> Finding:
+    """Prompts that are sent in over 64 chunks beside others of a few."""
+    pair = stage.pair(layout)
+    wanted = [*asks(4, seed=3, shortest=LONG_TOKENS, longest=LONG_TOKENS + 40), *asks(48)]
+    before = pair.prefill.log.read_text(errors="replace").count(layout.evidence)
+    found = _same(stage, pair, wanted, in_flight=len(wanted))
+    chunks = pair.prefill.log.read_text(errors="replace").count(layout.evidence) - before
+    if chunks < 4 * CHUNKS:
+        raise UntestedError(f"prefill made {chunks} passes of a whole chunk, want {4 * CHUNKS}")
+    pair.check_nothing_grew()
+    return replace(found, note=f"{chunks} chunks, {found.note}")
+
+
+def too_long(stage: Stage, layout: Layout) -> Finding:
+    """A prompt that is longer than all memory of decode fails, beside others that are served."""
+    pair = stage.pair(layout)
+    stage.reference(layout.model, asks(SERVES_AGAIN))
+    long = asks(1, seed=4, shortest=DECODE_TOKENS + 100, longest=DECODE_TOKENS + 140)
+    with ThreadPoolExecutor(1) as beside:
+        fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
+        told = _refused(pair.both, TOO_LONG, 30.0, wanted=long * 4)
+    found = fits.result()
+    pair.check_nothing_grew()
+    return replace(found, requests=found.requests + 4, note=told)
+
+
 def memory_short(stage: Stage, layout: Layout) -> Finding:
     """Requests wait for decode's memory far longer than both servers wait for each other."""
     pair = stage.pair(layout)
@@ -85,7 +118,7 @@ def half_leave(stage: Stage, layout: Layout) -> Finding:
     pair = stage.pair(layout)
     wanted = asks(200)
     reference = stage.reference(layout.model, wanted)
-    answers = send(pair.through, wanted, in_flight=100, leave=every_second, seconds=120.0)
+    answers = send(pair.through, wanted, in_flight=200, leave=every_second, seconds=120.0)
     _no_failure(answers[1::2], pair)
     found = reference.compare(wanted, answers)
     assert not found.wrong, found.wrong[0]
@@ -95,6 +128,21 @@ def half_leave(stage: Stage, layout: Layout) -> Finding:
     pair.check_nothing_grew()
     after = _same(stage, pair, wanted[:SERVES_AGAIN], in_flight=16)
     return Finding(len(wanted) + after.requests, found.equal + after.equal, f"{left} left")
+
+
+def leak_check(stage: Stage, layout: Layout) -> Finding:
+    """It is what finds a lost page in every other cell."""
+    pair = stage.pair(layout)
+    (scheduler,) = pair.decode.schedulers()
+    os.kill(scheduler, signal.SIGUSR2)
+    end = time.monotonic() + HANGS_S
+    while scheduler in pair.decode.schedulers() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert scheduler not in pair.decode.schedulers(), "a scheduler that leaks lives on"
+    told = pair.decode.log.read_text(errors="replace")
+    assert LEAK in told, f"it has ended without a word of the leak: {pair.decode.tail()}"
+    stage.end()
+    return Finding(0, 0, "told by SGLang")
 
 
 def _survives(stage: Stage, layout: Layout, side: str, way_of: Callable[[Pair], Way]) -> Finding:
@@ -145,31 +193,53 @@ def kill_decode(stage: Stage, layout: Layout) -> Finding:
 
 
 def ranks_by_name(stage: Stage, layout: Layout) -> Finding:
-    """Every request says which data-parallel rank prefills it, and another one which decodes it."""
+    """Every request says which data-parallel rank prefills it; another one decodes it."""
     pair = stage.pair(layout)
     wanted, done = asks(48), Finding(0, 0)
     for rank in (0, 1):
-        way = replace(pair.both, extra={"routed_dp_rank": rank, "disagg_prefill_dp_rank": rank})
-        found = _same(stage, pair, wanted[rank::2], in_flight=24, way=way, seconds=90.0)
+        found = _same(stage, pair, wanted[rank::2], in_flight=24, seconds=90.0,
+                      way=_routed(pair, named=rank, prefill=rank, decode=1 - rank))
         done = Finding(done.requests + found.requests, done.equal + found.equal, found.note)
     pair.check_nothing_grew()
     return done
 
 
-def _refused(way: Way, want: Sequence[str], seconds: float) -> str:
-    """Four requests fail, each saying all these words. Returns what they said."""
+def wrong_rank(stage: Stage, layout: Layout) -> Finding:
+    """Requests that name another rank than the one to which they come fail; others do not."""
+    pair = stage.pair(layout)
+    want = "was put on data-parallel rank 1, and the request names rank 0",
+    told = _refused(_routed(pair, named=0, prefill=1, decode=0), want, 30.0, prefill=want)
+    found = _same(stage, pair, asks(24), in_flight=24, seconds=90.0,
+                  way=_routed(pair, named=1, prefill=1, decode=0))
+    pair.check_nothing_grew()
+    return replace(found, requests=found.requests + 4, note=told)
+
+
+def _routed(pair: Pair, *, named: int, prefill: int, decode: int) -> Way:
+    """To these data-parallel ranks, with the rank that the request names."""
+    name = {"disagg_prefill_dp_rank": named}
+    return replace(pair.both, to_prefill={"routed_dp_rank": prefill, **name},
+                   to_decode={"routed_dp_rank": decode, **name})
+
+
+def _refused(way: Way, want: Sequence[str], seconds: float, *, prefill: Sequence[str] = (),
+             wanted: Sequence[Ask] = ()) -> str:
+    """Four requests fail, each saying all these words at decode, and those at prefill. Returns in
+    what time.
+    """
     start = time.monotonic()
-    answers = send(way, asks(4), in_flight=4, seconds=seconds)
+    answers = send(way, wanted or asks(4), in_flight=4, seconds=seconds)
     for answer in answers:
-        told = f"{answer.error} {answer.prefill_error}"
         assert not answer.is_full, "a request was served"
         assert not answer.hung, f"a request hangs for {seconds:.0f} s"
-        missing = [word for word in want if word not in told]
-        assert not missing, f"a failure does not say {missing}: {told}"
+        for half, words, told in (("decode", want, answer.error),
+                                  ("prefill", prefill, answer.prefill_error)):
+            missing = [word for word in words if word not in str(told)]
+            assert not missing, f"a failure at {half} does not say {missing}: {told}"
     return f"each fails within {time.monotonic() - start:.1f} s"
 
 
-def misfit(stage: Stage, layout: Layout, want: Sequence[str]) -> Finding:
+def misfit(stage: Stage, layout: Layout, want: Sequence[str], prefill: Sequence[str]) -> Finding:
     """Decode servers that do not fit are refused with both sides' values, one after the other;
     prefill's requests for one that fits are undisturbed.
     """
@@ -180,7 +250,7 @@ def misfit(stage: Stage, layout: Layout, want: Sequence[str]) -> Finding:
         odd = replace(pair.both, decode=other.url)
         with ThreadPoolExecutor(1) as beside:
             fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-            told = _refused(odd, want, 45.0)
+            told = _refused(odd, want, 45.0, prefill=prefill)
         fits.result()
     finally:
         stage.servers.end(other)
@@ -189,19 +259,24 @@ def misfit(stage: Stage, layout: Layout, want: Sequence[str]) -> Finding:
 
 
 def page_size_differs(stage: Stage, layout: Layout) -> Finding:
-    return misfit(stage, layout, ("page_size is 1 there and 16 here",))
+    return misfit(stage, layout, ("page_size is 1 at prefill and 16 at decode",),
+                  ("4 heads, 1 row a page", "4 heads, 16 rows a page"))
 
 
 def dtype_differs(stage: Stage, layout: Layout) -> Finding:
-    return misfit(stage, layout, ("float32", "bfloat16"))
+    want = "kv_cache_dtype is auto (torch.float32) at prefill and auto (torch.bfloat16) at decode",
+    return misfit(stage, layout, want, want)
 
 
 def model_differs(stage: Stage, layout: Layout) -> Finding:
-    return misfit(stage, layout, ("4 heads", "2 heads"))
+    return misfit(stage, layout, FOUR_HEADS, FOUR_HEADS)
 
 
 def layers_differ(stage: Stage, layout: Layout) -> Finding:
-    return misfit(stage, layout, ("layer 4",))
+    """Decode finds it out when the pages have landed: prefill may have answered its half by then.
+    """
+    return misfit(stage, layout, (
+        "the sources send layer 0 to layer 3, and decode has layer 0 to layer 5",), ())
 
 
 def registry_restarts(stage: Stage, layout: Layout) -> Finding:
@@ -222,6 +297,7 @@ def registry_restarts(stage: Stage, layout: Layout) -> Finding:
                       seconds=40.0)
     finally:
         stage.servers.end(fresh)
+    pair.check_nothing_grew()
     return Finding(found.requests + after.requests, found.equal + after.equal, found.note)
 
 
@@ -231,7 +307,8 @@ def never_met(stage: Stage, layout: Layout) -> Finding:
     other = stage.start(layout, "prefill-other")
     try:
         other.wait_healthy()
-        told = _refused(replace(pair.both, prefill=other.url), (), 40.0)
+        told = _refused(replace(pair.both, prefill=other.url), NEVER_MET, 40.0,
+                        prefill=[f"bootstrap{why}" for why in NEVER_MET])
         found = _same(stage, pair, asks(SERVES_AGAIN), in_flight=8)
     finally:
         stage.servers.end(other)
@@ -253,4 +330,6 @@ def port_in_use(stage: Stage, layout: Layout) -> Finding:
         stage.servers.end(taken)
     assert told, "a second prefill server has started on the registry's port"
     assert f"{pair.prefill.bootstrap}" in told, f"it does not name its port: {told}"
-    return _same(stage, pair, asks(SERVES_AGAIN), in_flight=8)
+    found = _same(stage, pair, asks(SERVES_AGAIN), in_flight=8)
+    pair.check_nothing_grew()
+    return found

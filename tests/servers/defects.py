@@ -1,7 +1,7 @@
 """Defects that a cell must notice, each put into running servers by its name; see hooks.py.
 
-They change the classes of this process, of which SGLang's schedulers are forks. A defect that finds
-no place to be put in ends the server: it would prove nothing.
+They change the classes of this process, of which SGLang's schedulers are forks. A defect whose
+place has gone ends the server (planting.py), and tests/sglang/test_server_defects.py fails.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,15 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-
-def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
-    """around: takes the old method, self, and the arguments."""
-    old = getattr(kind, name)
-
-    def changed(self: Any, *given: Any, **named: Any) -> Any:
-        return around(old, self, *given, **named)
-
-    setattr(kind, name, changed)
+from tests.servers.planting import replace, wrap
 
 
 def _senders() -> list[Any]:
@@ -37,14 +29,69 @@ def wrong_page() -> None:
         old(self, changed, *given, **named)
 
     for kind in _senders():
-        _wrap(kind, "send", send)
+        wrap(kind, "send", send)
+
+
+def page_twice() -> None:
+    """Prefill sends the first page of a request in place of its second one, too."""
+    def send(old: Any, self: Any, pages: Any, *given: Any, **named: Any) -> None:
+        changed = np.array(pages)
+        changed[1:2] = changed[:1]
+        old(self, changed, *given, **named)
+
+    for kind in _senders():
+        wrap(kind, "send", send)
+
+
+def attempt_repeated() -> None:
+    """A request that tries again is sent from the pages of its first attempt, which belong to
+    others by then.
+    """
+    from sglang.srt.managers.scheduler import Scheduler
+
+    from pdproto.sglang.sender import PdprotoKVSender
+
+    def yields(old: Any, self: Any, req: Any) -> None:
+        first = self.req_to_token_pool.req_to_token[
+            req.kv.req_pool_idx, :len(req.origin_input_ids)].clone()
+        old(self, req)
+        pool = self.token_to_kv_pool_allocator.get_kvcache()
+        for buffer in (*pool.k_buffer, *pool.v_buffer):
+            buffer[first] = 0.0
+        req.disagg_kv_sender.first_attempt = first.numpy()
+
+    def send(old: Any, self: Any, pages: Any, *given: Any, **named: Any) -> None:
+        first = getattr(self, "first_attempt", None)
+        repeated = pages if first is None else first[self._sent:self._sent + len(pages)]
+        old(self, repeated, *given, **named)
+
+    wrap(Scheduler, "optimistic_release_and_requeue", yields)
+    wrap(PdprotoKVSender, "send", send)
+
+
+def chunks_limited() -> None:
+    """A hand-over may have 64 chunks."""
+    from pdproto.node import sender
+
+    replace(sender, "CHUNKS_MAX", 64)
+
+
+def name_unread() -> None:
+    """Prefill takes every request as one that names the rank to which it has come."""
+    from pdproto.sglang.sender import PdprotoKVSender
+
+    def begin(old: Any, self: Any, mgr: Any, *given: Any, **named: Any) -> None:
+        mgr.named_rank = None
+        old(self, mgr, *given, **named)
+
+    wrap(PdprotoKVSender, "__init__", begin)
 
 
 def rows_shared() -> None:
     """Two requests that are under way at once share a row of metadata."""
     from pdproto.sglang.pools import MetadataRows
 
-    _wrap(MetadataRows, "read", lambda old, self, slot: old(self, slot // 2 * 2))
+    wrap(MetadataRows, "read", lambda old, self, slot: old(self, slot // 2 * 2))
 
 
 def abort_lost() -> None:
@@ -56,14 +103,14 @@ def abort_lost() -> None:
         self.abort_notified = True
 
     for kind in (PdprotoKVReceiver, PdprotoKVSender):
-        _wrap(kind, "abort", abort)
+        wrap(kind, "abort", abort)
 
 
 def loss_unnoticed() -> None:
     """A decode node does not notice that its peer has gone."""
     from pdproto.node.decode import Decode
 
-    _wrap(Decode, "on_lost", lambda *_: None)
+    wrap(Decode, "on_lost", lambda *_: None)
 
 
 def chunk_repeated() -> None:
@@ -76,27 +123,27 @@ def chunk_repeated() -> None:
         wrong = first is not None and len(first) >= len(pages)
         old(self, first[:len(pages)] if wrong and first is not None else pages, *given, **named)
 
-    _wrap(PdprotoKVSender, "send", send)
+    wrap(PdprotoKVSender, "send", send)
 
 
 def prefix_forgotten() -> None:
     """Decode does not say how much of the prompt it has in its cache."""
     from pdproto.items.data_path import SinkItems
 
-    _wrap(SinkItems, "expect", lambda *_: None)
+    wrap(SinkItems, "expect", lambda *_: None)
 
 
 def _layers(change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
     """Of the KV cache, as prefill names them."""
-    from dataclasses import replace
+    import dataclasses
 
     from pdproto.items.data_path import SourceItems
 
     def begin(old: Any, self: Any, components: Any, *given: Any, **named: Any) -> None:
         first, *rest = components
-        old(self, [replace(first, layers=change(first.layers)), *rest], *given, **named)
+        old(self, [dataclasses.replace(first, layers=change(first.layers)), *rest], *given, **named)
 
-    _wrap(SourceItems, "__init__", begin)
+    wrap(SourceItems, "__init__", begin)
 
 
 def layers_from_zero() -> None:
@@ -112,35 +159,35 @@ def heads_swapped() -> None:
         old(self, components, type(place)(place.size, place.size - 1 - place.rank), *given, **named)
 
     for kind in (SourceItems, SinkItems):
-        _wrap(kind, "__init__", begin)
+        wrap(kind, "__init__", begin)
 
 
 def first_rank_only() -> None:
     """Decode looks for every room on data-parallel rank 0."""
     from pdproto.sglang.prefills import Prefills
 
-    _wrap(Prefills, "feed", lambda old, self, address, _: old(self, address, 0))
+    wrap(Prefills, "feed", lambda old, self, address, _: old(self, address, 0))
 
 
 def window_left_out() -> None:
     """The pages of the sliding window are not sent, and not awaited."""
     from pdproto.items.components import Numbering
 
-    _wrap(Numbering, "chunks", lambda *_: [])
+    wrap(Numbering, "chunks", lambda *_: [])
 
 
 def misfit_unnoticed() -> None:
-    """Nobody compares page sizes and models."""
+    """Nobody compares page sizes, dtypes and models."""
     from pdproto.items import data_path, shares
-    from pdproto.items.data_path import SourceItems
+    from pdproto.node import prefill
     from pdproto.sglang.prefills import Prefills
 
     def share_of(components: Any, us: Any, _: Any) -> Any:
         return shares.share_for(components, us, us), shares.everything(components, us)
 
-    _wrap(Prefills, "_check", lambda *_: None)
-    _wrap(SourceItems, "_check", lambda *_: None)
-    vars(data_path)["share_of"] = share_of
+    wrap(Prefills, "_misfit", lambda *_: "")
+    replace(prefill, "misfit", lambda *_: "")
+    replace(data_path, "share_of", share_of)
 
 
 def waits_for_ever() -> None:
@@ -150,7 +197,7 @@ def waits_for_ever() -> None:
     def due(old: Any, self: Any, now: float) -> Any:
         return (one for one in old(self, now) if not one[0].endswith("_timeout"))
 
-    _wrap(Timers, "due", due)
+    wrap(Timers, "due", due)
 
 
 def queue_timed() -> None:
@@ -165,14 +212,31 @@ def queue_timed() -> None:
                     DropClause("give_up_bootstrap", SOME_UNMET))
     for role in (SOURCE_ROLE, SINK_ROLE):
         of_it = (one for one in broken.tables if one.machine is role.table.machine)
-        vars(role).update(table=next(of_it), _automata={})
+        replace(role, "table", next(of_it))
+        role.forget()
+
+
+def length_unlimited() -> None:
+    """Nobody compares the length of a prompt with decode's memory."""
+    from sglang.srt.disaggregation.decode import DecodePreallocQueue
+    from sglang.srt.managers import scheduler
+
+    replace(scheduler, "validate_input_length", lambda *_: None)
+    wrap(DecodePreallocQueue, "_check_if_req_exceed_kv_capacity", lambda *_: False)
+
+
+def leak_check_off() -> None:
+    """SGLang only warns of a leak in an idle scheduler."""
+    from sglang.srt.environ import envs
+
+    envs.SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE.set(False)
 
 
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
     from pdproto.node.prefill import Prefill
 
-    _wrap(Prefill, "on_lost", lambda *_: None)
+    wrap(Prefill, "on_lost", lambda *_: None)
     waits_for_ever()
 
 
@@ -183,7 +247,7 @@ def registers_once() -> None:
     def turn(old: Any, self: Any) -> Any:
         return None if self.recorded.is_set() else old(self)
 
-    _wrap(Registrar, "_turn", turn)
+    wrap(Registrar, "_turn", turn)
 
 
 def port_ignored() -> None:
@@ -196,12 +260,13 @@ def port_ignored() -> None:
         except OSError:
             return
 
-    _wrap(RegistryServer, "start", start)
+    wrap(RegistryServer, "start", start)
 
 
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
+        page_twice, attempt_repeated, chunks_limited, name_unread, length_unlimited, leak_check_off,
         layers_from_zero, heads_swapped, first_rank_only, window_left_out,
         misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, registers_once,
         port_ignored)

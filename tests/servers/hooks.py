@@ -1,7 +1,7 @@
 """What a test puts into a server before it starts; the environment names it, the product never.
 
 SERVERS_DEFECT names a defect of defects.py. SIGUSR1 to a prefill server closes its registry, and
-opens it again a second later.
+opens it again a second later. SIGUSR2 to a scheduler makes it lose a slot of a request.
 """
 
 import importlib
@@ -11,6 +11,8 @@ import threading
 import time
 from typing import Any, Final
 
+from tests.servers.planting import replace, wrap
+
 DEFECT: Final = "SERVERS_DEFECT"
 HOOK: Final = "tests.servers.hooks:install"
 
@@ -19,6 +21,7 @@ def install() -> None:
     """Called in a server's main process, of which all others are forks."""
     _let_mooncake_copy()
     _reopen_registry_on_signal()
+    _lose_slot_on_signal()
     if defect := os.environ.get(DEFECT):
         importlib.import_module("tests.servers.defects").put_in(defect)
 
@@ -46,4 +49,22 @@ def _reopen_registry_on_signal() -> None:
                 time.sleep(1.0)
                 super(Reopened, self).__init__(*given, **named)
 
-    vars(server)["PdprotoKVBootstrapServer"] = Reopened
+    replace(server, "PdprotoKVBootstrapServer", Reopened)
+
+
+def _lose_slot_on_signal() -> None:
+    """So that a cell sees whether SGLang's own leak check is on."""
+    from sglang.srt.managers.scheduler_components.invariant_checker import (
+        SchedulerInvariantChecker,
+    )
+
+    asked = threading.Event()
+    signal.signal(signal.SIGUSR2, lambda *_: asked.set())
+
+    def check(old: Any, self: Any) -> None:
+        if asked.is_set():
+            asked.clear()
+            self.req_to_token_pool.free_slots.pop()
+        old(self)
+
+    wrap(SchedulerInvariantChecker, "_check_req_pool", check)

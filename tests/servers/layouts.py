@@ -10,26 +10,33 @@ TP_2: Final = ("--tp", "2")
 
 # SGLang's own time-outs, in seconds. With the first a prompt whose decode server has gone before it
 # said anything does not wait for five minutes; the second would hide that nobody notices a death.
-BOOTSTRAP: Final = {"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": "8"}
-PATIENCE: Final = {**BOOTSTRAP, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": "8"}
+PATIENCE_S: Final = 8
+BOOTSTRAP: Final = {"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(PATIENCE_S)}
+PATIENCE: Final = {**BOOTSTRAP, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": str(PATIENCE_S)}
 
 SHORT_S: Final = 3
+DECODE_TOKENS: Final = 1024  # of decode, where its memory is short
+CHUNK_TOKENS: Final = 16  # the smallest chunks of a prompt
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "plain": Layout(env=BOOTSTRAP),
     "impatient": Layout(env=PATIENCE),
-    "decode-page-16": Layout(env=BOOTSTRAP, decode=("--page-size", "16")),
-    "decode-bfloat16": Layout(env=BOOTSTRAP, decode=("--dtype", "bfloat16")),
-    "decode-narrow": Layout(env=BOOTSTRAP, decode_model="llama-narrow"),
-    "decode-deep": Layout(env=BOOTSTRAP, decode_model="llama-deep"),
+    # SGLang's own time-out of five minutes: both halves hear of a misfit long before.
+    "decode-page-16": Layout(decode=("--page-size", "16")),
+    "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
+    "decode-narrow": Layout(decode_model="llama-narrow"),
+    "decode-deep": Layout(decode_model="llama-deep"),
     # Decode has memory for two or three prompts.
     "short": Layout(env={"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(SHORT_S)},
-                    decode=("--max-total-tokens", "1024")),
+                    decode=("--max-total-tokens", str(DECODE_TOKENS))),
     "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,"),
+    "tiny-chunks": Layout(prefill=("--chunked-prefill-size", str(CHUNK_TOKENS)),
+                          evidence=f"#new-token: {CHUNK_TOKENS},"),
     "paged": Layout(both=("--page-size", "64")),
     "radix": Layout(both=("--page-size", "16"),
                     decode=("--disaggregation-decode-enable-radix-cache",)),
-    "optimistic": Layout(prefill=("--optimistic-prefill-attempts", "2"),
+    # Without the cache a second attempt computes all pages again, and gets others.
+    "optimistic": Layout(prefill=("--optimistic-prefill-attempts", "2", "--disable-radix-cache"),
                          env={"SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB": "0.4"},
                          evidence="optimistic prefill yielded"),
     "pp-2-1": Layout(prefill=("--pp-size", "2"), env=TWO_RANKS),

@@ -96,24 +96,28 @@ class Through:
 
 @dataclass(frozen=True)
 class Both:
-    """Prefill and decode at once, with a room. registry: port that the two are told."""
+    """Prefill and decode at once, with a room. registry: port that the two are told. to_prefill,
+    to_decode: what else the body of a half says.
+    """
 
     prefill: str
     decode: str
     registry: int
-    extra: dict[str, Any] = field(default_factory=dict)
+    to_prefill: dict[str, Any] = field(default_factory=dict)
+    to_decode: dict[str, Any] = field(default_factory=dict)
 
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
     ) -> None:
         room = random.getrandbits(ROOM_BITS)
-        body = body | self.extra | {"bootstrap_host": "127.0.0.1", "bootstrap_room": room,
+        body = body | {"bootstrap_host": "127.0.0.1", "bootstrap_room": room,
                                     "bootstrap_port": self.registry}
         there = Answer()
         start = time.monotonic()
-        side = asyncio.create_task(_read(session, f"{self.prefill}/generate", body, there, start))
+        side = asyncio.create_task(_read(
+            session, f"{self.prefill}/generate", body | self.to_prefill, there, start))
         try:
-            await _read(session, f"{self.decode}/generate", body, answer, start)
+            await _read(session, f"{self.decode}/generate", body | self.to_decode, answer, start)
             await side  # a request has ended when both of its halves have
             answer.prefill_error = there.error
         finally:

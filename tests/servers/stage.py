@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from examples.servers.serving import Server
+from examples.servers.serving import HOST, Server, free_port
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.preloaded import HOOK
 from examples.sglang_servers.serving import Servers, SglangServer
@@ -123,8 +123,14 @@ class Stage:
         begin = self.servers.prefill if is_prefill else self.servers.decode
         flags = (*POOL, *layout.both, *(layout.prefill if is_prefill else layout.decode))
         model = layout.model if is_prefill else layout.decode_model or layout.model
-        return begin(f"{name}-{self._tag}{self._count}", self.model(model), flags,
-                     backend=layout.backend, like=like, env=self.environment(layout))
+        operator = free_port() if layout.backend == "pdproto" else None
+        env = self.environment(layout)
+        if operator is not None:
+            env["PDPROTO_OPERATOR"] = f"{HOST}:{operator}"
+        server = begin(f"{name}-{self._tag}{self._count}", self.model(model), flags,
+                       backend=layout.backend, like=like, env=env)
+        server.operator = operator
+        return server
 
     def environment(self, layout: Layout) -> dict[str, str]:
         told = {HOOK: hooks.HOOK, **layout.env}

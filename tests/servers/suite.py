@@ -1,16 +1,19 @@
 """Cells of real servers of an engine: run them, and see each of them fail under its defect."""
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from examples.servers.serving import ServerError
 from tests.servers.record import Cell, Record
 
-LIMIT_S: Final = 45 * 60.0
+LIMIT_S: Final = 45 * 60.0  # of all cells
+CELL_S: Final = 5 * 60.0  # of one cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,25 @@ class Finding:
 
 class UntestedError(Exception):
     """The servers did not get into the state that a check is about: it says nothing of them."""
+
+
+class TooLateError(Exception):
+    """A cell has not ended in time."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises TooLateError in the body when these seconds are over. In the main thread only."""
+    def ring(*_: object) -> None:
+        raise TooLateError(f"not done after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Stage(Protocol):
@@ -40,22 +62,28 @@ S = TypeVar("S", bound=Stage)
 @dataclass(frozen=True, slots=True)
 class Suite(Generic[S]):
     """begin: a stage whose servers have this defect. check: run the check of a cell; raises
-    AssertionError, ServerError or UntestedError.
+    AssertionError, ServerError or UntestedError. refused: why this machine cannot run a cell, by
+    the name of the cell. untested: a line for each thing that no cell can show on this machine.
+    quick_s: for all cells of `--quick` together.
     """
 
     record: Record
     begin: Callable[[str | None], S]
     check: Callable[[S, Cell], Finding]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    untested: Sequence[str] = ()
+    quick_s: float = LIMIT_S
 
-    def run(self, stage: S, cell: Cell) -> tuple[str, str]:
-        """One cell. Returns its failure, "" if it is green, and its line.
+    def run(self, stage: S, cell: Cell, seconds: float) -> tuple[str, str]:
+        """One cell, within these seconds. Returns its failure, "" if it is green, and its line.
 
-        Raises ServerError or UntestedError under a defect: such a failure does not show it.
+        Raises ServerError, UntestedError or TooLateError under a defect: none of them shows it.
         """
         began = time.monotonic()
         try:
-            found = self.check(stage, cell)
-        except (AssertionError, ServerError, UntestedError) as error:
+            with within(seconds):
+                found = self.check(stage, cell)
+        except (AssertionError, ServerError, UntestedError, TooLateError) as error:
             if stage.defect and not isinstance(error, AssertionError):
                 raise
             failure = str(error) or repr(error)
@@ -64,14 +92,15 @@ class Suite(Generic[S]):
         return "", (f"green  {time.monotonic() - began:6.1f} s  {found.requests} requests, "
                     f"{found.equal} equal, {found.note}")
 
-    def run_all(self, cells: Sequence[Cell]) -> int:
-        """Returns how many fail, or were not begun in time."""
-        stage, end, red = self.begin(None), time.monotonic() + LIMIT_S, 0
+    def run_all(self, cells: Sequence[Cell], seconds: float = LIMIT_S) -> int:
+        """All within these seconds. Returns how many fail, or were not begun in time."""
+        stage, end, red = self.begin(None), time.monotonic() + seconds, 0
         for cell in cells:
-            if time.monotonic() > end:
-                failure = line = f"not begun: {LIMIT_S:.0f} s are over"
+            left = end - time.monotonic()
+            if left <= 0:
+                failure = line = f"not begun: {seconds:.0f} s are over"
             else:
-                failure, line = self.run(stage, cell)
+                failure, line = self.run(stage, cell, min(CELL_S, left))
             red += bool(failure)
             self._say(cell, line)
         stage.end()
@@ -83,8 +112,8 @@ class Suite(Generic[S]):
         for cell in cells:
             stage = self.begin(cell.defect)
             try:
-                failure, line = self.run(stage, cell)
-            except (ServerError, UntestedError) as error:
+                failure, line = self.run(stage, cell, CELL_S)
+            except (ServerError, UntestedError, TooLateError) as error:
                 failure, line = "", f"{type(error).__name__}: {error}"
             stage.end()
             blind += not failure
@@ -103,7 +132,8 @@ class Suite(Generic[S]):
 def arguments(about: str) -> argparse.Namespace:
     """Of the command line."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a subset that takes a few minutes")
+    parser.add_argument("--quick", action="store_true",
+                        help="a subset, with a time limit of its own")
     parser.add_argument("--only", nargs="+", metavar="CELL", help="these cells")
     parser.add_argument("--defects", action="store_true", help="each cell under its defect")
     parser.add_argument("--table", action="store_true", help="write the page of the cells")
@@ -114,8 +144,16 @@ def run(suite: Suite[S], told: argparse.Namespace) -> int:
     """What the command line asks for. Returns the exit status."""
     chosen = [cell for cell in suite.record.cells
               if (not told.only or cell.name in told.only) and (not told.quick or cell.quick)]
+    refused = [cell for cell in chosen if cell.name in suite.refused]
+    chosen = [cell for cell in chosen if cell not in refused]
+    for line in suite.untested:
+        sys.stdout.write(f"not tested on this machine: {line}\n")
+    for cell in refused:
+        sys.stdout.write(f"{cell.name}: not run: {suite.refused[cell.name]}\n")
     began = time.monotonic()
-    red = (suite.run_defects if told.defects else suite.run_all)(chosen)
+    red = (suite.run_defects(chosen) if told.defects else
+           suite.run_all(chosen, suite.quick_s if told.quick else LIMIT_S))
+    also = f", {len(refused)} not run: the lines above say why" if refused else ""
     sys.stdout.write(f"{len(chosen) - red} of {len(chosen)} cells, "
-                     f"{time.monotonic() - began:.0f} s\n")
+                     f"{time.monotonic() - began:.0f} s{also}\n")
     return 1 if red or not chosen else 0
