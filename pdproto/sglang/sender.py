@@ -6,7 +6,7 @@ Rule 1: poll() reports the end only when the pages are free, because SGLang uses
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,33 +17,60 @@ from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.sender import Sender
 from pdproto.pages.copies import Computed
-from pdproto.spec.handoff.poll import KVPoll
+from pdproto.runtime.automaton import Automaton, Event
+from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
+from pdproto.spec.handoff.source import SOURCE
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
 
 
+# The table of every source, for one that feeds no sink; its chunks count as one.
+ALONE: Final = Automaton(SOURCE, {Source: 1, Life: 1, Buffer: 1, Sink: 0, Chunk: 1})
+OPEN, ABORT = ALONE.call("open_sender"), ALONE.call("abort_sender")
+SEND_ALL: Final = ALONE.call("send", (0,))
+
+
 class Absent:
     """The hand-over of a context-parallel rank that sends no bytes: another rank has the same KV.
+
+    The table of the source decides its status (spec/handoff/source.py).
     """
 
     addresses: dict[int, bytes] = {}  # noqa: RUF012 - empty, and never written
 
     def __init__(self) -> None:
-        self.settled = KVPoll.WAITING_FOR_INPUT
-        self.failure: str | None = None
+        self._state = ALONE.initial
+        self._reason = ""
+        self._take(OPEN)
+
+    def _take(self, event: Event) -> None:
+        self._state = ALONE.take(event, self._state).state
+
+    @property
+    def settled(self) -> KVPoll:
+        """See Handle.settled."""
+        return ALONE.first_value(SENDING_SETTLED, self._state)
+
+    @property
+    def failure(self) -> str | None:
+        """See Handle.failure."""
+        return self._reason if self.settled is KVPoll.FAILED else None
 
     def send(self, _: Sequence[int], *, last: bool, metadata: bytes) -> None:  # noqa: ARG002
         """See Sender.send."""
         if last:
-            self.settled = KVPoll.SUCCESS
+            self._take(SEND_ALL)
 
     def abort(self, reason: str) -> None:
         """See Sender.abort."""
-        self.settled, self.failure = KVPoll.FAILED, reason
+        self._reason = self._reason or reason
+        self._take(ABORT)
 
     def close(self, reason: str) -> None:
-        """See Sender.close. There is nothing to free."""
+        """See Sender.close."""
+        self.abort(reason)
 
 
 class PdprotoKVSender(BaseKVSender):
