@@ -79,7 +79,7 @@ def summary(load: Load, found: dict[str, Outcome]) -> dict[str, Any]:
     decode = [outcome for name, outcome in found.items() if name.startswith("decode")]
     succeeded = set.intersection(*(set(outcome.succeeded) for outcome in decode))
     failed = set().union(*(outcome.failed for outcome in decode))
-    millis = np.array([s for outcome in decode for s in outcome.latencies] or [0.0]) * 1e3
+    millis = np.array([s for outcome in decode for s in outcome.latencies.values()] or [0.0]) * 1e3
     seconds = max(1e-9, *(outcome.seconds for outcome in decode))
     processor = {side: sum(outcome.processor_s for name, outcome in found.items()
                            if name.startswith(side)) for side in ("prefill", "decode")}

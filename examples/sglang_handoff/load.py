@@ -48,6 +48,7 @@ class Load:
     rank that gets it. environment: settings of SGLang: side, name, value. drafts: the sides
     that have a draft model, for speculative decoding. warm: so many of the requests come first and
     do not count. timed: pages are neither filled nor compared, so only the backend is timed.
+    long_every: each n-th room is sent in `chunks` chunks, and the others in one (0: all are).
     hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP.
     """
 
@@ -60,6 +61,7 @@ class Load:
     port: int = 18_800
     abort_every: int = 0
     chunks: int = 1
+    long_every: int = 0
     prefix: int = 0
     states: tuple[str, ...] = ()
     latent: bool = False
@@ -124,6 +126,10 @@ class Load:
         """The data-parallel rank that the request names."""
         return self.named[room % len(self.named)] if self.named else None
 
+    def chunks_of(self, room: int) -> int:
+        """The chunks in which prefill sends the room."""
+        return self.chunks if not self.long_every or room % self.long_every == 0 else 1
+
     def who_aborts(self, room: int) -> str:
         if not self.abort_every or room % self.abort_every:
             return ""
@@ -132,14 +138,16 @@ class Load:
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of one rank. latencies: seconds from the start of the receiver to Success.
-    processor_s: seconds of processor time, of all work of its process from its first request on.
+    """The result of one rank. latencies: by room, seconds from the receiver's start to Success.
+    landed: the moment of each Success, on time.monotonic's clock. processor_s: seconds of processor
+    time, of all work of its process from its first request on.
     """
 
     succeeded: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
     wrong: list[int] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
+    latencies: dict[int, float] = field(default_factory=dict)
+    landed: dict[int, float] = field(default_factory=dict)
     seconds: float = 0.0
     processor_s: float = 0.0
     left: dict[str, float] = field(default_factory=dict)

@@ -74,20 +74,32 @@ def _join(seat: Seat, load: Load) -> None:
     )
 
 
+def published(load: Load, seat: Seat, model: Path) -> ServerArgs:
+    """The arguments of this rank's server, once SGLang's runtime in this process knows them."""
+    torch.set_num_threads(1)
+    load_plugins()
+    described = ServerArgs(
+        model_path=str(model), device="cpu", host=load.host_of(seat.side), port=load.port + 1,
+        page_size=load.tokens, disaggregation_mode=seat.side,
+        disaggregation_bootstrap_port=load.port, disaggregation_transfer_backend=load.backend,
+    )
+    publish(described, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
+    _join(seat, load)
+    return described
+
+
+def metadata_of(load: Load) -> utils.MetadataBuffers:
+    """The metadata rows of a rank."""
+    return utils.MetadataBuffers(
+        2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
+        max_sampling_mask_tokens=0)
+
+
 class Rank:
     """The part of SGLang's runtime in this process that its transfer backends read."""
 
     def __init__(self, load: Load, seat: Seat, model: Path) -> None:
-        torch.set_num_threads(1)
-        load_plugins()
-        described = ServerArgs(
-            model_path=str(model), device="cpu", host=load.host_of(seat.side),
-            port=load.port + 1,
-            page_size=load.tokens, disaggregation_mode=seat.side,
-            disaggregation_bootstrap_port=load.port, disaggregation_transfer_backend=load.backend,
-        )
-        publish(described, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
-        _join(seat, load)
+        described = published(load, seat, model)
         backend = utils.TransferBackend(load.backend)
         if load.backend == "mooncake":  # a scheduler does this, for this backend
             init_mooncake_transfer_engine(hostname=load.host_of(seat.side), gpu_id=0)
@@ -103,9 +115,7 @@ class Rank:
         self.states = [filled(load, seat, memory, name) for name in load.states]
         for buffer in self.kv.buffers if load.timed else ():
             buffer.items.fill_(1)  # untouched memory counts as none
-        self.metadata = utils.MetadataBuffers(
-            2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
-            max_sampling_mask_tokens=0)
+        self.metadata = metadata_of(load)
         self.manager = manager_of(load, seat, memory, self.metadata, described)
         self.receiver = self.classes[utils.KVClassType.RECEIVER]
         self.pages = list(range(load.pool_pages))
@@ -151,7 +161,9 @@ class Rank:
         return DecodePreallocQueue._resolve_prefill_dp_rank(queue, self.request(room))
 
     def end(self) -> dict[str, float]:
-        """Return the node's last counts, and close it; other backends have none."""
+        """Return the node's last counts, its slow turns among them, and close it. Other backends
+        have none.
+        """
         node = getattr(self.manager, "node", None)
         if node is None:
             return {}
@@ -161,6 +173,8 @@ class Rank:
             sleep(0.01)
             left = {name: value for name, value in node.metrics.read().items()
                     if name.startswith("num_") and value}
+        if slow := node.metrics.read()["slow_turns"]:
+            left["slow_turns"] = slow
         self.manager.teardown()
         if self.server is not None:
             self.server.close()
@@ -232,11 +246,12 @@ def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]"
 
 def _meet(rank: Rank, room: int, request: Running) -> None:
     """Decode has come: send the pages that it has not cached."""
-    cached = request.sender.pop_decode_prefix_len() // rank.load.tokens
-    assert cached == rank.load.cached(room)  # noqa: S101 - what decode has said
+    load = rank.load
+    cached = request.sender.pop_decode_prefix_len() // load.tokens
+    assert cached == load.cached(room)  # noqa: S101 - what decode has said
     pages = np.array(request.pages[cached:], np.int32)
     request.sender.init(len(pages), request.slot)
-    request.chunks = np.array_split(pages, min(rank.load.chunks, max(1, len(pages))))
+    request.chunks = np.array_split(pages, min(load.chunks_of(room), max(1, len(pages))))
     request.begun = True
 
 
@@ -285,8 +300,9 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
             if poll not in (0, 4):
                 continue
             if poll == 4:
+                outcome.landed[room] = monotonic()
                 if room > load.warm:
-                    outcome.latencies.append(perf_counter() - request.opened)
+                    outcome.latencies[room] = perf_counter() - request.opened
                 _verify(rank, room, request, outcome)
             _note(outcome, room, request.receiver, poll)
             del live[room]
