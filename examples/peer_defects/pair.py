@@ -1,7 +1,8 @@
 """SGLang's own managers of a prefill and of decode ranks in this process, each with its trace.
 
-Managers, senders, receivers and the bootstrap server are real, with their ZeroMQ, their HTTP, and
-the engine that moves the bytes. There is no model, and only the part of the scheduler that Decode
+Managers, pools, senders, receivers and the bootstrap server are real, with their ZeroMQ, their
+HTTP, and the engine that moves the bytes. SGLang's own scheduler code describes the pools to the
+managers. There is no model, and only the part of the scheduler that Decode
 has. A script may hold back a frame or a write: a slow network, or a slow adapter.
 """
 
@@ -13,6 +14,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,21 +32,22 @@ without_torchvision.install()
 import numpy as np  # noqa: E402 - SGLang reads the settings above when it is imported
 import torch  # noqa: E402
 from sglang.srt.disaggregation import utils  # noqa: E402
-from sglang.srt.disaggregation.base.conn import KVArgs  # noqa: E402
 from sglang.srt.distributed.device_communicators import (  # noqa: E402
     mooncake_transfer_engine as mooncake,
 )
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish  # noqa: E402
 from sglang.srt.server_args import ServerArgs  # noqa: E402
 
+from examples.sglang_handoff.load import Load, Seat  # noqa: E402
+from examples.sglang_handoff.model import manager_of  # noqa: E402
+from examples.sglang_handoff.pools import kv_buffers, memory_of, write_config  # noqa: E402
 from pdproto.sglang.peer_0_5_23.install import attach  # noqa: E402
 from pdproto.sglang.peer_0_5_23.ledger import word, wrap  # noqa: E402
 from pdproto.sglang.peer_0_5_23.registry import RegistryTrace  # noqa: E402
 
 HOST: Final = "127.0.0.1"
-LAYERS: Final = 2
-PAGE_BYTES: Final = 512
 POOL: Final = 16  # pages, and metadata slots
+SHAPE: Final = Load(layers=2, page_bytes=512, pages=POOL // 4, in_flight=2)  # of each rank
 SOON_S: Final = 10.0
 ABORT: Final = b"ABORT"
 
@@ -118,8 +121,9 @@ class World:
         self.backend: Final = backend
         self.folder: Final = Path(mkdtemp(prefix="pdproto-peer-"))
         self.address: Final = f"{HOST}:{port}"
+        write_config(SHAPE, self.folder)
         self.arguments: Final = ServerArgs(
-            model_path="dummy", device="cpu", host=HOST, port=port + 1, page_size=16,
+            model_path=str(self.folder), device="cpu", host=HOST, port=port + 1, page_size=16,
             disaggregation_mode="prefill", disaggregation_bootstrap_port=port,
             disaggregation_transfer_backend=backend)
         publish(self.arguments, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
@@ -152,16 +156,15 @@ class Rank:
     def __init__(self, world: World, mode: str, *, is_mla: bool = False) -> None:
         self.world: Final = world
         world.ranks.append(self)
-        self.buffers: Final = [
-            torch.zeros((POOL, PAGE_BYTES), dtype=torch.uint8) for _ in range(2 * LAYERS)]
+        load, seat = replace(SHAPE, backend=world.backend, latent=is_mla), Seat(mode)
+        memory = memory_of(load, seat)
+        self.buffers: Final = [buffer.items for buffer in kv_buffers(load, seat, memory)]
         self.metadata: Final = utils.MetadataBuffers(
             POOL, hidden_size=64, hidden_states_dtype=torch.float16, max_sampling_mask_tokens=0)
         if world.backend == "mooncake":
             mooncake._mooncake_transfer_engine = None
             mooncake.init_mooncake_transfer_engine(hostname=HOST, gpu_id=0)
-        self.manager: Final = world.classes[utils.KVClassType.MANAGER](
-            _arguments(self.buffers, self.metadata), utils.DisaggregationMode(mode),
-            world.arguments, is_mla)
+        self.manager: Final = manager_of(load, seat, memory, self.metadata, world.arguments)
         self._slow_down()
         if world.traced:
             trace = world.folder / f"{mode}-{self.manager.rank_port}.jsonl"
@@ -260,29 +263,6 @@ class Decode(Rank):
     def release(self, receiver: Any) -> None:
         """As in _do_release: the pages may be given to another request."""
         self.manager.clear_deferred_abort_state(receiver.bootstrap_room)
-
-
-def _arguments(buffers: list[Any], metadata: Any) -> Any:
-    args = KVArgs()
-    args.engine_rank = args.pp_rank = args.system_dp_rank = args.gpu_id = 0
-    args.rust_http_port = args.ib_device = args.kv_layout = None
-    args.kv_cache_dtype_str = "bfloat16"
-    args.prefill_start_layer, args.prefill_end_layer = 0, LAYERS
-    args.kv_data_ptrs = [buffer.data_ptr() for buffer in buffers]
-    args.kv_data_lens = [buffer.nbytes for buffer in buffers]
-    args.kv_item_lens = [buffer[0].nbytes for buffer in buffers]
-    args.kv_data_mem_kinds = ["DRAM"] * len(buffers)
-    args.kv_layer_ids = list(range(LAYERS)) * 2
-    args.num_draft_entries = 0
-    args.kv_head_num = args.total_kv_head_num = 8
-    args.page_size = 16
-    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = metadata.get_buf_infos()
-    for name in ("types", "data_ptrs", "data_lens", "item_lens", "layer_ids", "dim_per_tensor",
-                 "slice_outer_counts", "conv_shard_groups"):
-        setattr(args, f"state_{name}", [])
-    args.is_hybrid_mla_backend = False
-    args.swa_kv_cache_layout = args.mla_compression_ratios = None
-    return args
 
 
 def leave(status: int) -> None:

@@ -1,9 +1,9 @@
 """What SGLang's KVArgs point to, seen as arrays; without SGLang.
 
-tests/sglang/test_kvargs.py has KVArgs as SGLang fills them in; here are the fields that are read.
+test_kvargs.py has KVArgs of SGLang's own pools, as SGLang makes them. Here are buffers that no pool
+of SGLang's has: of odd lengths, on another device, of a few bytes, and of layers that miss.
 """
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from pdproto.items.components import DRAFT_LAYER, Numbering
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
+from tests.sglang.arguments import arguments
 
 torch = pytest.importorskip("torch")
 
@@ -18,27 +19,6 @@ from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
 
 PLAIN = Model(heads=2, stage=(0, 3))
 LATENT = Model(heads=None, stage=(0, 6))
-
-
-def described(buffers: list[Any]) -> tuple[list[int], list[int], list[int]]:
-    return ([a.ctypes.data for a in buffers], [a.nbytes for a in buffers],
-            [a[0].nbytes for a in buffers])
-
-
-def arguments(
-    kv: list[Any], aux: list[Any], states: dict[str, list[Any]] | None = None
-) -> SimpleNamespace:
-    """Of tensors [item, ...]."""
-    args = SimpleNamespace(page_size=4, kv_layer_ids=[], num_draft_entries=0,
-                           mla_compression_ratios=None, state_types=list(states or {}),
-                           state_layer_ids=[[] for _ in states or {}], swa_kv_cache_layout=None)
-    args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens = described(kv)
-    args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = described(aux)
-    listed = [described(buffers) for buffers in (states or {}).values()]
-    args.state_data_ptrs = [pointers for pointers, _, _ in listed]
-    args.state_data_lens = [lengths for _, lengths, _ in listed]
-    args.state_item_lens = [widths for _, _, widths in listed]
-    return args
 
 
 def test_pools_are_the_very_memory() -> None:
@@ -134,10 +114,6 @@ def test_lengths_that_do_not_fit_name_the_buffer() -> None:
 
 
 @pytest.mark.parametrize(("model", "drafts", "layers"), [
-    (PLAIN, 0, (0, 1, 2, 0, 1, 2)),
-    (Model(2, (8, 11)), 0, (8, 9, 10, 8, 9, 10)),
-    (Model(2, (8, 10)), 2, (8, 9, 8, 9, DRAFT_LAYER, DRAFT_LAYER + 1)),
-    (LATENT, 0, (0, 1, 2, 3, 4, 5)),
     (Model(None, (4, 9)), 1, (4, 5, 6, 7, 8, DRAFT_LAYER)),
     (Model(2, None), 0, ()),
     (Model(2, (8, 14)), 0, ()),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from pdproto.sglang.pools import Model, kv_component
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.vllm.pools import components
+from tests.sglang.arguments import arguments
 from tests.vllm.pair import ALONE, until
 
 PAGES, LAYERS, HEADS, SIZE = 16, 2, 2, 4
@@ -38,15 +39,13 @@ def of_vllm(closing: ExitStack) -> list[Component]:
 
 
 def of_sglang(closing: ExitStack, page: int) -> list[Component]:
-    """As SGLang describes its pool of K and V, here with pages of so many tokens."""
-    buffers = [np.zeros((PAGES, page, HEADS, SIZE), np.float32) for _ in range(2 * LAYERS)]
+    """As SGLang describes its pool of K and V, with pages of so many tokens. SGLang itself is not
+    installed beside vLLM: tests/sglang/test_kvargs.py holds these fields to SGLang's.
+    """
+    buffers: list[Any] = [
+        np.zeros((PAGES, page, HEADS, SIZE), np.float32) for _ in range(2 * LAYERS)]
     closing.callback(buffers.clear)
-    return [kv_component(SimpleNamespace(
-        kv_data_ptrs=[one.ctypes.data for one in buffers],
-        kv_data_lens=[one.nbytes for one in buffers],
-        kv_item_lens=[one.nbytes // PAGES for one in buffers],
-        kv_layer_ids=[], num_draft_entries=0, mla_compression_ratios=None, page_size=page,
-    ), Model(HEADS, (0, LAYERS)))]
+    return [kv_component(arguments(buffers, [], page_size=page), Model(HEADS, (0, LAYERS)))]
 
 
 @pytest.mark.parametrize("direct", [False, True])
