@@ -205,13 +205,23 @@ def ranks_by_name(stage: Stage, layout: Layout) -> Finding:
 
 
 def wrong_rank(stage: Stage, layout: Layout) -> Finding:
-    """Requests that name another rank than the one to which they come fail; others do not."""
+    """Requests that name another rank than the one to which they come fail; others do not. Twice:
+    the ranks connect to each other the first time.
+    """
     pair = stage.pair(layout)
+    _named_wrongly(stage, pair, asks(4))
+    pair.take_census()
+    found = _named_wrongly(stage, pair, asks(24))
+    pair.check_nothing_grew()
+    return found
+
+
+def _named_wrongly(stage: Stage, pair: Pair, right: Sequence[Ask]) -> Finding:
+    """Four requests with a wrong name, and then those with the right one."""
     want = "was put on data-parallel rank 1, and the request names rank 0",
     told = _refused(_routed(pair, named=0, prefill=1, decode=0), want, 30.0, prefill=want)
-    found = _same(stage, pair, asks(24), in_flight=24, seconds=90.0,
+    found = _same(stage, pair, right, in_flight=len(right), seconds=90.0,
                   way=_routed(pair, named=1, prefill=1, decode=0))
-    pair.check_nothing_grew()
     return replace(found, requests=found.requests + 4, note=told)
 
 
