@@ -16,6 +16,9 @@ from pdproto.node.link import SIGNS_MISSED
 from pdproto.transport.settings import Settings
 
 NOT_OURS: Final = "it belongs to another backend of SGLang"
+UNTESTED: Final = "untested"
+DRILL: Final = "tests/sglang/test_drill.py"
+CELLS: Final = "every cell of docs/servers.md"
 DIGESTS: Final = "every hand-over is verified by digests already"
 
 
@@ -31,18 +34,24 @@ class Effect(Enum):
 class Setting:
     """A setting of SGLang.
 
-    default: SGLang's own. about: the setting of pdproto that it sets, or why it has no effect or is
-    refused.
+    default: SGLang's own. about: what it does, or why it has no effect or is refused. test: of one
+    that works, the test that shows it, or UNTESTED. ours: the setting of pdproto that it sets, or
+    that has its place; "" if there is none.
     """
 
     name: str
     default: object
     effect: Effect
     about: str
+    test: str = ""
+    ours: str = ""
 
 
-def _of(effect: Effect, *rows: tuple[str, object, str]) -> tuple[Setting, ...]:
-    return tuple(Setting(name, default, effect, about) for name, default, about in rows)
+def _of(
+    effect: Effect, *rows: tuple[str, object, str] | tuple[str, object, str, str]
+    | tuple[str, object, str, str, str],
+) -> tuple[Setting, ...]:
+    return tuple(Setting(name, default, effect, *rest) for name, default, *rest in rows)
 
 
 BOOTSTRAP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT"
@@ -55,22 +64,28 @@ FORCE_QUERY: Final = "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"
 ENVIRONMENT: Final = (
     *_of(
         Effect.WORKS,
-        (BOOTSTRAP, 300, "wait `bootstrap_timeout`, in seconds, on both sides"),
-        (WAITING, 300, "wait `transfer_timeout`, in seconds, on both sides"),
+        (BOOTSTRAP, 300, "seconds that each side waits for the other",
+         "cell *never met*", "`waits.bootstrap_timeout`"),
+        (WAITING, 300, "seconds that each side waits for bytes",
+         "tests/sglang/test_settings.py", "`waits.transfer_timeout`"),
         (INTERVAL, 5.0, "times the failures: seconds of silence after which a peer is lost (at "
-                        "least 2 s; 5 s where neither is set)"),
-        (FAILURES, 2, "see the interval"),
-        (CLEANUP, 120, "the registry keeps a room without an end for twice as long"),
+                        "least 2 s; 5 s where neither is set)",
+         "tests/sglang/test_heartbeat.py", "`silent_s`, and `sign_of_life_s` below it"),
+        (FAILURES, 2, "see the interval", "tests/sglang/test_heartbeat.py", "`silent_s`"),
+        (CLEANUP, 120, "the registry keeps a room without an end for twice as long", UNTESTED),
         (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
-                             "registry says that rooms are published"),
+                             "registry says that rooms are published", DRILL),
         ("SGLANG_TEST_DISAGG_FAILURE_PROB", 0.0,
-         "a failure that only SGLang sees ends the hand-over, before its pages are free"),
-        ("SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB", 0.0, "SGLang's scheduler retries"),
-        ("SGLANG_ENABLE_DISAGG_SAMPLING_MASK", False, "it is part of the metadata row"),
-        ("SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS", None, "SGLang itself refuses it"),
-        ("SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX", True, "one chunk more"),
+         "a failure that only SGLang sees ends the hand-over, before its pages are free", DRILL),
+        ("SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB", 0.0, "SGLang's scheduler retries",
+         "cell *optimistic prefill*"),
+        ("SGLANG_ENABLE_DISAGG_SAMPLING_MASK", False, "it is part of the metadata row", UNTESTED),
+        ("SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS", None, "SGLang itself refuses it",
+         UNTESTED),
+        ("SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX", True, "one chunk more",
+         "tests/sglang/test_devices.py"),
         ("SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING", False,
-         "SGLang's scheduler polls"),
+         "SGLang's scheduler polls", UNTESTED),
     ),
     *_of(
         Effect.NONE,
@@ -111,18 +126,20 @@ ENVIRONMENT: Final = (
 FLAGS: Final = (
     *_of(
         Effect.WORKS,
-        ("disaggregation_mode", "null", "prefill or decode"),
-        ("disaggregation_transfer_backend", "mooncake", "pdproto"),
-        ("disaggregation_bootstrap_port", 8998, "of the registry"),
+        ("disaggregation_mode", "null", "prefill or decode", CELLS),
+        ("disaggregation_transfer_backend", "mooncake", "pdproto", CELLS),
+        ("disaggregation_bootstrap_port", 8998, "of the registry", CELLS),
         ("disaggregation_decode_enable_radix_cache", False,
-         "pages that decode has cached are not sent"),
-        ("disaggregation_decode_enable_offload_kvcache", False, "SGLang's scheduler does it"),
-        ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it"),
-        ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it"),
-        ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it"),
-        ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it"),
-        ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it"),
-        *((name, default, "it is not about the KV hand-over") for name, default in (
+         "pages that decode has cached are not sent", "cell *radix cache on decode*"),
+        ("disaggregation_decode_enable_offload_kvcache", False, "SGLang's scheduler does it",
+         UNTESTED),
+        ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it", CELLS),
+        ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it", UNTESTED),
+        ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it", UNTESTED),
+        ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", UNTESTED),
+        ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it",
+         "cell *optimistic prefill*"),
+        *((name, default, "it is not about the KV hand-over", UNTESTED) for name, default in (
             ("decoupled_spec_bind_endpoint", None), ("decoupled_spec_connect_endpoints", None),
             ("decoupled_spec_rank", None), ("decoupled_spec_role", "null"),
             ("encoder_only", False), ("language_only", False), ("language_model_only", False),
@@ -133,7 +150,8 @@ FLAGS: Final = (
     ),
     *_of(
         Effect.NONE,
-        ("disaggregation_ib_device", None, "PDPROTO_ENGINE names the engine that moves the bytes"),
+        ("disaggregation_ib_device", None, "PDPROTO_ENGINE names the engine that moves the bytes",
+         "", "`engine`"),
     ),
     *_of(
         Effect.REFUSED,
@@ -211,8 +229,11 @@ def page() -> str:
     parts = ["# SGLang's settings under the pdproto backend", "",
              "Generated by `python -m pdproto.sglang.settings`; change pdproto/sglang/settings.py, "
              "not this file.", "",
-             "Every setting of SGLang 0.5.23 that is about the hand-over. Settings of the backend "
-             "itself: `PDPROTO_ENGINE` (which engine moves the bytes: tcp, shm, mooncake, nixl; "
+             "Every setting of SGLang 0.5.23 that is about the hand-over. *Ours* is the "
+             "[setting of pdproto](reference/settings.md) that it sets, or that has its place: "
+             "where SGLang's is not set, SGLang's default counts, except for the silence. "
+             "*Untested* means that no test of ours sets it. Settings of the backend itself: "
+             "`PDPROTO_ENGINE` (which engine moves the bytes: tcp, shm, mooncake, nixl; "
              "default: tcp) and `PDPROTO_DIRECT` (0: always through staging memory; default: 1)."]
     for title, settings, written in (("Environment", ENVIRONMENT, str), ("Flags", FLAGS, flag)):
         parts += ["", f"## {title}", "", *_table(settings, written)]
@@ -220,10 +241,10 @@ def page() -> str:
 
 
 def _table(settings: Sequence[Setting], written: Callable[[str], str]) -> list[str]:
-    rows = [f"| `{written(s.name)}` | {s.default} | {s.effect.value} | {s.about} |"
-            for s in settings]
-    return ["| SGLang's setting | default | under pdproto | how, or why |", "|---|---|---|---|",
-            *rows]
+    rows = [f"| `{written(s.name)}` | {s.default} | {s.ours} | {s.effect.value} | {s.about} "
+            f"| {s.test} |" for s in settings]
+    return ["| SGLang's setting | default | ours | under pdproto | how, or why | shown by |",
+            "|---|---|---|---|---|---|", *rows]
 
 
 if __name__ == "__main__":

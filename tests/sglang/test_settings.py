@@ -7,20 +7,27 @@ from typing import Any
 
 import pytest
 
+from pdproto.sglang import settings
 from pdproto.sglang.settings import (
     BOOTSTRAP,
     ENVIRONMENT,
     FAILURES,
     FLAGS,
     INTERVAL,
+    UNTESTED,
     WAITING,
     Effect,
+    Setting,
     page,
     refusal,
     silent_s,
     waits,
     without_effect,
 )
+from pdproto.sglang.settings import CELLS as EVERY_CELL
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.settings import Settings
+from tests.servers.cells import CELLS
 from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +35,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # names are of caches and of expert parallelism.
 ABOUT = re.compile(r"DISAGG|FAILED_SESSION|OPTIMISTIC_PREFILL|STAGING_USE|^SGLANG_MOONCAKE_"
                    r"|^ENABLE_ASCEND_TRANSFER")
+# The early send of a cached prefix is on by default: SGLang's scheduler leaves this event for it.
+LEFT_BY_SGLANG = ("maybe_send_cached_prefix_chunk",)
 OF_ITS_TESTS = {"SGLANG_TEST_PD_DISAGG_BACKEND", "SGLANG_TEST_PD_DISAGG_DEVICES"}
 
 
@@ -40,6 +49,29 @@ def reading(settings: Any, **changed: Any) -> Any:
 def test_the_page_is_that_of_the_tables() -> None:
     """If this fails, run `python -m pdproto.sglang.settings > docs/sglang-settings.md`."""
     assert (ROOT / "docs" / "sglang-settings.md").read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("setting", [
+    one for one in (*ENVIRONMENT, *FLAGS) if one.effect is Effect.WORKS],
+    ids=lambda setting: setting.name)
+def test_one_that_works_names_its_test_or_says_that_there_is_none(setting: Setting) -> None:
+    cells = {f"cell *{cell.name}*" for cell in CELLS}
+    is_file = setting.test.startswith("tests/")
+    assert is_file or setting.test in {UNTESTED, EVERY_CELL, *cells}
+    if is_file:
+        text = (ROOT / setting.test).read_text(encoding="utf-8")
+        names = {name for name, value in vars(settings).items() if value == setting.name}
+        assert any(name in text for name in {setting.name, *names, *LEFT_BY_SGLANG})
+
+
+@pytest.mark.parametrize("setting", [one for one in (*ENVIRONMENT, *FLAGS) if one.ours],
+                         ids=lambda setting: setting.name)
+def test_ours_are_settings_of_pdproto(setting: Setting) -> None:
+    for name in re.findall(r"`([^`]+)`", setting.ours):
+        if name.startswith("waits."):
+            assert name.removeprefix("waits.") in WAITS
+        else:
+            assert hasattr(Settings(), name)
 
 
 def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:
