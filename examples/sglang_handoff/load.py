@@ -49,7 +49,8 @@ class Load:
     that have a draft model, for speculative decoding. warm: so many of the requests come first and
     do not count. timed: pages are neither filled nor compared, so only the backend is timed.
     long_every: each n-th room is sent in `chunks` chunks, and the others in one (0: all are).
-    hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP.
+    hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP. spare: a rank has
+    memory for so many times the requests that are under way, for one side may end them first.
     """
 
     backend: str = "pdproto"
@@ -81,6 +82,7 @@ class Load:
     warm: int = 0
     timed: bool = False
     hosts: tuple[str, str] = (LOOPBACK, LOOPBACK)
+    spare: int = 2
 
     @property
     def seats(self) -> tuple[Seat, ...]:
@@ -101,12 +103,17 @@ class Load:
         return self.pp if side == "prefill" else self.decode_pp
 
     def state_rows(self, name: str) -> int:
-        """Items of a state in a pool: twice those of all requests that are under way."""
-        return 2 * self.in_flight * STATE_ITEMS[name]
+        """Items of a state in a pool."""
+        return self.slots * STATE_ITEMS[name]
 
     @property
     def pool_pages(self) -> int:
-        return self.pages * self.in_flight * 2
+        return self.pages * self.slots
+
+    @property
+    def slots(self) -> int:
+        """Requests for which a rank has memory."""
+        return self.spare * self.in_flight
 
     def host_of(self, side: str) -> str:
         """The address of a server."""

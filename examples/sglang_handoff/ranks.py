@@ -91,7 +91,7 @@ def published(load: Load, seat: Seat, model: Path) -> ServerArgs:
 def metadata_of(load: Load) -> utils.MetadataBuffers:
     """The metadata rows of a rank."""
     return utils.MetadataBuffers(
-        2 * load.in_flight, hidden_size=1024, hidden_states_dtype=torch.float16,
+        load.slots, hidden_size=1024, hidden_states_dtype=torch.float16,
         max_sampling_mask_tokens=0)
 
 
@@ -119,7 +119,7 @@ class Rank:
         self.manager = manager_of(load, seat, memory, self.metadata, described)
         self.receiver = self.classes[utils.KVClassType.RECEIVER]
         self.pages = list(range(load.pool_pages))
-        self.slots = list(range(2 * load.in_flight))
+        self.slots = list(range(load.slots))
 
     @property
     def address(self) -> str:

@@ -3,14 +3,19 @@
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Final
 
 import pytest
 
+from pdproto.sglang.settings import BOOTSTRAP
 from pdproto.transport.keys import write_secret
+from tests.engine.engines import MISSING
+from tests.hosts.cuts import severable
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.wire import Wire
 from tests.skips import SGLANG
@@ -19,9 +24,14 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
-from examples.sglang_handoff.load import Load, Seat, live
+from examples.sglang_handoff.load import START_S, Load, Seat, live
 
 REQUESTS: Final = 24
+LONG: Final = 1_500  # of a drill that a cut interrupts
+CUT_S: Final = 8.0  # longer than a peer may be silent
+HEALS_S: Final = 5.0
+# Prefill never hears of the rooms that decode begins and ends during the cut.
+PATIENCE: Final = tuple((side, BOOTSTRAP, "10") for side in ("prefill", "decode"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +71,63 @@ def pair() -> Iterator[tuple[Host, Host]]:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-@pytest.mark.parametrize("engine", ["tcp", "mooncake"])
+@pytest.mark.parametrize("engine", ["tcp", *(
+    pytest.param(name, marks=pytest.mark.skipif(bool(MISSING[name]), reason=MISSING[name] or ""))
+    for name in sorted(MISSING))])
 def test_every_byte_is_right_between_two_hosts(
     pair: tuple[Host, Host], keys: str, engine: str, version: int
 ) -> None:
     found = drill(pair, keys, version, engine=engine, chunks=3, states=("swa",), prefix=2)
     assert found["succeeded"] == REQUESTS, found["reasons"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Apart):
+    """A rank that looks at its requests every 20 ms, so that a drill lasts. sign: the path of a
+    file that is there from the first Success on.
+    """
+
+    sign: str
+
+    def __call__(self, seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
+        from examples.sglang_handoff import ranks  # noqa: PLC0415 - only ranks read SGLang
+
+        note = ranks._note
+
+        def noted(outcome: Any, room: int, end: Any, poll: int) -> None:
+            note(outcome, room, end, poll)
+            if poll == 4:
+                Path(self.sign).touch()
+
+        setattr(ranks, "POLL_S", 0.02)  # noqa: B010 - it is Final
+        setattr(ranks, "_note", noted)  # noqa: B010 - mypy refuses an assignment
+        Apart.__call__(self, seat, load, pipe)
+
+
+@pytest.mark.parametrize("silent", [0, 1], ids=["prefill", "decode"])
+def test_hand_overs_go_on_soon_after_a_one_way_cut_has_healed(
+    keys: str, silent: int, tmp_path: Path
+) -> None:
+    sign = tmp_path / "begun"
+    with severable() as (pair, cut), ThreadPoolExecutor(1) as beside:
+        load = Load(requests=LONG, in_flight=4, layers=1, pages=1, spare=250,
+                    hosts=(pair[0].v4, pair[1].v4), environment=PATIENCE)
+        drilling = beside.submit(run, load, 60, Slow(pair, keys, str(sign)))
+        deadline = monotonic() + START_S
+        while not sign.exists():
+            assert monotonic() < deadline, "there is no first hand-over"
+            sleep(0.05)
+        cut({silent})
+        sleep(CUT_S)
+        cut(())
+        healed = monotonic()
+        found = drilling.result()
+    landed = sorted(found["decode0"].landed.values())
+    assert found["decode0"].failed, "nobody noticed the cut"
+    first = next((at for at in landed if at > healed), None)
+    assert first is not None, "the drill was over before the cut had healed"
+    assert first - healed < HEALS_S
+    assert summary(load, found)["wrong"] == []
 
 
 def test_large_pages_are_written_straight_into_the_cache_of_another_host(
