@@ -16,6 +16,7 @@ from pdproto.runtime.extras import RUNTIME
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PAGES = (*ROOT.glob("docs/**/*.md"), *ROOT.glob("pdproto/**/*.py"))
 IMPORTED = {"pyzmq": "zmq"}  # where a package is not imported by its own name
 HIDING = """
 import sys
@@ -157,3 +158,18 @@ def test_a_program_is_told_the_extra(imported: str) -> None:
 def test_processes_on_a_loop_need_none_of_them() -> None:
     done = python("import pdproto.drivers.aio, pdproto.runtime.process, pdproto.testing")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_extra_of_vllm_is_that_of_nodes_and_brings_no_vllm() -> None:
+    """vLLM's builds for other hardware have other names: a second vLLM would be installed."""
+    assert PROJECT["optional-dependencies"]["vllm"] == ["pdproto[runtime]"]
+
+
+def test_every_extra_that_a_page_or_an_error_names_is_there() -> None:
+    named = {extra: path for path in (ROOT / "README.md", *PAGES) if path.is_file()
+             for extras in re.findall(r"pdproto\[([a-z,]+)\]", path.read_text(encoding="utf-8"))
+             for extra in extras.split(",")}
+    assert {"runtime", "vllm", "testing"} <= named.keys()
+    missing = {extra: str(path) for extra, path in named.items()
+               if extra not in PROJECT["optional-dependencies"]}
+    assert not missing
