@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any, Final
@@ -24,9 +25,9 @@ ALONE: Final = Place(1, 0)
 HOST: Final = "127.0.0.1"
 BLOCKS: Final = 32
 BLOCK_BYTES: Final = 640
-LAYERS: Final = 2
+LAYERS: Final = 2  # of all stages of a pipeline together
 FULL: Final = (Group(4),)
-LAYOUT: Final = {"model": "tiny", "KV cache dtype": "float32"}
+LAYOUT: Final = {"model": "tiny", "KV cache dtype": "float32", "KV cache layout": "LBHNC"}
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 
 
@@ -53,24 +54,62 @@ def caches(groups: int, seed: int | None) -> list[Component]:
                       tuple(range(LAYERS)), Heads(4, 1)) for group in range(groups)]
 
 
+def of_stage(components: Sequence[Component], stage: int, stages: int) -> list[Component]:
+    """The layers of one stage of a pipeline."""
+    each = LAYERS // stages
+    chosen = slice(stage * each, (stage + 1) * each)
+    return [replace(one, buffers=one.buffers[chosen], layers=one.layers[chosen])
+            for one in components]
+
+
+class Told:
+    """Who of the workers has told vLLM of which requests: vLLM hears when all of them have."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers: Final = workers
+        self._told: Final[dict[str, set[int]]] = {}
+
+    def by_all(self, worker: int, names: set[str]) -> set[str]:
+        """Note what a worker says. Returns the requests of which it is the last to tell."""
+        over = set()
+        for name in names:
+            told = self._told.setdefault(name, set())
+            assert worker not in told, f"worker {worker} tells twice of {name}"
+            told.add(worker)
+            if len(told) == self._workers:
+                del self._told[name]
+                over.add(name)
+        return over
+
+
 class Prefill:
-    """A prefill server. kept: blocks of requests that vLLM waits to hear of."""
+    """A prefill server, with a rank for each stage. kept: blocks of requests that vLLM waits to
+    hear of.
+    """
 
     def __init__(
         self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
-        waits: dict[str, float] | None = None, engine: str = "tcp",
+        waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), 7)
         self.scheduler: Final = OfferingScheduler(groups, layout)
-        told = ToldRooms()
-        data_path = SourceItems(self.caches, ALONE, open_source(engine, HOST))
-        node = PrefillNode("prefill", data_path, waits=waits, refuses=told.refusal)
-        closing.callback(node.close)
-        self.worker: Final = OfferingWorker(node, told, data_path,
-                                            [c.item_bytes for c in self.caches])
-        self.scheduler.ranks = {(0, 0): (node.name, node.endpoint)}
+        self.workers: Final = [self._worker(closing, stage, stages, waits, engine)
+                               for stage in range(stages)]
+        self.scheduler.ranks = {(stage, 0): (worker.node.name, worker.node.endpoint)
+                                for stage, worker in enumerate(self.workers)}
         self.kept: Final[set[str]] = set()
+        self._told: Final = Told(stages)
         self._orders = Orders()
+
+    def _worker(
+        self, closing: ExitStack, stage: int, stages: int, waits: dict[str, float] | None,
+        engine: str,
+    ) -> OfferingWorker:
+        told, components = ToldRooms(), of_stage(self.caches, stage, stages)
+        data_path = SourceItems(components, ALONE, open_source(engine, HOST))
+        node = PrefillNode(f"prefill-{stage}", data_path, waits=waits, refuses=told.refusal)
+        closing.callback(node.close)
+        return OfferingWorker(node, told, data_path, [one.item_bytes for one in components])
 
     def finish(self, name: str, tokens: int, *blocks: list[int],
                complete: bool = True) -> dict[str, Any] | None:
@@ -84,30 +123,41 @@ class Prefill:
 
     def step(self) -> None:
         orders, self._orders = self._orders, Orders()
-        self.worker.take(orders)
-        for name in self.worker.over():
-            self.kept.remove(name)  # KeyError: told twice, or of what nobody keeps
+        for place, worker in enumerate(self.workers):
+            worker.take(orders)
+            for name in self._told.by_all(place, worker.over()):
+                self.kept.remove(name)  # KeyError: told twice, or of what nobody keeps
 
 
 class Decode:
-    """A decode server. awaited: requests that vLLM waits to hear of. heard: whether each failed."""
+    """A decode server, with a rank for each stage. awaited: requests that vLLM waits to hear of.
+    heard: whether each failed.
+    """
 
     def __init__(
         self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
-        waits: dict[str, float] | None = None, engine: str = "tcp",
+        waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), None)
         self.scheduler: Final = LoadingScheduler(groups, layout)
-        data_path = SinkItems(self.caches, ALONE, open_sink(engine, HOST))
-        rank = Rank(ALONE)
-        self.node: Final = DecodeNode(rank.name(), data_path, waits=waits)
-        closing.callback(self.node.close)
-        self.worker: Final = LoadingWorker(self.node, data_path, rank)
+        self.workers: Final = [self._worker(closing, Rank(ALONE, stage, stages), waits, engine)
+                               for stage in range(stages)]
         self.awaited: Final[set[str]] = set()
         self.heard: Final[dict[str, bool]] = {}
         self.bad_blocks: Final[set[int]] = set()
+        self._failed: Final[set[str]] = set()
+        self._told: Final = Told(stages)
         self._requests: Final[dict[str, Any]] = {}
         self._orders = Orders()
+
+    def _worker(
+        self, closing: ExitStack, rank: Rank, waits: dict[str, float] | None, engine: str
+    ) -> LoadingWorker:
+        components = of_stage(self.caches, rank.stage, rank.stages)
+        data_path = SinkItems(components, ALONE, open_sink(engine, HOST))
+        node = DecodeNode(rank.name(), data_path, waits=waits)
+        closing.callback(node.close)
+        return LoadingWorker(node, data_path, rank)
 
     def arrive(self, name: str, tokens: int, params: dict[str, Any] | None) -> None:
         told = {**params} if params is not None else None
@@ -129,23 +179,29 @@ class Decode:
         self.scheduler.finished(self._requests.pop(name), self._orders)
 
     def step(self) -> Loads:
+        """Returns what all workers together have told."""
         orders, self._orders = self._orders, Orders()
-        self.worker.take(orders)
-        loads = self.worker.over()
-        for name in loads.over:
+        over = set()
+        for place, worker in enumerate(self.workers):
+            worker.take(orders)
+            loads = worker.over()
+            self._failed.update(loads.failed)
+            self.bad_blocks.update(loads.bad_blocks)
+            over |= self._told.by_all(place, loads.over)
+        for name in over:
             self.awaited.remove(name)  # KeyError: told twice, or of what nobody waits for
-            self.heard[name] = name in loads.failed
-        self.bad_blocks.update(loads.bad_blocks)
-        return loads
+            self.heard[name] = name in self._failed
+        return Loads(over, self._failed & over)
 
 
 class Servers:
-    """One of each."""
+    """One of each. stages: of prefill's pipeline, and of decode's."""
 
     def __init__(self, closing: ExitStack, groups: Sequence[Group] = FULL, engine: str = "tcp",
-                 **waits: float) -> None:
-        self.prefill = Prefill(closing, groups, waits=waits, engine=engine)
-        self.decode: Final = Decode(closing, groups, waits=waits, engine=engine)
+                 stages: tuple[int, int] = (1, 1), **waits: float) -> None:
+        there, here = stages
+        self.prefill = Prefill(closing, groups, waits=waits, engine=engine, stages=there)
+        self.decode: Final = Decode(closing, groups, waits=waits, engine=engine, stages=here)
 
     def step(self) -> None:
         self.prefill.step()

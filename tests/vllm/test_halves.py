@@ -207,6 +207,8 @@ def test_half_a_request_fails_alone(
     (LAYOUT, TOKENS + 1, ("10 tokens at prefill", "11 at decode")),
     ({**LAYOUT, "KV cache dtype": "bfloat16"}, TOKENS,
      ("KV cache dtype is float32 at prefill and bfloat16 at decode",)),
+    ({**LAYOUT, "KV cache layout": "LBNHC"}, TOKENS,
+     ("KV cache layout is LBHNC at prefill and LBNHC at decode",)),
     ({**LAYOUT, "engine": "SGLang"}, TOKENS, ("engine is not said at prefill and SGLang",)),
 ])  # fmt: skip
 def test_servers_that_differ_say_both_values(
@@ -253,7 +255,7 @@ def test_the_end_of_prefill_fails_waiting_requests() -> None:
         params = servers.prefill.finish("r", TOKENS, THERE)
         servers.decode.arrive("r", TOKENS, params)
         servers.decode.place("r", HERE)
-        servers.prefill.worker.node.close()
+        servers.prefill.workers[0].node.close()
         until(lambda: bool(servers.decode.step().over))
         assert servers.decode.heard == {"r": True}
 
@@ -280,7 +282,7 @@ def test_a_request_that_gets_blocks_at_once_is_told_in_one_batch(
 
     def noted(dealer: Dealer, data: bytes) -> bool:
         batch = wire.decode(data)
-        if batch.node == servers.decode.node.name:
+        if batch.node == servers.decode.workers[0].node.name:
             sent.append([type(frame).__name__ for frame in batch.frames])
         return send(dealer, data)
 
@@ -295,3 +297,33 @@ def test_a_request_that_gets_blocks_at_once_is_told_in_one_batch(
         monkeypatch.setattr(Dealer, "send", noted)
         monkeypatch.setattr(LoadingWorker, "_place", placed)
     assert sent[0] == ["Introduce", "Publish"]
+
+
+@pytest.mark.parametrize("here", [1, 2], ids=["into one", "stage to stage"])
+def test_the_stages_of_a_pipeline_hand_over_their_layers(closing: ExitStack, here: int) -> None:
+    """Each rank of prefill has one of the two layers."""
+    servers = Servers(closing, stages=(2, here))
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    assert servers.decode.place("r", HERE) == TOKENS
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept)
+    assert servers.decode.heard == {"r": False}
+    servers.check(dict(zip(THERE, HERE, strict=True)))
+    servers.decode.finish("r")
+    servers.settle()
+
+
+@pytest.mark.parametrize("here", [1, 2], ids=["into one", "stage to stage"])
+def test_the_end_of_one_stage_fails_the_request(closing: ExitStack, here: int) -> None:
+    """And the other stage has its blocks back."""
+    servers = Servers(closing, stages=(2, here))
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.prefill.step()
+    servers.prefill.workers[1].node.close()
+    servers.decode.arrive("r", TOKENS, params)
+    servers.decode.place("r", HERE)
+    until(lambda: bool(servers.decode.step().over))
+    assert servers.decode.heard == {"r": True}
+    servers.decode.finish("r")
+    left = servers.prefill.workers[0]
+    until(lambda: (servers.decode.step(), "r" in left.over())[1])
