@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from vllm.utils.network_utils import get_ip
 from vllm.v1.kv_cache_interface import (
-    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
+    MLAAttentionSpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
 )
@@ -19,6 +19,8 @@ from pdproto.vllm.blocks import Group
 from pdproto.vllm.layout import groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
+WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
+CPU: Final = "cpu"
 BOOTSTRAP_S: Final = 30.0  # for how long prefill keeps blocks for a decode that has never called
 
 
@@ -40,24 +42,35 @@ def refuse(vllm_config: Any) -> None:
         if value > 1:
             raise ValueError(f"{name} is {value}: PdprotoConnector hands over KV caches of "
                              f"context parallelism 1 only, yet")
+    stages, device = parallel.pipeline_parallel_size, vllm_config.device_config.device_type
+    if stages > 1 and device == CPU:
+        raise ValueError(f"pipeline_parallel_size is {stages} on a {CPU}: there vLLM's own engine "
+                         f"ends at the first request, with any connector or none: want 1")
 
 
 def groups_of(cache: KVCacheConfig) -> list[Group]:
     """The groups of blocks. Raises ValueError for an unsupported kind of KV cache."""
-    groups = []
-    for group in cache.transfer_groups:
-        spec = group.kv_cache_spec
-        if isinstance(spec, UniformTypeKVCacheSpecs):
-            spec = next(iter(spec.kv_cache_specs.values()))
-        if isinstance(spec, SlidingWindowSpec):
-            groups.append(Group(spec.block_size, spec.sliding_window))
-        elif isinstance(spec, FullAttentionSpec) and not isinstance(
-                spec, ChunkedLocalAttentionSpec):
-            groups.append(Group(spec.block_size))
-        else:
-            raise ValueError(f"a KV cache of kind {type(spec).__name__}: PdprotoConnector hands "
-                             f"over full attention and sliding windows only, yet")
-    return groups
+    return [_group(group.kv_cache_spec) for group in cache.transfer_groups]
+
+
+def _group(spec: Any) -> Group:
+    """A kind that is derived from a supported one may keep other blocks, or keep them otherwise. So
+    the kind itself is compared.
+    """
+    kind = type(spec)
+    if kind is UniformTypeKVCacheSpecs:
+        groups = {_group(layer) for layer in spec.kv_cache_specs.values()}
+        if len(groups) > 1:
+            kinds = " and ".join(sorted(map(str, groups)))
+            raise ValueError(f"one group of layers with blocks of {kinds}: PdprotoConnector wants "
+                             f"blocks of one kind in a group")
+        return groups.pop()
+    if kind is SlidingWindowSpec:
+        return Group(spec.block_size, spec.sliding_window)
+    if kind in WHOLE:
+        return Group(spec.block_size)
+    raise ValueError(f"a KV cache of kind {kind.__name__}: PdprotoConnector hands over "
+                     f"{', '.join(one.__name__ for one in (*WHOLE, SlidingWindowSpec))} only, yet")
 
 
 def layout_of(vllm_config: Any, cache: KVCacheConfig) -> Mapping[str, str]:

@@ -146,6 +146,11 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         orders, self._orders = self._orders, StepOrders()
         return orders
 
+    def update_connector_output(self, connector_output: Any) -> None:
+        """Nothing is to be done: what is kept for a request goes when the request ends, however its
+        load has ended (`request_finished_all_groups`).
+        """
+
     def request_finished(
         self, request: Any, block_ids: list[int]
     ) -> tuple[bool, dict[str, Any] | None]:
@@ -183,6 +188,11 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         where = self.worker.whereabouts()
         return Whereabouts(*where) if where is not None else None
 
+    def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
+        """Nothing is to be done: vLLM preempts requests that run. At decode they are loaded, and at
+        prefill their blocks are given to the node only after their end, when vLLM keeps them.
+        """
+
     @timed
     def start_load_kv(self, /, forward_context: Any, **_: Any) -> None:  # noqa: ARG002
         """See vLLM's KVConnectorBase_V1."""
@@ -200,6 +210,13 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     def wait_for_save(self) -> None:
         """vLLM keeps the blocks until `get_transfer_results` says that they are free."""
+
+    def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
+        """Raises NotImplementedError: the answer has no place for the loads that failed, so its
+        caller would take them for loaded. vLLM calls `get_transfer_results` instead.
+        """
+        raise NotImplementedError("PdprotoConnector.get_finished: call get_transfer_results, which "
+                                  "also names the loads that failed")
 
     @timed
     def get_transfer_results(self, finished_req_ids: set[str]) -> KVConnectorTransferResults:  # noqa: ARG002

@@ -23,6 +23,7 @@ from vllm.config import (
     SchedulerConfig,
     VllmConfig,
 )
+from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
@@ -67,32 +68,65 @@ def model_folder(folder: Path) -> Path:
     return folder
 
 
+def ours(connector: Any) -> PdprotoConnector:
+    """Our connector: this one, or the one in it, if it is vLLM's MultiConnector."""
+    (found,) = (one for one in getattr(connector, "_connectors", (connector,))
+                if isinstance(one, PdprotoConnector))
+    return found
+
+
+def transfer_config(
+    role: str, policy: str, extra: dict[str, Any], *, multi: bool
+) -> KVTransferConfig:
+    """multi: beside another connector, in vLLM's MultiConnector."""
+    one = {"kv_connector": "PdprotoConnector", "kv_role": role,
+           "kv_connector_module_path": "pdproto.vllm.connector",
+           "kv_connector_extra_config": extra}
+    if multi:
+        other = {"kv_connector": "Beside", "kv_role": role,
+                 "kv_connector_module_path": "tests.vllm.beside"}
+        one = {"kv_connector": "MultiConnector", "kv_role": role,
+               "kv_connector_extra_config": {"connectors": [one, other]}}
+    return KVTransferConfig(**one, kv_load_failure_policy=policy)
+
+
 class Engine:
-    """A server of vLLM without a model. specs: of its groups of layers, of two layers each."""
+    """A server of vLLM without a model. specs: of its groups of layers, of two layers each.
+    tokens_outermost: the tokens of a block are its outermost axis in memory, and not its heads.
+    """
 
     def __init__(
         self, closing: ExitStack, folder: Path, role: str, *, specs: Sequence[KVCacheSpec] = (),
         blocks: int = 64, policy: str = "fail", prefix: bool = True,
-        extra: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None, multi: bool = False,
+        tokens_outermost: bool = False,
     ) -> None:
         groups = [KVCacheGroupSpec([f"layers.{number * 2 + layer}.attn" for layer in range(2)],
                                    spec) for number, spec in enumerate(specs or (full(),))]
-        self.cache: Final = KVCacheConfig(blocks, [], groups)
-        config = self._config(folder, role, policy, prefix=prefix, extra=dict(extra or {}))
+        layout = "LBNHC" if tokens_outermost else "LBHNC"
+        self.cache: Final = KVCacheConfig(blocks, [], groups, kv_cache_layout=layout)
+        transfer = transfer_config(role, policy, dict(extra or {}), multi=multi)
+        config = self._config(folder, transfer, prefix=prefix)
         config.cache_config.num_gpu_blocks = blocks
+        self.config: Final = config
         self.scheduler: Final = Scheduler(
             config, self.cache, StructuredOutputManager(config), BLOCK, log_stats=True)
-        self.connector: Final = PdprotoConnector(config, KVConnectorRole.WORKER, self.cache)
+        self.connector: Final[Any] = KVConnectorFactory.create_connector(
+            config, KVConnectorRole.WORKER, self.cache)
         closing.callback(self.connector.shutdown)
-        self.layers: Final = {name: torch.zeros(blocks, HEADS, BLOCK, 8)
+        shape = (blocks, BLOCK, HEADS, 8) if tokens_outermost else (blocks, HEADS, BLOCK, 8)
+        axes = (0, 2, 1, 3) if tokens_outermost else (0, 1, 2, 3)
+        self.layers: Final = {name: torch.zeros(shape).permute(axes)
                               for group in groups for name in group.layer_names}
         self.connector.register_kv_caches(self.layers)
         where = self.connector.get_handshake_metadata()
         if where is not None:
-            self.half.set_xfer_handshake_metadata_pp_aware({(0, 0): where})
+            self.scheduler.connector.set_xfer_handshake_metadata_pp_aware({(0, 0): where})
         self.answers: Final[dict[str, list[int]]] = {}
         self.ends: Final[dict[str, str]] = {}
         self.params: Final[dict[str, Any]] = {}
+        self.requests: Final[dict[str, Request]] = {}  # all that came
+        self.stats: Final[list[dict[str, Any]]] = []  # of the connector, step by step
         self.loaded = 0  # tokens that it has not computed
         init_none_hash(sha256)
         self._hasher: Final = get_request_block_hasher(BLOCK, sha256)
@@ -100,13 +134,11 @@ class Engine:
     @property
     def half(self) -> PdprotoConnector:
         """The connector in the scheduler."""
-        found = self.scheduler.connector
-        assert isinstance(found, PdprotoConnector)
-        return found
+        return ours(self.scheduler.connector)
 
     @staticmethod
     def _config(
-        folder: Path, role: str, policy: str, *, prefix: bool, extra: dict[str, Any]
+        folder: Path, transfer: KVTransferConfig, *, prefix: bool
     ) -> VllmConfig:
         model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
                             max_model_len=1024)
@@ -117,18 +149,16 @@ class Engine:
                 enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
             cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix),
             device_config=DeviceConfig("cpu"),
-            kv_transfer_config=KVTransferConfig(
-                kv_connector="PdprotoConnector", kv_role=role,
-                kv_connector_module_path="pdproto.vllm.connector",
-                kv_load_failure_policy=policy, kv_connector_extra_config=extra))
+            kv_transfer_config=transfer)
 
     def add(self, name: str, prompt: Sequence[int], new: int,
             params: Mapping[str, Any] | None = None) -> None:
         sampling = SamplingParams(
             max_tokens=new, ignore_eos=True, temperature=0,
             extra_args=None if params is None else {"kv_transfer_params": dict(params)})
-        self.scheduler.add_request(Request(name, list(prompt), sampling, None,
-                                           block_hasher=self._hasher))
+        request = self.requests[name] = Request(name, list(prompt), sampling, None,
+                                                block_hasher=self._hasher)
+        self.scheduler.add_request(request)
         self.answers[name] = []
 
     def abort(self, name: str) -> None:
@@ -140,6 +170,7 @@ class Engine:
         """
         scheduled = self.scheduler.schedule()
         said = KVConnectorOutput()
+        self.connector.handle_preemptions(scheduled.kv_connector_metadata)
         self.connector.bind_connector_metadata(scheduled.kv_connector_metadata)
         if scheduled.has_sync_kv_loads:
             self.connector.start_load_kv(SimpleNamespace())
@@ -162,6 +193,8 @@ class Engine:
             [sampled[name] for name in names], kv_connector_output=said))
         for output in outputs.values():
             stats = output.scheduler_stats
+            if stats is not None and stats.kv_connector_stats:
+                self.stats.append(stats.kv_connector_stats)
             if stats is not None and stats.connector_prefix_cache_stats is not None:
                 self.loaded += stats.connector_prefix_cache_stats.hits
             for one in output.outputs:
@@ -196,18 +229,49 @@ class Engine:
                                 .numpy().tobytes())
         return int.from_bytes(read.digest()[:4], "little") % VOCABULARY
 
+    def preemptions(self) -> int:
+        """Of all requests that came."""
+        return sum(request.num_preemptions for request in self.requests.values())
+
     def assert_empty(self) -> None:
-        """Nothing is left of any request, in vLLM's scheduler and in ours."""
+        """Nothing is left of any request, in vLLM's scheduler and in our halves."""
         scheduler = self.scheduler
         assert not scheduler.requests
         assert not scheduler.running
         assert scheduler.get_request_counts() == (0, 0)
+        assert not scheduler.finished_req_ids
         assert not scheduler.finished_recving_kv_req_ids
         assert not scheduler.failed_recving_kv_req_ids
-        pool = scheduler.kv_cache_manager.block_pool
+        manager = scheduler.kv_cache_manager
+        for of_group in manager.coordinator.single_type_managers:
+            assert not of_group.req_to_blocks
+            assert not of_group.num_cached_block
+        pool = manager.block_pool
         assert pool.get_num_free_blocks() == self.cache.num_blocks - 1, "all but the null block"
         assert all(block.ref_cnt == 0 for block in pool.blocks[1:])
         assert self.half._loading is None or not self.half._loading._expected
+        worker = ours(self.connector).worker
+        if worker._loading is not None:
+            assert not worker._loading._loadings
+            assert not worker._loading._told
+        if worker._offering is not None:
+            assert not worker._offering._over
+
+    def open_handoffs(self) -> int:
+        """Of the nodes of its worker."""
+        worker = ours(self.connector).worker
+        return sum(half.node.open_handoffs().open
+                   for half in (worker._offering, worker._loading) if half is not None)
+
+    def settle(self, seconds: float = 20.0) -> None:
+        """Make steps until its nodes have ended all hand-overs. Then nothing is left."""
+        deadline = monotonic() + seconds
+        while open_ones := self.open_handoffs():
+            assert monotonic() < deadline, f"{open_ones} hand-overs are open after {seconds:g} s"
+            self.step()
+            sleep(0.001)
+        self.step()
+        self.assert_empty()
 
 
 class Servers:
@@ -241,9 +305,8 @@ class Servers:
     def until_idle(self) -> None:
         self.until(lambda: not self.prefill.scheduler.requests
                    and not self.decode.scheduler.requests)
-        self.step()
-        self.prefill.assert_empty()
-        self.decode.assert_empty()
+        self.prefill.settle()
+        self.decode.settle()
 
 
 def alone(monkeypatch: Any) -> None:

@@ -18,8 +18,11 @@ pytest.importorskip("vllm", reason=VLLM)
 
 import torch
 import vllm
-from vllm.v1.kv_cache_interface import KVCacheSpec, MambaSpec
+from vllm.v1 import kv_cache_interface as kinds
+from vllm.v1.kv_cache_interface import KVCacheSpec
 
+from pdproto.vllm.blocks import Group
+from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
 from tests.vllm.engine import FOR_DECODE, Engine, Servers, alone, full, model_folder, window
 
@@ -130,6 +133,7 @@ def test_preempted_requests_are_computed_again(pair: Pair) -> None:
     for name, tokens in asked.items():
         servers.serve(name, tokens, 60)
     servers.until_idle()
+    assert servers.decode.preemptions() > 0, "nothing was preempted"
     for name, tokens in asked.items():
         check(servers, name, tokens, 60)
 
@@ -178,7 +182,7 @@ def test_an_abort_is_told_once_in_every_order(pair: Pair, order: str, policy: st
     servers.until_idle()
     for _ in range(20):
         servers.step()
-    servers.decode.assert_empty()
+    servers.decode.settle()
 
 
 def kill_prefill(servers: Servers) -> None:
@@ -200,7 +204,7 @@ def test_a_load_that_fails_is_computed_by_decode(
     while servers.decode.scheduler.requests:
         servers.decode.step()
     check(servers, "r", asked, engine=servers.decode)
-    servers.decode.assert_empty()
+    servers.decode.settle()
 
 
 @GROUPS
@@ -214,7 +218,7 @@ def test_a_load_that_fails_fails_its_request(
         servers.decode.step()
     assert servers.decode.ends["r"] == "error"
     assert servers.decode.answers["r"] == []
-    servers.decode.assert_empty()
+    servers.decode.settle()
 
 
 @pytest.mark.parametrize("policy", ["fail", "recompute"])
@@ -252,6 +256,30 @@ def test_half_a_request_does_not_end_the_scheduler(pair: Pair, policy: str) -> N
     servers.until_idle()
 
 
+def test_another_layout_of_the_kv_cache_is_refused_with_both(
+    closing: ExitStack, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = Servers(Engine(closing, folder, "kv_producer"),
+                      Engine(closing, folder, "kv_consumer", tokens_outermost=True))
+    servers.serve("r", prompt(1), NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert (servers.decode.ends["r"], servers.decode.answers["r"]) == ("error", [])
+    assert "KV cache layout is LBHNC at prefill and LBNHC at decode" in caplog.text
+    servers.until_idle()
+
+
+@pytest.mark.parametrize("tokens", [31, 100])
+def test_a_kv_cache_whose_tokens_are_outermost_is_served(
+    closing: ExitStack, folder: Path, tokens: int
+) -> None:
+    servers = Servers(Engine(closing, folder, "kv_producer", tokens_outermost=True),
+                      Engine(closing, folder, "kv_consumer", tokens_outermost=True))
+    servers.serve("r", prompt(tokens, tokens), NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.loaded == tokens
+    check(servers, "r", prompt(tokens, tokens))
+
+
 def test_a_release_that_is_not_known_does_not_start(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,10 +294,57 @@ def test_a_setting_that_there_is_not_is_refused_with_the_nearest(pair: Pair) -> 
         pair(extra={"silent": 3})
 
 
-def test_a_cache_of_another_kind_is_refused_by_name(closing: ExitStack, folder: Path) -> None:
-    spec = MambaSpec(block_size=32, shapes=((2, 4),), dtypes=(torch.float32,))
+SIZES = {"block_size": 32, "num_kv_heads": 2, "head_size": 4, "dtype": torch.float32}
+OTHER_KINDS = {
+    "RSWASpec": lambda: kinds.RSWASpec(**SIZES, rswa_window=8),
+    "SinkFullAttentionSpec": lambda: kinds.SinkFullAttentionSpec(**SIZES, sink_len=4),
+    "HiddenStateCacheSpec": lambda: kinds.HiddenStateCacheSpec(**SIZES),
+    "SlidingWindowMLASpec": lambda: kinds.SlidingWindowMLASpec(**SIZES, sliding_window=8),
+    "ChunkedLocalAttentionSpec":
+        lambda: kinds.ChunkedLocalAttentionSpec(**SIZES, attention_chunk_size=8),
+    "CircularBufferSpec": lambda: kinds.CircularBufferSpec(**SIZES),
+    "CrossAttentionSpec": lambda: kinds.CrossAttentionSpec(**SIZES),
+    "MambaSpec": lambda: kinds.MambaSpec(
+        block_size=32, shapes=((2, 4),), dtypes=(torch.float32,)),
+}
+
+
+def cache_of(*specs: KVCacheSpec) -> kinds.KVCacheConfig:
+    return kinds.KVCacheConfig(64, [], [
+        kinds.KVCacheGroupSpec([f"layers.{number}.attn"], spec)
+        for number, spec in enumerate(specs)])
+
+
+@pytest.mark.parametrize("name", OTHER_KINDS)
+@pytest.mark.parametrize("uniform", [False, True], ids=["alone", "among layers of one group"])
+def test_a_cache_of_another_kind_is_refused_by_name(name: str, uniform: bool) -> None:
+    """Kinds that are derived from those that are handed over, too."""
+    spec = OTHER_KINDS[name]()
+    if uniform:
+        spec = kinds.UniformTypeKVCacheSpecs(
+            block_size=32, kv_cache_specs={"layers.0.attn": full(), "layers.1.attn": spec})
+    with pytest.raises(ValueError, match=f"of kind {name}: PdprotoConnector hands over Full"):
+        groups_of(cache_of(spec))
+
+
+def test_a_cache_of_another_kind_ends_the_start(closing: ExitStack, folder: Path) -> None:
     with pytest.raises(ValueError, match="MambaSpec"):
-        Engine(closing, folder, "kv_consumer", specs=(spec,), prefix=False)
+        Engine(closing, folder, "kv_consumer", specs=(OTHER_KINDS["MambaSpec"](),), prefix=False)
+
+
+def test_groups_of_the_known_kinds_are_described() -> None:
+    latent = kinds.MLAAttentionSpec(**{**SIZES, "num_kv_heads": 1})
+    both = kinds.UniformTypeKVCacheSpecs(
+        block_size=32, kv_cache_specs={"layers.0.attn": full(), "layers.1.attn": latent})
+    assert groups_of(cache_of(full(), window(40), latent, both)) == [
+        Group(32), Group(32, 40), Group(32), Group(32)]
+
+
+def test_blocks_of_two_kinds_in_one_group_are_refused() -> None:
+    odd = kinds.UniformTypeKVCacheSpecs(
+        block_size=32, kv_cache_specs={"layers.0.attn": full(), "layers.1.attn": window(40)})
+    with pytest.raises(ValueError, match="32 tokens a block and 32 tokens a block, window 40"):
+        groups_of(cache_of(odd))
 
 
 def test_a_step_is_timed_on_the_wall_and_by_the_cpu(
