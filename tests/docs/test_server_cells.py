@@ -33,4 +33,4 @@ def test_every_cell_of_vllm_has_a_layout_and_a_defect() -> None:
                  if isinstance(node, ast.FunctionDef)}
     for cell in of_vllm.CELLS:
         assert cell.layout in of_vllm.LAYOUTS
-        assert cell.defect in functions
+        assert cell.defect in functions | {of_vllm.PLUGIN_OFF}

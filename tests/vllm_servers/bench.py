@@ -20,17 +20,15 @@ from typing import Any, Final
 
 import aiohttp
 
-from examples.servers.serving import Server
-from examples.vllm_servers.serving import OURS, Servers, gauge
+from examples.vllm_servers.serving import OURS, Servers
 from tests.servers.load import Answer, asks, send
 from tests.vllm_servers.cells import LAYOUTS
+from tests.vllm_servers.figures import steps, within_a_millisecond
 from tests.vllm_servers.stage import Completions, Pair, Stage, completion
 
 FOLDER: Final = Path("out/vllm-servers")
 LOADS: Final = ((1, 30), (8, 120), (32, 200))  # in flight, requests
 BESIDE: Final = {"nixl": "stock", "patient-nixl": "plain"}  # NIXL's, and ours: see LAYOUTS
-STEPS: Final = ("pdproto_scheduler_step", "pdproto_worker_step")
-MILLISECOND: Final = 'le="0.001"'
 
 
 class Streamed(Completions):
@@ -75,18 +73,10 @@ def steps_told(pair: Pair) -> str:
     wall, and of the CPU. Where processes wait for a core, the wall counts those waits too.
     """
     return ", ".join(
-        f"{server.name} {step.split('_')[1]} {_within(server, f'{step}_seconds'):.2%} "
-        f"(CPU {_within(server, f'{step}_cpu_seconds'):.2%}) of {every:.0f}"
-        for server in pair.servers for step in STEPS
-        if (every := gauge(server, f"{step}_seconds_count")))
-
-
-def _within(server: Server, name: str) -> float:
-    """The share of a histogram of seconds that is at most a millisecond."""
-    lines = str(server.get("/metrics")).splitlines()
-    within = sum(float(line.split()[-1]) for line in lines
-                 if line.startswith(f"vllm:{name}_bucket") and MILLISECOND in line)
-    return within / gauge(server, f"{name}_count")
+        f"{server.name} {step.split('_')[1]} "
+        f"{within_a_millisecond(server, f'{step}_seconds'):.2%} "
+        f"(CPU {within_a_millisecond(server, f'{step}_cpu_seconds'):.2%}) of {every:.0f}"
+        for server in pair.servers for step, every in steps(server).items())
 
 
 def main() -> int:

@@ -1,24 +1,29 @@
 """What the cells assert. Each check drives the servers of a layout and raises AssertionError."""
 
+import re
 import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from examples.servers.serving import Server
+from examples.servers.serving import Server, ServerError
+from examples.vllm_servers.serving import OURS, gauge
 from pdproto.vllm.offer import KEY, VERSION
 from tests.servers.load import Ask, asks, every_second, send, send_and_kill
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
+from tests.vllm_servers.figures import steps, within_a_millisecond
 from tests.vllm_servers.mid_write import READS, Read, begin_reads
-from tests.vllm_servers.stage import Pair, Stage, at_decode, at_prefill
+from tests.vllm_servers.stage import FAILED, NO_ANSWER, OK, Pair, Stage, Told, at_decode, at_prefill
 
+HELD_UP: Final = 0.01  # of the steps may take the connector more than a millisecond of CPU time
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 30  # requests
 BOTH: Final = " at decode: want the same at both ends"  # of a layout, with the value of each end
 MANY: Final = asks(300)
 LONG: Final = asks(60, new=48)
+FAILED_LOADS: Final = "pdproto_failed_loads_total"
 STOPPED: Final = asks(1, seed=3)
 LATE: Final = asks(3, seed=5, shortest=40)
 ALL: Final = (*MANY, *LONG, *STOPPED, *LATE)
@@ -48,6 +53,51 @@ def equality_short(stage: Stage, layout: Layout) -> Finding:
 def _equality(stage: Stage, layout: Layout, count: int) -> Finding:
     pair = stage.pair(layout)
     found = _same(stage, pair, MANY[:count], in_flight=16)
+    pair.check_nothing_is_held()
+    if layout.connector == OURS:
+        for server in pair.servers:
+            _check_steps(server)
+    return found
+
+
+def _check_steps(server: Server) -> None:
+    """The histograms of the connector's calls say that no step was held up."""
+    known = steps(server)
+    assert known, f"{server.name}: no step is in the histograms of the connector's calls"
+    for step in known:
+        late = 1 - within_a_millisecond(server, f"{step}_cpu_seconds")
+        assert late <= HELD_UP, f"{server.name}: {late:.1%} of {step} take over 1 ms of CPU time"
+
+
+def memory_short(stage: Stage, layout: Layout) -> Finding:
+    """Requests wait for decode's memory, and running ones with long answers lose theirs."""
+    found = equality(stage, layout)
+    _same(stage, stage.pair(layout), LONG, in_flight=16)
+    preempted = gauge(stage.pair(layout).decode, "num_preemptions_total")
+    if not preempted:
+        raise UntestedError("decode has preempted no request")
+    return Finding(found.requests, found.equal, f"{found.note}, {preempted:.0f} preempted")
+
+
+def plugged_in(stage: Stage, layout: Layout) -> Finding:
+    """vLLM finds the connector by its name alone."""
+    try:
+        stage.pair(layout)
+    except ServerError as error:
+        logs = "\n".join(one.log.read_text(errors="replace") for one in stage.servers.started)
+        unknown = re.search(r"Unsupported connector type: \w+", logs)
+        raise AssertionError(
+            f"vLLM does not start: {unknown[0] if unknown else error}") from None
+    return equality_short(stage, layout)
+
+
+def nothing_grows(stage: Stage, layout: Layout) -> Finding:
+    """The engines have the same threads and files after many requests as after a few."""
+    pair = stage.pair(layout)
+    _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
+    pair.check_nothing_is_held()
+    send(pair.through, MANY[:120], in_flight=16, leave=every_second)
+    found = _same(stage, pair, MANY[:150], in_flight=16)
     pair.check_nothing_is_held()
     return found
 
@@ -81,9 +131,11 @@ def prefill_stopped(stage: Stage, layout: Layout) -> Finding:
         with ThreadPoolExecutor(2) as clients:
             leaves = clients.submit(at_decode, pair.decode, ask, params, 3.0)
             told = clients.submit(at_decode, pair.decode, ask, params, 30.0).result()
-            leaves.result()
+            left = leaves.result()
         seconds = time.monotonic() - began
-        assert told == [] or told == _alone(stage, ask), f"a wrong answer: {told}"
+        assert told in (Told(FAILED), Told(OK, _alone(stage, ask))), f"a wrong answer: {told}"
+        if left.status != NO_ANSWER:
+            raise UntestedError(f"the client that was to leave has an answer: {left}")
         assert seconds < HANGS_S + 8, f"a request hangs for {seconds:.0f} s"
         time.sleep(max(0.0, 8.0 - seconds))
     finally:
@@ -100,7 +152,8 @@ def kill_prefill(stage: Stage, layout: Layout) -> Finding:
     failed, last = _kill(stage, pair, pair.prefill)
     for ask, params in zip(LATE, offers, strict=True):
         began = time.monotonic()
-        assert at_decode(pair.decode, ask, params, 60.0) == []
+        told = at_decode(pair.decode, ask, params, 60.0)
+        assert told == Told(FAILED), f"a request of the dead prefill: {told}"
         seconds = time.monotonic() - began
         assert seconds < HANGS_S, f"decode fails a request of the dead prefill in {seconds:.1f} s"
     return _served_on(stage, pair, "prefill", failed, last)
@@ -162,15 +215,16 @@ def late_read(stage: Stage, layout: Layout) -> Finding:
     time.sleep(LEASE_S + 2)
     others = asks(30, seed=6, shortest=200)
     send(type(pair.through)(pair.prefill.url), others, in_flight=8)
-    slowest = 0.0
+    slowest, failures = 0.0, gauge(pair.decode, FAILED_LOADS)
     for ask, params in zip(wanted, offers, strict=True):
         began = time.monotonic()
         told = at_decode(pair.decode, ask, params, HANGS_S)
         slowest = max(slowest, time.monotonic() - began)
-        right = _alone(stage, ask)
-        assert told in ([right] if layout.policy == "recompute" else [[], right]), (
-            f"decode answers {told}, want {right}")
+        want = Told(OK, _alone(stage, ask)) if layout.policy == "recompute" else Told(FAILED)
+        assert told == want, f"decode answers {told}, want {want}"
     assert slowest < HANGS_S, f"an answer took {slowest:.1f} s"
+    counted = gauge(pair.decode, FAILED_LOADS) - failures
+    assert counted == len(wanted), f"{FAILED_LOADS} counts {counted:.0f} of {len(wanted)}"
     pair.check_nothing_is_held()
     return Finding(len(wanted), 0 if layout.policy == "fail" else len(wanted),
                    f"each told within {slowest:.2f} s")
@@ -192,21 +246,26 @@ def params_cut(stage: Stage, layout: Layout) -> Finding:
                **params, KEY: {**told, "room": str(int(told["room"]) ^ 1 << 40)}}}
     for words, given in cut.items():
         began = time.monotonic()
-        assert at_decode(pair.decode, ask, given, HANGS_S) == [], "a request was served"
+        answer = at_decode(pair.decode, ask, given, 2 * HANGS_S)
+        assert answer == Told(FAILED), f"want status {FAILED}, {words}: {answer}"
         assert time.monotonic() - began < HANGS_S, f"a request hangs for {HANGS_S:.0f} s"
         assert words in pair.decode.log.read_text(errors="replace"), f"decode does not say: {words}"
-    assert at_decode(pair.decode, ask, params, 30.0) == _alone(stage, ask)
+    assert at_decode(pair.decode, ask, params, 30.0) == Told(OK, _alone(stage, ask))
     pair.check_nothing_is_held()
     return Finding(1 + len(cut), 1, f"{len(cut)} fail")
 
 
 def differs(stage: Stage, layout: Layout) -> Finding:
-    """Every request fails, with both values in the logs of both servers, which live on."""
+    """Every request fails by its status, with both values in the logs of both servers, which live
+    on.
+    """
     pair = stage.pair(layout)
     answers = send(pair.through, MANY[:4], in_flight=4, seconds=HANGS_S)
-    served = [answer for answer in answers if answer.is_full]
-    assert not served, "a request was served"
+    served = sum(answer.is_full for answer in answers)
+    assert not served, f"{served} of {len(answers)} requests were served with status {OK}"
     assert not any(answer.hung for answer in answers), f"a request hangs for {HANGS_S:.0f} s"
+    others = [answer.error for answer in answers if not str(answer.error).startswith(str(FAILED))]
+    assert not others, f"want status {FAILED}: {others[0]}"
     pair.check_nothing_is_held()
     for server in pair.servers:
         words = server.log.read_text(errors="replace")

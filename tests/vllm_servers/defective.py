@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 
+from pdproto.items.data_path import SinkItems
 from pdproto.items.shares import Place
 from pdproto.node.decode import Decode
 from pdproto.node.prefill import Prefill
@@ -98,6 +100,49 @@ def heads_swapped() -> None:
         Place(self.size, self.size - 1 - self.rank), total))
 
 
+def waiting_declined() -> None:
+    """Decode gives a request up that has to wait for blocks."""
+    def matched(old: Any, self: Any, request: Any, computed: int) -> Any:
+        expected = self._expected.get(request.request_id)
+        if expected is not None and not expected.is_placed:
+            self.asked = [*getattr(self, "asked", ()), request.request_id]
+            if self.asked.count(request.request_id) > 1:
+                expected.problem = "it has waited"
+        return old(self, request, computed)
+
+    _wrap(loading.LoadingScheduler, "matched", matched)
+
+
+def files_kept() -> None:
+    """Decode opens a file for each load, and never closes it."""
+    def begin(old: Any, self: Any, order: Any) -> None:
+        self.files = [*getattr(self, "files", ()), os.dup(0)]
+        old(self, order)
+
+    _wrap(loading.LoadingWorker, "_begin", begin)
+
+
+def staging_shifted() -> None:
+    """Decode reads its staging memory 64 bytes beside where prefill has written."""
+    def landed(old: Any, self: Any, *given: Any) -> Any:
+        found = old(self, *given)
+        head = int(found[:4].view("<u4")[0])  # the length of the header
+        return np.concatenate([found[:head], np.roll(found[head:], 64)])
+
+    _wrap(SinkItems, "_landed", landed)
+
+
+def misfit_computed() -> None:
+    """Decode computes a request of a prefill that does not fit, as if there were no params."""
+    def arrived(old: Any, self: Any, request: Any, orders: Any) -> None:
+        old(self, request, orders)
+        expected = self._expected.get(request.request_id)
+        if expected is not None and expected.problem is not None:
+            del self._expected[request.request_id]
+
+    _wrap(loading.LoadingScheduler, "arrived", arrived)
+
+
 def params_unread() -> None:
     """Decode computes a request whose params it cannot read, as if there were none."""
     def arrived(old: Any, self: Any, request: Any, orders: Any) -> None:
@@ -130,7 +175,8 @@ def nixl_wrong_block() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
-                   heads_swapped, params_unread, misfit_unnoticed, nixl_wrong_block)}
+                   heads_swapped, waiting_declined, files_kept, staging_shifted,
+                   params_unread, misfit_unnoticed, misfit_computed, nixl_wrong_block)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

@@ -69,7 +69,7 @@ def begin_reads(pair: Pair, beside: Executor) -> Sequence[Future[Read]]:
 
 
 def _read(decode: Server, ask: Ask, params: dict[str, Any]) -> Read:
-    return Read(at_decode(decode, ask, params, ANSWER_S), time.monotonic())
+    return Read(at_decode(decode, ask, params, ANSWER_S).tokens, time.monotonic())
 
 
 def _is_stopped_between_writes(pair: Pair) -> bool:

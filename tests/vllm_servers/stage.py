@@ -1,13 +1,14 @@
 """Which servers run: one pair with its proxy at a time, kept for the cells that share a layout."""
 
 import time
+import urllib.error
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 
@@ -17,6 +18,7 @@ from examples.vllm_servers.proxy import FOR_DECODE
 from examples.vllm_servers.serving import (
     CONSUMER,
     MODEL,
+    OURS,
     PRODUCER,
     Servers,
     gauge,
@@ -24,12 +26,18 @@ from examples.vllm_servers.serving import (
 )
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
-from tests.vllm_servers.cells import DEFECT, FOLDER_OF_MODEL, Layout
+from tests.vllm_servers.cells import DEFECT, FOLDER_OF_MODEL, PLUGIN_OFF, Layout
+from tests.vllm_servers.figures import Size, size_of
 
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
 WRITES: Final = "num_prefill_writes"
 OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
+RANKS: Final = "--tensor-parallel-size"
+MORE: Final = 4  # threads or files: a thread pool takes a thread, an HTTP request a file
+OK: Final = 200
+FAILED: Final = 500  # vLLM's, of a request whose KV cache was not loaded
+NO_ANSWER: Final = 0
 HELD: Final = ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
 
 
@@ -63,9 +71,16 @@ def read(answer: Answer, status: int, told: Any) -> None:
     answer.logprobs = (choice.get("logprobs") or {}).get("token_logprobs") or []
 
 
-def operator_of(server: Server) -> Server:
-    """The operator's port of the server's first worker."""
-    return replace(server, port=server.port + OPERATOR)
+def operator_of(server: Server, rank: int = 0) -> Server:
+    """The operator's port of a worker of the server."""
+    return replace(server, port=server.port + OPERATOR + rank)
+
+
+class Told(NamedTuple):
+    """Decode's answer. status: of HTTP; NO_ANSWER if the client has left, or the server is gone."""
+
+    status: int
+    tokens: list[int] = []  # noqa: RUF012 - nobody changes it
 
 
 def at_prefill(server: Server, ask: Ask) -> dict[str, Any]:
@@ -76,25 +91,28 @@ def at_prefill(server: Server, ask: Ask) -> dict[str, Any]:
     return params
 
 
-def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) -> list[int]:
-    """The tokens of the answer; none for an error, and for a client that leaves."""
+def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) -> Told:
+    """seconds: after these the client leaves."""
     body = {**completion(ask.prompt, ask.new), "kv_transfer_params": params}
     try:
         told = server.post("/v1/completions", body, seconds)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return Told(error.code)
     except (OSError, HTTPException):
-        return []
-    tokens: list[int] = told["choices"][0]["token_ids"]
-    return tokens
+        return Told(NO_ANSWER)
+    return Told(OK, told["choices"][0]["token_ids"])
 
 
 @dataclass
 class Pair:
-    """Two servers and a proxy."""
+    """Two servers and a proxy. sizes: of the servers, by name, when they held nothing first."""
 
     layout: Layout
     prefill: Server
     decode: Server
     proxy: Server
+    sizes: dict[str, Size] = field(default_factory=dict)
 
     @property
     def through(self) -> Completions:
@@ -110,20 +128,36 @@ class Pair:
         return sum(float(line.split()[-1]) for line in lines if line.startswith(WRITES))
 
     def check_nothing_is_held(self, *servers: Server, seconds: float = SETTLE_S) -> None:
-        """No request, and no block of the KV cache, before long, on these servers (default: both).
+        """No request, no block of the KV cache and no hand-over, before long, on these servers
+        (default: both); and hardly more threads and open files than when that was seen first.
         """
         end = time.monotonic() + seconds
         for server in servers or self.servers:
-            while (held := _held(server)) and time.monotonic() < end:
+            while (held := self._held(server)) and time.monotonic() < end:
                 time.sleep(0.25)
             assert not held, f"{server.name} still holds {held} after {seconds:.0f} s"
             assert server.is_alive(), f"{server.name} has died: {server.tail()}"
+            size = size_of(server)
+            first = self.sizes.setdefault(server.name, size)
+            while not size.is_within(first, MORE) and time.monotonic() < end:
+                time.sleep(0.25)
+                size = size_of(server)
+            assert size.is_within(first, MORE), f"{server.name}'s engine has {size}, of {first}"
 
+    def _held(self, server: Server) -> dict[str, float]:
+        with suppress(OSError):
+            held = {name: value for name in HELD if (value := gauge(server, name))}
+            opened = sum(operator_of(server, rank).get("/debug/handoffs?limit=1")["open"]
+                         for rank in range(self._ranks(server)))
+            return held | ({"hand-overs": opened} if opened else {})
+        return {"no answer": 1.0}
 
-def _held(server: Server) -> dict[str, float]:
-    with suppress(OSError):
-        return {name: value for name in HELD if (value := gauge(server, name))}
-    return {"no answer": 1.0}
+    def _ranks(self, server: Server) -> int:
+        """How many operator's ports a server has."""
+        flags = self.layout.prefill if server is self.prefill else self.layout.decode
+        if self.layout.connector != OURS:
+            return 0
+        return int(flags[flags.index(RANKS) + 1]) if RANKS in flags else 1
 
 
 class Stage:
@@ -170,12 +204,15 @@ class Stage:
         is_prefill, port = side == "prefill", free_port() if port is None else port
         transfer = transfer_config(
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
-            kv_connector_module_path=layout.module, kv_load_failure_policy=layout.policy)
+            **({"kv_connector_module_path": layout.module} if layout.module else {}),
+            kv_load_failure_policy=layout.policy)
+        env = {DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"}
+        if self.defect == PLUGIN_OFF:
+            env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
             f"{side}-{self._number}", self.model(FOLDER_OF_MODEL if is_prefill else layout.model),
             layout.prefill if is_prefill else layout.decode,
-            transfer=transfer, port=port, env={
-                DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"})
+            transfer=transfer, port=port, env=env)
 
     def restart(self, side: str) -> Server:
         """The server of the pair that was killed, on the same port."""
