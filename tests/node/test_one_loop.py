@@ -135,8 +135,8 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     (PrefillNode, {"in_doubt"}), (DecodeNode, {"seek"}), (DirectDecodeNode, {"seek"})])
 def test_a_node_has_only_the_methods_that_users_need(kind: type, names: set[str]) -> None:
     """The public names of a node. One more needs a reason, and a line in the documents."""
-    both = {"close", "declare_gone", "drain", "health", "living_peers", "lost_peers", "on_leave",
-            "open", "open_handoffs", "stalled", "unready"}
+    both = {"close", "declare_gone", "drain", "faults", "health", "inject", "living_peers",
+            "lost_peers", "on_leave", "open", "open_handoffs", "stalled", "unready"}
     public = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
     assert public == both | names
 
