@@ -24,8 +24,8 @@ from schemathesis.specs.openapi import checks
 from pdproto.registry.openapi import document
 from pdproto.transport import keys
 from tests.property.profiles import NIGHTLY, runs
+from tests.registry.served import group
 from tests.registry.test_keys import registered
-from tests.registry.test_registry import group
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SCHEMA: Final = schemathesis.openapi.from_dict(document())

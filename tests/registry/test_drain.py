@@ -17,7 +17,7 @@ from pdproto.registry.wire import Lookup, Rank, Run
 from pdproto.runtime.limits import ASKED_ROOMS_MAX
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import Cluster, cluster, polls, published
-from tests.registry.test_registry import group, prefill, sglang, until
+from tests.registry.served import group, prefill, sglang, until
 from tests.registry.test_replica import Clock, running, shared
 
 DRAINS = "rank dp0 cp0 tp0 pp0 drains, and takes no new request"

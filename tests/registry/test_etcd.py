@@ -23,7 +23,7 @@ from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableEr
 from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, Run
 from tests import skips
-from tests.registry.test_registry import prefill
+from tests.registry.served import prefill
 
 pytestmark = [
     pytest.mark.slow,

@@ -18,8 +18,8 @@ from pdproto.registry.wire import RefusedError, Registration
 from pdproto.transport import files
 from pdproto.transport import keys as keys_module
 from pdproto.transport.keys import Keys, new_secret, of_secret
+from tests.registry.served import prefill, until
 from tests.registry.test_keys import asked, tls_with
-from tests.registry.test_registry import prefill, until
 from tests.transport.many_files import many_files
 
 SECRET: Final = new_secret()

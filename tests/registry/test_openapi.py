@@ -9,7 +9,7 @@ from pdproto.registry import openapi
 from pdproto.registry.app import RegistryApp, RegistryServer
 from pdproto.registry.openapi import document
 from pdproto.registry.registry import Registry
-from tests.registry.test_registry import sglang
+from tests.registry.served import sglang
 
 DOCUMENT: Final = document()
 

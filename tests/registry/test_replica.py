@@ -37,7 +37,7 @@ from pdproto.runtime.limits import (
 )
 from pdproto.spec.handoff.timers import WAITS
 from tests.registry.memory_log import MemoryLog, MemoryStore
-from tests.registry.test_registry import PATIENCE_S, group
+from tests.registry.served import PATIENCE_S, group
 
 SILENT_S = WAITS["store_silent"].seconds
 LEASE_S = WAITS["no_sign_of_life"].seconds

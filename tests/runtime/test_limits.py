@@ -18,7 +18,7 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import VERSION
 from pdproto.runtime.wire import decode
 from tests.engine.test_peers import dial, hangs_up, opening
-from tests.registry.test_registry import prefill
+from tests.registry.served import prefill
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LIFE: Final = [1, 2, 3]

@@ -20,7 +20,7 @@ from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_me
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import load
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published, until
-from tests.registry.test_registry import group, prefill
+from tests.registry.served import group, prefill
 
 SECRET: Final = new_secret()
 NAMES: Final = ("a", "b", "c")
