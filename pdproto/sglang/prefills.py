@@ -17,7 +17,7 @@ from pdproto.node.link import tcp_at
 from pdproto.node.receiver import Addressed
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import PROBLEMS
-from pdproto.registry.wire import Directory, Rank, Topology
+from pdproto.registry.wire import Directory, Rank, ServerInfo
 from pdproto.transport.keys import Keys
 
 log = logging.getLogger("pdproto.sglang")
@@ -153,7 +153,7 @@ class Prefills:
                              f"{self._stage.size}: want as many, or 1 here")
         return range(self._stage.rank, self._stage.rank + 1)
 
-    def _misfit(self, server: Topology) -> str:
+    def _misfit(self, server: ServerInfo) -> str:
         """Why a server does not fit this rank, with the values of both. Empty if it does."""
         for name in KIND:
             there, here = getattr(server, name), getattr(self._kind, name)

@@ -128,7 +128,7 @@ class Books:
 
     def close(self, room: int, load: Load, *, is_open: bool) -> None:
         """Compare the outcomes of a room (S14: a hand-over that succeeds at decode has not failed
-        at any rank). is_open: at some rank. If not, judge its refusals, and forget it.
+        at any rank). is_open: at some rank. If not, check its refusals, and forget it.
         """
         name, success = self.decided.get(room, ("", False))
         against = self.failed.get(room, {})
@@ -137,11 +137,11 @@ class Books:
                                    f"{', '.join(sorted(against))} failed")
         if not is_open:
             if load.request(room).abort is None:
-                self._judge_refusals(room)
+                self._check_refusals(room)
             for of_rooms in (self.decided, self.failed, self.sent, self.left, self.killed):
                 of_rooms.pop(room, None)
 
-    def _judge_refusals(self, room: int) -> None:
+    def _check_refusals(self, room: int) -> None:
         """Rule 1 of spec/handoff/drain.py: a drain fails no request that was taken before it.
 
         The rank that drains may refuse a room that had failed there before: to it, that is a new
