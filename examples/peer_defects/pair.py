@@ -6,6 +6,7 @@ managers. There is no model, and only the part of the scheduler that Decode
 has. A script may hold back a frame or a write: a slow network, or a slow adapter.
 """
 
+import importlib
 import logging
 import os
 import socket
@@ -111,6 +112,11 @@ class Mail:
             self.held.pop(0)()
 
 
+def in_host_memory(_: object, buffers: int) -> list[str]:
+    """The kind of memory of these buffers, as NIXL names it."""
+    return ["DRAM"] * buffers
+
+
 class World:
     """The settings of this process, a bootstrap server, and where traces go."""
 
@@ -164,6 +170,9 @@ class Rank:
         if world.backend == "mooncake":
             mooncake._mooncake_transfer_engine = None
             mooncake.init_mooncake_transfer_engine(hostname=HOST, gpu_id=0)
+        else:  # SGLang describes no memory here, and this backend then takes it for a GPU's
+            vars(importlib.import_module("sglang.srt.disaggregation.nixl.conn"))[
+                "_normalize_kv_mem_kinds"] = in_host_memory
         self.manager: Final = manager_of(load, seat, memory, self.metadata, world.arguments)
         self._slow_down()
         if world.traced:

@@ -215,6 +215,8 @@ class Bindings:
         self._rooms: Final[dict[Group, _Room]] = {}
         self._waits: Final[Waits[Group]] = Waits((OTHER_LIFE,), seconds)
         self._clock: Final = clock
+        for each in (role, NAMED_ROLE):
+            each.prepare()  # so that no turn of the loop makes an automaton for its first room
 
     def end_waits(self) -> float | None:
         """End the waits that are over. Returns when the next one ends."""

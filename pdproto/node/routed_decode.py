@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from pdproto.node.decode import Decode
 from pdproto.node.peer import Peer
-from pdproto.node.receiver import Receiver
+from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.endpoint import Endpoint
@@ -102,6 +102,22 @@ class RoutedDecode(Decode):
                 sought.server, sought.receiver.room),
         }
 
+    def _rooms_of(self, server: str, ranks: int, *, follows_rule: bool) -> DecodeRooms:
+        """The rooms that are looked for on this server. For any thread: to make them takes 10 ms,
+        too long for a turn of the loop, so the thread that brings the first request makes them.
+        """
+        key = server, ranks, follows_rule
+        known = self._rooms.get(key)
+        if known is None:
+            known = self._rooms.setdefault(key, self._make(ranks, follows_rule=follows_rule))
+        return known
+
+    def open(self, *arguments: Any, addressed: Addressed | None = None, **options: Any) -> Receiver:
+        """See Decode.open."""
+        if addressed is not None and addressed.ranks > 1:
+            self._rooms_of(addressed.server, addressed.ranks, follows_rule=True)
+        return super().open(*arguments, addressed=addressed, **options)
+
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
@@ -133,9 +149,15 @@ class RoutedDecode(Decode):
         self.take(receiver.endpoint, receiver.endpoint.automaton.call("open_receiver"))
         self._known_desk.look_up(
             sought.server, receiver.room, self.connections.lost(),
-            lambda server: self.ask(lambda: self._found(sought, server, named)),
+            partial(self._hear_of, sought, named),
             lambda reason: self.ask(partial(self._unless_over, sought, self.give_up, receiver,
                                             f"prefill server {sought.server}: {reason}")))
+
+    def _hear_of(self, sought: Sought, named: int | None, server: PrefillServer) -> None:
+        """In the thread of the desk: the registry has answered."""
+        if server.ranks > 1:
+            self._rooms_of(sought.server, server.ranks, follows_rule=server.follows_rule)
+        self.ask(lambda: self._found(sought, server, named))
 
     def _unless_over(self, sought: Sought, act: Callable[..., None], *arguments: Any) -> None:
         """Call `act` if the hand-over has not ended meanwhile."""
@@ -162,11 +184,7 @@ class RoutedDecode(Decode):
             self._want(sought, addressed.ranks, True, addressed.rank)
 
     def _want(self, sought: Sought, ranks: int, follows_rule: bool, named: int | None) -> None:
-        key = sought.server, ranks, follows_rule
-        rooms = self._rooms.get(key)
-        if rooms is None:
-            rooms = self._rooms[key] = self._make(ranks, follows_rule=follows_rule)
-        sought.rooms = rooms
+        rooms = sought.rooms = self._rooms_of(sought.server, ranks, follows_rule=follows_rule)
         try:
             self._follow(sought, rooms, rooms.want(sought.life, named))
         except RemoteProtocolError as error:
