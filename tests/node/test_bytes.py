@@ -18,6 +18,15 @@ from tests.node.data_paths import (
 )
 
 
+def under_way(nodes: Cluster) -> tuple[Sender, Receiver]:
+    """A hand-over whose write has begun, and does not end by itself."""
+    (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([1, 2, 3])
+    until(lambda: nodes.writing.under_way)
+    return sender, receiver
+
+
 def test_a_digest_that_does_not_agree() -> None:
     with cluster(decode={"clean": False}) as nodes:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
@@ -65,10 +74,7 @@ def test_an_engine_that_gives_up() -> None:
     read may land, so the source has drained only when the engine has found out.
     """
     with cluster(prefill={"at_once": False}) as nodes:
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        sender.send([1, 2, 3])
-        until(lambda: nodes.writing.under_way)
+        sender, receiver = under_way(nodes)
         nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
@@ -89,10 +95,7 @@ def test_an_engine_that_never_knows() -> None:
     fenced us. What the engine says after that is late.
     """
     with cluster(prefill={"at_once": False}, waits={"no_drain": 0.05}) as nodes:
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        sender.send([1, 2, 3])
-        until(lambda: nodes.writing.under_way)
+        sender, receiver = under_way(nodes)
         nodes.writing.end(WriteOutcome.ERROR)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "the engine gave up writing to d0"
@@ -108,10 +111,7 @@ def test_an_engine_that_never_knows() -> None:
 
 def test_a_write_that_is_refused() -> None:
     with cluster(prefill={"at_once": False}) as nodes:
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        sender.send([1, 2, 3])
-        until(lambda: nodes.writing.under_way)
+        sender, receiver = under_way(nodes)
         nodes.writing.end(WriteOutcome.REFUSED)
         until(polls([sender, receiver], KVPoll.FAILED))
         assert sender.failure == "a write to d0 was refused: it has fenced this hand-over"
@@ -123,10 +123,7 @@ def test_a_silent_source_is_fenced() -> None:
     """A write that never ends costs its staging memory until the fence is up, and no page."""
     with cluster(prefill={"at_once": False}, decode={"fences": False},
                  waits={"no_drain": 0.05, "no_answer": 0.02}) as nodes:
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        sender.send([1, 2, 3])
-        until(lambda: nodes.writing.under_way)
+        _, receiver = under_way(nodes)
         receiver.abort()
         until(lambda: nodes.landing.asked == [(receiver.life, "p0")])
         assert receiver.released
