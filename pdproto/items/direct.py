@@ -124,10 +124,15 @@ class ItemTarget:
             self.is_strange = True
             raise ValueError("it sends other layers or heads than it is known to have")
         came = [len(chunk.pages) for chunk in self._chunks]
-        left = self._chunks[len(self._verdicts):]
-        return (came == [*filter(None, chunks)]
-                and all(verdict.result() for verdict in self._verdicts)
-                and all(chunk.intact(self._key) for chunk in left))
+        return came == [*filter(None, chunks)] and all(map(self._is_intact, range(len(came))))
+
+    def _is_intact(self, place: int) -> bool:
+        """Whether the digests of a chunk agree. A verdict that the worker has not reached is not
+        waited for: a source that says *done* too early may have it queued behind this very call.
+        """
+        if place < len(self._verdicts) and self._verdicts[place].done():
+            return self._verdicts[place].result()
+        return self._chunks[place].intact(self._key)
 
 
 class DirectItems(SinkItems, InPlace[ItemTarget]):

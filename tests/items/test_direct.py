@@ -269,3 +269,16 @@ def test_incomplete_bytes_are_not_intact(target: ItemTarget) -> None:
     target.places(head + kv, state)
     assert not target.intact([2, 1]), "the digests of the first have been compared already"
     assert not target._verdicts[0].result()
+
+
+def test_a_verdict_behind_the_answer_is_not_waited_for(target: ItemTarget) -> None:
+    """A source that says *done*, and writes its last chunk then, must not stop the worker."""
+    head, kv, state = lengths(target.share)
+    header, *_ = target.places(0, head + kv)
+    header[:] = target.share.header
+
+    def done_too_early() -> bool:
+        target.places(head + kv, state)  # queues a verdict behind this call
+        return target.intact([2, 1])
+
+    assert not target._worker.submit(done_too_early).result(timeout=10)
