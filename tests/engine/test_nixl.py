@@ -1,5 +1,7 @@
 """NIXL as it is: what its library does, and what the engine over it makes of that."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -34,6 +36,16 @@ def test_a_sink_that_dies_in_mid_write_is_named(way: str, monkeypatch: pytest.Mo
 def test_a_process_that_closes_nothing_ends_well() -> None:
     """UCX's module for EFA adapters, which spoils that, is left out."""
     ends_well("nixl")
+
+
+@needs_library
+@pytest.mark.parametrize("tries", [60, pytest.param(400, marks=pytest.mark.nightly)])
+def test_a_sink_that_ends_while_a_source_connects_ends_no_source(tries: int) -> None:
+    """UCX aborts the process then, unless it connects in the background."""
+    command = [sys.executable, "-m", "tests.engine.sinks_that_end", str(tries)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert "under way" not in done.stdout
 
 
 def test_the_library_is_polled_only_while_a_source_may_write() -> None:
