@@ -10,7 +10,7 @@ FULL := $(VENV)/.full
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
-  test-spark test-image docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm serve-vllm test-servers-vllm bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -154,6 +154,9 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 test-vllm: .vllm/$(VLLM_BEFORE)/.installed ## the tests under vLLM itself (installs 3.3 GB)
 	for path in "" $(CURDIR)/$(<D); do \
 	  PYTHONPATH=$$path $(VLLM)/bin/python -m pytest tests/vllm -W default || exit 1; done
+
+test-vllm-quick: $(VLLM)/.installed ## the same under the newer of the two releases (2.8 GB)
+	$(VLLM)/bin/python -m pytest tests/vllm -W default
 
 serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy, without a GPU
 	$(VLLM)/bin/python -m examples.vllm_servers
