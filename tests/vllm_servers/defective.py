@@ -100,6 +100,12 @@ def heads_swapped() -> None:
         Place(self.size, self.size - 1 - self.rank), total))
 
 
+def partners_swapped() -> None:
+    """A rank of decode asks another rank of prefill's tensor parallelism than its own."""
+    _wrap(Place, "partners", lambda old, self, size: old(
+        Place(self.size, self.size - 1 - self.rank), size))
+
+
 def waiting_declined() -> None:
     """Decode gives a request up that has to wait for blocks."""
     def matched(old: Any, self: Any, request: Any, computed: int) -> Any:
@@ -175,7 +181,7 @@ def nixl_wrong_block() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
-                   heads_swapped, waiting_declined, files_kept, staging_shifted,
+                   heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, misfit_unnoticed, misfit_computed, nixl_wrong_block)}
 
 patient_ranks.pause()
