@@ -28,6 +28,7 @@ from pdproto.drill.soak.rank import decode, prefill
 from pdproto.drill.soak.report import SoakResult, page
 from pdproto.drill.soak.rounds import Make, run_soak
 from pdproto.drill.soak.state import SoakSettings, SoakState
+from pdproto.pages.host_copies import HostCopies
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 from pdproto.transport.nodes import DecodeNode
 
@@ -61,30 +62,6 @@ def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.parametrize("bug", [None, "empty-before-confirmed"])
-def test_no_request_fails_when_ranks_are_drained_and_replaced(
-    monkeypatch: pytest.MonkeyPatch, bug: str | None
-) -> None:
-    """No other fault comes, and no client leaves: nothing may fail. With the defect, ranks end
-    while decode still needs them.
-    """
-    monkeypatch.setattr(chaos, "SHARES", {"drains": 1})
-    seconds = 20.0 if bug is None else 80.0  # it ends at the first rest after a complaint
-    totals = soaked(SoakSettings(seconds=seconds, abort_rate=0.0, bug=bug, engines=("shm",)))
-    assert totals.drained > 0
-    if bug is None:
-        assert totals.complaints == []
-        assert totals.failed == 0
-    else:
-        assert totals.complaints
-        assert all(re.fullmatch(
-            r"room \d+: (prefill-\d-0-0) said that it was empty, its process was ended, and "
-            r"decode-\d still needed it: lost connection to \1: it has been closed", told)
-            for told in totals.complaints)
-
-
 def mistaken(place: SoakRank, pipe: Pipe) -> None:
     """A prefill rank that now and then sends a page of another request."""
     right = Load.page
@@ -112,6 +89,43 @@ class Faulty(SoakCluster):
         is_source = name in self.sources
         return type(self).defect if is_source == (type(self).defect is mistaken) else (
             prefill if is_source else decode)
+
+
+def slow_to_compare(place: SoakRank, pipe: Pipe) -> None:
+    """A decode rank that takes 0.1 s longer to compare what has landed of a chunk."""
+    right = HostCopies.unpack
+
+    def unpack(copies: HostCopies, *arguments: Any) -> Any:
+        time.sleep(0.1)
+        return right(copies, *arguments)
+
+    patch.object(HostCopies, "unpack", unpack).start()
+    decode(place, pipe)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("bug", [None, "empty-before-confirmed"])
+def test_no_request_fails_when_ranks_are_drained_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, bug: str | None
+) -> None:
+    """No other fault comes, and no client leaves: nothing may fail. With the defect, ranks end
+    while decode still needs them: it is slow to compare, so it needs the first one that ends.
+    """
+    monkeypatch.setattr(chaos, "SHARES", {"drains": 1})
+    monkeypatch.setattr(rounds, "ROUND_S", 10.0)
+    kind = type("Faulty", (Faulty,), {"defect": slow_to_compare})
+    totals = soaked(SoakSettings(seconds=20.0, abort_rate=0.0, bug=bug, engines=("shm",)), kind)
+    assert totals.drained > 0
+    if bug is None:
+        assert totals.complaints == []
+        assert totals.failed == 0
+    else:
+        assert totals.complaints
+        assert all(re.fullmatch(
+            r"room \d+: (prefill-\d-0-0) said that it was empty, its process was ended, and "
+            r"decode-\d still needed it: lost connection to \1: it has been closed", told)
+            for told in totals.complaints)
 
 
 @pytest.mark.slow

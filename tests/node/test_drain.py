@@ -13,6 +13,8 @@ import pytest
 
 from pdproto.node.drain import Drain
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.sim import planted
+from pdproto.spec.handoff import drain as tables
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from pdproto.transport.operator_port import OperatorPort
@@ -63,7 +65,26 @@ def test_what_was_accepted_ends_well_and_then_the_node_is_empty(
 def test_no_request_fails_by_a_node_that_is_closed_when_it_says_that_it_is_empty(
     sources: int, begins: str
 ) -> None:
-    """Prefill has written everything, and decode still compares what has landed."""
+    assert failure_by_a_close_when_empty(sources, begins) is None
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+@pytest.mark.parametrize("begins", ["before prefill has ended", "after"])
+def test_a_request_fails_by_a_node_that_says_too_early_that_it_is_empty(
+    sources: int, begins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect `empty-before-confirmed` in the table that the node runs."""
+    (edited,) = (table for table in planted.named("empty-before-confirmed").system.tables
+                 if table.machine is tables.server)
+    monkeypatch.setattr(tables, "SERVER", edited)
+    told = failure_by_a_close_when_empty(sources, begins)
+    assert told == "lost connection to p0: it has been closed"
+
+
+def failure_by_a_close_when_empty(sources: int, begins: str) -> str | None:
+    """The reason why decode fails its request when a prefill node is closed as soon as it says
+    that it is empty. It has written everything, and decode still compares what has landed.
+    """
     with cluster(sources=sources, decode={"at_once": False}) as nodes:
         node = nodes.prefills[0]
         senders, receivers = nodes.senders(1), published(nodes.receivers(1))
@@ -79,11 +100,13 @@ def test_no_request_fails_by_a_node_that_is_closed_when_it_says_that_it_is_empty
         nodes.landing.at_once = True
         nodes.landing.end()
         until(polls(receivers, *ENDED))
-        assert [receiver.failure for receiver in receivers] == [None]
+        (failure,) = [receiver.failure for receiver in receivers]
         assert closed_when_empty(node, emptied)
         for receiver in receivers:
             receiver.close()
-        nodes.settled()
+        if failure is None:
+            nodes.settled()
+        return failure
 
 
 def closed_when_empty(
