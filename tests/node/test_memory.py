@@ -1,0 +1,127 @@
+"""A request that has ended takes no memory: nodes go on for ever.
+
+Two things are kept of ended requests, both bounded. A prefill rank counts the uses of the last
+65,536 rooms (uses.py): in a process with both nodes, that is 120 bytes a hand-over until the table
+is full. A cancelled wait stays in its queue until there are 1,024 (timers.py). Here both bounds are
+small, so that a number which still grows has none. The test counts blocks of memory, and not bytes:
+tables and queues of any length are one block, and how large they are says nothing.
+"""
+
+import gc
+import logging
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+import pytest
+
+from pdproto.node import prefill, timers
+from pdproto.node.link import Link
+from pdproto.node.receiver import Receiver
+from pdproto.node.sender import Sender
+from pdproto.node.uses import Uses
+from pdproto.spec.handoff.poll import KVPoll
+from tests.node.data_paths import ENDED, Cluster, polls, published, until
+
+AT_ONCE: Final = 50  # requests of each kind
+WARM_UP: Final = 10  # rounds
+ROUNDS: Final = 20
+LIMIT: Final = 0.7  # blocks of memory a request. A number that is kept is one.
+# The steps that the tables have taken are kept, once each: the number of requests is no matter.
+STEPS: Final = ("node/plans.py", "runtime/automaton.py", "runtime/local_rows.py", "ground/*")
+WHY: Final = "the client has left"
+
+
+def senders(nodes: Cluster, rooms: range) -> list[Sender]:
+    return [sender for room in rooms for sender in nodes.senders(room)]
+
+
+def receivers(nodes: Cluster, rooms: range) -> list[Receiver]:
+    return [receiver for room in rooms for receiver in published(nodes.receivers(room))]
+
+
+def succeed(nodes: Cluster, rooms: range) -> list[Receiver]:
+    sending, receiving = senders(nodes, rooms), receivers(nodes, rooms)
+    until(polls(sending, KVPoll.WAITING_FOR_INPUT))
+    for sender in sending:
+        sender.send([1, 2], last=False)
+        sender.send([0])
+    until(polls([*sending, *receiving], KVPoll.SUCCESS))
+    return receiving
+
+
+def leave_decode(nodes: Cluster, rooms: range) -> list[Receiver]:
+    sending, receiving = senders(nodes, rooms), receivers(nodes, rooms)
+    until(polls(sending, KVPoll.WAITING_FOR_INPUT))
+    for receiver in receiving:
+        receiver.abort(WHY)
+    until(polls([*sending, *receiving], *ENDED))
+    return receiving
+
+
+def leave_prefill(nodes: Cluster, rooms: range) -> list[Receiver]:
+    sending, receiving = senders(nodes, rooms), receivers(nodes, rooms)
+    for sender in sending:
+        sender.abort(WHY)
+    until(polls([*sending, *receiving], *ENDED))
+    return receiving
+
+
+def come_to_decode_alone(nodes: Cluster, rooms: range) -> list[Receiver]:
+    receiving = receivers(nodes, rooms)
+    until(polls(receiving, *ENDED))
+    return receiving
+
+
+def come_to_prefill_alone(nodes: Cluster, rooms: range) -> list[Receiver]:
+    until(polls(senders(nodes, rooms), *ENDED))
+    return []
+
+
+@pytest.fixture
+def nodes(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setattr(prefill, "Uses", partial(Uses, 16))
+    monkeypatch.setattr(timers, "CANCELLED_MIN", 1)
+    waits = dict.fromkeys(("bootstrap_timeout", "transfer_timeout"), timeout_s)
+    with closing(Cluster(2, 2, link=Link(sign_of_life_s=0.05), waits=waits)) as found:
+        yield found
+
+
+def held_blocks(nodes: Cluster) -> int:
+    """The blocks of memory that the package holds, rooms of this module among them, when the nodes
+    have forgotten every request.
+    """
+    until(lambda: not any(node._core.lives for node in nodes.nodes)
+          and not any(node._core._alone for node in nodes.prefills))
+    gc.collect()
+    taken = tracemalloc.take_snapshot().filter_traces([
+        tracemalloc.Filter(True, "*/pdproto/*"), tracemalloc.Filter(True, __file__),
+        *(tracemalloc.Filter(False, f"*/pdproto/{path}") for path in STEPS)])
+    return len(taken.traces)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "timeout_s"), [
+    (succeed, 60.0), (leave_decode, 60.0), (leave_prefill, 0.2),
+    (come_to_decode_alone, 0.05), (come_to_prefill_alone, 0.05),
+])
+def test_a_request_that_has_ended_takes_no_memory(
+    kind: Callable[[Cluster, range], list[Receiver]], nodes: Cluster
+) -> None:
+    logging.disable()  # pytest keeps what is logged
+    tracemalloc.start()
+    try:
+        held = []
+        for number in range(WARM_UP + ROUNDS):
+            if number == WARM_UP:
+                held.append(held_blocks(nodes))
+            for receiver in kind(nodes, range(AT_ONCE * number, AT_ONCE * (number + 1))):
+                receiver.close()
+        held.append(held_blocks(nodes))
+    finally:
+        tracemalloc.stop()
+        logging.disable(logging.NOTSET)
+    before, after = held
+    assert (after - before) / (ROUNDS * AT_ONCE) < LIMIT
