@@ -22,6 +22,7 @@ from pdproto.node.receiver import Receiver
 from pdproto.node.sides import DECODE, PREFILL
 from pdproto.runtime.automaton import Assignment, Event, Step
 from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim, Write
 from pdproto.spec.handoff.poll import KVPoll
@@ -75,6 +76,23 @@ class _Changes(NamedTuple):
     cells: tuple[Assignment, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """What all spans of a hand-over at a rank have in common, while it has this life and this first
+    peer. whole: what digests are made of. own: of the rank's span. above: of the first decode
+    rank's; 0 if there is none. kept: whether the sampler keeps the trace.
+    """
+
+    life: Life | None
+    first: str
+    whole: str
+    trace: int
+    own: int
+    above: int
+    kept: bool
+    about: Attributes
+
+
 class Spans:
     """Sees the steps of one node, and gives away its spans. Only the node's loop calls the methods.
 
@@ -95,12 +113,15 @@ class Spans:
         self._changes: Final[dict[Step, _Changes]] = {}
         # The open spans of an endpoint: name and beginning, by cell; None: the answer of a poll.
         self._open: Final[dict[Endpoint, dict[Hashable, tuple[str, float]]]] = {}
+        self._identities: Final[dict[Endpoint, _Identity]] = {}
 
     def write(self, endpoint: Endpoint, _event: Event, step: Step, /) -> None:
         """See StepObserver."""
         owner = endpoint.owner
         if not isinstance(owner, Handle):
             return  # the hand-over is over, and this is a late message
+        if endpoint.life is not None and not self._identity(endpoint).kept:
+            return
         changes = self._changes.get(step) or self._learn(endpoint, step)
         for cell in changes.cells:
             self._follow(endpoint, owner, cell)
@@ -110,6 +131,7 @@ class Spans:
     def over(self, endpoint: Endpoint, /) -> None:
         """See StepObserver."""
         self._open.pop(endpoint, None)
+        self._identities.pop(endpoint, None)
 
     def _learn(self, endpoint: Endpoint, step: Step) -> _Changes:
         if len(self._changes) >= STEPS_MAX:
@@ -170,27 +192,40 @@ class Spans:
         told: Attributes | None = None,
     ) -> None:
         """Give a span away that began at this time of the node's clock, and ends now."""
-        life, room, told = endpoint.life, endpoint.owner.room, told or {}
-        whole = (f"{life.room}.{life.incarnation}.{life.generation}" if life is not None
-                 else f"{room} of {self._node} at {endpoint.owner.opened}")
-        trace = _digest(TRACE_BYTES, whole)
-        if not self._sampled(trace):
+        known, told = self._identity(endpoint), told or {}
+        if not known.kept:
             return
         kind: Kind = KINDS.get(name, "internal")
-        own = above = _digest(SPAN_BYTES, whole, self._node)
+        own, above = known.own, 0
         if kind == "internal":
-            own = _digest(SPAN_BYTES, whole, self._node, name, *map(str, told.values()))
-        elif kind == "server" and life is not None and endpoint.peers:
-            above = _digest(SPAN_BYTES, whole, endpoint.peers[0])
-        else:
-            above = 0
+            own = _digest(SPAN_BYTES, known.whole, self._node, name, *map(str, told.values()))
+            above = known.own
+        elif kind == "server":
+            above = known.above
+        lasted, ended_ns = max(0.0, self._clock() - since), self._wall_ns()
+        self._give(HandoffSpan(name, known.trace, own, above, kind, ended_ns - int(lasted * 1e9),
+                               ended_ns, error, {**known.about, **told}))
+
+    def _identity(self, endpoint: Endpoint) -> _Identity:
+        """It is computed once for each life: digests and samplers cost more than a step."""
+        known, life = self._identities.get(endpoint), endpoint.life
+        first = endpoint.peers[0] if endpoint.peers else ""
+        if known is not None and known.life is life and known.first == first:
+            return known
+        room = endpoint.owner.room
         about: dict[str, Told] = {"pdproto.room": room, "pdproto.rank": self._node}
+        whole, above = f"{room} of {self._node} at {endpoint.owner.opened}", 0
         if life is not None:
+            whole = f"{life.room}.{life.incarnation}.{life.generation}"
+            above = _digest(SPAN_BYTES, whole, first) if first else 0
             about |= {"pdproto.incarnation": life.incarnation,
                       "pdproto.generation": life.generation}
-        lasted, ended_ns = max(0.0, self._clock() - since), self._wall_ns()
-        self._give(HandoffSpan(name, trace, own, above, kind, ended_ns - int(lasted * 1e9),
-                               ended_ns, error, {**about, **told}))
+        trace = _digest(TRACE_BYTES, whole)
+        known = _Identity(life, first, whole, trace, _digest(SPAN_BYTES, whole, self._node), above,
+                          self._sampled(trace), about)
+        if life is not None:  # else it may never meet a sink, and the node does not forget it
+            self._identities[endpoint] = known
+        return known
 
 
 def _is_source(endpoint: Endpoint) -> bool:

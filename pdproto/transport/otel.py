@@ -1,10 +1,10 @@
 """Spans of hand-overs for an OpenTelemetry collector, over OTLP/HTTP. They need `pdproto[otel]`.
 
-The loop of a node puts a span into a bounded queue, and a thread sends what is in it. If the queue
-is full, the oldest spans are dropped. The variables of OpenTelemetry hold: `OTEL_TRACES_SAMPLER`
-and its `_ARG`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`,
-`OTEL_BSP_MAX_QUEUE_SIZE` and others. All ranks of a hand-over sample alike if their variables are
-the same.
+The loop of a node puts a span into a bounded queue. A thread makes a span of the library from it,
+and sends that. If the queue is full, the oldest spans are dropped. The variables of OpenTelemetry
+hold: `OTEL_TRACES_SAMPLER` and its `_ARG`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_MAX_QUEUE_SIZE` and others. All ranks of a hand-over sample
+alike if their variables are the same.
 """
 
 import logging
@@ -37,6 +37,27 @@ SCOPE: Final = InstrumentationScope(SERVICE)
 LOGGERS: Final = ("opentelemetry.exporter.otlp.proto.http.trace_exporter",
                   "opentelemetry.sdk._shared_internal")
 _quiet: Final = local()
+SAMPLED: Final = SpanContext(1, 1, False, TraceFlags(TraceFlags.SAMPLED))
+
+
+class Queued(ReadableSpan):
+    """A span in the queue, which asks only whether it is sampled. `made` is the library's span."""
+
+    def __init__(self, span: HandoffSpan, resource: Resource) -> None:
+        self._context = SAMPLED
+        self._handoff: Final = span
+        self._of: Final = resource
+
+    def made(self) -> ReadableSpan:
+        """The span of the library."""
+        span = self._handoff
+        parent = _context(span.trace, span.parent, is_remote=span.kind == "server")
+        status = (Status(StatusCode.OK) if span.error is None
+                  else Status(StatusCode.ERROR, span.error))
+        return ReadableSpan(
+            span.name, _context(span.trace, span.id), parent if span.parent else None, self._of,
+            span.attributes, kind=KINDS[span.kind], status=status, start_time=span.began_ns,
+            end_time=span.ended_ns, instrumentation_scope=SCOPE)
 
 
 class Collector(SpanExporter):
@@ -55,7 +76,8 @@ class Collector(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send spans. Called in the thread of the queue."""
         with quiet():
-            result = self._exporter.export(spans)
+            result = self._exporter.export(
+                [span.made() if isinstance(span, Queued) else span for span in spans])
         is_down = result is not SpanExportResult.SUCCESS
         if is_down and not self._is_down:
             log.warning("node %s: no collector takes spans at %s: they are dropped until one does",
@@ -86,6 +108,10 @@ class OtelSpans(Spans):
         self._provider.add_span_processor(self._queue)
         super().__init__(node, self._put, clock=monotonic, wall_ns=time_ns, sampled=self._is_kept)
 
+    def flush(self) -> None:
+        """Send the spans in the queue, in this thread."""
+        self._queue.force_flush()
+
     def close(self) -> None:
         """Send the spans in the queue, for a few seconds at most."""
         self._provider.shutdown()
@@ -95,14 +121,8 @@ class OtelSpans(Spans):
         return told.decision is Decision.RECORD_AND_SAMPLE
 
     def _put(self, span: HandoffSpan) -> None:
-        parent = _context(span.trace, span.parent, is_remote=span.kind == "server")
-        status = (Status(StatusCode.OK) if span.error is None
-                  else Status(StatusCode.ERROR, span.error))
         with quiet():
-            self._queue.on_end(ReadableSpan(
-                span.name, _context(span.trace, span.id), parent if span.parent else None,
-                self._provider.resource, span.attributes, kind=KINDS[span.kind], status=status,
-                start_time=span.began_ns, end_time=span.ended_ns, instrumentation_scope=SCOPE))
+            self._queue.on_end(Queued(span, self._provider.resource))
 
 
 def _context(trace: int, span: int, *, is_remote: bool = False) -> SpanContext:

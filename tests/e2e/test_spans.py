@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,13 +13,22 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from pdproto.node import spans
+from pdproto.node.spans import HandoffSpan, Spans
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.http_server import HttpServer
-from pdproto.transport.nodes import PrefillNode
+from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.otel import OtelSpans
 from pdproto.transport.settings import SettingsError, load
 from tests.e2e.release_servers import ABORTED, HERE, ROOMS, Server, hand_over
-from tests.node.data_paths import Fabric, SourceDataPath, until
+from tests.node.data_paths import (
+    Fabric,
+    SinkDataPath,
+    SourceDataPath,
+    polls,
+    published,
+    until,
+)
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 SLACK_NS = 50_000_000  # a span's end is read from another clock than its length
@@ -148,6 +158,41 @@ def opened(node: PrefillNode, rooms: range) -> None:
     until(lambda: all(sender.poll() is KVPoll.FAILED for sender in senders))
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_identity_of_a_hand_over_is_computed_once(
+    kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing more for one that the sampler does not keep. Each rank needs three digests, and
+    one for each span below its own.
+    """
+    digests, given, right = list[int](), list[HandoffSpan](), spans._digest
+
+    def counted(size: int, *parts: str) -> int:
+        digests.append(size)
+        return right(size, *parts)
+
+    monkeypatch.setattr(spans, "_digest", counted)
+    own = {name: Spans(name, given.append, clock=time.monotonic, wall_ns=time.time_ns,
+                       sampled=lambda _: kept) for name in ("p0", "d0")}
+    fabric = Fabric()
+    with (closing(PrefillNode("p0", SourceDataPath("p0", fabric), trace=own["p0"])) as prefill,
+          closing(DecodeNode("d0", SinkDataPath("d0", fabric), trace=own["d0"])) as decode):
+        receivers = published(decode.open(room, {"p0": prefill.endpoint}) for room in range(20))
+        until(polls(receivers, KVPoll.WAITING_FOR_INPUT))  # so each sender knows its life at once
+        senders = [prefill.open(room) for room in range(20)]
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+        for sender in senders:
+            sender.send([0], last=False)
+            sender.send([1, 2])
+        until(polls([*senders, *receivers], KVPoll.SUCCESS))
+        for receiver in receivers:
+            receiver.close()
+        until(lambda: not any(each._identities for each in own.values()))
+    below = [span for span in given if span.kind == "internal"]
+    assert bool(given) == kept
+    assert len(digests) == 2 * 20 * 3 + len(below)
+
+
 def test_closing_sends_the_spans_in_the_queue() -> None:
     """Also when a sender has met no sink: it is in a trace of its own. Nothing is kept."""
     with SpanCollector() as server:
@@ -159,6 +204,7 @@ def test_closing_sends_the_spans_in_the_queue() -> None:
         assert sorted(traces(server.spans)) == [0, 1, 2]
         assert {span.status.message for span in server.named("prefill")} == {"a test"}
         assert not spans._open
+        assert not spans._identities
 
 
 def test_a_collector_that_is_not_there_costs_one_warning(
