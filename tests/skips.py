@@ -16,9 +16,10 @@ VLLM: Final = "tier vllm: `make test-vllm` installs vLLM (3.3 GB) and runs this"
 SPARK: Final = "tier spark: `make test-spark` installs PySpark (700 MB) and runs this"
 NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a namespace of its own"
 NO_ETCD: Final = "no etcd here: .ci/run installs it (Debian: etcd-server)"
+NO_PROMETHEUS: Final = "no prometheus or no etcd here (Debian: prometheus, etcd-server)"
 
 # Not NO_ETCD: .ci/run installs etcd.
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT})
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_PROMETHEUS})
 
 OPTION: Final = "--only-named-skips"
 
