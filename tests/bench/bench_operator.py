@@ -5,6 +5,7 @@ other hand-overs go on meanwhile, with and without a question every 0.1 s.
 """
 
 import http.client
+import logging
 import threading
 import time
 from statistics import quantiles
@@ -50,6 +51,7 @@ def p99(of: list[float]) -> float:
 
 def main() -> None:
     """Print a line for each question, and the hand-overs' p99 with and without them."""
+    logging.disable()  # at the end, all open hand-overs fail
     with cluster() as nodes:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         for room in range(OPEN):
