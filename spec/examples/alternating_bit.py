@@ -6,10 +6,7 @@ half-duplex links" (Communications of the ACM 12(5), 1969).
 Rule 1: The sender repeats an item, with one bit, until an acknowledgement with the same bit comes.
 Rule 2: The receiver takes a packet that has the bit it expects, and then expects the other bit. It
 repeats the bit of the packet that it took last.
-Rule 3: A link loses and repeats packets, and never changes their order.
-
-A turn is the place of a packet on its link. A packet that is never delivered is lost, and one that
-is delivered twice has been repeated; a packet that a later one has overtaken does not arrive.
+Rule 3: A link loses packets, and never changes their order: it is an ordered channel.
 
 Of two items, only the bits are compared: `odd(i)` is the bit of item i.
 """
@@ -20,7 +17,9 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    Fairness,
     Ignore,
+    LeadsTo,
     Machine,
     Message,
     OnRow,
@@ -39,6 +38,7 @@ from pdproto.spec.language import (
     auto,
     forall,
     implies,
+    lose,
 )
 
 
@@ -46,8 +46,8 @@ class Item(Sort, ordered=True):
     """A piece of the data, in the order in which the sender has them."""
 
 
-class Turn(Sort, ordered=True):
-    """The place of a packet on its link: first, second, ..."""
+class Place(Sort, ordered=True):
+    """A place on a link. A link that has them all taken blocks its sender."""
 
 
 class Bit(State):
@@ -71,86 +71,90 @@ def every_other(sizes: Sizes) -> Tuples:
 
 
 i, j, k = Item("i"), Item("j"), Item("k")
-n, m = Turn("n"), Turn("m")
+s, t = Place("s"), Place("t")
 
 first = Rigid("first", i, given=begins)
 next = Rigid("next", i, j, given=follows)  # noqa: A001 - the usual name for it
 odd = Rigid("odd", i, given=every_other)
 same_bit = any_of(all_of(odd(i), odd(j)), all_of(~odd(i), ~odd(j)))
 
-sender = Machine("sender")
-receiver = Machine("receiver")
 
-current = sender.function("current", Item)
-used = sender.relation("used", Turn)
-heard = sender.function("heard", Turn)  # the turn of the last acknowledgement
-expects = receiver.function("expects", Bit)
-delivered = receiver.relation("delivered", Item)
-newest = receiver.function("newest", Item)
-arrived = receiver.function("arrived", Turn)  # the turn of the last packet
-answered = receiver.relation("answered", Turn)
+class AlternatingBit:
+    """The tables, and what they promise. places: of a link; None if it changes the order."""
 
-data = Message("data", n, i, sender=sender, receiver=receiver)
-ack = Message("ack", n, i, sender=receiver, receiver=sender)
+    def __init__(self, places: type[Sort] | None) -> None:
+        self.sizes: dict[type[Sort], int] = {Item: 3}
+        if places is not None:
+            self.sizes[places] = 3
+        self.sender = sender = Machine("sender")
+        self.receiver = receiver = Machine("receiver")
+        self.link = Machine("link", world=True)
+        self.current = sender.function("current", Item)
+        self.expects = receiver.function("expects", Bit)
+        self.delivered = receiver.relation("delivered", Item)
+        self.newest = receiver.function("newest", Item)
+        self.data = Message("data", i, sender=sender, receiver=receiver, fifo=places)
+        self.ack = Message("ack", i, sender=receiver, receiver=sender, fifo=places)
+        self.advances = all_of(self.current() == j, same_bit, next(j, k))
 
-advances = all_of(current() == j, same_bit, next(j, k))
+    def sending(self) -> Table:
+        """The table of the sender."""
+        current, data, ack = self.current, self.data, self.ack
+        return Table(self.sender, rows=(
+            Row("begin", on=Call("begin"), choose=i, when=[current().unset, first(i)],
+                do=current().to(i)),
+            Row("send", on=Timer("no_ack"), choose=i, when=current() == i, send=data(i),
+                why="a packet may have been lost"),
+            Row("advance", on=ack(i), choose=(j, k), when=self.advances, do=current().to(k),
+                why="the receiver has the current item"),
+            Ignore(ack(i), when=forall((j, k), ~self.advances),
+                   why="it acknowledges an earlier item, or the last of all"),
+        ))
 
-SENDER: Final = Table(sender, rows=(
-    Row("begin", on=Call("begin"), choose=(i,), when=[current().unset, first(i)],
-        do=[current().to(i)]),
-    Row("send", on=Timer("no_ack"), choose=(n, i),
-        when=[current() == i, ~used(n), forall(m, implies(m.before(n), used(m)))],
-        do=[used(n).to(True)], send=[data(n, i)],
-        why="a packet may have been lost"),
-    Row("advance", on=ack(n, i), choose=(j, k), when=[~heard().after(n), advances],
-        do=[heard().to(n), current().to(k)],
-        why="the receiver has the current item"),
-    Row("hear_again", on=ack(n, i),
-        when=[~heard().after(n), forall((j, k), ~advances)],
-        do=[heard().to(n)],
-        why="it acknowledges an earlier item, or the last of all"),
-    Ignore(ack(n, i), when=heard().after(n), why="a later packet has overtaken it"),
-))
+    def receiving(self) -> Table:
+        """The table of the receiver."""
+        data, take = self.data, [self.newest().to(i), self.delivered(i).to(True)]
+        return Table(self.receiver, state=self.expects, rows=(
+            Row("take_even", on=data(i), at=Bit.EVEN, to=Bit.ODD, when=~odd(i), do=take),
+            Row("take_odd", on=data(i), at=Bit.ODD, to=Bit.EVEN, when=odd(i), do=take),
+            Ignore(data(i), at=Bit.ODD, when=~odd(i), why="it was taken before"),
+            Ignore(data(i), at=Bit.EVEN, when=odd(i), why="it was taken before"),
+            Row("acknowledge", on=Timer("no_data"), choose=i, when=self.newest() == i,
+                send=self.ack(i), why="an acknowledgement may have been lost"),
+        ))
 
-RECEIVER: Final = Table(receiver, state=expects, rows=(
-    Row("take_even", on=data(n, i), at=Bit.EVEN, to=Bit.ODD,
-        when=[~arrived().after(n), ~odd(i)],
-        do=[arrived().to(n), newest().to(i), delivered(i).to(True)]),
-    Row("take_odd", on=data(n, i), at=Bit.ODD, to=Bit.EVEN,
-        when=[~arrived().after(n), odd(i)],
-        do=[arrived().to(n), newest().to(i), delivered(i).to(True)]),
-    Row("see_even_again", on=data(n, i), at=Bit.ODD, when=[~arrived().after(n), ~odd(i)],
-        do=[arrived().to(n)], why="the sender has not heard that it was taken"),
-    Row("see_odd_again", on=data(n, i), at=Bit.EVEN, when=[~arrived().after(n), odd(i)],
-        do=[arrived().to(n)], why="the sender has not heard that it was taken"),
-    Ignore(data(n, i), when=arrived().after(n), why="a later packet has overtaken it"),
-    Row("acknowledge", on=Timer("no_data"), choose=(n, i),
-        when=[newest() == i, ~answered(n), forall(m, implies(m.before(n), answered(m)))],
-        do=[answered(n).to(True)], send=[ack(n, i)],
-        why="an acknowledgement may have been lost"),
-))
+    def system(self, name: str, about: str) -> System:
+        """The system, at small sizes."""
+        delivered = self.delivered
+        losing = Table(self.link, rows=(lose(self.data), lose(self.ack)))
+        return System(
+            name, about, tables=(self.sending(), self.receiving()), faults={"loss": (losing,)},
+            properties=(
+                Always("items_arrive_in_order",
+                       implies(all_of(delivered(j), i.before(j)), delivered(i)),
+                       why="no item arrives before an earlier one"),
+                OnRow("even_items_arrive_once", "take_even", ~delivered(i),
+                      why="no item arrives twice"),
+                OnRow("odd_items_arrive_once", "take_odd", ~delivered(i),
+                      why="no item arrives twice"),
+                Sometimes("every_item_arrives", forall(i, delivered(i))),
+                LeadsTo("every_item_arrives_in_the_end", self.current() == i,
+                        forall(j, delivered(j)), under=Fairness.TIMERS),
+            ),
+            final=forall(i, delivered(i)),
+            axioms={
+                "the_first_is_even": forall(i, implies(first(i), ~odd(i))),
+                "nothing_is_before_the_first": forall((i, j), implies(first(i), ~j.before(i))),
+                "the_next_is_later": forall((i, j), implies(next(i, j), i.before(j))),
+                "nothing_is_between": forall(
+                    (i, j, k), implies(next(i, j), ~all_of(i.before(k), k.before(j)))),
+                "bits_alternate": forall((i, j), implies(next(i, j), ~same_bit)),
+            },
+            configurations={"default": Configuration(self.sizes, faults=("loss",))},
+        )
 
-PROPERTIES: Final = (
-    Always("items_arrive_in_order", implies(all_of(delivered(j), i.before(j)), delivered(i)),
-           why="no item arrives before an earlier one"),
-    OnRow("even_items_arrive_once", "take_even", ~delivered(i), why="no item arrives twice"),
-    OnRow("odd_items_arrive_once", "take_odd", ~delivered(i), why="no item arrives twice"),
-    Sometimes("every_item_arrives", forall(i, delivered(i))),
-)
 
-SYSTEM: Final = System(
+PROTOCOL: Final = AlternatingBit(Place)
+SYSTEM: Final = PROTOCOL.system(
     "alternating-bit",
-    "The alternating bit protocol: items arrive in order, each once, although packets are lost.",
-    tables=(SENDER, RECEIVER),
-    properties=PROPERTIES,
-    final=forall(n, used(n)),
-    axioms={
-        "the_first_is_even": forall(i, implies(first(i), ~odd(i))),
-        "nothing_is_before_the_first": forall((i, j), implies(first(i), ~j.before(i))),
-        "the_next_is_later": forall((i, j), implies(next(i, j), i.before(j))),
-        "nothing_is_between": forall(
-            (i, j, k), implies(next(i, j), ~all_of(i.before(k), k.before(j)))),
-        "bits_alternate": forall((i, j), implies(next(i, j), ~same_bit)),
-    },
-    configurations={"default": Configuration({Item: 3, Turn: 4})},
-)
+    "The alternating bit protocol: items arrive in order, each once, although packets are lost.")

@@ -8,16 +8,9 @@ Rule 3 of alternating_bit.py forbids such a link.
 
 from typing import Final
 
-from pdproto.spec.examples.alternating_bit import SYSTEM as ALTERNATING_BIT
-from pdproto.spec.examples.alternating_bit import arrived, n
-from pdproto.spec.language import DropClause, DropRow, System, edited
+from pdproto.spec.examples.alternating_bit import AlternatingBit
+from pdproto.spec.language import System
 
-IN_ORDER: Final = ~arrived().after(n)
-
-SYSTEM: Final[System] = edited(
-    ALTERNATING_BIT, "alternating-bit-broken",
-    DropRow("ignore_data"),
-    *(DropClause(row, IN_ORDER)
-      for row in ("take_even", "take_odd", "see_even_again", "see_odd_again")),
-    about="The alternating bit protocol over a link that changes the order, which is a mistake.",
-)
+SYSTEM: Final[System] = AlternatingBit(None).system(
+    "alternating-bit-broken",
+    "The alternating bit protocol over a link that changes the order, which is a mistake.")

@@ -111,7 +111,10 @@ class Atom(Formula):
 
     def __repr__(self) -> str:
         arguments, value = self.symbol.reading(self.arguments, self.value)
-        applied = f"{self.symbol}({', '.join(map(repr, arguments))})"
+        own, place = arguments[: len(self.symbol.domain)], arguments[len(self.symbol.domain) :]
+        applied = f"{self.symbol}({', '.join(map(repr, own))})"
+        if place:  # of a message that waits in a channel
+            applied += f".at({place[0]!r})"
         if isinstance(value, bool):
             return applied if value else f"~{applied}"
         return f"{applied} == {shown(value)}"

@@ -15,6 +15,7 @@ import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import (
+    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -221,6 +222,24 @@ class Row:
     why: str = ""
     kind: RowKind = "row"
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    if TYPE_CHECKING:  # one update, message or variable needs no list: see __post_init__
+        def __init__(  # noqa: PLR0913 - one for each field
+            self,
+            name: str,
+            on: Trigger = None,
+            *,
+            at: enum.Enum | tuple[enum.Enum, ...] = (),
+            to: enum.Enum | None = None,
+            when: Formula | Sequence[Formula] = (),
+            choose: Sort | tuple[Sort, ...] = (),
+            do: Update | Sequence[Update] = (),
+            send: Sent | Each | Sequence[Sent | Each] = (),
+            fair: bool | None = None,
+            why: str = "",
+            kind: RowKind = "row",
+            place: Place = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         require_name("row", self.name, self.place)

@@ -5,7 +5,7 @@ only because nothing happens.
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from .formula import TRUE, Formula
 from .kinds import require, require_name, shown
@@ -83,10 +83,22 @@ class LeadsTo:
     under: tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
+    if TYPE_CHECKING:  # one assumption needs no tuple
+        def __init__(
+            self,
+            name: str,
+            premise: Formula,
+            goal: Formula,
+            why: str = "",
+            under: Fairness | tuple[Fairness, ...] = ...,
+            *,
+            place: Place = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         require_name("property", self.name, self.place)
         under: object = self.under
-        if isinstance(under, Fairness):  # one assumption needs no tuple
+        if isinstance(under, Fairness):
             object.__setattr__(self, "under", (under,))
             return
         right = isinstance(under, tuple) and under and all(
@@ -100,7 +112,7 @@ def Drains(  # noqa: N802 - reads as a kind of property
     goal: Formula,
     *,
     why: str = "",
-    under: tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS),
+    under: Fairness | tuple[Fairness, ...] = (Fairness.TIMERS, Fairness.DETECTORS),
 ) -> LeadsTo:
     """From every reachable state every fair run comes to the goal."""
     return LeadsTo(name, TRUE, goal, why=why, under=under)

@@ -57,7 +57,9 @@ def _without_effect(
     values = (state.name.lower() for state in given if isinstance(state, enum.Enum))
     trigger = on.symbol.name if isinstance(on, Sent) else getattr(on, "name", "?")
     name = name or "_".join([kind, trigger, *values])
-    return Row(name, on=on, at=at, when=when, fair=False, why=why, kind=kind)
+    # Delivery takes a message off its channel, also if it is ignored; those behind it wait for it.
+    queued = isinstance(on, Sent) and on.message.fifo is not None
+    return Row(name, on=on, at=at, when=when, fair=queued, why=why, kind=kind)
 
 
 @overload

@@ -227,10 +227,30 @@ def claims(draw: st.DrawFn, parts: Parts) -> Formula:
 
 
 @st.composite
-def systems(draw: st.DrawFn) -> System:
-    """A system of up to seven rows with one property of each kind and a lossy layer."""
-    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()),
-                  channels=draw(st.sampled_from([False, False, True])))
+def place_claims(draw: st.DrawFn, parts: Parts) -> Formula:
+    """A claim about places of channels; s and t are bound, or free."""
+    literals = [parts.put(n, i).at(s), parts.put(n, i).at(t), parts.end(n).at(t),
+                parts.end(m).at(s), parts.give(n).at(s), s.before(t), t.before(s), s.same(t),
+                parts.put(n, i).arrived, parts.end(n).queued]
+    signed = st.sampled_from(literals).flatmap(lambda one: st.sampled_from([one, ~one]))
+    clauses = draw(st.lists(st.lists(signed, min_size=1, max_size=2), min_size=1, max_size=3))
+    claim = draw(st.sampled_from([all_of, any_of]))(
+        *(any_of(*clause) if len(clause) > 1 else clause[0] for clause in clauses))
+    for bound in draw(st.permutations([s, t, m])):
+        claim = draw(st.sampled_from([forall, exists, lambda _, body: body]))(bound, claim)
+    return claim
+
+
+@st.composite
+def systems(draw: st.DrawFn, *, channels: bool | None = None) -> System:
+    """A system of up to seven rows with one property of each kind and a lossy layer.
+
+    channels: with messages that wait in channels, and rows that are always there for them; None
+    draws whether some messages wait.
+    """
+    chosen = draw(st.sampled_from([False, False, True])) if channels is None else channels
+    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()), channels=chosen)
+    some_claims = st.one_of(claims(parts), place_claims(parts)) if chosen else claims(parts)
     try:
         # Two rows that are always there, so that something happens in most systems.
         nodes = [Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.BUSY,
@@ -238,6 +258,10 @@ def systems(draw: st.DrawFn) -> System:
         led = draw(st.sampled_from([[], [parts.leader().to(n)]]))
         hubs = [Row("learn", on=parts.ask(n, i), at=Mode.OFF,
                     do=[parts.known(n).to(True), *led])]
+        if channels:
+            nodes.append(Row("push", on=Call("push", i), send=[parts.put(n, i), parts.end(n)]))
+            hubs += [Row("pull", on=parts.put(n, i), send=[parts.give(n)]),
+                     Row("finish", on=parts.end(n), do=[parts.known(n).to(True)])]
         nodes += [draw(node_rows(parts, f"node_{k}")) for k in range(draw(st.integers(1, 3)))]
         hubs += [draw(hub_rows(parts, f"hub_{k}")) for k in range(draw(st.integers(1, 3)))]
         return System(
@@ -248,7 +272,7 @@ def systems(draw: st.DrawFn) -> System:
                 Table(parts.hub, state=parts.mode, rows=tuple(hubs)),
             ),
             properties=(
-                Always("always", draw(claims(parts))),
+                Always("always", draw(some_claims)),
                 Sometimes("sometimes", draw(claims(parts))),
                 OnRow("on_row", "node_0", draw(st.sampled_from(parts.node_literals(())))),
                 LeadsTo("leads_to", draw(claims(parts)), draw(claims(parts))),

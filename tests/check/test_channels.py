@@ -9,15 +9,10 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
-from pdproto.check.prove import cutoff, quantified
-from pdproto.check.prove.in_channels import Decide
-from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language import (
-    Always,
     Call,
     Configuration,
     Machine,
@@ -132,15 +127,3 @@ def test_a_trace_keeps_the_order_of_a_channel(tmp_path: Path, *, in_order: bool)
     if result.rejection is not None:
         assert "end(a, b) overtakes data(a, b, y) in their channel" in str(result.rejection)
     assert verify(SYSTEM, [path]).verdict == (Verdict.HOLDS if in_order else Verdict.VIOLATED)
-
-
-@pytest.mark.parametrize("decide", [cutoff.decide, quantified.decide], ids=["cutoff", "quantified"])
-def test_proofs_refuse_what_depends_on_the_order(decide: Decide) -> None:
-    """A claim about a message in a channel, at a row that moves it; another one is proved."""
-    claims_ = (Always("no_end", ~end(p, q).queued), Always("all", got(p, i) | ~got(p, i)))
-    system = replace(SYSTEM, properties=claims_, like=SYSTEM)
-    every = [one for one in obligations(system, claims(system), wanted=("no_end", "all"))
-             if one.scope == "take"]
-    told = {one.claim.name: judgement.status
-            for one, judgement in zip(every, decide(system, every, 5.0), strict=True)}
-    assert told == {"no_end": Status.REFUSED, "all": Status.PROVED}

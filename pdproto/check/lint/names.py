@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.channels import uses_channel
 from pdproto.spec.language.formula import Atom, atoms, free_variables
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.place import Place
@@ -125,6 +126,6 @@ def _choices(system: System) -> Iterator[Named]:
 def _layers(system: System) -> Iterator[Named]:
     for name, tables in system.faults.items():
         rows = [(table, row) for table in tables for row in table.rows]
-        if not any(table.updates(row) or row.send for table, row in rows):
+        if not any(table.updates(row) or row.send or uses_channel(row) for table, row in rows):
             place = tables[0].place if tables else system.place
             yield f"fault layer {name} changes nothing", place

@@ -44,6 +44,8 @@ def losing_layers(system: System) -> dict[AnyMessage, str]:
                 for update in row.do:
                     if isinstance(update.symbol, Message) and update.value is False:
                         found.setdefault(update.symbol, layer)
+                if table.machine.world and isinstance(row.on, Sent):  # off an ordered channel
+                    found.setdefault(row.on.message, layer)
     return found
 
 

@@ -13,10 +13,11 @@ from typing import Final
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.prove.clauses import TooManyClausesError
-from pdproto.check.prove.in_channels import is_refused
+from pdproto.check.prove.in_channels import refusal
 from pdproto.check.prove.induction import Counterexample, counterexample
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.spec.language.formula import And, free_variables
 from pdproto.spec.language.system import System
@@ -26,13 +27,15 @@ CONFIRMED_MAX: Final = 100_000  # clauses of a question whose model is tested
 
 def confirmed(system: System, proof: Proof, timeout_s: float) -> Proof:
     """The proof, with REFUSED changed to FAILED wherever there is a real counterexample."""
+    places = ProofRows(system)
     return replace(proof, outcomes=tuple(
-        _confirmed(system, outcome, timeout_s) for outcome in proof.outcomes
+        outcome if refusal(places, outcome.obligation) else _confirmed(system, outcome, timeout_s)
+        for outcome in proof.outcomes
     ))
 
 
 def _confirmed(system: System, outcome: EngineAnswer, timeout_s: float) -> EngineAnswer:
-    if outcome.judgement.status is not Status.REFUSED or is_refused(outcome.obligation):
+    if outcome.judgement.status is not Status.REFUSED:
         return outcome
     try:
         found = counterexample(system, outcome.obligation, timeout_s, CONFIRMED_MAX)

@@ -39,7 +39,7 @@ from typing import Final
 
 from pdproto.check.prove.clauses import TRUTH, Clauses, TooManyClausesError, Vocabulary
 from pdproto.check.prove.herbrand import Constants, Environment, Node, has_exists
-from pdproto.check.prove.in_channels import without_channels
+from pdproto.check.prove.in_channels import refusing
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Claim, Method, Obligation
 from pdproto.check.prove.sat import Answer, Solver
@@ -213,7 +213,7 @@ def opened(formula: Formula) -> Formula:
     return opened(formula.body) if isinstance(formula, Forall) else formula
 
 
-@without_channels
+@refusing
 def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:

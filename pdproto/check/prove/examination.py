@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pdproto.check.prove.cutoff import ground
-from pdproto.check.prove.obligations import Claim, Method, Obligation, Sequent, rows
+from pdproto.check.prove.obligations import Claim, Method, Obligation, Sequent
+from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.spec.language.formula import FALSE, TRUE, normal
 from pdproto.spec.language.system import System
@@ -19,7 +20,7 @@ def impossible_rows(
 ) -> Iterator[str]:
     """The rows, without rejecting ones, that can fire in no state in which all claims hold."""
     assumed = tuple(claim for claim in every if claim.inductive)
-    for table, row, layer in rows(system):
+    for table, _, row, layer in ProofRows(system).rows():
         if row.kind == "reject":
             continue
         anything = Claim(row.name, FALSE, Method.ON_ROW, row.place)

@@ -13,12 +13,14 @@ from pdproto.check.narrative import Narrator, Transition, lane_name
 from pdproto.check.prove.clauses import Vocabulary
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.places import moved_up
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
 from pdproto.ground.grounding import Ground, Interpretation
 from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
+from pdproto.spec.language.machine import Row
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 from pdproto.spec.language.system import System
@@ -30,8 +32,9 @@ Elements: TypeAlias = Mapping[type[Sort], list[int]]  # a constant -> its elemen
 class Counterexample:
     """A step that breaks a claim, with its sizes and topology.
 
-    values: the state before the step. environment: the row's parameters. trace: the step; its start
-    shows the cells that are not initial. It has no step if the claim fails in the initial state.
+    values: the state before the step, by the rules of places.py. environment: the row's parameters.
+    trace: the step by the row of the tables; its start shows the cells that are not initial. It has
+    no step if the claim fails in the initial state.
     """
 
     sizes: Mapping[type[Sort], int]
@@ -68,8 +71,7 @@ def counterexample(
     }
     values = {cell: v for cell, v in found.items() if isinstance(cell[0], Variable | Message)}
     environment = {v: elements[type(v)][number] for v, number in grounded.row.items()}
-    trace = _told(Ground(system, sizes, tuple(system.faults), given), obligation, values,
-                  environment)
+    trace = _told(system, obligation, (sizes, given), values, environment)
     return Counterexample(sizes, given, values, environment, trace)
 
 
@@ -108,23 +110,45 @@ def _values(
 
 
 def _told(
-    ground_form: Ground,
+    system: System,
     obligation: Obligation,
+    found: tuple[Mapping[type[Sort], int], Interpretation],
     values: Mapping[Cell, Value],
     environment: Mapping[Sort, int],
 ) -> Trace:
+    """The step as the row of the tables takes it. found: the sizes, and the topology."""
+    row = obligation.row
+    told = None if row is None else system.row(row.name)  # no table has those of coverage.py
+    row = row if told is None else told[1]
+    values = moved_up(values)
+    ground_form = Ground(system, _with_room(found[0], values, row), tuple(system.faults), found[1])
     state = ground_form.layout.encode(values)
-    moves = [
-        Transition(row, state, row.action.apply(state))
-        for row in ground_form.rows
-        if row.row is obligation.row and row.environment == environment
+    fitting = [
+        Transition(one, state, one.action.apply(state))
+        for one in ground_form.rows
+        if one.row is row and one.environment.items() <= environment.items()
     ]
+    # A row has one case for each choice of cells. A weakened question may have met none of them.
+    moves = [move for move in fitting if move.row.action.guard.holds(state)] or fitting[:1]
     trace = Narrator(ground_form, ()).trace(moves)
     start = tuple(_start(values))
     named = {change.lane for change in start} | {lane.name for lane in trace.lanes}
     whole = Narrator(ground_form, ()).trace([])
     lanes = tuple(lane for lane in whole.lanes if lane.name in named)
     return replace(trace, start=start, lanes=lanes)
+
+
+def _with_room(
+    sizes: Mapping[type[Sort], int], values: Mapping[Cell, Value], row: Row | None
+) -> Mapping[type[Sort], int]:
+    """The sizes, with places for what the row sends behind all that waits in a channel."""
+    sent = 0 if row is None else len(row.send)
+    used = [(symbol.fifo, at[-1] + 1) for (symbol, at), value in values.items()
+            if isinstance(symbol, Message) and symbol.fifo is not None and value is True]
+    needed = {sort: sent + max((n for other, n in used if other is sort), default=0)
+              for sort, _ in used}
+    return {sort: max(size, needed.get(sort, sent) if sort.ordered else 0)
+            for sort, size in sizes.items()}
 
 
 def _start(values: Mapping[Cell, Value]) -> Iterator[Change]:

@@ -11,14 +11,14 @@ constants. It is met if no state of any size satisfies all of them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.rewriting import apart, before_row, hits, initially, marked
 from pdproto.check.prove.settling import unmoved, written
 from pdproto.check.questions import BUSY, PEERS, sends_unasked
-from pdproto.spec.language.channels import is_about_channel, uses_channel
 from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
@@ -92,7 +92,10 @@ class Sequent:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """The obligation of one claim for one row, or for the initial state (no row)."""
+    """The obligation of one claim for one row, or for the initial state (no row).
+
+    row: a row that uses a channel is another one here, of the same name (places.py).
+    """
 
     claim: Claim
     sequent: Sequent
@@ -116,7 +119,8 @@ def claims(system: System, lemmas: Sequence[Always] = ()) -> tuple[Claim, ...]:
 
     Raises SpecError if a lemma has the name of a property.
     """
-    found = [*_properties(system), *_derived(system)]
+    places = ProofRows(system)
+    found = [*_properties(system), *_derived(system, places)]
     taken = {claim.name for claim in found}
     for lemma in lemmas:
         if lemma.name in taken:
@@ -125,7 +129,7 @@ def claims(system: System, lemmas: Sequence[Always] = ()) -> tuple[Claim, ...]:
         found.append(Claim(
             lemma.name, lemma.claim, Method.INDUCTION, lemma.place, lemma.why, is_lemma=True
         ))
-    return tuple(found)
+    return tuple(replace(claim, formula=places.claimed(claim.formula)) for claim in found)
 
 
 def _properties(system: System) -> Iterator[Claim]:
@@ -140,10 +144,12 @@ def _properties(system: System) -> Iterator[Claim]:
                 pass  # a witness is found by the explorer, and so is a fair run
 
 
-def _derived(system: System) -> Iterator[Claim]:
+def _derived(system: System, places: ProofRows) -> Iterator[Claim]:
     for function in system.element_functions():
         yield Claim(f"{function.name}_has_one_value", one_value(function), Method.INDUCTION,
                     function.place)
+    for name, formula, message in places.one_message_a_place():
+        yield Claim(name, formula, Method.INDUCTION, message.place)
     for variable in system.bounded_variables():
         yield Claim(f"{variable.name}_edges", Or(()), Method.EDGES, variable.place)
     if any(row.kind == "reject" for _, row in system.rows()):
@@ -160,13 +166,14 @@ def obligations(
     wanted: the names of claims; all if empty.
     """
     assumed = tuple(claim for claim in every if claim.inductive)
+    places = tuple(ProofRows(system).rows())
     found: list[Obligation] = []
     for claim in every:
         if wanted and claim.name not in wanted:
             continue
         if claim.inductive:
             found.append(_initiation(claim))
-        found += _steps(system, claim, assumed)
+        found += _steps(places, claim, assumed)
     return tuple(found)
 
 
@@ -176,13 +183,13 @@ def _initiation(claim: Claim) -> Obligation:
 
 
 def _steps(
-    system: System, claim: Claim, assumed: tuple[Claim, ...]
+    every: Sequence[tuple[Table, Row, Row, str]], claim: Claim, assumed: tuple[Claim, ...]
 ) -> Iterator[Obligation]:
     after = apart(claim.formula, MARK)
-    for table, row, layer in rows(system):
-        for facts, goal in _violations(claim, after, table, row):
-            guard = normal(table.guard(row))
-            yield Obligation(claim, Sequent(assumed, (guard, *facts), goal), table, row, layer)
+    for table, row, placed, layer in every:
+        for facts, goal in _violations(claim, after, table, row, placed):
+            guard = normal(table.guard(placed))
+            yield Obligation(claim, Sequent(assumed, (guard, *facts), goal), table, placed, layer)
 
 
 def rows(system: System) -> Iterator[tuple[Table, Row, str]]:
@@ -193,18 +200,17 @@ def rows(system: System) -> Iterator[tuple[Table, Row, str]]:
 
 
 def _violations(
-    claim: Claim, after: Formula, table: Table, row: Row
+    claim: Claim, after: Formula, table: Table, written_row: Row, row: Row
 ) -> Iterator[tuple[tuple[Formula, ...], tuple[Sort, ...]]]:
     """The ways in which the row may violate the claim: further facts before it, and their goal.
 
-    after: the claim with marked variables. None if the row cannot violate the claim.
+    after: the claim with marked variables. row: by the rules of places.py. None if the row cannot
+    violate the claim.
     """
     match claim.method:
         case Method.INDUCTION:
             before = before_row(after, table, row)
-            # The effects of a row on a channel are not in the formula (in_channels.py).
-            moved_on = is_about_channel(after) and uses_channel(row)
-            if before != after or moved_on:
+            if before != after:
                 yield (normal(negated(before)),), free_variables(after)
         case Method.ON_ROW if claim.row == row.name:
             own = table.parameters(row)
@@ -219,8 +225,8 @@ def _violations(
                         yield (moved,), table.parameters(row)
         case Method.REJECTS if row.kind == "reject":
             yield (), table.parameters(row)
-        case Method.BUSY if sends_unasked(table, row):
-            yield _unchanged(table, row), table.parameters(row)
+        case Method.BUSY if sends_unasked(table, written_row):
+            yield _unchanged(table, written_row), table.parameters(written_row)
         case _:
             pass
 

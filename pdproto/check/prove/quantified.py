@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import z3
 
-from pdproto.check.prove.in_channels import without_channels
+from pdproto.check.prove.in_channels import refusing
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Claim, Method, Obligation
 from pdproto.check.prove.stratified import stratified
@@ -193,7 +193,7 @@ def _effects(
             yield update.arguments, update.value, update.where, update.variables
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
-        if sent.symbol is symbol and sent.message.fifo is None:  # in_channels.py
+        if sent.symbol is symbol:
             where = effect.where if isinstance(effect, Each) else And(())
             chosen = (effect.variable,) if isinstance(effect, Each) else ()
             yield sent.arguments, True, where, chosen
@@ -220,7 +220,7 @@ def question(theory: Theory, obligation: Obligation) -> Any:
     return solver
 
 
-@without_channels
+@refusing
 def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:

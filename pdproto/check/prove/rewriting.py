@@ -141,8 +141,6 @@ def _writes(table: Table, row: Row) -> Iterator[Write]:
         yield update.symbol, update.arguments, update.value, update.where, update.variables
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
-        if sent.message.fifo is not None:  # in_channels.py
-            continue
         if isinstance(effect, Each):
             yield sent.symbol, sent.arguments, True, effect.where, (effect.variable,)
         else:

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from pdproto.check.prove.rewriting import hits, marked
 from pdproto.spec.language.conflicts import overriding
-from pdproto.spec.language.formula import Atom, Formula, Not, Value, all_of, forall, implies
+from pdproto.spec.language.formula import FALSE, Atom, Formula, Not, Value, all_of, forall, implies
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Message, Symbol, Update, Variable
@@ -63,9 +63,10 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
             yield forall(update.variables, implies(update.where, there))
     for effect in row.send:
         sent = effect.sent if isinstance(effect, Each) else effect
-        if sent.symbol not in symbols or sent.message.fifo is not None:  # in_channels.py
+        if sent.symbol not in symbols:
             continue
-        there = Atom(sent.symbol, sent.arguments, True)
+        # What is sent into a channel waits there beside what was there before.
+        there = FALSE if sent.message.fifo else Atom(sent.symbol, sent.arguments, True)
         yield forall(effect.variable, implies(effect.where, there)) if isinstance(
             effect, Each) else there
 

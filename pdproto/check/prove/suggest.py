@@ -20,6 +20,7 @@ from pdproto.check.interpret import Cell, Interpreter, Store
 from pdproto.check.prove.axioms import require_possible
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Claim, Method, Obligation, claims, obligations
+from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.proving import CUTOFF
 from pdproto.check.prove.rewriting import renamed
 from pdproto.check.prove.sat import Answer, Solver
@@ -104,11 +105,13 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     found = _clauses(_views(system, instances[0], pool, literals), literals, pool)
     large = _views(system, instances[1], pool, literals)
     true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
+    places = ProofRows(system)
     guesses = tuple(
         Claim(f"guess_{n}", _clause(c, literals), Method.INDUCTION, system.place, is_lemma=True)
         for n, c in enumerate(true)
     )
-    every = (*claims(system), *guesses)
+    every = tuple(claim for claim in (*claims(system), *guesses)
+                  if places.obstacle(claim.formula) is None)
     sieves = _sieves(system, every, timeout_s)
     kept = _inductive(every, sieves)
     names = {claim.name for claim in kept}

@@ -35,7 +35,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import Message, Sent, Symbol
 
 TEXT_MAX: Final = 2_000  # characters of one formula
 CONSTANTS: Final[Mapping[str, Formula]] = {
@@ -65,7 +65,7 @@ def wanted(ground: Ground, text: str) -> list[Guard]:
             for guard in ground.patterns(normal(formula), {**given, **environment})
         ]
     except SpecError as error:
-        raise FormulaError(str(error)) from error
+        raise FormulaError(error.problem) from error
 
 
 def example(ground: Ground) -> str:
@@ -107,7 +107,7 @@ class _Reader:
         try:
             return self._read(tree.body)
         except SpecError as error:
-            raise FormulaError(str(error)) from error
+            raise FormulaError(error.problem) from error
         except RecursionError:
             raise FormulaError("this formula is nested too deeply") from None
 
@@ -129,6 +129,8 @@ class _Reader:
                 return self._words[name](arguments)
             case ast.Call(ast.Attribute(left, name), arguments, []):
                 return self._related(left, name, arguments)
+            case ast.Attribute(left, name) if self._has_words(left):
+                return self._of_cell(left, name, None)
             case ast.Call() | ast.Name():
                 return self._fact(*self._cell(node))
             case _:
@@ -187,6 +189,9 @@ class _Reader:
         return Atom(symbol, arguments, self._value(symbol, right))
 
     def _fact(self, symbol: Symbol, arguments: tuple[Sort, ...]) -> Formula:
+        if isinstance(symbol, Message) and symbol.fifo is not None and (
+                len(arguments) != len(symbol.sorts)):
+            raise FormulaError(f"{symbol.name} waits in a channel: write {symbol.name}(...).queued")
         if len(arguments) != len(symbol.sorts):
             raise FormulaError(f"{symbol.name} has a value: compare it, as in "
                                f"{symbol.name}(...) = {symbol.sorts[-1].element(0)}")
@@ -227,17 +232,53 @@ class _Reader:
         elif re.fullmatch(rf"{re.escape(sort.prefix)}\d+", node.id):
             raise FormulaError(f"there is no {node.id}: {sort.__name__} has {size} elements here, "
                                f"up to {sort.element(size - 1)}")
+        else:
+            self.known.setdefault(node.id, set()).add(sort)
         return variable
 
     def _related(self, left: ast.expr, name: str, arguments: list[ast.expr]) -> Formula:
         if name == "among":
             return Or(tuple(self._equal(left, value) for value in arguments))
+        if self._has_words(left):
+            return self._of_cell(left, name, arguments)
         if name not in ("same", "differs", "before"):
             raise FormulaError(f"there is no .{name}(): there are same, differs, before and among")
         (right,) = _exactly(1, name, arguments)
         one, two = self._pair(left, right)
         return one.before(two) if name == "before" else (
             Same(one, two) if name == "same" else Not(Same(one, two)))
+
+    def _of_cell(self, left: ast.expr, name: str, given: list[ast.expr] | None) -> Formula:
+        """A word behind a message in a channel, or behind a function into a sort.
+
+        given: its arguments; None if it stands without parentheses.
+        """
+        symbol, arguments = self._cell(left)
+        if isinstance(symbol, Message):
+            sent = Sent(symbol, arguments, True)
+            if given is None and name in ("queued", "arrived"):
+                return sent.queued if name == "queued" else sent.arrived
+            if given is not None and name == "at":
+                (place,) = _exactly(1, name, given)
+                return sent.at(self._argument(place, symbol.fifo or symbol.sorts[-1]))
+        if isinstance(symbol, ElementFunction):
+            cell = ElementCell(symbol, arguments)
+            if given is None and name in (UNSET, "is_set"):
+                return cell.unset if name == UNSET else cell.is_set
+            if given is not None and name in ("before", "after"):
+                (other,) = _exactly(1, name, given)
+                element = self._argument(other, symbol.sorts[-1])
+                return cell.before(element) if name == "before" else cell.after(element)
+        there = (".queued, .arrived and .at(place), in a channel"
+                 if isinstance(symbol, Message) else
+                 ".unset, .is_set, .before(element), .after(element) and .among(...)")
+        raise FormulaError(f"there is no .{name} behind {ast.unparse(left)}: there are {there}")
+
+    def _has_words(self, node: ast.expr) -> bool:
+        """Whether the language has words behind this: a message, or a cell with an element."""
+        name = node.func if isinstance(node, ast.Call) else node
+        return isinstance(name, ast.Name) and isinstance(
+            self.symbols.get(name.id), Message | ElementFunction)
 
     def _pair(self, left: ast.expr, right: ast.expr) -> tuple[Sort, Sort]:
         """Two variables or elements of one sort."""
@@ -272,6 +313,7 @@ class _Reader:
                                f"{suggestion(text, map(value_name, symbol.values))}; "
                                f"it has: {values}")
         return found
+
 
 def _exactly(count: int, word: str, parts: list[ast.expr]) -> list[ast.expr]:
     if len(parts) != count:

@@ -31,7 +31,7 @@ from tests.check.lint.bench import (
 from tests.language import tiny
 
 EXAMPLES = ("two-phase-commit", "lock-server", "lock-server-broken", "ring-election",
-            "paxos")
+            "paxos", "alternating-bit", "alternating-bit-broken", "snapshot")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

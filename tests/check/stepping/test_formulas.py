@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.stepping.formulas import TEXT_MAX, FormulaError, wanted
+from pdproto.spec.examples import alternating_bit
 from pdproto.spec.examples.lock_server import Lock, Phase, c, d, lock, phase, request
 from pdproto.spec.examples.lock_server import r as round_
 from pdproto.spec.language import Formula, exists, forall, implies
@@ -99,3 +100,46 @@ def test_any_text_is_a_formula_or_refused(text: str) -> None:
 
 
 GROUND = walker().ground
+
+
+LINK = alternating_bit.PROTOCOL
+data, ack = LINK.data, LINK.ack
+i, j, k, s, t = (alternating_bit.i, alternating_bit.j, alternating_bit.k, alternating_bit.s,
+                 alternating_bit.t)
+OF_CELLS = {
+    "data(i).queued": data(i).queued,
+    "data(i).arrived and not ack(i).queued": data(i).arrived & ~ack(i).queued,
+    "data(i).at(s)": data(i).at(s),
+    "exists((s, t), data(i).at(s) & data(j).at(t) & s.before(t) & i.before(j))":
+        exists((s, t), data(i).at(s) & data(j).at(t) & s.before(t) & i.before(j)),
+    "current.unset": LINK.current().unset,
+    "current().is_set & ~newest.is_set": LINK.current().is_set & ~LINK.newest().is_set,
+    "newest.before(i) & current.after(j)": LINK.newest().before(i) & LINK.current().after(j),
+}
+
+
+@pytest.mark.parametrize(("text", "formula"), OF_CELLS.items())
+def test_channels_and_elements_have_their_words(text: str, formula: Formula) -> None:
+    walked = walker(alternating_bit.SYSTEM)
+    ground = walked.ground
+    guards = wanted(ground, text)
+    oracle = Interpreter(ground.system, ground.sizes, ground.faults, ground.given)
+    seen = set()
+    for state in random_states(walked, seed=3, walks=30, steps=25):
+        values = ground.layout.decode(state)
+        expected = any(oracle.holds(formula, values, env)
+                       for env in oracle.environments(free_variables(formula)))
+        assert any(guard.holds(state) for guard in guards) == expected
+        seen.add(expected)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("data(i0)", "data waits in a channel: write data(...).queued"),
+    ("current.queued", "there is no .queued behind current: there are .unset, .is_set, .before("),
+    ("data(i0).first", "there is no .first behind data(i0): there are .queued, .arrived and .at("),
+    ("data(i0).at(p9)", "there is no p9: Place has 3 elements here, up to p2"),
+])
+def test_their_mistakes_are_told(text: str, said: str) -> None:
+    with pytest.raises(FormulaError, match=re.escape(said)):
+        wanted(walker(alternating_bit.SYSTEM).ground, text)
