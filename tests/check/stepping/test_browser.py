@@ -14,9 +14,12 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from pdproto.check.stepping.page import script
+from pdproto.check.stepping.recorded import recorded
 from pdproto.check.stepping.walk import Walker
 from pdproto.cli.main import main
+from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
 from tests.check.stepping.serving import INTERRUPTIBLE, served
+from tests.check.stepping.test_recorded import BY_DEVICES, rows_of
 from tests.check.stepping.test_walk import VIOLATION, walker
 from tests.docs.documents import ROOT
 
@@ -176,6 +179,29 @@ def test_the_page_of_a_real_run_begins_at_its_end(
         opened.keyboard.press("Home")
         expect(opened.locator(".band")).to_have_count(1)
         opened.close()
+
+
+def test_the_page_of_one_life_shows_that_life_alone(
+    browser: BrowserContext, tmp_path: Path
+) -> None:
+    """Of traces with four hand-overs, `--life` chooses one; the page names it and has its rows."""
+    assert main(["sim", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
+                 "--trace", str(tmp_path), "--quiet"]) == 0
+    traces = sorted((tmp_path / "seed-3").glob("*.jsonl"))
+    named = {}
+    for number in (2, 4):
+        named[number] = recorded(TRANSFER, traces, number).lives[number - 1]
+        with explored("transfer", "--trace", *map(str, traces), "--life", str(number)) as link:
+            opened = browser.new_page()
+            opened.goto(link)
+            expect(opened.locator("header")).to_contain_text(f"{number} of 4 ({named[number]})")
+            rows = opened.locator(".band .row b")
+            expect(rows.last).to_contain_text("finish(")
+            shown = [text.partition("(")[0] for text in rows.all_inner_texts()]
+            opened.close()
+        fired = [row for _, row in rows_of(traces, named[number])]
+        assert sorted(row for row in shown if row not in BY_DEVICES) == sorted(fired)
+    assert named[2] != named[4]
 
 
 def test_a_path_that_is_not_possible_is_told_and_left(page: Page, address: str) -> None:

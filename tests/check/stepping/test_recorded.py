@@ -18,6 +18,7 @@ from pdproto.spec.language.system import Configuration
 from tests.check.trace.two_phase_traces import record
 
 Output = pytest.CaptureFixture[str]
+BY_DEVICES = {"grant", "land", "reuse"}  # rows that no trace of a node has
 COMMITTED = [
     "prepare(p0)", "prepare(p1)", "hear(p0)", "hear(p1)", "decide_commit",
     "committed(p0)", "committed(p1)",
@@ -148,8 +149,7 @@ def test_one_life_of_several_is_one_path(
     path = re.findall(r"^ *\d+  (\w+)\(", out.split("a run may end here")[-1], flags=re.MULTILINE)
     fired = [name for _, name in rows_of(hand_overs, named)]
     assert len(fired) >= 13
-    by_devices = {"grant", "land", "reuse"}
-    assert sorted(name for name in path if name not in by_devices) == sorted(fired)
+    assert sorted(name for name in path if name not in BY_DEVICES) == sorted(fired)
 
 
 def test_lives_are_counted_as_they_begin(hand_overs: list[Path]) -> None:
