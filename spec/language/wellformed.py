@@ -197,9 +197,17 @@ def _check_trigger(machine: Machine[*tuple[Any, ...]], row: Row) -> None:
     if message.receiver.machine is not machine:
         raise SpecError(row.place, f"{message} goes to {message.receiver.machine}, not here")
     if not _names_self(row.on, message.receiver.variables, machine):
-        raise SpecError(
-            row.place, f"{row.on.symbol.signature} must name its receiver: {_self(machine)}"
-        )
+        raise SpecError(row.place, f"{row.on.symbol.signature} must name its receiver: "
+                                   f"{_self(machine)}{_to_its_sender(message)}")
+
+
+def _to_its_sender(message: Message[*tuple[Any, ...]]) -> str:
+    """Advice for a message from each instance of a machine to itself, which is seldom meant."""
+    if message.sender != message.receiver or not message.sender.variables:
+        return ""
+    machine, own = message.sender.machine.name, ", ".join(map(repr, message.sender.variables))
+    return (f"; {own} is also its sender, so each {machine} sends {message} to itself: write "
+            f"sender={machine}.at(...) with other variables than {own} for a message to all")
 
 
 def _check_parameters(table: Table, row: Row) -> None:
@@ -317,7 +325,8 @@ def _unreadable_message(
     if not _names_self(sent, message.receiver.variables, machine):
         return f"it reads {_cell(atom)}, which is addressed to a sibling: {_self(machine)}"
     if not positive:
-        return f"it reads the absence of {message}: a receiver cannot know what was not sent"
+        return (f"it reads the absence of {message}: a receiver cannot know what was not sent: let "
+                f"a row on {message} note that it came, in a relation of {machine.name}")
     return None
 
 

@@ -214,7 +214,8 @@ def guard_about_a_message_to_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("peek", choose=(v, i), when=a.order(v, i))])  # <- here
 
 
-ABSENCE: Final = "a receiver cannot know what was not sent"
+ABSENCE: Final = ("a receiver cannot know what was not sent: let a row on stop note that it came, in a "
+                  "relation of worker")
 
 
 @malformed(f"row 'peek' of worker: it reads the absence of stop: {ABSENCE}")

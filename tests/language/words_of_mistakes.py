@@ -29,6 +29,7 @@ ask = Message("ask", w, sender=worker, receiver=pool)
 give = Message("give", w, sender=pool, receiver=worker)
 note = Message("note", w, sender=worker, receiver=pool, fifo=Place)
 told = Message("told", w, o, sender=worker, receiver=pool, fifo=Place)
+hello = Message("hello", w, sender=worker, receiver=worker)
 writing = phase(w) == Phase.WRITING
 begin = Row("begin", on=Call("begin"), at=Phase.IDLE, to=Phase.WAITING, send=[ask(w)])
 TABLES = (Table(worker, state=phase, rows=(begin,)), Table(pool))

@@ -44,6 +44,7 @@ Clause: TypeAlias = tuple[int, ...]  # numbers of literals, ascending
 
 VARIABLES_MAX: Final = 2  # of each sort
 STATES_MAX: Final = 3_000  # of an instance, breadth first
+WORDS: Final = ("Always", "all_of", "any_of", "exists", "forall", "implies")
 LITERALS_LIMIT: Final = 160  # because all clauses of three literals are tried
 
 
@@ -70,14 +71,17 @@ class Suggestion:
 
 
 def pasteable(lemmas: Sequence[Formula]) -> str:
-    """Lemmas as source lines for a spec, with the declared names of symbols, values and sorts."""
+    """Lemmas as source lines for a spec: an import of the language's words that they use, and the
+    declared names of symbols, values and sorts.
+    """
     if not lemmas:
         return ""
     variables = dict.fromkeys(v for lemma in lemmas for v in free_variables(lemma))
-    lines = [f'{v!r} = {type(v).__name__}("{v!r}")' for v in variables]
-    lines.append("LEMMAS = (")
-    lines += [f'    Always("lemma_{n}", {lemma!r}),' for n, lemma in enumerate(lemmas, 1)]
-    return "\n".join([*lines, ")\n"])
+    claims_ = [f'    Always("lemma_{n}", {lemma!r}),' for n, lemma in enumerate(lemmas, 1)]
+    words = sorted({word for line in claims_ for word in WORDS if f"{word}(" in line})
+    lines = [f"from pdproto.spec.language import {', '.join(words)}"]
+    lines += [f'{v!r} = {type(v).__name__}("{v!r}")' for v in variables]
+    return "\n".join([*lines, "LEMMAS = (", *claims_, ")\n"])
 
 
 def suggest(system: System, timeout_s: float) -> Suggestion:
