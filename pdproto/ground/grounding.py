@@ -142,12 +142,11 @@ class Grounder:
     def _clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
         match formula:
             case And(parts):
-                return [c for part in parts for c in self._clauses(part, environment)]
+                return _joint(self._clauses(part, environment) for part in parts)
             case Or(parts):
                 return _product(self._clauses(part, environment) for part in parts)
             case Forall(variable, body):
-                everyone = self._each(variable, environment)
-                return [clause for each in everyone for clause in self._clauses(body, each)]
+                return _joint(self._clauses(body, e) for e in self._each(variable, environment))
             case Exists(variable, body):
                 return _product(self._clauses(body, e) for e in self._each(variable, environment))
             case Atom():
@@ -336,6 +335,16 @@ class Ground(Grounder):
 
 def _static(truth: bool) -> list[Clause]:
     return TRIVIAL if truth else NEVER
+
+
+def _joint(parts: Iterator[list[Clause]]) -> list[Clause]:
+    """The clauses of a conjunction; one alone if it cannot hold, so that `_product` stays small."""
+    joint: list[Clause] = []
+    for clauses in parts:
+        if () in clauses:
+            return NEVER
+        joint += clauses
+    return joint
 
 
 def _product(parts: Iterator[list[Clause]]) -> list[Clause]:

@@ -39,6 +39,9 @@ class Formula:
     def __invert__(self) -> "Formula":
         return Not(self)
 
+    def __call__(self, *_: object) -> NoReturn:
+        raise SpecError(here(), f"{self!r} is a formula: leave out the parentheses behind it")
+
     def __bool__(self) -> NoReturn:
         # `a and b`, `not a` and `x == A | y == B` would silently drop half of the formula.
         raise SpecError(here(), "a formula has no truth value here: use &, |, ~ and parentheses")

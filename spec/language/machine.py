@@ -309,6 +309,13 @@ class Table:
                 f"state= is {shown(state)}: want a function{into} of {self.machine} without its "
                 f"arguments, as in state={arguments}", self.place)
 
+    @property
+    def with_state(self) -> str:
+        """The table as it is written with a state: `Table(worker, state=phase, ...)`."""
+        functions = [symbol for symbol in self.machine.symbols
+                     if isinstance(symbol, Function) and symbol.sorts == self.machine.sorts]
+        return f"Table({self.machine}, state={functions[0] if functions else 'phase'}, ...)"
+
     def row(self, name: str) -> Row:
         """The row of that name. Raises SpecError if there is none."""
         for row in self.rows:
@@ -359,5 +366,6 @@ class Table:
 
     def _state(self, row: Row) -> Any:
         if self.state is None:
-            raise SpecError(row.place, f"row {row.name!r} has at/to, but its table has no state=")
+            raise SpecError(row.place, f"row {row.name!r} has at/to, but its table has no state=: "
+                                       f"write {self.with_state}")
         return self.state(*self.machine.own)

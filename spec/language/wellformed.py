@@ -176,7 +176,8 @@ def check_row(table: Table, row: Row) -> None:
 def _check_states(table: Table, row: Row) -> None:
     named = (*row.states, *((row.to,) if row.to is not None else ()))
     if named and table.state is None:
-        raise SpecError(row.place, "it has at/to, but its table has no state=")
+        raise SpecError(row.place, "it has at/to, but its table has no state=: write "
+                                   f"{table.with_state}")
     if table.state is not None and table.state.owner is not table.machine:
         raise SpecError(table.place, f"state={table.state} is not {table.machine.name}'s")
     if table.state is not None and table.state.sorts != table.machine.sorts:

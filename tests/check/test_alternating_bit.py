@@ -48,7 +48,7 @@ def steps(run: Run, items: int, places: int, *, lossy: bool) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("lossy", [True, False])
-@pytest.mark.parametrize(("items", "places"), [(1, 2), (2, 3), (3, 3), (4, 2)])
+@pytest.mark.parametrize(("items", "places"), [(1, 2), (2, 3), (3, 3), (4, 2), (1, 12)])
 def test_it_has_the_states_of_a_model_without_tables(
     items: int, places: int, *, lossy: bool
 ) -> None:

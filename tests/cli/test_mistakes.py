@@ -37,6 +37,7 @@ FILES: Final = {
     "unreadable.py": PAGE,
     "world.py": 'from pdproto.spec.language import Machine, System, Table\n'
                 'SYSTEM = System("sky", "", tables=(Table(Machine("sky", world=True)),))\n',
+    "lemma.py": f'{PAGE}\nLEMMAS = Always("idle", phase(w) == Phase.IDLE)\n',
     "notes.txt": "no Python\n",
     "none.jsonl": "",
     "begun.jsonl": '{"n":1,"node":"p0","machine":"source","end":1,"begins":{}}\n',

@@ -29,7 +29,8 @@ malformed = refusals(MALFORMED)
 # Rows: states, triggers and parameters.
 
 
-@malformed("row 'work' of worker: it has at/to, but its table has no state=")
+@malformed("row 'work' of worker: it has at/to, but its table has no state=: "
+           "write Table(worker, state=phase, ...)")
 def state_in_a_table_without_one(a: Any) -> object:
     tables = (Table(a.worker, rows=(
         Row("work", to=Phase.BUSY),  # <- here
@@ -214,8 +215,8 @@ def guard_about_a_message_to_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("peek", choose=(v, i), when=a.order(v, i))])  # <- here
 
 
-ABSENCE: Final = ("a receiver cannot know what was not sent: let a row on stop note that it came, in a "
-                  "relation of worker")
+ABSENCE: Final = ("a receiver cannot know what was not sent: let a row on stop note that it came, "
+                  "in a relation of worker")
 
 
 @malformed(f"row 'peek' of worker: it reads the absence of stop: {ABSENCE}")

@@ -19,7 +19,8 @@ from pdproto.check.prove.obligations import (
 )
 from pdproto.check.prove.ranking import proved_under, ranking_obligations, spared
 from pdproto.spec.language.formula import Formula, atoms
-from pdproto.spec.language.properties import Always, LeadsTo
+from pdproto.spec.language.kinds import shown
+from pdproto.spec.language.properties import Always, LeadsTo, Sometimes
 from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
@@ -115,6 +116,10 @@ class ProofSubject:
         )
         known = dict.fromkeys([*(c.name for c in calm_claims), *(o.claim.part_of for o in parts)])
         for name in wanted:
+            other = next((p for p in self.system.properties if p.name == name), None)
+            if name not in known and isinstance(other, Sometimes):
+                raise LoadError(f"{name} is a `sometimes`, which no proof shows: `pdproto check` "
+                                f"looks for a state")
             if name not in known:
                 raise LoadError(
                     f"{self.system.name} has no safety property {name!r}, and no ranking of that "
@@ -196,7 +201,10 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     """The names of the system's own module, if it has LEMMAS about the system; else empty."""
     held = vars(home)
     lemmas = held.get("LEMMAS", ())
-    if not lemmas or not _are_lemmas(lemmas) or any(_strange(system, one) for one in lemmas):
+    if not _are_lemmas(lemmas):
+        raise LoadError(f"LEMMAS of {home.__name__} is {shown(lemmas)}: want a tuple of Always, as "
+                        f"in LEMMAS = (Always(...),)")
+    if not lemmas or any(_strange(system, one) for one in lemmas):
         return {}
     return held
 
