@@ -313,6 +313,9 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
     yield f"{system.name}: {word} {counted}"
     for name, axiom in system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
+    if found.proved and not found.lemmas:
+        yield "# It needs no lemma: `pdproto prove` proves it as it is"
+        return
     if found.proved:
         yield f"# These {len(found.lemmas)} suffice; put them beside the system:"
         return

@@ -154,6 +154,16 @@ class TestSuggestions:
         assert "unproved  agreement" in out
         assert 'Always("lemma_1", heard(p))' in out
 
+    def test_a_system_that_needs_none_is_told(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: Output
+    ) -> None:
+        found = Suggestion((), True, 10, 5, (), ())
+        monkeypatch.setattr("pdproto.cli.prove.suggest", lambda *_: found)
+        assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 0
+        out = capsys.readouterr().out
+        assert "# It needs no lemma" in out
+        assert "suffice" not in out
+
     @pytest.mark.nightly
     def test_the_broken_lock_keeps_some(self) -> None:
         found = suggest(lock_server.SYSTEM, 30.0)
