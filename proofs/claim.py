@@ -50,7 +50,8 @@ class Safety:
     that must be used (none: every lemma); unasked: the question is left out. slow: the questions
     that take several seconds. Where it is slow the question about lemmas is asked at night, because
     an idle lemma makes no proof wrong, and this proves the system once more. nightly: more of them
-    that are asked at night, by name. engine: the one that proves it.
+    that are asked at night, by name. engine: the one that proves it. explored: small sizes show
+    that every row can fire, and which claim a defect breaks, where the solver takes too long.
     """
 
     system: str
@@ -63,6 +64,7 @@ class Safety:
     slow: tuple[str, ...] = ("lemmas",)
     nightly: tuple[str, ...] = ()
     engine: str = CUTOFF
+    explored: bool = False
 
     def questions(self) -> Iterator[Question]:
         """The four questions, some of them about several systems or defects."""
@@ -71,6 +73,7 @@ class Safety:
         for name in self.proved_in or (self.system,):
             yield self._question("holds", partial(show, name), name)
         yield self._question("something", partial(
+            standing.is_about_what_is_explored, self.system) if self.explored else partial(
             standing.is_about_something, self.system, self.impossible))
         if self.bridge:
             yield self._at_night("lemmas", partial(
@@ -91,6 +94,9 @@ class Safety:
     def _notice(self, defect: Known | RowEdit) -> None:
         broken = standing.defect(defect.bug) if isinstance(defect, Known) else edited(
             load(self.system), f"{self.system}-defective", defect)
+        if self.explored:
+            standing.is_refuted_where_explored(self.system, broken)
+            return
         standing.is_refuted(self.system, broken, defect.row, self.engine)
 
 

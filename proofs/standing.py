@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.prove.examination import idle_lemmas, impossible_rows
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import CUTOFF, Proof, ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.result import CheckResult, Verdict
 from pdproto.cli.systems import subject
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.properties import Always
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import DEFAULT, System
 from proofs import shared_proofs
 
 LIMIT_S = 60.0
@@ -47,6 +49,32 @@ def is_about_something(name: str, but: Sequence[str] = ()) -> None:
     """Every row can fire in some state in which all claims hold, except these, which cannot."""
     one = subject(name)
     assert list(impossible_rows(one.system, one.claims, LIMIT_S)) == list(but)
+
+
+def is_about_what_is_explored(name: str) -> None:
+    """In states that are reached, at the sizes of `default`, every row fires and all lemmas hold.
+
+    For systems whose claims have too many instances for `is_about_something`.
+    """
+    result = explored(name, subject(name).system)
+    assert {finding.verdict for finding in result.findings} == {Verdict.HOLDS}
+    assert result.rows_never_fired == ()
+
+
+def is_refuted_where_explored(name: str, broken: System) -> None:
+    """A property or lemma fails in a state that the defective system reaches, at small sizes."""
+    findings = explored(name, broken).findings
+    assert {f.name for f in findings if f.verdict is Verdict.VIOLATED} - {"deadlock"}
+
+
+def explored(name: str, system: System) -> CheckResult:
+    """The check of `system`, at its default sizes, of its properties and of the named one's lemmas.
+    """
+    lemmas = subject(name).lemmas
+    claimed = replace(system, properties=(*system.properties, *lemmas), like=system)
+    result = check(claimed, claimed.configurations[DEFAULT], CheckSettings())
+    assert {lemma.name for lemma in lemmas} <= {finding.name for finding in result.findings}
+    return result
 
 
 def has_no_idle_lemma(name: str) -> None:

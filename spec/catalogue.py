@@ -25,7 +25,7 @@ CATALOGUE: Final = (
     Entry("alternating-bit", "examples.alternating_bit:SYSTEM", Purpose.EXAMPLE,
           lemmas="alternating_bit_lemmas"),
     Entry("alternating-bit-broken", "examples.alternating_bit_broken:SYSTEM", Purpose.EXAMPLE),
-    Entry("snapshot", "examples.snapshot:SYSTEM", Purpose.EXAMPLE),
+    Entry("snapshot", "examples.snapshot:SYSTEM", Purpose.EXAMPLE, lemmas="snapshot_lemmas"),
     Entry("snapshot-broken", "examples.snapshot_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("registry", "handoff.registry:SYSTEM",
           lemmas="registry_lemmas", ranking="registry_ranking", expected={

@@ -85,7 +85,7 @@ class Snapshot:
 
     def table(self) -> Table:
         """The one table: every process does the same."""
-        has = self.holds(p, k) | all_of(home(k, p), self.unspent(p, k))
+        has = self.has(p)
         record = each(k, self.kept(p, k).to(True), where=has)
         tell = each(r, self.marker(p, r), where=p.differs(r))
         token, marker = self.token(q, p, k), self.marker(q, p)
@@ -105,6 +105,10 @@ class Snapshot:
             Row("receive_later", on=token, at=Phase.RECORDED, when=self.heard(p, q),
                 do=[self.holds(p, k).to(True)], why="it was sent after its sender recorded"),
         ))
+
+    def has(self, r: Node) -> Formula:
+        """The process has token k: it has received it, or it was dealt to it and is not spent."""
+        return self.holds(r, k) | all_of(home(k, r), self.unspent(r, k))
 
     def complete(self) -> Formula:
         """Every process has recorded its own state, and that of each channel to it."""
@@ -128,6 +132,10 @@ class Snapshot:
                 Sometimes("a_token_was_on_the_way",
                           all_of(self.complete(), on_the_way(p, q, k))),
             ),
+            axioms={
+                "a_token_has_one_home": implies(all_of(home(k, p), home(k, q)), p.same(q)),
+                "every_token_has_a_home": forall(k, exists(p, home(k, p))),
+            },
             configurations={
                 "default": Configuration({Node: 2, Token: 2, Place: 2}),
                 "three": Configuration({Node: 3, Token: 1, Place: 2}),
@@ -135,5 +143,6 @@ class Snapshot:
         )
 
 
-SYSTEM: Final = Snapshot(Place).system(
+PROTOCOL: Final = Snapshot(Place)
+SYSTEM: Final = PROTOCOL.system(
     "snapshot", "A distributed snapshot over ordered channels: no token is missing in it.")
