@@ -22,6 +22,7 @@ from tempfile import mkdtemp
 from time import monotonic, sleep
 from typing import Any, Final
 
+from examples.servers.serving import free_port
 from examples.sglang_handoff import without_torchvision
 
 os.environ.update(
@@ -51,12 +52,6 @@ POOL: Final = 16  # pages, and metadata slots
 SHAPE: Final = Load(layers=2, page_bytes=512, pages=POOL // 4, in_flight=2)  # of each rank
 SOON_S: Final = 10.0
 ABORT: Final = b"ABORT"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        return int(one.getsockname()[1])
 
 
 def wait(holds: Callable[[], Any], seconds: float = SOON_S) -> bool:

@@ -23,17 +23,14 @@ def run(load: Load, seconds: float, body: Body = live) -> dict[str, Outcome]:
     pipes: dict[Seat, Any] = {}
     processes = []
     try:
-        for side in ("prefill", "decode"):
-            for seat in load.seats:
-                if seat.side == side:
-                    pipes[seat], theirs = context.Pipe()
-                    process = context.Process(target=body, args=(seat, load, theirs), daemon=True)
-                    process.start()
-                    processes.append(process)
-                    theirs.close()
-            for seat in load.seats:
-                if seat.side == side:
-                    _await(seat, pipes[seat])
+        for seat in load.seats:
+            pipes[seat], theirs = context.Pipe()
+            process = context.Process(target=body, args=(seat, load, theirs), daemon=True)
+            process.start()
+            processes.append(process)
+            theirs.close()
+        for seat, pipe in pipes.items():
+            _await(seat, pipe)
         try:
             _route(load, pipes, seconds)
         except BrokenPipeError:

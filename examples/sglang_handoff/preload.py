@@ -4,4 +4,7 @@ from examples.sglang_handoff import without_torchvision
 
 without_torchvision.install()
 
-import examples.sglang_handoff.ranks  # noqa: E402, F401 - needs what is installed above
+import pdproto.sglang.manager  # noqa: E402
+import pdproto.sglang.receiver  # noqa: E402
+import pdproto.sglang.sender  # noqa: E402
+import pdproto.sglang.server  # noqa: E402, F401

@@ -1,5 +1,6 @@
 """Prefill and decode ranks of SGLang without a model: its managers, senders and receivers."""
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -95,6 +96,19 @@ def metadata_of(load: Load) -> utils.MetadataBuffers:
         max_sampling_mask_tokens=0)
 
 
+def _await_listener(host: str, port: int) -> None:
+    """Wait until the bootstrap server listens: SGLang's own starts in a thread."""
+    deadline = monotonic() + START_S
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=1.0).close()
+            return
+        except OSError:
+            if monotonic() > deadline:
+                raise
+        sleep(0.02)
+
+
 class Rank:
     """The part of SGLang's runtime in this process that its transfer backends read."""
 
@@ -109,7 +123,7 @@ class Rank:
         if str(seat) == "prefill0":
             server = self.classes[utils.KVClassType.BOOTSTRAP_SERVER]
             self.server = server(load.host_of("prefill"), load.port)
-            sleep(0.5)
+            _await_listener(load.host_of("prefill"), load.port)
         memory = memory_of(load, seat)
         self.kv = filled(load, seat, memory, "kv")
         self.states = [filled(load, seat, memory, name) for name in load.states]
@@ -173,8 +187,7 @@ class Rank:
             sleep(0.01)
             left = {name: value for name, value in node.metrics.read().items()
                     if name.startswith("num_") and value}
-        # One may be the first hand-over, for which the loop makes its plans: 10 to 13 ms.
-        if (slow := node.metrics.read()["slow_turns"]) > 1:
+        if slow := node.metrics.read()["slow_turns"]:
             left["slow_turns"] = slow
         self.manager.teardown()
         if self.server is not None:
@@ -201,11 +214,6 @@ def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -
     outcome, spent = Outcome(), process_time()
     live: dict[int, Running] = {}
     for rooms in _told(pipe, live):
-        for room in rooms:
-            if room > 0:
-                live[room] = _begin(rank, room)
-            elif -room in live:
-                live[-room].agreed = True  # the first stage has announced the room
         for room, request in list(live.items()):
             (poll,) = utils._poll_with_failure_injection([request.sender])
             if poll == 2 and not request.begun and _agree(rank, room, request, pipe):
@@ -216,6 +224,12 @@ def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -
                 _note(outcome, room, request.sender, poll)
                 del live[room]
                 rank.give(request.pages, request.slot)
+        # After the ends: decode may have named these rooms for memory that ends now.
+        for room in rooms:
+            if room > 0:
+                live[room] = _begin(rank, room)
+            elif -room in live:
+                live[-room].agreed = True  # the first stage has announced the room
     outcome.processor_s = process_time() - spent
     outcome.left = rank.end()
     pipe.send(outcome)

@@ -24,7 +24,7 @@ from pdproto.ground.layout import Cell, Indices, Layout, cell_name, value_name
 from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
 from pdproto.ground.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.local_rows import NOWHERE, AnyMessage, LocalRow, LocalRows
+from pdproto.runtime.local_rows import NOWHERE, AnyMessage, Conditions, LocalRow, LocalRows
 from pdproto.spec.language.formula import TRUE, Formula, Value, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.sorts import Sort
@@ -35,7 +35,7 @@ V = TypeVar("V")
 Assignment: TypeAlias = tuple[Symbol, Indices, Value]
 Places: TypeAlias = tuple[type[Sort], tuple[int | None, ...]] | None
 
-ANSWERS_MAX: Final = 1 << 16  # answers kept for one question; others are computed again
+ANSWERS_MAX: Final = 1 << 16  # kept for one question; others are computed again
 ROWS_MAX: Final = 1 << 12  # fired by one event: a table with more has a loop of rows
 
 
@@ -74,10 +74,12 @@ class Automaton:
     """The table of one machine, for instances of one topology.
 
     sizes: elements of every sort in the table; 1 for the machine's own. paced: rows without a
-    trigger that wait for `pace`. An instance counts only elements related to it by rigid relations.
+    trigger that wait for `pace`. conditions: of the table, where automata share them. An instance
+    counts only elements related to it by rigid relations.
     """
 
-    def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = ()) -> None:
+    def __init__(self, table: Table, sizes: Sizes, paced: Sequence[str] = (),
+                 conditions: Conditions | None = None) -> None:
         self.table: Final = table
         self.sizes: Final = sizes
         symbols = tuple(dict.fromkeys(local_symbols(table)))
@@ -88,7 +90,7 @@ class Automaton:
         self._cells: Final = {
             place.offset: (rank, symbol, indices, place) for rank, ((symbol, indices), place)
             in enumerate(self.layout.fields.items())}
-        self.rows: Final = LocalRows(table, self._ground)
+        self.rows: Final = LocalRows(conditions or Conditions(table), self._ground)
         by_itself = {row.name: row for row in table.rows if row.on is None}
         self._at_once: Final = [
             self.rows.family(row) for name, row in by_itself.items() if name not in paced]
@@ -314,8 +316,7 @@ class Automaton:
         where = f"{event.name} at {self.table.machine}: {self.words(state)}"
         if not met:
             raise (RemoteProtocolError if event.from_peer else LocalProtocolError)(
-                f"no row for {where}"
-            )
+                f"no row for {where}")
         if met[0].row.kind == "reject":
             raise (RemoteProtocolError if event.from_peer else LocalProtocolError)(
                 f"{where}: {met[0].row.why}"
@@ -345,7 +346,7 @@ class Automaton:
                 bit -= 1  # within a cell that is wider than a bit
             found.append(self._cells[bit])
             left &= ~found[-1][-1].mask
-        for _, symbol, indices, _ in sorted(found, key=_rank):
+        for _, symbol, indices, _ in sorted(found, key=itemgetter(0)):
             if isinstance(symbol, Variable):
                 yield symbol, indices, self.layout.value(after, symbol, indices)
 
@@ -395,6 +396,5 @@ def _renumbered(
             yield (symbol, tuple(i for i in moved if i is not None)), value
 
 
-_rank: Final = itemgetter(0)
 _DEVICE: Final = Row("device", why="another owner of the variable has written it")
 _IDLE: Final = LocalRow(Row("mark"), (), Action(Guard(), 0, 0), ())

@@ -64,14 +64,41 @@ class Family:
         return self._locals
 
 
+class Conditions:
+    """The guards of a table's rows, the same for all sizes: automata of one table share them."""
+
+    def __init__(self, table: Table) -> None:
+        self.table: Final = table
+        self._whole: Final[dict[str, And]] = {}
+        self._own: Final[dict[str, And]] = {}
+
+    def whole(self, row: Row) -> And:
+        """The row's guard without the trigger, in negation normal form."""
+        known = self._whole.get(row.name)
+        if known is None:
+            parts = self.table.condition(row).parts
+            known = self._whole[row.name] = And(tuple(map(normal, parts)))
+        return known
+
+    def own(self, row: Row) -> And:
+        """The part of this guard about the machine alone."""
+        known = self._own.get(row.name)
+        if known is None:
+            own = {*self.table.machine.own}
+            known = self._own[row.name] = And(tuple(
+                part for part in self.whole(row).parts
+                if own >= {*free_variables(part)} and not [*bound_variables(part)]))
+        return known
+
+
 class LocalRows:
     """The rows of one table over one layout, each made once."""
 
-    def __init__(self, table: Table, grounder: Grounder) -> None:
-        self._table: Final = table
+    def __init__(self, conditions: Conditions, grounder: Grounder) -> None:
+        self._table: Final = conditions.table
+        self._conditions: Final = conditions
         self._ground: Final = grounder
         self._layout: Final = grounder.layout
-        self._conditions: Final[dict[str, And]] = {}
         self._made: Final[dict[tuple[str, Indices], tuple[LocalRow, ...]]] = {}
         self.triggers: Final = self._by_trigger()
 
@@ -122,20 +149,10 @@ class LocalRows:
             found.setdefault(key, []).append((row, named))
         return found
 
-    def _condition(self, row: Row) -> And:
-        """The row's guard without the trigger, in negation normal form."""
-        known = self._conditions.get(row.name)
-        if known is None:
-            parts = self._table.condition(row).parts
-            known = self._conditions[row.name] = And(tuple(map(normal, parts)))
-        return known
-
     def premise(self, row: Row) -> Guard:
         """The part of the guard about the machine alone, the same for all other parameters."""
         own = dict.fromkeys(self._table.machine.own, 0)
-        parts = tuple(part for part in self._condition(row).parts
-                      if own.keys() >= {*free_variables(part)} and not [*bound_variables(part)])
-        return self._ground.guard(And(parts), own, row) or NOWHERE
+        return self._ground.guard(self._conditions.own(row), own, row) or NOWHERE
 
     def _instance(
         self, row: Row, variables: tuple[Sort, ...], indices: Indices
@@ -148,7 +165,7 @@ class LocalRows:
         return self._made[key]
 
     def _grounded(self, row: Row, environment: Environment) -> Iterator[LocalRow]:
-        ground = self._ground.guard(self._condition(row), environment, row)
+        ground = self._ground.guard(self._conditions.whole(row), environment, row)
         if ground is None:
             return
         sent = tuple(self._ground.sent(row, environment))

@@ -4,9 +4,11 @@ All hand-overs of one topology share an automaton, and so do all nodes of a proc
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Final, NamedTuple
 
 from pdproto.runtime.automaton import Automaton, Event
+from pdproto.runtime.local_rows import Conditions
 from pdproto.spec.handoff import binding, binding_named
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source, Use
@@ -17,6 +19,7 @@ from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
 
 WINDOW: Final = 2  # lives and requests of a room that an automaton counts
+PREPARED: Final = 1, 2  # ranks at the other end, for which automata are made before they are needed
 # Each rank decides for itself (binding-guarded); and where the caller has named the request.
 RANK_ALONE, RANK_NAMED = (
     next(table for table in system.tables if table.machine is RANK.machine)
@@ -39,19 +42,22 @@ class Role:
         self._paced: Final = tuple(paced)
         self._varied: Final = tuple(varied)
         self._automata: Final[dict[tuple[int, ...], Automaton]] = {}
+        self._conditions = Conditions(table)
 
     def automaton(self, *sizes: int) -> Automaton:
         """The automaton for these numbers of elements of the varied sorts, in their order."""
         known = self._automata.get(sizes)
         if known is None:
             given = dict(zip(self._varied, sizes, strict=True))
-            known = Automaton(self.table, {**self._fixed, **given}, self._paced)
+            known = Automaton(self.table, {**self._fixed, **given}, self._paced,
+                              self._conditions)
             self._automata[sizes] = known
         return known
 
     def forget(self) -> None:
         """Make the automata anew when they are asked for: the table has other rows."""
         self._automata.clear()
+        self._conditions = Conditions(self.table)
 
     def _prepare_sizes(self, *sizes: int) -> None:
         """Make the automaton for these sizes with all its rows, if it does not exist yet."""
@@ -90,9 +96,9 @@ class SourceRole(Role):
         self._posts.clear()
 
     def prepare(self) -> None:
-        """The automata for one sink, and any number of chunks that sending.py counts at once."""
-        for chunks in range(1, CHUNKS + 3):
-            self._prepare_sizes(1, chunks)
+        """The automata for any number of chunks that sending.py counts at once."""
+        for sinks, chunks in product(PREPARED, range(1, CHUNKS + 3)):
+            self._prepare_sizes(sinks, chunks)
 
 
 class SinkRole(Role):
@@ -111,8 +117,9 @@ class SinkRole(Role):
         return self.automaton(sources)
 
     def prepare(self) -> None:
-        """The automaton for one source."""
-        self._prepare_sizes(1)
+        """See Role.prepare."""
+        for sources in PREPARED:
+            self._prepare_sizes(sources)
 
 
 class AfterEvent(NamedTuple):
@@ -141,8 +148,9 @@ class RankRole(Role):
         return self.automaton(sinks)
 
     def prepare(self) -> None:
-        """The automaton for one sink."""
-        self._prepare_sizes(1)
+        """See Role.prepare."""
+        for sinks in PREPARED:
+            self._prepare_sizes(sinks)
 
     def after(self, automaton: Automaton, event: Event, state: int) -> AfterEvent:
         """The step of an event, without the lives and requests that are over after it."""

@@ -122,7 +122,7 @@ class Sort(Bindable):
         return isinstance(other, Sort) and type(self) is type(other) and self.name == other.name
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.name))
+        return hash(self.name)
 
     def __repr__(self) -> str:
         return self.name

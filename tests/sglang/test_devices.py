@@ -19,6 +19,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 import torch
 from sglang.srt.disaggregation import prefill
 
+from examples.servers.serving import free_port
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import Load, Seat, live
@@ -27,7 +28,7 @@ from pdproto.pages import devices
 from pdproto.pages.copies import Computed
 from pdproto.pages.host_device import HostDevice
 from pdproto.sglang.sender import PdprotoKVSender
-from tests.sglang.test_drill import REQUESTS, free_port
+from tests.sglang.test_drill import REQUESTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Every case compares every byte of every item, and every row of metadata, and end
 of the nodes back at nothing.
 """
 
-import socket
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
+from examples.servers.serving import free_port
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import Load
@@ -27,12 +27,6 @@ def drill(**asked: Any) -> dict[str, Any]:
     assert found["wrong"] == []
     assert found["left"] == {}
     return found
-
-
-def free_port() -> int:
-    """Of the bootstrap server; groups of ranks meet at those that follow."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 CASES: dict[str, dict[str, Any]] = {

@@ -17,10 +17,10 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
+from examples.servers.serving import free_port
 from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import Load, Outcome, Seat, live
 from pdproto.sglang.settings import FAILURES, INTERVAL
-from tests.sglang.test_drill import free_port
 
 STANDS_AT: Final = 20  # the room with which prefill stops
 STANDS_S: Final = 3.5

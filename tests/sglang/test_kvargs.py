@@ -12,11 +12,11 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
+from examples.servers.serving import free_port
 from examples.sglang_handoff.load import HEADS, Load
 from pdproto.items.components import DRAFT_LAYER, Heads
 from tests.sglang.arguments import arguments
 from tests.sglang.kvargs import Described, Told, described
-from tests.sglang.test_drill import free_port
 
 SIDES: Final = ("prefill", "decode")
 SPLIT: Final = Heads(HEADS, 16)  # of the model, and tokens of a page
