@@ -23,6 +23,7 @@ CLASSES: Final = {
 
 
 SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
+ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
 
 def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
@@ -37,9 +38,30 @@ def note_named_ranks() -> None:
     """Tell the manager which rank a request names. Call it in processes that create senders, after
     SGLang has imported their module. A second call does nothing.
     """
+    _hook(SENDERS, _note_named_rank, "BEFORE")
+
+
+def tell_of_refusals(tell: Callable[[Any, Any], None]) -> None:
+    """Have `tell` called with decode's queue and each request for which it makes no receiver. Call
+    it in processes that create receivers, after SGLang has imported their module. A second call
+    does nothing.
+
+    SGLang refuses a prompt that is longer than its KV cache, or malformed, and calls no method of a
+    backend then.
+    """
+    def after(_: Any, queue: Any, request: Any, *known: bool, **known_too: bool) -> None:
+        if any((*known, *known_too.values())):
+            return  # it has been here before, so its half at prefill has ended
+        if not queue.queue or queue.queue[-1].req is not request:
+            tell(queue, request)
+
+    _hook(ARRIVALS, after, "AFTER")
+
+
+def _hook(target: str, function: Callable[..., None], kind: str) -> None:
     hooks = import_module("sglang.srt.plugins.hook_registry")
-    if SENDERS not in hooks.HookRegistry._hooks:
-        hooks.HookRegistry.register(SENDERS, _note_named_rank, hooks.HookType.BEFORE)
+    if target not in hooks.HookRegistry._hooks:
+        hooks.HookRegistry.register(target, function, hooks.HookType[kind])
         hooks.HookRegistry.apply_hooks()
 
 

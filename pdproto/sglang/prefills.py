@@ -122,12 +122,14 @@ class Prefills:
         return found
 
     def _feed(self, directory: Directory, addressed: Addressed) -> Feed:
-        """Find the ranks. Raises ValueError for a server that has no such rank, or a
-        pipeline that does not fit."""
+        """Find the ranks. Raises ValueError for a server that has no such rank, and on a later
+        stage of a pipeline that does not fit.
+        """
         server = directory.server
         addresses = directory.addresses()
         sources = {}
         ranks = self._place.partners(server.attn_tp_size)
+        misfit = self._misfit(server)
         for pp in reversed(self._feeding(server.pp_size)):  # the last one has the output
             for tp in ranks:
                 address = addresses.get(Rank(addressed.rank, 0, tp, pp))
@@ -135,26 +137,29 @@ class Prefills:
                     raise ValueError(f"its registry does not name {Rank(addressed.rank, 0, tp, pp)}"
                                      f", which drains or does not exist")
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
+        if not sources:
+            raise ValueError(misfit)
         source = Place(server.attn_tp_size, ranks[0])
         is_alike = source == self._place and len(sources) == self._stage.size == 1
         twin = next(iter(sources)) if is_alike else None
-        misfit = self._misfit(server)
         told = f"prefill server {addressed.server}: {misfit}" if misfit else ""
         return Feed(sources, source.partners(self._place.size), twin, addressed, told)
 
     def _feeding(self, stages: int) -> range:
         """The stages of prefill's pipeline that have this rank's layers: all stages if decode has
-        no pipeline, else the same stage, as in SGLang. Raises ValueError for other pipeline sizes.
+        no pipeline, else the same stage, as in SGLang. If the sizes do not fit, the first stage of
+        decode refuses all of them, and its other stages refuse none.
         """
-        if self._stage.size == 1:
+        fits = self._stage.size in (1, stages)
+        if self._stage.size == 1 or not (fits or self._stage.rank):
             return range(stages)
-        if self._stage.size != stages:
-            raise ValueError(f"its pipeline has {stages} stages and that of decode "
-                             f"{self._stage.size}: want as many, or 1 here")
-        return range(self._stage.rank, self._stage.rank + 1)
+        return range(self._stage.rank, self._stage.rank + 1) if fits else range(0)
 
     def _misfit(self, server: ServerInfo) -> str:
         """Why a server does not fit this rank, with the values of both. Empty if it does."""
+        if self._stage.size not in (1, server.pp_size):
+            return (f"its pipeline has {server.pp_size} stages and that of decode "
+                    f"{self._stage.size}: want as many, or 1 here")
         for name in KIND:
             there, here = getattr(server, name), getattr(self._kind, name)
             if there is not None and here is not None and there != here:

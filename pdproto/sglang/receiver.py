@@ -149,6 +149,11 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.abort_notified = True
         self._give_up("aborted by the decode scheduler")
 
+    def refuse(self, reason: str) -> None:
+        """Abort the hand-over of a request that the scheduler has refused, and forget it."""
+        self._give_up(reason)
+        self.clear()
+
     def ensure_abort_notified(self, *, force_arm: bool = False) -> None:  # noqa: ARG002 - its own
         """Nothing to arrange: every source is told of every failure."""
         self.abort_notified = True

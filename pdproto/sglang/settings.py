@@ -18,6 +18,8 @@ from pdproto.transport.settings import Settings
 NOT_OURS: Final = "it belongs to another backend of SGLang"
 UNTESTED: Final = "untested"
 DRILL: Final = "tests/sglang/test_drill.py"
+WORK: Final = "tests/sglang/test_settings_work.py"
+CHUNKED: Final = "cell *chunked prefill*"
 CELLS: Final = "every cell of docs/servers.md"
 DIGESTS: Final = "every hand-over is verified by digests already"
 
@@ -59,6 +61,9 @@ WAITING: Final = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 INTERVAL: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL"
 FAILURES: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_MAX_FAILURE"
 CLEANUP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_ENTRY_CLEANUP_INTERVAL"
+SAMPLING_MASK: Final = "SGLANG_ENABLE_DISAGG_SAMPLING_MASK"
+MASK_MAX: Final = "SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS"
+POLLING: Final = "SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING"
 FORCE_QUERY: Final = "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"
 
 ENVIRONMENT: Final = (
@@ -72,20 +77,18 @@ ENVIRONMENT: Final = (
                         "least 2 s; 5 s where neither is set)",
          "tests/sglang/test_heartbeat.py", "`silent_s`, and `sign_of_life_s` below it"),
         (FAILURES, 2, "see the interval", "tests/sglang/test_heartbeat.py", "`silent_s`"),
-        (CLEANUP, 120, "the registry keeps a room without an end for twice as long", UNTESTED),
+        (CLEANUP, 120, "the registry keeps a room without an end for twice as long", WORK),
         (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
                              "registry says that rooms are published", DRILL),
         ("SGLANG_TEST_DISAGG_FAILURE_PROB", 0.0,
          "a failure that only SGLang sees ends the hand-over, before its pages are free", DRILL),
         ("SGLANG_TEST_FORCE_OPTIMISTIC_PREFILL_RETRY_PROB", 0.0, "SGLang's scheduler retries",
          "cell *optimistic prefill*"),
-        ("SGLANG_ENABLE_DISAGG_SAMPLING_MASK", False, "it is part of the metadata row", UNTESTED),
-        ("SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS", None, "SGLang itself refuses it",
-         UNTESTED),
+        (SAMPLING_MASK, False, "it is part of the metadata row", WORK),
+        (MASK_MAX, None, "SGLang itself refuses it", WORK),
         ("SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX", True, "one chunk more",
          "tests/sglang/test_devices.py"),
-        ("SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING", False,
-         "SGLang's scheduler polls", UNTESTED),
+        (POLLING, False, "SGLang's scheduler polls", CHUNKED),
     ),
     *_of(
         Effect.NONE,
@@ -134,9 +137,9 @@ FLAGS: Final = (
         ("disaggregation_decode_enable_offload_kvcache", False, "SGLang's scheduler does it",
          UNTESTED),
         ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it", CELLS),
-        ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it", UNTESTED),
-        ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it", UNTESTED),
-        ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", UNTESTED),
+        ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it", CHUNKED),
+        ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it", CHUNKED),
+        ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", CHUNKED),
         ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it",
          "cell *optimistic prefill*"),
         *((name, default, "it is not about the KV hand-over", UNTESTED) for name, default in (

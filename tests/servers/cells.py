@@ -90,7 +90,8 @@ CELLS: Final = (
          "150 requests at once, and memory for two: those that wait for it are timed by nobody",
          "queue-timed"),
     Cell("prompt too long", "short", "too_long",
-         "a prompt that is longer than the whole KV cache of decode fails, others are served",
+         "a prompt that is longer than the whole KV cache of decode fails at both servers for that "
+         "reason, others are served",
          "length-unlimited"),
     Cell("chunked prefill", "chunked", "equality",
          "prompts are prefilled, and sent, 64 tokens at a time", "chunk-repeated"),

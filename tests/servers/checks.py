@@ -88,13 +88,15 @@ def many_chunks(stage: Stage, layout: Layout) -> Finding:
 
 
 def too_long(stage: Stage, layout: Layout) -> Finding:
-    """A prompt that is longer than all memory of decode fails, beside others that are served."""
+    """A prompt that is longer than all memory of decode fails at both servers for that reason,
+    beside others that are served.
+    """
     pair = stage.pair(layout)
     stage.reference(layout.model, asks(SERVES_AGAIN))
     long = asks(1, seed=4, shortest=DECODE_TOKENS + 100, longest=DECODE_TOKENS + 140)
     with ThreadPoolExecutor(1) as beside:
         fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
-        told = _refused(pair.both, TOO_LONG, 30.0, wanted=long * 4)
+        told = _refused(pair.both, TOO_LONG, 30.0, prefill=TOO_LONG, wanted=long * 4)
     found = fits.result()
     pair.check_nothing_grew()
     return replace(found, requests=found.requests + 4, note=told)

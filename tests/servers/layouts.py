@@ -29,7 +29,12 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     # Decode has memory for two or three prompts.
     "short": Layout(env={"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(SHORT_S)},
                     decode=("--max-total-tokens", str(DECODE_TOKENS))),
-    "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,"),
+    # Also settings that only SGLang's scheduler reads.
+    "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,",
+                      decode=("--num-reserved-decode-tokens", "64",
+                              "--disaggregation-decode-polling-interval", "2",
+                              "--disaggregation-decode-extra-slots", "4"),
+                      env={"SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING": "1"}),
     "tiny-chunks": Layout(prefill=("--chunked-prefill-size", str(CHUNK_TOKENS)),
                           evidence=f"#new-token: {CHUNK_TOKENS},"),
     "paged": Layout(both=("--page-size", "64")),

@@ -135,6 +135,13 @@ def test_a_mismatch_of_two_servers_fails_the_requests_by_name(
     assert any(why in reason for reason in found["reasons"]), found["reasons"]
 
 
+def test_a_pipeline_of_another_size_fails_the_requests_at_prefill_with_both_sizes() -> None:
+    found = run(Load(requests=4, port=free_port(), decode_pp=2), seconds=60)
+    failed = found["prefill0"].failed
+    assert failed.keys() == {1, 2, 3, 4}
+    assert all("has 1 stages and that of decode 2" in why for why in failed.values()), failed
+
+
 @pytest.mark.parametrize("shape", [
     {}, {"pp": 2}, {"pp": 2, "decode_pp": 2}, {"decode_tp": 2}, {"prefill_tp": 2},
     {"page_bytes": 32_768}], ids=str)

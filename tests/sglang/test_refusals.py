@@ -130,10 +130,24 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
     assert list(prefills.feed(registry, 0).sources) == feeding
 
 
-def test_pipelines_of_other_sizes_fail_the_requests_with_both(registry: str) -> None:
+OTHER_SIZE = "has 3 stages and that of decode 2: want as many, or 1"
+
+
+def test_the_first_stage_of_a_pipeline_of_another_size_tells_each_stage_of_prefill_both_sizes(
+    registry: str
+) -> None:
     register(registry, 3)
-    with pytest.raises(LookupError, match=r"has 3 stages and that of decode 2: want as many, or 1"):
-        Prefills(KIND, ALONE, Place(2, 0), lambda: ()).feed(registry, 0)
+    feed = Prefills(KIND, ALONE, Place(2, 0), lambda: ()).feed(registry, 0)
+    assert sorted(feed.sources) == ["stage-0", "stage-1", "stage-2"]
+    assert OTHER_SIZE in feed.misfit
+
+
+def test_a_later_stage_of_a_pipeline_of_another_size_fails_its_requests_with_both(
+    registry: str
+) -> None:
+    register(registry, 3)
+    with pytest.raises(LookupError, match=OTHER_SIZE):
+        Prefills(KIND, ALONE, Place(2, 1), lambda: ()).feed(registry, 0)
 
 
 @pytest.mark.parametrize(("kind", "why"), [

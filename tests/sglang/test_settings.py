@@ -18,6 +18,7 @@ from pdproto.sglang.settings import (
     WAITING,
     Effect,
     Setting,
+    flag,
     page,
     refusal,
     silent_s,
@@ -28,6 +29,7 @@ from pdproto.sglang.settings import CELLS as EVERY_CELL
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.settings import Settings
 from tests.servers.cells import CELLS
+from tests.servers.layouts import LAYOUTS
 from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,9 +57,13 @@ def test_the_page_is_that_of_the_tables() -> None:
     one for one in (*ENVIRONMENT, *FLAGS) if one.effect is Effect.WORKS],
     ids=lambda setting: setting.name)
 def test_one_that_works_names_its_test_or_says_that_there_is_none(setting: Setting) -> None:
-    cells = {f"cell *{cell.name}*" for cell in CELLS}
+    cells = {f"cell *{cell.name}*": LAYOUTS[cell.layout] for cell in CELLS}
     is_file = setting.test.startswith("tests/")
     assert is_file or setting.test in {UNTESTED, EVERY_CELL, *cells}
+    if setting.test in cells:
+        layout = cells[setting.test]
+        assert {setting.name, flag(setting.name)} & {
+            *layout.both, *layout.prefill, *layout.decode, *layout.env}, "the cell does not set it"
     if is_file:
         text = (ROOT / setting.test).read_text(encoding="utf-8")
         names = {name for name, value in vars(settings).items() if value == setting.name}

@@ -1,0 +1,88 @@
+"""Settings of SGLang that work, each under the code of SGLang or of ours that reads it."""
+
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+import torch
+from sglang.srt.arg_groups import validation_hook
+from sglang.srt.disaggregation.common.conn import CommonKVReceiver
+from sglang.srt.disaggregation.utils import MetadataBuffers
+
+from examples.servers.serving import free_port
+from pdproto.registry.client import RegistryClient
+from pdproto.registry.wire import Registration
+from pdproto.sglang import settings
+from pdproto.sglang.pools import MetadataRows
+from pdproto.sglang.server import PdprotoKVBootstrapServer
+from tests.items.test_data_path import until
+
+ROWS, MASK_TOKENS, ROOM = 4, 32, 7
+
+
+def rows(masked: pytest.MonkeyPatch | None) -> tuple[MetadataBuffers, MetadataRows]:
+    """SGLang's buffers of metadata with a sampling mask, and ours over them."""
+    if masked is not None:
+        masked.setenv(settings.SAMPLING_MASK, "1")
+    buffers = MetadataBuffers(ROWS, 16, torch.float16, MASK_TOKENS)
+    pointers, lengths, widths = buffers.get_buf_infos()
+    described: Any = SimpleNamespace(
+        aux_data_ptrs=pointers, aux_data_lens=lengths, aux_item_lens=widths)
+    return buffers, MetadataRows(described)
+
+
+def test_the_sampling_mask_goes_over_with_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    prefill, source = rows(monkeypatch)
+    decode, sink = rows(monkeypatch)
+    prefill.output_token_sampling_mask_len[1, 0] = 3
+    prefill.output_token_sampling_mask_idx[1, :3] = torch.tensor([7, 8, 9], dtype=torch.int32)
+    prefill.output_token_sampling_logprobs[1, :3] = torch.tensor([-1.0, -2.0, -3.0])
+    sink.write(2, source.read(1))
+    assert decode.output_token_sampling_mask_len[2, 0] == 3
+    assert decode.output_token_sampling_mask_idx[2, :4].tolist() == [7, 8, 9, 0]
+    assert decode.output_token_sampling_logprobs[2, :3].tolist() == [-1.0, -2.0, -3.0]
+
+
+def test_a_sampling_mask_on_one_side_only_is_refused_with_the_length_of_both_rows(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sink = rows(None)
+    _, source = rows(monkeypatch)
+    with pytest.raises(ValueError, match=rf"a metadata row of {source.row_bytes} bytes, but rows "
+                                         rf"here have {sink.row_bytes}"):
+        sink.write(0, source.read(0))
+
+
+def test_sglang_refuses_its_old_limit_of_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.MASK_MAX, "8")
+    with pytest.raises(ValueError, match=f"{settings.MASK_MAX} is no longer supported"):
+        validation_hook.validate_sampling_mask_max_tokens(SimpleNamespace())
+
+
+def test_the_registry_keeps_a_room_for_twice_the_cleanup_interval(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that ends no room, as SGLang's own does."""
+    monkeypatch.setenv(settings.CLEANUP, "1")
+    address = f"127.0.0.1:{(port := free_port())}"
+    server, client = PdprotoKVBootstrapServer("127.0.0.1", port), RegistryClient(address)
+    try:
+        for dp in range(2):
+            client.register(Registration(
+                attn_tp_size=1, attn_tp_rank=0, attn_dp_size=2, attn_dp_rank=dp,
+                rank_ip="127.0.0.1", rank_port=5_000 + dp, page_size=16,
+                kv_cache_dtype="bfloat16", load_balance_method="round_robin"))
+        began = monotonic()
+        client.register_room(ROOM, 1)
+        assert CommonKVReceiver.query_prefill_dp_ranks(address, [ROOM]) == {str(ROOM): 1}
+        until(lambda: not CommonKVReceiver.query_prefill_dp_ranks(address, [ROOM]))
+        assert monotonic() - began >= 2.0
+    finally:
+        client.close()
+        server.close()
