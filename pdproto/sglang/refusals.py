@@ -7,10 +7,8 @@ that, prefill's half would wait for its bootstrap time-out: SGLang itself tells 
 import logging
 from typing import Any
 
-from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST
+from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
-
-from pdproto.sglang.receiver import PdprotoKVReceiver
 
 log = logging.getLogger("pdproto.sglang")
 
@@ -21,10 +19,11 @@ def tell_prefill(queue: Any, request: Any) -> None:
     queue: SGLang's DecodePreallocQueue. All ranks of decode refuse the same requests in one order.
     """
     host, room = request.bootstrap_host, request.bootstrap_room
-    if host in (None, FAKE_BOOTSTRAP_HOST) or room is None:
+    if host in (None, utils.FAKE_BOOTSTRAP_HOST) or room is None:
         return  # no prefill server has a half of it
     address = NetworkAddress(host, request.bootstrap_port).to_host_port_str()
-    receiver = PdprotoKVReceiver(queue.kv_manager, address, room)
+    receiver = utils.get_kv_class(queue.transfer_backend, utils.KVClassType.RECEIVER)(
+        queue.kv_manager, address, room)
     rank = None
     if queue.kv_manager.try_ensure_parallel_info(address):
         rank = queue._resolve_prefill_dp_rank(request)

@@ -12,10 +12,10 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
-from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST
+from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST, TransferBackend
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
-from pdproto.sglang.plugin import tell_of_refusals
+from pdproto.sglang.plugin import NAME, plugin, tell_of_refusals
 from pdproto.sglang.refusals import tell_prefill
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair, until
@@ -48,6 +48,7 @@ def pair() -> Iterator[Pair]:
 
 @pytest.fixture
 def queue(pair: Pair) -> Any:
+    plugin()
     tell_of_refusals(tell_prefill)
     manager: Any = Manager(pair)
     manager.prefill_info_table = {}
@@ -58,7 +59,8 @@ def queue(pair: Pair) -> Any:
 
     manager.try_ensure_parallel_info = ensure
     made = Queue(
-        kv_manager=manager, queue=[], pending_reqs=[], max_total_num_tokens=CAPACITY,
+        kv_manager=manager, transfer_backend=TransferBackend(NAME), queue=[],
+        pending_reqs=[], max_total_num_tokens=CAPACITY,
         token_to_kv_pool_allocator=SimpleNamespace(
             prealloc_ceiling_fits=lambda *_: None, get_kvcache=lambda: None),
         scheduler=SimpleNamespace(
