@@ -1,11 +1,8 @@
 """SGLang's own classes over the backend between two hosts: prefill on one, and decode on the other.
 """
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -24,7 +21,8 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
-from examples.sglang_handoff.load import START_S, Load, Seat, live
+from examples.sglang_handoff.load import START_S, Load
+from tests.sglang.apart import Apart, Slow
 
 REQUESTS: Final = 24
 LONG: Final = 1_500  # of a drill that a cut interrupts
@@ -32,19 +30,6 @@ CUT_S: Final = 8.0  # longer than a peer may be silent
 HEALS_S: Final = 5.0
 # Prefill never hears of the rooms that decode begins and ends during the cut.
 PATIENCE: Final = tuple((side, BOOTSTRAP, "10") for side in ("prefill", "decode"))
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """The life of a rank's process, on the host of its server, with the keys of the cluster."""
-
-    pair: tuple[Host, Host]
-    keys: str
-
-    def __call__(self, seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
-        os.environ["PDPROTO_KEYS"] = self.keys
-        self.pair[seat.side == "decode"].enter()
-        live(seat, load, pipe)
 
 
 def drill(pair: tuple[Host, Host], keys: str, version: int, **asked: Any) -> dict[str, Any]:
@@ -79,29 +64,6 @@ def test_every_byte_is_right_between_two_hosts(
 ) -> None:
     found = drill(pair, keys, version, engine=engine, chunks=3, states=("swa",), prefix=2)
     assert found["succeeded"] == REQUESTS, found["reasons"]
-
-
-@dataclass(frozen=True, slots=True)
-class Slow(Apart):
-    """A rank that looks at its requests every 20 ms, so that a drill lasts. sign: the path of a
-    file that is there from the first Success on.
-    """
-
-    sign: str
-
-    def __call__(self, seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
-        from examples.sglang_handoff import ranks  # noqa: PLC0415 - only ranks read SGLang
-
-        note = ranks._note
-
-        def noted(outcome: Any, room: int, end: Any, poll: int) -> None:
-            note(outcome, room, end, poll)
-            if poll == 4:
-                Path(self.sign).touch()
-
-        setattr(ranks, "POLL_S", 0.02)  # noqa: B010 - it is Final
-        setattr(ranks, "_note", noted)  # noqa: B010 - mypy refuses an assignment
-        Apart.__call__(self, seat, load, pipe)
 
 
 @pytest.mark.parametrize("silent", [0, 1], ids=["prefill", "decode"])
