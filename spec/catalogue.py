@@ -246,6 +246,14 @@ CATALOGUE: Final = (
         "default": Counts(66_368, 421_488, 40),
         "running-slots": Counts(66_368, 426_855, 40),
     }),
+    Entry("optimistic-retracted", "handoff.optimistic_retracted:RETRACTED",
+          lemmas="optimistic_retracted_lemmas", expected={
+        "default": Counts(71_567, 450_906, 41),
+    }),
+    Entry("optimistic-at-once-retracted", "handoff.optimistic_retracted:AT_ONCE_RETRACTED",
+          lemmas="optimistic_retracted_lemmas", expected={
+        "default": Counts(590, 2_269, 20),
+    }),
     Entry("optimistic-group", "handoff.optimistic_group:SYSTEM", expected={
         "default": Counts(57_699, 232_983, 37),
         "deep": Counts(47_594, 278_970, 47),
@@ -267,6 +275,12 @@ CATALOGUE: Final = (
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas", expected={
         "default": Counts(30, 54, 5),
         "two-lives": Counts(900, 3_240, 10),
+    }),
+    Entry("incarnations", "handoff.incarnations:SYSTEM", lemmas="incarnations_lemmas", expected={
+        "default": Counts(355, 1_195, 13),
+        "sources": Counts(14_114, 90_451, 22),
+        "runs": Counts(1_675, 5_873, 16),
+        "lives": Counts(45_256, 293_549, 25),
     }),
     Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", expected={
         "default": Counts(1_231, 5_302, 22),

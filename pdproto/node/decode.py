@@ -18,13 +18,14 @@ from pdproto.node.link import Link
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
+from pdproto.node.ports import Transport
 from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.sides import DECODE
 from pdproto.node.sink_memory import SinkMemory
 from pdproto.node.verification import Verification
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.role import SINK_ROLE, SinkRole
+from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SinkRole
 from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import (
     Abort,
@@ -114,6 +115,11 @@ class Decode(Node):
         life = Life(room_number(room), self.incarnation, number, use)
         return Receiver(self, life, sources, sinks)
 
+    def begin(self, transport: Transport) -> None:
+        """See Node.begin."""
+        super().begin(transport)
+        RUNS_ROLE.prepare()
+
     def problem(self) -> str | None:
         """See Core.problem. A decode node also needs staging memory."""
         if self._memory.is_starved:
@@ -146,6 +152,7 @@ class Decode(Node):
             self._of_peer.setdefault(name, {})[life] = endpoint
         self.take(endpoint, endpoint.automaton.call("open_receiver"))
         self.draw(BOOTSTRAP, endpoint)
+        self._memory.meet(receiver)
         for name, why in nowhere.items():
             self._on_peer_lost(endpoint, name, why)
         if why_not:
@@ -170,8 +177,7 @@ class Decode(Node):
 
     def on_batch(self, peer: Peer, batch: Batch) -> None:
         """See Core.on_batch. Receivers that waited for the peer's first batch get in line now."""
-        for receiver in self._memory.unmet(peer.name):
-            self.want_memory(receiver)
+        self._memory.greet(peer)
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
@@ -185,12 +191,10 @@ class Decode(Node):
             return
         if peer.name not in endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of this life")
-        if endpoint.value(ends.gone, (endpoint.peers.index(peer.name), 0, 0)):
-            # The peer has restarted since the life began. It does not know about late writes of
-            # the old process, so its DRAINED must not end a lease.
+        receiver: Receiver = endpoint.owner
+        if not receiver.runs.believes(peer.name, peer.incarnation):
             self.metrics.add("stale_frames")
             return
-        receiver: Receiver = endpoint.owner
         if isinstance(frame, Failed):
             receiver.blame = f"{peer.name}: {frame.reason}"
         elif isinstance(frame, Done) and self._verification.is_due(receiver, peer.name):
@@ -230,7 +234,7 @@ class Decode(Node):
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. All lives of this peer are told at once."""
         self.metrics.add("lost_peers")
-        self._memory.unmet(peer.name)  # these receivers fail below
+        self._memory.part(peer)  # its receivers fail below
         for endpoint in list(self._of_peer.get(peer.name, {}).values()):
             self._on_peer_lost(endpoint, peer.name, why)
 

@@ -8,9 +8,10 @@
         for order in prefill.orders(): ...     # COMPUTE, SEND, DROP, END
         prefill.chunk_done(request, now)       # when the device has computed what was launched
 
-Rule 1: the table of the source decides (spec/handoff/attempts.py, PREFILL). This module proposes
-        rows, with a slot, a running slot or a request that wants one; the guard of the row accepts
-        or rejects the proposal. optimistic_steps.py carries out the effects of an accepted row.
+Rule 1: the table of the source decides (spec/handoff/attempts.py, optimistic_retracted.py). This
+        module proposes rows, with a slot, a running slot or a request that wants one; the guard of
+        the row accepts or rejects the proposal. optimistic_steps.py carries out the effects of an
+        accepted row.
 Rule 2: no row of a request is proposed while the device computes a chunk of it. The table knows
         two chunks: the last one, and all earlier ones together.
 Rule 3: a request ends when its KV is neither written nor read any more: its last launched chunk
@@ -43,10 +44,10 @@ from pdproto.spec.handoff.attempts import (
     ACTIVE,
     ENDED,
     FOR_A_RUNNING_SLOT,
-    PREFILL,
     QUEUED,
     Stage,
 )
+from pdproto.spec.handoff.optimistic_retracted import PREFILL_RETRACTING
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.machine import Table
 
@@ -55,10 +56,10 @@ STARTS: Final = ((Stage.HEAD, "start_again"), (Stage.WAITING, "start"))
 
 
 class OptimisticPrefill:
-    """Prefill of one rank. table: or PREFILL_AT_ONCE."""
+    """Prefill of one rank. table: or PREFILL_AT_ONCE_RETRACTING."""
 
     def __init__(self, settings: OptimisticSettings, *,
-                 table: Table = PREFILL, trace: SharedTrace | None = None) -> None:
+                 table: Table = PREFILL_RETRACTING, trace: SharedTrace | None = None) -> None:
         self.settings: Final = settings
         self.hit_rate: Final = HitRate()
         self.metrics: Final = Metrics({"node": "prefill", "role": "optimistic"})
@@ -99,9 +100,9 @@ class OptimisticPrefill:
                              f"{len(senders)} and {chunks}")
         self._steps.now = now
         request = PrefillRequest(
-            request_id, self._number, tuple(senders), chunks, retracted, Times(now))
+            request_id, self._number, tuple(senders), chunks, Times(now))
         self._number += 1
-        self._steps.submit(request)
+        self._steps.submit(request, "submit_retracted" if retracted else "submit")
         self._waiting.append(request)
         return request
 
@@ -111,7 +112,7 @@ class OptimisticPrefill:
         if request.slot is not None or not free:
             return request.slot is not None
         slot = free[0]
-        if not self._steps.fire("reserve", request, m=slot) and not request.retracted:
+        if not self._steps.fire("reserve", request, m=slot):
             self._steps.fire("reserve_early", request, m=slot)
         return request.slot is not None
 

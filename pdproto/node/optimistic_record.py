@@ -96,7 +96,6 @@ class PrefillRequest:
     key: int
     senders: tuple[Bootstrap, ...]
     chunks: int
-    retracted: bool
     times: Times
     stage: Stage = Stage.NEW
     ready: bool = False

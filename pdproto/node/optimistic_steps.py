@@ -61,10 +61,10 @@ class OptimisticSteps:
 
     # Events
 
-    def submit(self, request: PrefillRequest) -> None:
-        """Give the table a new request."""
+    def submit(self, request: PrefillRequest, call: str) -> None:
+        """Give the table a new request, by this call."""
         self._requests[request.key] = request
-        self.call("submit", request)
+        self.call(call, request)
 
     def fire(self, row: str, request: PrefillRequest, **parameters: object) -> bool:
         """Propose the row. Returns whether its guard has accepted it."""
@@ -166,7 +166,7 @@ class OptimisticSteps:
     def _sampled(self, key: int) -> bool:
         """Whether a test forces the request to run again. All ranks find the same."""
         request = self._requests[key]
-        return (not request.retracted and self._settings.attempts > 0
+        return (self._settings.attempts > 0
                 and retry_is_forced(request.id, self._settings.force_retry_probability))
 
     def _describe(self) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pdproto.node.handle import Handle, Opener
+from pdproto.node.known_runs import KnownRuns
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import PAGES_MAX, REASON_MAX, SINKS_MAX
@@ -44,8 +45,8 @@ class ReceiverNode(Opener, Protocol):
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "queued", "sinks", "slot",
-                 "unverified", "uses", "written")
+    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "queued", "runs", "sinks",
+                 "slot", "unverified", "uses", "written")
 
     _node: ReceiverNode
 
@@ -58,6 +59,7 @@ class Receiver(Handle):
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
         self.life: Final = life
+        self.runs = KnownRuns(sources)
         self.addressed: Addressed | None = None
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: frozenset[int] = frozenset()  # of all sources
@@ -81,6 +83,7 @@ class Receiver(Handle):
         """In the loop: these are its sources. It had none so far."""
         automaton = self._node.role.automaton_for(sources=len(sources))
         self.endpoint = Endpoint(automaton, self.life, sources, self)
+        self.runs = KnownRuns(sources)
 
     def publish(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None

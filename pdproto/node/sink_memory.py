@@ -1,8 +1,7 @@
 """The memory of a decode node's hand-overs, from the request for it until it is free again.
 
-Rule 1: a request waits until each of its sources has told its incarnation. Otherwise the restart of
-        a source would go unnoticed, and the DRAINED of its successor would count as the end of its
-        writes.
+Rule 1: a request gets in line when the table of its sources' runs says so (known_runs.py). This
+        module keeps which requests a source's first batch concerns.
 Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). This module carries
         out the effects.
 Rule 3: pages and staging memory are freed when no copy from the memory into the pages is under way.
@@ -16,6 +15,7 @@ from pdproto.node.data_path import SinkDataPath
 from pdproto.node.faults import TRANSFER
 from pdproto.node.memory_queue import MemoryQueue
 from pdproto.node.node import Node
+from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
 from pdproto.node.receiver import Receiver
 from pdproto.runtime.endpoint import Endpoint
@@ -54,22 +54,34 @@ class SinkMemory:
 
     # The wait
 
-    def want(self, receiver: Receiver) -> None:
-        """Queue the request for staging memory; it has its pages now. See rule 1."""
+    def meet(self, receiver: Receiver) -> None:
+        """Tell a request that begins which of its sources the node has heard of."""
         for name in receiver.endpoint.peers:
-            if not self.has_spoken(name):
+            if self.has_spoken(name):
+                receiver.runs.greet(name, self._node.peers[name].incarnation)
+            else:
+                receiver.runs.expect(name)
                 self._unmet.setdefault(name, []).append(receiver)
-                return
-        self.queue.add(receiver, self._now())
+
+    def want(self, receiver: Receiver) -> None:
+        """Queue the request for staging memory if the table allows it; it has its pages now."""
+        if receiver.runs.place():
+            self.queue.add(receiver, self._now())
+
+    def greet(self, peer: Peer) -> None:
+        """Tell the requests that have heard nothing of this peer that it has sent a batch."""
+        for receiver in self._unmet.pop(peer.name, ()):
+            if receiver.runs.greet(peer.name, peer.incarnation):
+                self.queue.add(receiver, self._now())
+
+    def part(self, peer: Peer) -> None:
+        """The peer counts as gone: no request waits for its first batch any more."""
+        self._unmet.pop(peer.name, None)
 
     def has_spoken(self, source: str) -> bool:
         """Whether the source has told its incarnation."""
         peers = self._node.peers
         return bool(source in peers and peers[source].incarnation)
-
-    def unmet(self, source: str) -> list[Receiver]:
-        """Remove the receivers that have waited for this source to tell its incarnation."""
-        return self._unmet.pop(source, [])
 
     def serve(self) -> None:
         """Grant memory to requests that wait for it, while the turn has time."""

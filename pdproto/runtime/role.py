@@ -11,7 +11,18 @@ from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import Conditions
 from pdproto.spec.handoff import binding, binding_named
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
-from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source, Use
+from pdproto.spec.handoff.incarnations import REQUEST
+from pdproto.spec.handoff.roles import (
+    Buffer,
+    Chunk,
+    Incarnation,
+    Life,
+    Page,
+    Sink,
+    Slot,
+    Source,
+    Use,
+)
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
 from pdproto.spec.handoff.window import WINDOW as CHUNKS
@@ -179,7 +190,21 @@ class RankRole(Role):
         return automaton.translate(state, automaton, (sort, places))
 
 
+class RunsRole(Role):
+    """What a hand-over knows of the runs of its sources. Its sizes are the number of sources, and
+    the greatest number of runs that it has heard of one of them.
+    """
+
+    def __init__(self, table: Table = REQUEST) -> None:
+        super().__init__(table, {Life: 1}, (Source, Incarnation))
+
+    def prepare(self) -> None:
+        """The automaton for one source that has been heard of once."""
+        self._prepare_sizes(1, 1)
+
+
 SOURCE_ROLE: Final = SourceRole()
 RANK_ROLE: Final = RankRole()
 NAMED_ROLE: Final = RankRole(RANK_NAMED)
 SINK_ROLE: Final = SinkRole()
+RUNS_ROLE: Final = RunsRole()

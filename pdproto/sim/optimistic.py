@@ -16,8 +16,10 @@ from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import PlannedRequest, Shape
 from pdproto.sim.server import RankedServer
-from pdproto.spec.handoff.attempts import PREFILL
-from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
+from pdproto.spec.handoff.optimistic_retracted import (
+    PREFILL_AT_ONCE_RETRACTING,
+    PREFILL_RETRACTING,
+)
 from pdproto.spec.handoff.poll import KVPoll
 
 TURN_S: Final = 0.0005  # the least time between two turns of the scheduler
@@ -44,7 +46,7 @@ class OptimisticServer(RankedServer):
         self.prefill: Final = OptimisticPrefill(OptimisticSettings(
             slots=shape.slots, running_slots=shape.running_slots, retries=shape.retries or 0,
             bootstrap_timeout_s=shape.waits.get("bootstrap_timeout", 120.0)),
-            table=PREFILL_AT_ONCE if shape.release_at_once else PREFILL)
+            table=PREFILL_AT_ONCE_RETRACTING if shape.release_at_once else PREFILL_RETRACTING)
         self._held: Final[dict[int, Held]] = {}
         self._of: Final[dict[PrefillRequest, Held]] = {}
         self._turned_at = -TURN_S

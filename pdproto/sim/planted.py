@@ -15,19 +15,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
+from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SOURCE_ROLE
 from pdproto.sim.defects import on_known_clocks
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
-from pdproto.spec.handoff import attempts, dp_rank, drain, group, registry, sink, source
-from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
+from pdproto.spec.handoff import dp_rank, drain, group, incarnations, registry, sink, source
+from pdproto.spec.handoff.optimistic_retracted import (
+    PREFILL_AT_ONCE_RETRACTING,
+    PREFILL_RETRACTING,
+)
 from pdproto.spec.language.formula import FALSE
 from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import System
 
 _HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, registry.REGISTRY,
-                   group.RANK, group.ENTRY, attempts.PREFILL, PREFILL_AT_ONCE, drain.SERVER)
+                   group.RANK, group.ENTRY, PREFILL_RETRACTING, PREFILL_AT_ONCE_RETRACTING,
+                   incarnations.REQUEST, drain.SERVER)
 _ROUTING: Final = (dp_rank.SENDER, dp_rank.RECEIVER, dp_rank.REGISTRY)
 
 
@@ -55,7 +59,7 @@ def put_in(system: System) -> None:
         raise ValueError(f"{system.name}: no process runs a table that it edits")
     for table in tables:
         object.__setattr__(table, "rows", on_known_clocks(_edited(system, table)).rows)
-    for role in (SOURCE_ROLE, SINK_ROLE):
+    for role in (SOURCE_ROLE, SINK_ROLE, RUNS_ROLE):
         role.forget()
 
 

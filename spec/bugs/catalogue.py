@@ -9,6 +9,7 @@ from pdproto.spec.bugs import (
     drain,
     end_to_end,
     group_attempts,
+    incarnations,
     optimistic,
     registry,
     sink_group,
@@ -28,5 +29,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     *end_to_end.BUGS,
     *sink_group.BUGS,
     *drain.BUGS,
+    *incarnations.BUGS,
 )
 EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

@@ -34,6 +34,7 @@ from pdproto.spec.handoff.optimistic import (
     LIVENESS,
     SYSTEM,
 )
+from pdproto.spec.handoff.optimistic_retracted import RETRACTED, retracted
 from pdproto.spec.handoff.roles import Attempt, Life, Page, Slot
 from pdproto.spec.language import (
     AddClause,
@@ -131,6 +132,14 @@ ORDER: Final = (
         edited(SYSTEM, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
         replace(ONE, sizes={**ONE.sizes, Attempt: 1}), STUCK,
         note="the number of attempts does not show whether it is the first pass"),
+    Bug("O6", "no report; a condition of sglang #26780",
+        "A request that was retracted for lack of memory ran again before its bootstrap.",
+        edited(RETRACTED, "O6", DropClause("reserve_early", ~retracted(h))),
+        ONE, "M5_1_a_retracted_request_waits_for_its_bootstrap"),
+    Bug("O6-forced", "no report; a condition of sglang #26780",
+        "A test forced a retracted request to run again: its first pass was long over.",
+        edited(RETRACTED, "O6-forced", DropEffect("submit_retracted", retried(h).to(True))),
+        ONE, "M5_1_a_retracted_request_runs_once"),
 )
 
 BUGS: Final[tuple[Bug, ...]] = CAPACITY + ORDER

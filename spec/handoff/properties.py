@@ -49,7 +49,8 @@ SAFETY: Final = (
         "S1_one_life_a_chunk", "S1_one_life_a_page", "S1_pages_are_held_past_a_failure",
         "S1_a_write_lands_after_the_failure", "S1_a_chunk_is_free_after_a_failure",
         "S1_a_page_is_free_while_a_write_is_under_way", "S1_a_page_is_used_again",
-        "S1_a_published_sink_has_its_page", "S1_a_lease_is_ended_by_a_failure"), assumes=_FENCE),
+        "S1_a_published_sink_has_its_page", "S1_a_lease_is_ended_by_a_failure",
+        "S1_no_write_outlives_its_memory"), assumes=_FENCE),
     Promise("S2", "A sink that answers Success has every part of this life, and nothing else.", (
         "S2_complete_when_committed", "S2_complete_while_the_memory_is_read",
         "S2_chunks_go_in_order",
@@ -99,6 +100,8 @@ SAFETY: Final = (
         "S11_a_request_is_sent",
         *_SKIPS)),
     Promise("S12", "A hand-over uses only addresses of the peer's current run.", (
+        "every_source_is_known_before_memory_is_asked_for", "one_run_of_a_source_counts",
+        "only_the_known_run_answers",
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
         "S12_no_call_to_a_dead_run", "one_current_run_per_rank",
         "a_struck_out_run_was_silent_or_replaced", "a_number_given_up_never_counts")),
@@ -162,7 +165,7 @@ LIVENESS: Final = (
         "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back",
-        "L4_a_request_is_given_back"),
+        "L4_a_request_is_given_back", "L4_the_memory_comes_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
@@ -261,10 +264,13 @@ MISSION: Final = (
         "M4_5_a_sink_ends_before_its_pages_are_free", "M4_5_a_rank_that_has_ended_has_reported",
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
-        "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked")),
+        "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked",
+        "M5_1_a_retracted_request_waits_for_its_bootstrap", "M5_1_a_retracted_request_runs_once",
+        "M5_1_a_retracted_request_succeeds")),
     Promise("M5.2", "A request without its bootstrap runs again within a budget, then waits "
                     "without a slot.", (
-        "M5_2_attempts_in_order", "a_pass_is_an_attempt", "M5_2_a_request_runs_again",
+        "M5_2_attempts_in_order", "M5_2_a_retracted_request_uses_no_attempt",
+        "a_pass_is_an_attempt", "M5_2_a_request_runs_again",
         "M5_2_a_yielding_request_runs_again",
         "M5_2_fallen_back_after_the_last", "M5_2_forced_back_after_the_last",
         "M5_2_run_again_uses_the_next_attempt", "M5_2_force_retry_uses_the_next_attempt",
@@ -291,7 +297,8 @@ MISSION: Final = (
         "M5_5_a_forced_request_does_not_run_again", "M5_5_a_retried_request_is_not_forced",
         "M5_5_a_forced_request_does_not_fall_back", "M5_5_a_forced_request_runs_again",
         "M5_5_a_forced_request_falls_back", "M5_5_a_forced_request_does_not_yield",
-        "M5_5_a_forced_request_is_not_admitted", "M5_5_only_a_forced_request_is_forced_back"),
+        "M5_5_a_forced_request_is_not_admitted", "M5_5_only_a_forced_request_is_forced_back",
+        "M5_5_only_a_new_request_is_retracted"),
         runtime="SHA-256 of the id, as all ranks compute"),
     Promise("M5.6", "A retry corrects the time statistics and the cache hit rate.",
             runtime="the numbers of a request that was run twice"),

@@ -12,7 +12,7 @@ from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.attempts import Stage
-from pdproto.spec.handoff.optimistic import SYSTEM
+from pdproto.spec.handoff.optimistic_retracted import RETRACTED
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.prefills import FakeSender, Toy
 
@@ -112,6 +112,6 @@ def test_m5_4_everything_ends_and_everything_comes_back(seed: int, tmp_path: Pat
         assert len(world.toy.sent[name]) == len(world.toy.prompts[name])
     path = tmp_path / "prefill.jsonl"
     path.write_bytes(world.told.getvalue())
-    verified = verify(SYSTEM, [path])
+    verified = verify(RETRACTED, [path])
     assert verified.verdict is Verdict.HOLDS, verified
-    assert verified.rows["submit"] == REQUESTS
+    assert verified.rows["submit"] + verified.rows.get("submit_retracted", 0) == REQUESTS

@@ -58,7 +58,6 @@ BRANCHES: Mapping[str, str] = {
 }
 # Each function that reads a variable, or asks for a formula of the tables, and why it may. (Those
 # that compare what they read with a state are in COMPARES.)
-RULE = "a rule about the variable that no row has yet"
 WINDOW = "which chunks and lives the tables of an end name at present"
 READS: Mapping[str, str] = {
     "group/pass_entry.py:_is_ready": EVENT,
@@ -67,7 +66,6 @@ READS: Mapping[str, str] = {
     "group/pass_rank.py:is_open": KEPT,
     "group/rank.py:_apply": KEPT,
     "node/decode.py:_conclude": KEPT,
-    "node/decode.py:on_frame": RULE,  # a frame of a source that is `gone` is dropped
     "node/prefill.py:_put": SHOWN,
     "node/remembered_lives.py:_drop": KEPT,
     "node/remembered_lives.py:settle": KEPT,

@@ -9,17 +9,19 @@ from random import Random
 
 import pytest
 
+from pdproto.node import known_runs
 from pdproto.node.decode import Decode
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
-from pdproto.node.receiver import Receiver
 from pdproto.node.remembered_lives import RememberedLives
 from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.role import RunsRole
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
 from pdproto.sim.outcome import DRAINED, STEADY, RunOutcome
 from pdproto.sim.plan import Fault, Kind, Plan, PlannedRequest, Shape
+from pdproto.spec.bugs import incarnations
 from tests.sim.runs import ran
 
 
@@ -72,19 +74,37 @@ def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> N
     assert broken == DRAINED
 
 
+def with_table(monkeypatch: pytest.MonkeyPatch, bug: str, run: Callable[[], RunOutcome]) -> str:
+    """What the run violates if its decode nodes know runs by the table of this defect."""
+    assert run().violation is None
+    table = next(bug_.system.tables[0] for bug_ in incarnations.BUGS if bug_.id == bug)
+    monkeypatch.setattr(known_runs, "RUNS_ROLE", RunsRole(table))
+    violation = run().violation
+    assert violation is not None
+    return violation.name
+
+
+def restarted_once(*faults: Fault) -> RunOutcome:
+    """A source restarts while it writes for a request that decode aborts later."""
+    shape = Shape(prefill=1, decode=1, requests=1, latency_s=0.01, forward_s=0.001, write_s=100.0,
+                  fence_s=5.0)
+    request = PlannedRequest(0, "p0", "d0", 0.0, 0.0, (1,), allocation_s=0.0, generates_s=0.0,
+                             aborted=("decode", 3.0))
+    return simulate(Plan(0, shape, (request,), faults), Random)
+
+
+CRASH = Fault(1, Kind.CRASH, 0.2, 0.3, "p0")
+
+
 def test_a_source_that_restarts_before_it_has_spoken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knew of the process before it, and its successor's DRAINED ended the lease while a
     write of the dead one was still under way.
     """
-    shape = Shape(prefill=1, decode=1, requests=1, latency_s=0.01, forward_s=0.001, write_s=100.0)
-    request = PlannedRequest(0, "p0", "d0", 0.0, 0.0, (1,), allocation_s=0.0, generates_s=0.0,
-                             aborted=("decode", 3.0))
-    faults = (Fault(0, Kind.LOSS, 0.002, 0.1), Fault(1, Kind.CRASH, 0.2, 0.3, "p0"))
-    plan = Plan(0, shape, (request,), faults)
-
-    def at_once(node: Decode, receiver: Receiver) -> None:
-        node._memory.queue.add(receiver, node._now)
-
-    broken = found_only_with(monkeypatch, Decode, "want_memory", at_once,
-                             lambda: simulate(plan, Random))
+    broken = with_table(monkeypatch, "I1",
+                        lambda: restarted_once(Fault(0, Kind.LOSS, 0.002, 0.1), CRASH))
     assert broken == WRITE
+
+
+def test_an_answer_of_a_source_that_has_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted for the process before it, whose write was still under way."""
+    assert with_table(monkeypatch, "I2", lambda: restarted_once(CRASH)) == WRITE

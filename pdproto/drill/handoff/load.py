@@ -107,7 +107,9 @@ class Load:
 
     @property
     def prefill_system(self) -> str:
-        """The system whose tables decide about the passes of a single prefill rank."""
+        """The system whose tables decide about the passes of a single prefill rank. No request of
+        a drill is retracted.
+        """
         return (AT_ONCE if self.release_at_once else optimistic.SYSTEM).name
 
     def request(self, room: int) -> LoadRequest:

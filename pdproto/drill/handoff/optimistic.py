@@ -19,8 +19,10 @@ from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.node.optimistic import OptimisticPrefill
 from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
 from pdproto.node.sender import Sender
-from pdproto.spec.handoff.attempts import PREFILL
-from pdproto.spec.handoff.optimistic_at_once import PREFILL_AT_ONCE
+from pdproto.spec.handoff.optimistic_retracted import (
+    PREFILL_AT_ONCE_RETRACTING,
+    PREFILL_RETRACTING,
+)
 from pdproto.spec.handoff.poll import KVPoll
 
 
@@ -62,7 +64,8 @@ class OptimisticSenders:
             settings or OptimisticSettings(
                 slots=load.in_flight, running_slots=max(1, load.in_flight // 2),
                 retries=load.retries or 0, force_retry_probability=load.force_retry),
-            table=PREFILL_AT_ONCE if load.release_at_once else PREFILL, trace=work.trace)
+            table=PREFILL_AT_ONCE_RETRACTING if load.release_at_once else PREFILL_RETRACTING,
+            trace=work.trace)
         self.held: Final[dict[PrefillRequest, OptimisticRequest]] = {}
         self.device: Final[deque[tuple[float, Ordered]]] = deque()
 

@@ -1,0 +1,70 @@
+"""The runs of a hand-over's sources at decode: when it asks for memory, and whom it believes.
+
+Rule 1: the table decides (REQUEST in spec/handoff/incarnations.py). Here batches, frames and the
+        pages of the application become its events.
+Rule 2: the table counts the runs of a source in the order in which the hand-over has heard of them.
+"""
+
+from typing import Final
+
+from pdproto.ground.layout import Indices
+from pdproto.runtime.automaton import Event
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import RUNS_MAX
+from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.role import RUNS_ROLE
+from pdproto.spec.handoff import incarnations as tables
+from pdproto.spec.handoff.incarnations import Asking
+from pdproto.spec.handoff.roles import Incarnation
+from pdproto.spec.language.machine import RowKind
+
+ASKS: Final = {(tables.asking, Asking.ASKED): True}  # the change that asks for memory
+
+
+class KnownRuns:
+    """See the rules above. sources: the names of the nodes."""
+
+    __slots__ = ("_automaton", "_heard", "_sources", "_state")
+
+    def __init__(self, sources: tuple[str, ...]) -> None:
+        self._sources: Final = sources
+        self._automaton = RUNS_ROLE.automaton(len(sources), 1)
+        self._state = self._automaton.initial
+        self._heard: Final[dict[str, list[int]]] = {}  # the incarnations of a source, in order
+
+    def expect(self, source: str) -> None:
+        """Nothing has been heard of this source yet."""
+        self._take(self._automaton.call("expect", (self._sources.index(source),)))
+
+    def greet(self, source: str, incarnation: int) -> bool:
+        """A batch of this run has come. Returns whether the hand-over asks for memory now."""
+        return self._take(self._said(tables.greeting, source, incarnation))[1]
+
+    def place(self) -> bool:
+        """The hand-over has its pages. Returns whether it asks for memory now."""
+        return self._take(self._automaton.call("place"))[1]
+
+    def believes(self, source: str, incarnation: int) -> bool:
+        """Whether a frame counts that this run has sent about the hand-over."""
+        return self._take(self._said(tables.answer, source, incarnation))[0] != "ignore"
+
+    def _said(self, message: AnyMessage, source: str, incarnation: int) -> Event:
+        heard = self._heard.setdefault(source, [])
+        if incarnation not in heard:
+            if len(heard) == RUNS_MAX:
+                raise RemoteProtocolError(f"{source} has been started more than {RUNS_MAX} times "
+                                          f"during one hand-over")
+            heard.append(incarnation)
+            if len(heard) > self._automaton.sizes[Incarnation]:
+                wider = RUNS_ROLE.automaton(len(self._sources), len(heard))
+                self._state = self._automaton.translate(self._state, wider)
+                self._automaton = wider
+        place: Indices = self._sources.index(source), heard.index(incarnation), 0
+        return self._automaton.message(message, place)
+
+    def _take(self, event: Event) -> tuple[RowKind, bool]:
+        """The kind of the row that fires, and whether the hand-over asks for memory now."""
+        step = event.steps.get(self._state) or self._automaton.take(event, self._state)
+        self._state = step.state
+        asks = any((symbol, value) in ASKS for symbol, _, value in step.changed)
+        return step.rows[0][0].kind, asks

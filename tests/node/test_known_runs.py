@@ -1,0 +1,68 @@
+"""The runs of a hand-over's sources, as the table of decode counts them."""
+
+import pytest
+
+from pdproto.node.known_runs import KnownRuns
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import RUNS_MAX
+
+
+def test_a_hand_over_asks_for_memory_when_every_source_has_been_heard_of() -> None:
+    runs = KnownRuns(("p0", "p1", "p2"))
+    assert not runs.greet("p1", 5)
+    runs.expect("p0")
+    runs.expect("p2")
+    assert not runs.place()
+    assert not runs.greet("p2", 7)
+    assert runs.greet("p0", 6)
+
+
+def test_a_hand_over_whose_sources_are_known_asks_at_once() -> None:
+    runs = KnownRuns(("p0",))
+    assert not runs.greet("p0", 5)
+    assert runs.place()
+
+
+def test_a_source_that_is_heard_of_before_the_pages_come_is_known() -> None:
+    runs = KnownRuns(("p0",))
+    runs.expect("p0")
+    assert not runs.greet("p0", 5)
+    assert runs.place()
+
+
+def test_only_the_run_that_was_heard_of_first_is_believed() -> None:
+    runs = KnownRuns(("p0", "p1"))
+    runs.greet("p0", 5)
+    runs.greet("p1", 6)
+    assert runs.believes("p0", 5)
+    assert not runs.believes("p0", 6)
+    assert not runs.believes("p0", 7)
+    assert runs.believes("p0", 5)
+    assert runs.believes("p1", 6)
+
+
+def test_an_unknown_run_is_not_believed_and_does_not_become_known() -> None:
+    runs = KnownRuns(("p0",))
+    runs.expect("p0")
+    assert not runs.believes("p0", 4)
+    runs.place()
+    assert runs.greet("p0", 5)
+    assert not runs.believes("p0", 4)
+    assert runs.believes("p0", 5)
+
+
+def test_pages_come_once() -> None:
+    runs = KnownRuns(("p0",))
+    runs.greet("p0", 5)
+    runs.place()
+    with pytest.raises(LocalProtocolError, match="place"):
+        runs.place()
+
+
+def test_a_hand_over_bounds_the_runs_of_a_source() -> None:
+    runs = KnownRuns(("p0",))
+    for run in range(RUNS_MAX):
+        runs.believes("p0", run)
+    with pytest.raises(RemoteProtocolError, match="p0 has been started more than 8 times"):
+        runs.believes("p0", RUNS_MAX)
+    assert not runs.believes("p0", 0)
