@@ -90,6 +90,11 @@ CATALOGUE: Final = (
     Entry("binding-once", "handoff.binding:ONCE", lemmas="binding_lemmas", expected={
         "default": Counts(3_582, 17_413, 17),
     }),
+    Entry("binding-history", "handoff.binding_history:HISTORY",
+          lemmas="binding_history_lemmas", expected={
+        "default": Counts(1_023, 6_526, 15),
+        "sinks": Counts(40_186, 461_092, 22),
+    }),
     Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
         "default": Counts(14_479, 117_791, 18),
     }),
@@ -269,12 +274,12 @@ CATALOGUE: Final = (
         "deep": Counts(117_482, 884_001, 41),
     }),
     Entry("decode-scheduler", "handoff.scheduler:SYSTEM", lemmas="scheduler_lemmas", expected={
-        "default": Counts(72, 179, 9),
-        "two-lives": Counts(5_184, 25_776, 18),
+        "default": Counts(73, 179, 9),
+        "two-lives": Counts(5_329, 26_134, 18),
     }),
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas", expected={
-        "default": Counts(30, 54, 5),
-        "two-lives": Counts(900, 3_240, 10),
+        "default": Counts(39, 68, 6),
+        "two-lives": Counts(1_521, 5_304, 12),
     }),
     Entry("incarnations", "handoff.incarnations:SYSTEM", lemmas="incarnations_lemmas", expected={
         "default": Counts(355, 1_195, 13),
@@ -368,31 +373,6 @@ CATALOGUE: Final = (
 
 SYSTEMS: Final[Mapping[str, Entry]] = {entry.name: entry for entry in CATALOGUE}
 HANDOFF: Final = tuple(entry.name for entry in CATALOGUE if entry.of_the_handoff)
-# Earlier names of systems, and their present names.
-RENAMED: Final[Mapping[str, str]] = {
-    "registry-prompt": "registry-no-retry",
-    "registry-patient": "registry-no-timeouts",
-    "dp-rank-prompt": "dp-rank-no-timers",
-    "binding-lossy": "binding-loss",
-    "binding-patient": "binding-no-timeouts",
-    "binding-prompt": "binding-no-timers",
-    "transfer-lossy": "transfer-loss",
-    "transfer-patient": "transfer-no-timeouts",
-    "transfer-prompt": "transfer-no-timers",
-    "transfer-calm": "transfer-timeouts-only",
-    "agreement-lost": "agreement-loss",
-    "agreement-prompt": "agreement-no-timers",
-    "optimistic-lossy": "optimistic-loss",
-    "optimistic-patient": "optimistic-no-timeouts",
-    "whole": "group-transfer",
-    "whole-pair": "group-transfer-pair",
-    "complete": "end-to-end",
-    "complete-restart": "end-to-end-restart",
-    "complete-bootstrap": "end-to-end-bootstrap",
-    "complete-routing": "end-to-end-routing",
-    "complete-attempts": "end-to-end-attempts",
-    "complete-contended": "end-to-end-contended",
-}
 # By system and configuration.
 EXPECTED: Final[Mapping[tuple[str, str], Counts]] = {
     (entry.name, configuration): counts

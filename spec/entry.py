@@ -1,4 +1,4 @@
-"""The entry of one system in the catalogue: its name, module, purpose, proofs and counts."""
+"""The entry of a system in the catalogue: name, module, purpose, proofs, counts, earlier names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,6 +6,32 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 _SPEC: Final = "pdproto.spec."
+
+# Earlier names of systems, and their present names.
+RENAMED: Final[Mapping[str, str]] = {
+    "registry-prompt": "registry-no-retry",
+    "registry-patient": "registry-no-timeouts",
+    "dp-rank-prompt": "dp-rank-no-timers",
+    "binding-lossy": "binding-loss",
+    "binding-patient": "binding-no-timeouts",
+    "binding-prompt": "binding-no-timers",
+    "transfer-lossy": "transfer-loss",
+    "transfer-patient": "transfer-no-timeouts",
+    "transfer-prompt": "transfer-no-timers",
+    "transfer-calm": "transfer-timeouts-only",
+    "agreement-lost": "agreement-loss",
+    "agreement-prompt": "agreement-no-timers",
+    "optimistic-lossy": "optimistic-loss",
+    "optimistic-patient": "optimistic-no-timeouts",
+    "whole": "group-transfer",
+    "whole-pair": "group-transfer-pair",
+    "complete": "end-to-end",
+    "complete-restart": "end-to-end-restart",
+    "complete-bootstrap": "end-to-end-bootstrap",
+    "complete-routing": "end-to-end-routing",
+    "complete-attempts": "end-to-end-attempts",
+    "complete-contended": "end-to-end-contended",
+}
 
 
 class Counts(NamedTuple):

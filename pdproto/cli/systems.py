@@ -7,8 +7,8 @@ from typing import Final
 from pdproto.check import load as checker
 from pdproto.check.prove import subject as prover
 from pdproto.check.prove.subject import ProofSubject
-from pdproto.spec.catalogue import CATALOGUE, HANDOFF, RENAMED, SYSTEMS
-from pdproto.spec.entry import Purpose
+from pdproto.spec.catalogue import CATALOGUE, HANDOFF, SYSTEMS
+from pdproto.spec.entry import RENAMED, Purpose
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}

@@ -61,6 +61,7 @@ heard = load.function("heard", Heard, edges={
     Heard.LOADING: (Heard.LOADED, Heard.FAILED),
 })
 stopped = load.relation("stopped")  # the scheduler has asked the hand-over to end
+refused = load.relation("refused")  # it got its blocks when its load had failed already
 handoff = load.function("handoff", Handoff, edges={
     Handoff.NONE: (Handoff.UNDER_WAY,),
     Handoff.UNDER_WAY: (Handoff.LANDED, Handoff.BROKEN),
@@ -71,6 +72,9 @@ reached.shared_with(node, writes=(True, False))
 
 TOLD: Final = (Heard.LOADED, Heard.FAILED)
 
+# vLLM ends a request in any state.
+LEAVE: Final = Call("leave", any_time=True)
+
 LOAD: Final = Table(load, state=heard, rows=(
     Row("open", on=Call("open"), at=Heard.WAITING, when=handoff(h) == Handoff.NONE,
         do=[handoff(h).to(Handoff.UNDER_WAY)]),
@@ -80,15 +84,15 @@ LOAD: Final = Table(load, state=heard, rows=(
     Row("decline", on=Call("decline"), at=Heard.WAITING, when=handoff(h) != Handoff.NONE,
         do=[stopped(h).to(True)],
         why="the two servers differ: prefill hears so now, and vLLM when the request has blocks"),
-    Row("refuse", on=Call("refuse"), at=Heard.WAITING, to=Heard.LOADING, do=[stopped(h).to(True)],
-        fair=True,
+    Row("refuse", on=Call("refuse"), at=Heard.WAITING, to=Heard.LOADING,
+        do=[stopped(h).to(True), refused(h).to(True)], fair=True,
         why="the request has blocks, so vLLM learns only through them that the load fails; each "
             "request gets blocks, or ends"),
-    Row("leave", on=Call("leave"), at=Heard.WAITING, to=Heard.LEFT, do=[stopped(h).to(True)],
+    Row("leave", on=LEAVE, at=Heard.WAITING, to=Heard.LEFT, do=[stopped(h).to(True)],
         why="the request has ended without blocks"),
-    Row("stop", on=Call("leave"), at=Heard.LOADING, do=[stopped(h).to(True)],
+    Row("stop", on=LEAVE, at=Heard.LOADING, do=[stopped(h).to(True)],
         why="vLLM keeps the blocks of an ended request until it has the answer"),
-    Ignore(Call("leave"), at=(Heard.LEFT, *TOLD), why="no answer is due"),
+    Ignore(LEAVE, at=(Heard.LEFT, *TOLD), why="no answer is due"),
     Row("succeed", at=Heard.LOADING, to=Heard.LOADED, when=handoff(h) == Handoff.LANDED),
     Row("fail", at=Heard.LOADING, to=Heard.FAILED,
         when=[handoff(h) == Handoff.BROKEN, ~reached(h)]),
@@ -134,6 +138,13 @@ PROPERTIES: Final = (
            why="prefill hears of it through the hand-over"),
     Sometimes("a_request_is_declined_before_it_has_blocks",
               all_of(heard(h) == Heard.WAITING, stopped(h))),
+    Always("a_refused_request_is_stopped", implies(refused(h), stopped(h)),
+           why="its hand-over must end, so that its failure can be told"),
+    Always("a_refused_request_gets_an_answer",
+           implies(refused(h), heard(h).among(Heard.LOADING, *TOLD)),
+           why="vLLM waits for one, because the request has blocks"),
+    Sometimes("a_request_is_refused", refused(h)),
+    Sometimes("a_load_is_stopped", all_of(heard(h) == Heard.LOADING, stopped(h), ~refused(h))),
     Sometimes("a_request_waits_for_its_load", all_of(heard(h) == Heard.LOADING, ~stopped(h))),
     Sometimes("a_request_is_loaded", heard(h) == Heard.LOADED),
     Sometimes("a_request_without_a_hand_over_fails",

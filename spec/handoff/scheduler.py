@@ -80,6 +80,7 @@ knows = view.function("knows", View, edges={
 passed = view.relation("passed")  # the turn has passed without a hand-over
 stopped = view.relation("stopped")  # the scheduler has asked the hand-over to end
 closed = view.relation("closed")  # SGLang has its pages back
+left = view.relation("left")  # SGLang has cleared it before its turn
 status = view.function("status", Status, edges={
     Status.NONE: (Status.UNDER_WAY,),
     Status.UNDER_WAY: (Status.MOVING, Status.LANDED, Status.BROKEN),
@@ -95,19 +96,22 @@ BEFORE: Final = (View.ASKED, View.FOUND)
 OPENED: Final = (View.OPEN, View.MOVING)
 ENDED: Final = (View.SUCCESS, View.FAILED)
 
+# SGLang does not ask in which state a request is.
+FIND, GIVE_UP, CLEAR = (Call(name, any_time=True) for name in ("find", "give_up", "clear"))
+
 VIEW: Final = Table(view, state=knows, rows=(
-    Row("find", on=Call("find"), at=View.ASKED, to=View.FOUND),
-    Ignore(Call("find"), at=(View.FOUND, *OPENED, *ENDED),
+    Row("find", on=FIND, at=View.ASKED, to=View.FOUND),
+    Ignore(FIND, at=(View.FOUND, *OPENED, *ENDED),
            why="the ranks are known, or the request has ended"),
     Row("open", on=Call("open"), at=View.FOUND, to=View.OPEN,
         when=status(h) == Status.NONE, do=[status(h).to(Status.UNDER_WAY)]),
     Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
            why="a request that has ended opens no hand-over"),
-    Row("refuse", on=Call("give_up"), at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
+    Row("refuse", on=GIVE_UP, at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
         why="the request has no hand-over, and will have none"),
-    Row("stop", on=Call("give_up"), at=OPENED, do=[stopped(h).to(True)],
+    Row("stop", on=GIVE_UP, at=OPENED, do=[stopped(h).to(True)],
         why="the hand-over ends, and reports when no write can reach the pages any more"),
-    Ignore(Call("give_up"), at=ENDED, why="the request has ended already"),
+    Ignore(GIVE_UP, at=ENDED, why="the request has ended already"),
     Row("move", at=View.OPEN, to=View.MOVING, when=status(h) == Status.MOVING),
     Row("succeed", at=OPENED, to=View.SUCCESS,
         when=[status(h) == Status.LANDED, row(h) == Slot.WRITTEN]),
@@ -115,13 +119,13 @@ VIEW: Final = Table(view, state=knows, rows=(
         when=[status(h) == Status.LANDED, row(h) == Slot.UNFIT],
         why="the peer has other metadata: SGLang would read a row of another request"),
     Row("fail", at=OPENED, to=View.FAILED, when=[status(h) == Status.BROKEN, ~reached(h)]),
-    Row("leave", on=Call("clear"), at=BEFORE, to=View.FAILED,
-        do=[passed(h).to(True), closed(h).to(True)], fair=True,
+    Row("leave", on=CLEAR, at=BEFORE, to=View.FAILED,
+        do=[passed(h).to(True), closed(h).to(True), left(h).to(True)], fair=True,
         why="SGLang clears every request some time"),
-    Row("give_back", on=Call("clear"), at=(*OPENED, *ENDED), when=~closed(h),
+    Row("give_back", on=CLEAR, at=(*OPENED, *ENDED), when=~closed(h),
         do=[closed(h).to(True)], fair=True,
         why="this call gives up a hand-over that has not ended; SGLang clears every request"),
-    Ignore(Call("clear"), at=(*OPENED, *ENDED), when=closed(h),
+    Ignore(CLEAR, at=(*OPENED, *ENDED), when=closed(h),
            why="SGLang has its pages back already"),
 ))
 
@@ -174,7 +178,9 @@ PROPERTIES: Final = (
     Sometimes("a_request_is_refused", all_of(knows(h) == View.FAILED, passed(h), ~closed(h))),
     Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == View.OPEN, stopped(h))),
     Sometimes("a_moving_hand_over_is_stopped", all_of(knows(h) == View.MOVING, stopped(h))),
-    Sometimes("a_request_is_left_before_its_turn", all_of(passed(h), closed(h))),
+    Always("a_request_that_is_left_is_given_back", implies(left(h), all_of(passed(h), closed(h))),
+           why="SGLang clears a request once"),
+    Sometimes("a_request_is_left_before_its_turn", left(h)),
     Sometimes("an_open_hand_over_is_left", all_of(knows(h) == View.OPEN, closed(h))),
     Sometimes("a_moving_hand_over_is_left", all_of(knows(h) == View.MOVING, closed(h))),
     Sometimes("a_success_is_left", all_of(knows(h) == View.SUCCESS, closed(h))),

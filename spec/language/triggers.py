@@ -10,15 +10,21 @@ from .symbols import Sent
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The application calls it. Parameters are its arguments."""
+    """The application calls it. Parameters are its arguments.
+
+    any_time: the caller does not know the state, and may call in each. So each state must answer
+    it, as it must answer a message. Without it, a state without a row does not offer the call.
+    """
 
     name: str
     parameters: tuple[Sort, ...] = ()
+    any_time: bool = False
 
-    def __init__(self, name: str, *parameters: Sort) -> None:
+    def __init__(self, name: str, *parameters: Sort, any_time: bool = False) -> None:
         _check_trigger("Call", name, parameters)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "parameters", parameters)
+        object.__setattr__(self, "any_time", any_time)
 
     def __str__(self) -> str:
         return f"call {_applied(self.name, self.parameters)}"

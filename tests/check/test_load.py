@@ -9,7 +9,7 @@ import pytest
 
 from pdproto.check.load import LoadError
 from pdproto.cli.systems import BUILT_IN, load
-from pdproto.spec.catalogue import RENAMED
+from pdproto.spec.entry import RENAMED
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import System
 

@@ -17,7 +17,9 @@ from pdproto.cli.systems import subject
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK
 from pdproto.spec.examples.lock_server import Lease, c, lease, r
 from pdproto.spec.examples.ring_election import SYSTEM as RING
-from pdproto.spec.language import DropClause, DropRow, System, edited
+from pdproto.spec.handoff.scheduler import SYSTEM as SCHEDULER
+from pdproto.spec.handoff.scheduler import View
+from pdproto.spec.language import DropClause, DropRow, Retarget, System, edited
 from pdproto.spec.language.symbols import Sent
 
 LIMIT_S = 30.0
@@ -63,6 +65,12 @@ def test_lint_says_the_same_of_every_edited_table(broken: System) -> None:
     found = {"totality" if o.claim.name.endswith(": answered") else "determinism"
              for o in open_questions(broken)}
     assert found == wrong
+
+
+def test_a_call_at_any_time_needs_an_answer() -> None:
+    assert open_questions(SCHEDULER) == []
+    deaf = edited(SCHEDULER, "deaf", Retarget("refuse", at=View.FOUND))
+    assert [o.claim.name for o in open_questions(deaf)] == ["view on give_up: answered"]
 
 
 def test_a_hole_is_shown_as_a_state() -> None:

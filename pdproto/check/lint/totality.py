@@ -1,9 +1,9 @@
 """Checks that every trigger is answered in every state: by a row, an `Ignore` or a `Reject`.
 
-Messages and completions arrive in any state: a state without an answer is an error. Calls and
-timers are decided by the caller and the clock; an endpoint does not offer them in a state without a
-row, which is worth a note. Local variables range over the values of subject.py. Messages may be
-sent or not, because a runtime must also answer a faulty peer.
+Messages, completions and calls at any time arrive in any state: a state without an answer is an
+error. Other calls and timers are decided by the caller and the clock; an endpoint does not offer
+them in a state without a row, which is worth a note. Local variables range over the values of
+subject.py. Messages may be sent or not, because a runtime must also answer a faulty peer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +32,15 @@ class _Hole:
 
 
 def totality(subject: LintSubject) -> Iterator[Remark]:
-    """The messages and completions without an answer, and the calls and timers not offered."""
+    """The triggers without an answer, and the calls and timers that are not offered."""
     for machine, tables in subject.tables.items():
         state = next((table.state for table in tables if table.state is not None), None)
         for trigger in _triggers(subject, machine, tables):
-            if isinstance(trigger, Sent | Completion):
-                yield from _unanswered(subject, machine, tables, state, trigger)
-            else:
-                yield from _not_offered(subject, machine, tables, state, trigger)
+            match trigger:
+                case Sent() | Completion() | Call(any_time=True):
+                    yield from _unanswered(subject, machine, tables, state, trigger)
+                case _:
+                    yield from _not_offered(subject, machine, tables, state, trigger)
 
 
 def _triggers(
@@ -62,7 +63,7 @@ def _unanswered(
     machine: AnyMachine,
     tables: Sequence[Table],
     state: AnyFunction | None,
-    trigger: Sent | Completion,
+    trigger: Sent | Completion | Call,
 ) -> Iterator[Remark]:
     text = trigger_text(trigger).removeprefix("on ")
     if not any(_waits(row.on, trigger) for table in tables for row in table.rows):
@@ -111,7 +112,7 @@ def _holes(
     subject: LintSubject,
     machine: AnyMachine,
     state: AnyFunction | None,
-    trigger: Sent | Completion,
+    trigger: Sent | Completion | Call,
 ) -> list[_Hole]:
     """For each value of the state variable, the first instance of the trigger without an answer."""
     holes: dict[Value | None, _Hole] = {}
@@ -158,7 +159,7 @@ def _states(
 
 
 def _events(
-    subject: LintSubject, machine: AnyMachine, trigger: Sent | Completion
+    subject: LintSubject, machine: AnyMachine, trigger: Sent | Completion | Call
 ) -> Iterator[TriggerInstance]:
     """Every instance of the trigger at every instance of its receiver."""
     kind, name = trigger_name(trigger)
@@ -175,7 +176,7 @@ def _events(
 
 
 def _instance(
-    machine: AnyMachine, event: TriggerInstance, trigger: Sent | Completion
+    machine: AnyMachine, event: TriggerInstance, trigger: Sent | Completion | Call
 ) -> Iterator[str]:
     """The elements of the machine's instance and of the trigger: `p = p0`, `n = n1`."""
     if isinstance(trigger, Sent):

@@ -103,10 +103,17 @@ def coverage(system: System, every: Sequence[Claim]) -> Iterator[Obligation]:
     """
     assumed = tuple(claim for claim in every if claim.inductive)
     for answers in triggers(system):
-        comes = answers.layer == "" and isinstance(answers.on, Sent | Completion)
+        comes = answers.layer == "" and _comes_in_any_state(answers.on)
         if comes and (answers.rows or not _is_read(system, answers.on)):
             yield _answered(answers, assumed)
         yield from _once(answers, assumed)
+
+
+def _comes_in_any_state(on: Event | None) -> bool:
+    match on:
+        case Sent() | Completion() | Call(any_time=True):
+            return True
+    return False
 
 
 def triggers(system: System) -> Iterator[Answers]:

@@ -74,6 +74,17 @@ class TestTotality:
         assert remark.message == "worker in idle has no row for ask(w)"
         assert remark.witness == ("w = w0", "not tired(w0)", "not away(w0)")
 
+    def test_a_call_at_any_time_counts_like_a_message(self) -> None:
+        bench = Bench()
+        rows = (bench.asking, bench.hearing, bench.ignoring)
+        stop = Call("stop", any_time=True)
+        stops = Row("stop", on=stop, at=Mood.BUSY, to=Mood.DONE)
+        remark = the_remark(bench.system((*rows, stops), (bench.working,)), "totality")
+        assert remark.severity is Severity.ERROR
+        assert remark.message == "boss in idle or done has no row for call stop"
+        ended = Ignore(stop, at=(Mood.IDLE, Mood.DONE), why="there is nothing to stop")
+        assert remarks(bench.system((*rows, stops, ended), (bench.working,)), "totality") == []
+
     def test_a_completion_counts_like_a_message(self) -> None:
         bench = Bench()
         wrote = Row("wrote", on=Completion("write", page), at=Mood.BUSY, to=Mood.DONE)
