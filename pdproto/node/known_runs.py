@@ -8,7 +8,7 @@ Rule 2: the table counts the runs of a source in the order in which the hand-ove
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.runtime.automaton import Event
+from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import RUNS_MAX
 from pdproto.runtime.local_rows import AnyMessage
@@ -16,21 +16,22 @@ from pdproto.runtime.role import RUNS_ROLE
 from pdproto.spec.handoff import incarnations as tables
 from pdproto.spec.handoff.incarnations import Asking
 from pdproto.spec.handoff.roles import Incarnation
-from pdproto.spec.language.machine import RowKind
 
-ASKS: Final = {(tables.asking, Asking.ASKED): True}  # the change that asks for memory
+_ASKING: Final = {(tables.asking, Asking.ASKED): True}  # the change that asks for memory
+_ASKS: Final[dict[Step, bool]] = {}  # whether a step has it
 
 
 class KnownRuns:
     """See the rules above. sources: the names of the nodes."""
 
-    __slots__ = ("_automaton", "_heard", "_sources", "_state")
+    __slots__ = ("_answers", "_automaton", "_heard", "_sources", "_state")
 
     def __init__(self, sources: tuple[str, ...]) -> None:
         self._sources: Final = sources
         self._automaton = RUNS_ROLE.automaton(len(sources), 1)
         self._state = self._automaton.initial
         self._heard: Final[dict[str, list[int]]] = {}  # the incarnations of a source, in order
+        self._answers: Final[dict[tuple[str, int], Event]] = {}  # of a run, for this automaton
 
     def expect(self, source: str) -> None:
         """Nothing has been heard of this source yet."""
@@ -38,15 +39,19 @@ class KnownRuns:
 
     def greet(self, source: str, incarnation: int) -> bool:
         """A batch of this run has come. Returns whether the hand-over asks for memory now."""
-        return self._take(self._said(tables.greeting, source, incarnation))[1]
+        return self._asks(self._said(tables.greeting, source, incarnation))
 
     def place(self) -> bool:
         """The hand-over has its pages. Returns whether it asks for memory now."""
-        return self._take(self._automaton.call("place"))[1]
+        return self._asks(self._automaton.call("place"))
 
     def believes(self, source: str, incarnation: int) -> bool:
         """Whether a frame counts that this run has sent about the hand-over."""
-        return self._take(self._said(tables.answer, source, incarnation))[0] != "ignore"
+        event = self._answers.get((source, incarnation))
+        if event is None:
+            event = self._said(tables.answer, source, incarnation)
+            self._answers[source, incarnation] = event
+        return self._take(event).rows[0][0].kind != "ignore"
 
     def _said(self, message: AnyMessage, source: str, incarnation: int) -> Event:
         heard = self._heard.setdefault(source, [])
@@ -59,12 +64,19 @@ class KnownRuns:
                 wider = RUNS_ROLE.automaton(len(self._sources), len(heard))
                 self._state = self._automaton.translate(self._state, wider)
                 self._automaton = wider
+                self._answers.clear()
         place: Indices = self._sources.index(source), heard.index(incarnation), 0
         return self._automaton.message(message, place)
 
-    def _take(self, event: Event) -> tuple[RowKind, bool]:
-        """The kind of the row that fires, and whether the hand-over asks for memory now."""
+    def _asks(self, event: Event) -> bool:
+        step = self._take(event)
+        known = _ASKS.get(step)
+        if known is None:  # to look through the changes takes longer than the step
+            known = any((symbol, value) in _ASKING for symbol, _, value in step.changed)
+            _ASKS[step] = known
+        return known
+
+    def _take(self, event: Event) -> Step:
         step = event.steps.get(self._state) or self._automaton.take(event, self._state)
         self._state = step.state
-        asks = any((symbol, value) in ASKS for symbol, _, value in step.changed)
-        return step.rows[0][0].kind, asks
+        return step
