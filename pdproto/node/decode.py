@@ -192,7 +192,7 @@ class Decode(Node):
         if peer.name not in endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of this life")
         receiver: Receiver = endpoint.owner
-        if not receiver.runs.believes(peer.name, peer.incarnation):
+        if not receiver.runs.counts(peer.name, peer.incarnation):
             self.metrics.add("stale_frames")
             return
         if isinstance(frame, Failed):

@@ -1,4 +1,4 @@
-"""The runs of a hand-over's sources at decode: when it asks for memory, and whom it believes.
+"""The runs of a hand-over's sources at decode: when it asks for memory, and whose frames count.
 
 Rule 1: the table decides (REQUEST in spec/handoff/incarnations.py). Here batches, frames and the
         pages of the application become its events.
@@ -45,7 +45,7 @@ class KnownRuns:
         """The hand-over has its pages. Returns whether it asks for memory now."""
         return self._asks(self._automaton.call("place"))
 
-    def believes(self, source: str, incarnation: int) -> bool:
+    def counts(self, source: str, incarnation: int) -> bool:
         """Whether a frame counts that this run has sent about the hand-over."""
         event = self._answers.get((source, incarnation))
         if event is None:

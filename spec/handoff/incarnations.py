@@ -1,5 +1,4 @@
-"""The runs of a source, as a hand-over of decode knows them: when it asks for memory, and whom it
-believes.
+"""The run of a source on which a hand-over of decode counts, and when it asks for memory.
 
 A process may die and be started again under its name. Its successor knows nothing of the writes of
 the run before, and still answers for it: it says that it writes nothing into the memory of a

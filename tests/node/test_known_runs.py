@@ -30,25 +30,25 @@ def test_a_source_that_is_heard_of_before_the_pages_come_is_known() -> None:
     assert runs.place()
 
 
-def test_only_the_run_that_was_heard_of_first_is_believed() -> None:
+def test_only_the_run_that_was_heard_of_first_counts() -> None:
     runs = KnownRuns(("p0", "p1"))
     runs.greet("p0", 5)
     runs.greet("p1", 6)
-    assert runs.believes("p0", 5)
-    assert not runs.believes("p0", 6)
-    assert not runs.believes("p0", 7)
-    assert runs.believes("p0", 5)
-    assert runs.believes("p1", 6)
+    assert runs.counts("p0", 5)
+    assert not runs.counts("p0", 6)
+    assert not runs.counts("p0", 7)
+    assert runs.counts("p0", 5)
+    assert runs.counts("p1", 6)
 
 
-def test_an_unknown_run_is_not_believed_and_does_not_become_known() -> None:
+def test_an_unknown_run_is_not_counted_and_does_not_become_known() -> None:
     runs = KnownRuns(("p0",))
     runs.expect("p0")
-    assert not runs.believes("p0", 4)
+    assert not runs.counts("p0", 4)
     runs.place()
     assert runs.greet("p0", 5)
-    assert not runs.believes("p0", 4)
-    assert runs.believes("p0", 5)
+    assert not runs.counts("p0", 4)
+    assert runs.counts("p0", 5)
 
 
 def test_pages_come_once() -> None:
@@ -62,7 +62,7 @@ def test_pages_come_once() -> None:
 def test_a_hand_over_bounds_the_runs_of_a_source() -> None:
     runs = KnownRuns(("p0",))
     for run in range(RUNS_MAX):
-        runs.believes("p0", run)
+        runs.counts("p0", run)
     with pytest.raises(RemoteProtocolError, match="p0 has been started more than 8 times"):
-        runs.believes("p0", RUNS_MAX)
-    assert not runs.believes("p0", 0)
+        runs.counts("p0", RUNS_MAX)
+    assert not runs.counts("p0", 0)
