@@ -377,7 +377,8 @@ class Rigid(Symbol, Generic[*Ss]):
         super().__init__(name, tuple(type(v) for v in variables), (False, True))
         require(isinstance(visible_to, list | tuple) and all(hasattr(m, "own") for m in visible_to),
                 f"{name}: visible_to= is {shown(visible_to)}: want a list of machines", self.place)
-        require(given is None or (callable(given) and not isinstance(given, Formula)),
+        said: object = given
+        require(said is None or (callable(said) and not isinstance(said, Formula)),
                 f"{name}: given= is {shown(given)}: want a function of the sizes, such as "
                 "lambda sizes: {(0, 1)}", self.place)
         self.visible_to: Final = tuple(visible_to)
