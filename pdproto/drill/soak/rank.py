@@ -142,14 +142,21 @@ class _Scheduler:
                 "pages": self.place.load.pool_pages - len(self.pool)}
         return State(
             held=gauges | {name: count for name, count in held.items() if count},
-            faults={name: numbers[name]
-                    for name in ("turn_errors", "slow_turns", "refused_calls", "spoilt_chunks",
-                                 "refused_frames")
-                    if numbers[name]},
+            faults=violations(numbers),
             counters={name: value for name, value in numbers.items() if "num_" not in name},
             verified_bytes=self.verified_bytes, files=len(os.listdir("/proc/self/fd")),
             resident=resident_bytes(os.getpid()),
         )
+
+
+def violations(numbers: Mapping[str, float]) -> dict[str, float]:
+    """The numbers of a node that must be 0, and are not. With slow turns, the name says how long
+    the longest one took.
+    """
+    slow = f"slow turns, the longest of {numbers['longest_turn_seconds'] * 1e3:.1f} ms"
+    names = {"slow_turns": slow} | {name: name for name in (
+        "turn_errors", "refused_calls", "spoilt_chunks", "refused_frames")}
+    return {told: numbers[name] for name, told in names.items() if numbers[name]}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,0 +1,16 @@
+"""What a rank of `pdproto soak` tells of its node."""
+
+from pdproto.drill.soak.rank import violations
+
+CLEAN = dict.fromkeys(("slow_turns", "longest_turn_seconds", "turn_errors", "refused_calls",
+                       "spoilt_chunks", "refused_frames", "handoffs_opened"), 0.0)
+
+
+def test_numbers_that_must_be_zero_are_told() -> None:
+    assert violations(CLEAN | {"handoffs_opened": 5.0}) == {}
+    assert violations(CLEAN | {"spoilt_chunks": 2.0}) == {"spoilt_chunks": 2.0}
+
+
+def test_slow_turns_are_told_with_the_time_of_the_longest() -> None:
+    slow = CLEAN | {"slow_turns": 3.0, "longest_turn_seconds": 0.0123}
+    assert violations(slow) == {"slow turns, the longest of 12.3 ms": 3.0}
