@@ -226,26 +226,26 @@ CATALOGUE: Final = (
     Entry("optimistic-loss", "handoff.optimistic:LOSS",
           lemmas="optimistic_safe_lemmas", ranking="optimistic_loss_ranking", expected={
         "default": Counts(532, 2_288, 21),
-        "deep": Counts(65_277, 484_764, 42),
+        "deep": Counts(63_117, 469_956, 42),
     }),
     Entry("optimistic-no-timeouts", "handoff.optimistic:NO_TIMEOUTS",
           lemmas="optimistic_safe_lemmas", ranking="optimistic_no_timeouts_ranking", expected={
         "default": Counts(568, 2_153, 21),
-        "deep": Counts(78_325, 514_247, 42),
+        "deep": Counts(75_589, 497_375, 42),
     }),
     Entry("optimistic-one-sided", "handoff.optimistic:ONE_SIDED",
           lemmas="optimistic_safe_lemmas", expected={
         "default": Counts(309, 1_108, 20),
-        "deep": Counts(24_114, 145_450, 40),
+        "deep": Counts(23_808, 143_704, 40),
     }),
     Entry("optimistic-one-attempt", "handoff.optimistic:ONE_ATTEMPT",
           lemmas="optimistic_safe_lemmas", expected={
-        "default": Counts(14_749, 98_088, 40),
-        "deep": Counts(488_376, 4_475_901, 60),
+        "default": Counts(14_515, 96_702, 40),
+        "deep": Counts(475_038, 4_364_115, 60),
     }),
     Entry("optimistic-keeping", "handoff.optimistic:KEEPING", expected={
-        "default": Counts(16_483, 119_556, 40),
-        "deep": Counts(16_723, 121_588, 40),
+        "default": Counts(16_223, 117_626, 40),
+        "deep": Counts(16_463, 119_658, 40),
     }),
     Entry("optimistic-at-once", "handoff.optimistic_at_once:AT_ONCE", expected={
         "default": Counts(66_368, 421_488, 40),
@@ -339,7 +339,7 @@ CATALOGUE: Final = (
     Entry("end-to-end-contended", "handoff.end_to_end_attempts:CONTENDED", Purpose.COMPOSED,
           lemmas="end_to_end_attempts_lemmas", expected={
         "default": Counts(8_519, 35_484, 53),
-        "one-attempt": Counts(6_264, 26_618, 52),
+        "one-attempt": Counts(6_252, 26_582, 52),
         "deep": Counts(122_208, 675_195, 80),
     }),
     Entry("transfer-light", "handoff.light:LIGHT", Purpose.COMPARED),

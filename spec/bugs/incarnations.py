@@ -7,8 +7,8 @@ from pdproto.spec.handoff.incarnations import (
     ALL_MET,
     SYSTEM,
     Asking,
+    e,
     h,
-    i,
     incarnation,
     p,
     unmet,
@@ -37,6 +37,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("I2", "pdproto, before its messages named a run",
         "The answer of a restarted source counted for the process before it, whose write was still "
         "under way.",
-        edited(SYSTEM, "I2", DropClause("take", incarnation(h, p, i)), DropRow("ignore_answer")),
+        edited(SYSTEM, "I2", DropClause("take", incarnation(h, p, e)), DropRow("ignore_answer")),
         ONE, OVERWRITTEN, note="a successor knows nothing of the writes before it"),
 )

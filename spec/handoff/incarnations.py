@@ -52,7 +52,7 @@ class Asking(State):
 
 h, k = Life("h"), Life("k")
 p, q = Source("p"), Source("q")
-i, j = Incarnation("i"), Incarnation("j")
+e, f = Incarnation("e"), Incarnation("f")
 
 request = Machine("request", h)
 outside = Machine("outside", world=True)
@@ -75,62 +75,62 @@ fenced = outside.relation("fenced", Life, Source)
 free = outside.relation("free", Life)  # the memory may have another owner
 
 # Any batch of this run: it has been heard of.
-greeting = Message("greeting", p, i, h, sender=outside, receiver=request)
+greeting = Message("greeting", p, e, h, sender=outside, receiver=request)
 # A message of this run about the life: it writes no more, or will not begin.
-answer = Message("answer", p, i, h, sender=outside, receiver=request)
+answer = Message("answer", p, e, h, sender=outside, receiver=request)
 
-RUNS: Final = all_of(~ended(p, i), forall(j, implies(j.before(i), ended(p, j))))
+RUNS: Final = all_of(~ended(p, e), forall(f, implies(f.before(e), ended(p, f))))
 ANOTHER_IS_UNMET: Final = exists(q, unmet(h, q) & q.differs(p))
 ALL_MET: Final = forall(q, ~unmet(h, q))
-MEET: Final = (unmet(h, p).to(False), incarnation(h, p, i).to(True))
+MEET: Final = (unmet(h, p).to(False), incarnation(h, p, e).to(True))
 
 REQUEST: Final = Table(request, state=asking, rows=(
     Row("expect", on=Call("expect", p), at=Asking.OPEN, when=~feeds(h, p),
         do=[feeds(h, p).to(True), unmet(h, p).to(True)],
         why="nobody has heard of this source yet"),
-    Row("begin_met", on=greeting(p, i, h), at=Asking.OPEN, when=~feeds(h, p),
-        do=[feeds(h, p).to(True), incarnation(h, p, i).to(True)],
+    Row("begin_met", on=greeting(p, e, h), at=Asking.OPEN, when=~feeds(h, p),
+        do=[feeds(h, p).to(True), incarnation(h, p, e).to(True)],
         why="the node has heard of this source before"),
     Row("place", on=Call("place"), at=Asking.OPEN, to=Asking.PLACED, when=exists(q, unmet(h, q)),
         fair=True, why="every request gets its pages, and rule 1 has it wait"),
     Row("place_and_ask", on=Call("place"), at=Asking.OPEN, to=Asking.ASKED, when=ALL_MET,
         fair=True, why="every request gets its pages"),
-    Row("meet_early", on=greeting(p, i, h), at=Asking.OPEN,
+    Row("meet_early", on=greeting(p, e, h), at=Asking.OPEN,
         when=[feeds(h, p), unmet(h, p)], do=MEET),
-    Row("meet", on=greeting(p, i, h), at=Asking.PLACED, when=[unmet(h, p), ANOTHER_IS_UNMET],
+    Row("meet", on=greeting(p, e, h), at=Asking.PLACED, when=[unmet(h, p), ANOTHER_IS_UNMET],
         do=MEET),
-    Row("meet_last", on=greeting(p, i, h), at=Asking.PLACED, to=Asking.ASKED,
+    Row("meet_last", on=greeting(p, e, h), at=Asking.PLACED, to=Asking.ASKED,
         when=[unmet(h, p), ~ANOTHER_IS_UNMET], do=MEET),
-    Ignore(greeting(p, i, h), at=Asking.OPEN, when=[feeds(h, p), ~unmet(h, p)],
+    Ignore(greeting(p, e, h), at=Asking.OPEN, when=[feeds(h, p), ~unmet(h, p)],
            why="its run is known"),
-    Ignore(greeting(p, i, h), at=Asking.PLACED, when=~unmet(h, p),
+    Ignore(greeting(p, e, h), at=Asking.PLACED, when=~unmet(h, p),
            why="its run is known, or it is no source of this hand-over"),
-    Ignore(greeting(p, i, h), at=Asking.ASKED,
+    Ignore(greeting(p, e, h), at=Asking.ASKED,
            why="the hand-over waits for no source any more"),
-    Row("take", on=answer(p, i, h), when=incarnation(h, p, i), do=[answered(h, p).to(True)]),
-    Ignore(answer(p, i, h), when=~incarnation(h, p, i),
+    Row("take", on=answer(p, e, h), when=incarnation(h, p, e), do=[answered(h, p).to(True)]),
+    Ignore(answer(p, e, h), when=~incarnation(h, p, e),
            why="it is true of another run than the one that may write here"),
 ))
 
 OUTSIDE: Final = Table(outside, rows=(
-    Row("greet", choose=(p, i, h), when=RUNS, send=[greeting(p, i, h)], fair=True,
+    Row("greet", choose=(p, e, h), when=RUNS, send=[greeting(p, e, h)], fair=True,
         why="a source that runs gives signs of life"),
-    Row("restart", choose=(p, i), when=[RUNS, exists(j, i.before(j))], do=[ended(p, i).to(True)],
+    Row("restart", choose=(p, e), when=[RUNS, exists(f, e.before(f))], do=[ended(p, e).to(True)],
         why="the process dies, and is started again"),
     Row("grant", choose=(h,), when=[asking(h) == Asking.ASKED, ~given_up(h), ~granted(h)],
         do=[granted(h).to(True)], why="its sources learn the address"),
-    Row("write", choose=(p, i, h),
-        when=[RUNS, granted(h), feeds(h, p), ~given_up(h), forall(j, ~wrote(p, j, h))],
-        do=[wrote(p, i, h).to(True), writing(p, i, h).to(True)],
+    Row("write", choose=(p, e, h),
+        when=[RUNS, granted(h), feeds(h, p), ~given_up(h), forall(f, ~wrote(p, f, h))],
+        do=[wrote(p, e, h).to(True), writing(p, e, h).to(True)],
         why="one run of a source has the request"),
-    Row("land", choose=(p, i, h), when=writing(p, i, h), do=[writing(p, i, h).to(False)],
+    Row("land", choose=(p, e, h), when=writing(p, e, h), do=[writing(p, e, h).to(False)],
         fair=True, why="also after the run has ended"),
     Row("give_up", choose=(h,), when=[asking(h) != Asking.OPEN, ~given_up(h)],
         do=[given_up(h).to(True)], fair=True,
         why="an abort, or a time-out: no source begins to write after it"),
-    Row("answer", choose=(p, i, h),
-        when=[RUNS, feeds(h, p), ~writing(p, i, h), any_of(wrote(p, i, h), given_up(h))],
-        send=[answer(p, i, h)], why="done, or drained: each run says it for itself"),
+    Row("answer", choose=(p, e, h),
+        when=[RUNS, feeds(h, p), ~writing(p, e, h), any_of(wrote(p, e, h), given_up(h))],
+        send=[answer(p, e, h)], why="done, or drained: each run says it for itself"),
     Row("fence", choose=(h, p), when=[given_up(h), feeds(h, p), ~fenced(h, p)],
         do=[fenced(h, p).to(True), writing(p, ANY, h).to(False)], fair=True,
         why="the source counts as gone, or is silent for too long"),
@@ -141,25 +141,25 @@ OUTSIDE: Final = Table(outside, rows=(
 ))
 
 PROPERTIES: Final = (
-    Always("S1_no_write_outlives_its_memory", implies(free(h), ~writing(p, i, h)),
+    Always("S1_no_write_outlives_its_memory", implies(free(h), ~writing(p, e, h)),
            why="the memory belongs to another hand-over"),
     Always("every_source_is_known_before_memory_is_asked_for",
-           implies(all_of(asking(h) == Asking.ASKED, feeds(h, p)), exists(i, incarnation(h, p, i))),
+           implies(all_of(asking(h) == Asking.ASKED, feeds(h, p)), exists(e, incarnation(h, p, e))),
            why="rule 1"),
     Always("one_run_of_a_source_counts",
-           implies(all_of(incarnation(h, p, i), incarnation(h, p, j)), i.same(j)), why="rule 3"),
-    OnRow("only_the_known_run_answers", "take", incarnation(h, p, i), why="rule 2"),
+           implies(all_of(incarnation(h, p, e), incarnation(h, p, f)), e.same(f)), why="rule 3"),
+    OnRow("only_the_known_run_answers", "take", incarnation(h, p, e), why="rule 2"),
     LeadsTo("a_request_asks_for_memory", asking(h) != Asking.ASKED, asking(h) == Asking.ASKED,
             why="a source that runs is heard of"),
     LeadsTo("L4_the_memory_comes_back", granted(h), free(h),
             why="a source answers, or is fenced"),
     Sometimes("a_request_waits_for_its_source", asking(h) == Asking.PLACED),
-    Sometimes("a_request_that_waited_asks", all_of(asking(h) == Asking.ASKED, incarnation(h, p, i),
+    Sometimes("a_request_that_waited_asks", all_of(asking(h) == Asking.ASKED, incarnation(h, p, e),
                                                    ~granted(h))),
-    Sometimes("a_successor_writes", all_of(incarnation(h, p, i), i.before(j), writing(p, j, h))),
+    Sometimes("a_successor_writes", all_of(incarnation(h, p, e), e.before(f), writing(p, f, h))),
     Sometimes("an_answer_frees_the_memory", all_of(free(h), feeds(h, p), ~given_up(h))),
     Sometimes("a_dead_run_writes_after_the_end",
-              all_of(given_up(h), ended(p, i), writing(p, i, h), answer(p, j, h), i.before(j))),
+              all_of(given_up(h), ended(p, e), writing(p, e, h), answer(p, f, h), e.before(f))),
     Sometimes("a_silent_run_answers_for_itself", all_of(answered(h, p), fenced(h, p))),
 )
 
