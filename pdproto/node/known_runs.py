@@ -17,7 +17,7 @@ from pdproto.spec.handoff import incarnations as tables
 from pdproto.spec.handoff.incarnations import Asking
 from pdproto.spec.handoff.roles import Incarnation
 
-_ASKING: Final = {(tables.asking, Asking.ASKED): True}  # the change that asks for memory
+_ASKING: Final = {(tables.asking, Asking.ASKED)}  # the change that asks for memory
 _ASKS: Final[dict[Step, bool]] = {}  # whether a step has it
 
 

@@ -33,8 +33,7 @@ WINDOW: Final = 2  # lives and requests of a room that an automaton counts
 PREPARED: Final = 1, 2  # ranks at the other end, for which automata are made before they are needed
 # Each rank decides for itself (binding-guarded); and where the caller has named the request.
 RANK_ALONE, RANK_NAMED = (
-    next(table for table in system.tables if table.machine is RANK.machine)
-    for system in (binding.GUARDED, binding_named.SYSTEM))
+    system.table(RANK.machine) for system in (binding.GUARDED, binding_named.SYSTEM))
 
 
 class Role:
@@ -199,8 +198,9 @@ class RunsRole(Role):
         super().__init__(table, {Life: 1}, (Source, Incarnation))
 
     def prepare(self) -> None:
-        """The automaton for one source that has been heard of once."""
-        self._prepare_sizes(1, 1)
+        """The automata for sources of which each has been heard of once."""
+        for sources in PREPARED:
+            self._prepare_sizes(sources, 1)
 
 
 SOURCE_ROLE: Final = SourceRole()

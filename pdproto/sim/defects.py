@@ -16,7 +16,7 @@ from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import transfer
 from pdproto.spec.handoff.ends import sink, source
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.spec.language.machine import Machine, Row, Table, Timer
+from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.system import System
 
 # Replaces a timer that only a defect has: a wait that nodes know.
@@ -44,8 +44,8 @@ def base_of(system: System) -> System:
 
 def roles_of(system: System) -> Roles:
     """The roles of a system's tables."""
-    return Roles(SourceRole(on_known_clocks(_table(system, source))),
-                 SinkRole(on_known_clocks(_table(system, sink))))
+    return Roles(SourceRole(on_known_clocks(system.table(source))),
+                 SinkRole(on_known_clocks(system.table(sink))))
 
 
 def on_known_clocks(table: Table) -> Table:
@@ -53,15 +53,11 @@ def on_known_clocks(table: Table) -> Table:
     return replace(table, rows=tuple(map(_on_a_known_clock, table.rows)))
 
 
-def _table(system: System, machine: Machine) -> Table:  # type: ignore[type-arg]  # of any sorts
-    return next(table for table in system.tables if table.machine is machine)
-
-
 def _distance(one: System, other: System) -> int:
     """The number of rows of source and sink that only one of the two systems has."""
     count = 0
     for machine in (source, sink):
-        left, right = _table(one, machine).rows, _table(other, machine).rows
+        left, right = one.table(machine).rows, other.table(machine).rows
         count += sum(row not in right for row in left) + sum(row not in left for row in right)
     return count
 

@@ -39,7 +39,6 @@ from pdproto.spec.language import (
     Row,
     Sizes,
     Sometimes,
-    System,
     Table,
     all_of,
     edited,
@@ -91,11 +90,6 @@ AT_ONCE_RETRACTED: Final = edited(
     configurations={"default": Configuration({**_SIZES, Life: 1}, dead_bits=True)},
 )
 
-
-def _of_the_source(system: System) -> Table:
-    return next(table for table in system.tables if table.machine is prefill)
-
-
 # The tables of the source, for a process.
-PREFILL_RETRACTING: Final[Table] = _of_the_source(RETRACTED)
-PREFILL_AT_ONCE_RETRACTING: Final[Table] = _of_the_source(AT_ONCE_RETRACTED)
+PREFILL_RETRACTING: Final[Table] = RETRACTED.table(prefill)
+PREFILL_AT_ONCE_RETRACTING: Final[Table] = AT_ONCE_RETRACTED.table(prefill)

@@ -17,7 +17,7 @@ from .formula import Atom, Formula, atoms
 from .machine import Machine, Row, Table
 from .place import Place, SpecError
 from .sorts import Sort
-from .symbols import Each, Message, Sent, Symbol
+from .symbols import Each, Message, Sent, Symbol, sent_by
 
 Element = TypeVar("Element")
 
@@ -84,7 +84,7 @@ def ends_of(sent: Atom) -> tuple[Sort, ...]:
 
 def uses_channel(row: Row) -> bool:
     """Whether the row takes a message off a channel, or sends one into it."""
-    sent = [e.sent if isinstance(e, Each) else e for e in row.send]
+    sent = map(sent_by, row.send)
     taken = [row.on] if isinstance(row.on, Sent) else []
     return any(channel_of(one.message) is not None for one in (*sent, *taken))
 

@@ -358,6 +358,11 @@ class Each:
     where: Formula
 
 
+def sent_by(effect: Sent | Each) -> Sent:
+    """The message that an effect of `send` sends, to one or to many."""
+    return effect.sent if isinstance(effect, Each) else effect
+
+
 class Rigid(Symbol, Generic[*Ss]):
     """A relation chosen once and never changed: the topology, an order, `room mod dp_size`.
 

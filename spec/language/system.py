@@ -145,6 +145,10 @@ class System:
             found += (type(v) for v in (*free_variables(formula), *bound_variables(formula)))
         return tuple(dict.fromkeys(found))
 
+    def table(self, machine: Machine[*tuple[Any, ...]]) -> Table:
+        """The protocol's table of this machine. Raises StopIteration if there is none."""
+        return next(table for table in self.tables if table.machine is machine)
+
     def rows(self) -> Iterator[tuple[Table, Row]]:
         """Every row of every table and layer, with its table."""
         for table in self.every_table:

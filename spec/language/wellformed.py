@@ -25,7 +25,7 @@ from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
 from .sorts import ANY, Sort
-from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable
+from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable, sent_by
 from .vocabulary import check_parts, check_vocabulary
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ def _unselectable(update: Update, machine: Machine[*tuple[Any, ...]], row: Row) 
 def _check_send(
     effect: Sent | Each, machine: Machine[*tuple[Any, ...]], row: Row
 ) -> None:
-    sent = effect.sent if isinstance(effect, Each) else effect
+    sent = sent_by(effect)
     _no_bulk(sent.arguments, row.place, "send: use each() to send to many")
     if not machine.world:
         if sent.message.sender.machine is not machine:

@@ -10,7 +10,7 @@ from pdproto.spec.language.formula import Atom, atoms, free_variables
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, Sometimes
-from pdproto.spec.language.symbols import Each, Function, Message, Sent, Update, Variable
+from pdproto.spec.language.symbols import Each, Function, Message, Sent, Update, Variable, sent_by
 from pdproto.spec.language.system import System
 
 Named: TypeAlias = tuple[str, Place]  # a problem and its place
@@ -57,7 +57,7 @@ def _updates(system: System) -> list[Update]:
 
 
 def _sends(row: Row) -> tuple[Sent, ...]:
-    return tuple(effect.sent if isinstance(effect, Each) else effect for effect in row.send)
+    return tuple(map(sent_by, row.send))
 
 
 def _variables(system: System) -> Iterator[Named]:

@@ -13,7 +13,7 @@ from pdproto.check.lint.solver import after
 from pdproto.check.lint.subject import LintSubject
 from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.machine import Row
-from pdproto.spec.language.symbols import Each, Message, Sent
+from pdproto.spec.language.symbols import Message, Sent, sent_by
 from pdproto.spec.language.system import System
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -78,7 +78,7 @@ def _durable(subject: LintSubject, lost: set[AnyMessage]) -> set[AnyMessage]:
 
 
 def _sent(row: Row) -> set[AnyMessage]:
-    return {(e.sent if isinstance(e, Each) else e).message for e in row.send}
+    return {sent_by(e).message for e in row.send}
 
 
 def _fires_again(subject: LintSubject, number: int, row: GroundRow, message: AnyMessage) -> bool:

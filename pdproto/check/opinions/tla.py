@@ -40,7 +40,7 @@ from pdproto.spec.language.channels import Channel, channel_of
 from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Sent, Symbol
+from pdproto.spec.language.symbols import Sent, Symbol, sent_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class _Module(Context):
         if isinstance(row.on, Sent) and (channel := channel_of(row.on.message)) is not None:
             turns[channel] = ChannelEffects(row.on)
         for effect in row.send:
-            sent = effect.sent if isinstance(effect, Each) else effect
+            sent = sent_by(effect)
             if (channel := channel_of(sent.message)) is not None:
                 turns.setdefault(channel, ChannelEffects(None)).sent.append(effect)
         return turns

@@ -21,7 +21,7 @@ from pdproto.spec.language.formula import (
     Value,
 )
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update
+from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update, sent_by
 
 Scope: TypeAlias = Mapping[Sort, str]  # the name of each variable of ours that is bound here
 Effect: TypeAlias = Update | Sent | Each
@@ -230,7 +230,7 @@ class Writer:
             text = self.names[channel]
             text = text if turn.taken is None else f"Tail({text})"
             for effect in turn.sent:
-                text = f"Append({text}, {letter(_sent(effect), scope)})"
+                text = f"Append({text}, {letter(sent_by(effect), scope)})"
             return text
         places = [sort(f"x{i}") for i, sort in enumerate(channel.ends, 1)]
         inner = self.names.bind(scope, places)
@@ -247,7 +247,7 @@ class Writer:
         self, effect: Sent | Each, text: str, places: Sequence[Sort], scope: Scope
     ) -> str:
         """The text of a channel with a message behind it, if the message is for these places."""
-        sent, parts = _sent(effect), []
+        sent, parts = sent_by(effect), []
         if isinstance(effect, Each):
             # The variable names an end of the channel (spec/language/channels.py).
             place = places[ends_of(sent).index(effect.variable)]
@@ -289,10 +289,6 @@ def letter(sent: Atom, scope: Scope) -> str:
     """A message in a channel: its name with its arguments."""
     arguments = [scope[v] for v, _ in zip(sent.arguments, sent.symbol.domain, strict=False)]
     return f"<<{', '.join([string(sent.symbol.name), *arguments])}>>"
-
-
-def _sent(effect: Sent | Each) -> Sent:
-    return effect.sent if isinstance(effect, Each) else effect
 
 
 def _is_bulk(effect: Update | Sent) -> bool:

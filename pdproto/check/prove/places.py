@@ -59,7 +59,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Message, Sent, Update
+from pdproto.spec.language.symbols import Each, Message, Sent, Update, sent_by
 from pdproto.spec.language.system import System
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
@@ -105,7 +105,7 @@ class ProofRows:
             on = None
         last: dict[Channel, Sort] = {}
         for effect in row.send:
-            sent = effect.sent if isinstance(effect, Each) else effect
+            sent = sent_by(effect)
             channel = channel_of(sent.message)
             if channel is None:
                 continue
@@ -118,8 +118,7 @@ class ProofRows:
             moves.append(Update(sent.symbol, (*sent.arguments, at), True, variables,
                                 effect.where if isinstance(effect, Each) else And(())))
             chosen.append(at)
-        others = tuple(e for e in row.send
-                       if (e.sent if isinstance(e, Each) else e).message.fifo is None)
+        others = tuple(e for e in row.send if sent_by(e).message.fifo is None)
         own = table.machine.own
         return replace(row, on=on, when=tuple(kept), do=(*row.do, *moves), send=others,
                        choose=tuple(v for v in chosen if v not in own))

@@ -31,7 +31,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Symbol
+from pdproto.spec.language.symbols import Each, Rigid, Symbol, sent_by
 from pdproto.spec.language.system import System
 
 OLD: Final = ""
@@ -192,7 +192,7 @@ def _effects(
         if update.symbol is symbol:
             yield update.arguments, update.value, update.where, update.variables
     for effect in row.send:
-        sent = effect.sent if isinstance(effect, Each) else effect
+        sent = sent_by(effect)
         if sent.symbol is symbol:
             where = effect.where if isinstance(effect, Each) else And(())
             chosen = (effect.variable,) if isinstance(effect, Each) else ()

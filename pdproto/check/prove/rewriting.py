@@ -26,7 +26,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Rigid, Symbol
+from pdproto.spec.language.symbols import Each, Rigid, Symbol, sent_by
 
 Renaming: TypeAlias = Mapping[Sort, Sort]
 Write: TypeAlias = tuple[Symbol, tuple[Sort, ...], Value, Formula, tuple[Sort, ...]]
@@ -140,7 +140,7 @@ def _writes(table: Table, row: Row) -> Iterator[Write]:
     for update in table.updates(row):
         yield update.symbol, update.arguments, update.value, update.where, update.variables
     for effect in row.send:
-        sent = effect.sent if isinstance(effect, Each) else effect
+        sent = sent_by(effect)
         if isinstance(effect, Each):
             yield sent.symbol, sent.arguments, True, effect.where, (effect.variable,)
         else:

@@ -12,7 +12,7 @@ from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.formula import FALSE, Atom, Formula, Not, Value, all_of, forall, implies
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Symbol, Update, Variable
+from pdproto.spec.language.symbols import Each, Message, Symbol, Update, Variable, sent_by
 from pdproto.spec.language.system import System
 
 
@@ -45,7 +45,7 @@ def _acyclic(edges: Mapping[Value, Collection[Value]]) -> bool:
 def written(table: Table, row: Row) -> Iterator[Symbol]:
     """The symbols that the row writes, including messages."""
     yield from (update.symbol for update in table.updates(row))
-    yield from ((e.sent if isinstance(e, Each) else e).symbol for e in row.send)
+    yield from (sent_by(e).symbol for e in row.send)
 
 
 def unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Formula:
@@ -62,7 +62,7 @@ def _unmoved(table: Table, row: Row, symbols: Collection[Symbol]) -> Iterator[Fo
                                overriding(updates, number))
             yield forall(update.variables, implies(update.where, there))
     for effect in row.send:
-        sent = effect.sent if isinstance(effect, Each) else effect
+        sent = sent_by(effect)
         if sent.symbol not in symbols:
             continue
         # What is sent into a channel waits there beside what was there before.

@@ -26,6 +26,7 @@ from pdproto.spec.language.symbols import (
     Symbol,
     Update,
     Variable,
+    sent_by,
 )
 from pdproto.spec.language.system import System
 
@@ -244,7 +245,7 @@ def may_send(
 ) -> bool:
     """Whether a row with these parameters sends such a message; its guard is not tested."""
     for effect in (effect for other in table.rows if other.name == row for effect in other.send):
-        sent = effect.sent if isinstance(effect, Each) else effect
+        sent = sent_by(effect)
         anybody = effect.variable if isinstance(effect, Each) else None
         if sent.message.name == message and all(
                 variable == anybody or given.get(variable.name) == argument
