@@ -172,7 +172,8 @@ class Rank:
     def resolved(self, room: int) -> int | None:
         """The data-parallel rank of a room, as SGLang's decode finds it without a query."""
         queue: Any = SimpleNamespace(kv_manager=self.manager)
-        return DecodePreallocQueue._resolve_prefill_dp_rank(queue, self.request(room))
+        rank: int | None = DecodePreallocQueue._resolve_prefill_dp_rank(queue, self.request(room))
+        return rank
 
     def end(self) -> dict[str, float]:
         """Return the node's last counts, its slow turns among them, and close it. Other backends
