@@ -8,16 +8,19 @@ move it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
 from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import Automaton
-from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.local_rows import LocalRow
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Variable
 
-APPLICATION = "its application"
+APPLICATION: Final = "its application"
+AUTOMATA: Final = 64  # whose rows are kept; a node has one for each number of peers and of chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +41,29 @@ class Awaited:
     fails: bool
 
 
-def awaited(endpoint: Endpoint, failed: Value) -> tuple[Awaited, ...]:
-    """The events for which this end waits, each once, in the order of the table.
+def awaited(automaton: Automaton, state: int, failed: Value) -> tuple[Awaited, ...]:
+    """The events for which an end in this state waits, each once, in the order of the table.
 
     Any thread may call it. failed: the value of the table's state variable after a failure.
     """
-    automaton, state = endpoint.automaton, endpoint.state
-    found = [*_triggers(automaton, state, failed), *_devices(automaton, state)]
-    return tuple(dict.fromkeys(found))
+    moving = (told for told, local, carried in _triggers(automaton, failed)
+              if automaton.moves_on(local, state | carried))
+    return tuple(dict.fromkeys((*moving, *_devices(automaton, state))))
 
 
-def _triggers(automaton: Automaton, state: int, failed: Value) -> Iterator[Awaited]:
+@lru_cache(AUTOMATA)
+def _triggers(automaton: Automaton, failed: Value) -> tuple[tuple[Awaited, LocalRow, int], ...]:
+    """The rows on an event, each with the bits that its message may carry."""
+    found = []
     for row in automaton.table.rows:
         if row.kind != "row" or not isinstance(row.on, Sent | Call | Completion):
             continue
         variables = automaton.table.parameters(row)
         for local in automaton.rows.instances(row):
             indices = dict(zip(variables, local.parameters, strict=True))
-            if automaton.moves_on(local, state | _carried(automaton, row, indices)):
-                yield _of(row, indices, fails=row.to is failed)
+            found.append((_of(row, indices, fails=row.to is failed), local,
+                          _carried(automaton, row, indices)))
+    return tuple(found)
 
 
 def _carried(automaton: Automaton, row: Row, indices: dict[Sort, int]) -> int:

@@ -33,7 +33,7 @@ from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import StepObserver
 from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation
-from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
+from pdproto.transport.open_handoffs import OpenHandoffs, name_of, open_handoffs
 
 log = logging.getLogger("pdproto.transport")
 
@@ -127,13 +127,19 @@ class RunningNode:
         """
         return self._loop.stalled() or self._core.broken()
 
-    def open_handoffs(self, most: int = 100, room: int | None = None) -> OpenHandoffs:
-        """The open hand-overs that have been longest in their state.
+    def open_handoffs(
+        self, most: int = 100, room: int | None = None, state: str | None = None
+    ) -> OpenHandoffs:
+        """The open hand-overs that have been longest in their state. For any thread.
 
-        most: how many are described. room: only hand-overs of this room. It waits for the loop for
-        a second at most, so callbacks in the loop must not call it.
+        most: how many are described. room, state: only hand-overs of this room, or in this state.
         """
-        return open_handoffs(self._core, self.health(), most, room)
+        return open_handoffs(self._core, self.health(), most, room, state)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the states of its hand-overs."""
+        return tuple(name_of(stage) for stage in self._core.side.stages)
 
     def lost_peers(self) -> tuple[str, ...]:
         """The names of the peers that count as gone."""

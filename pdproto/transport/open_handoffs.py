@@ -1,9 +1,14 @@
 """The open hand-overs of a node, as GET /debug/handoffs shows them: the state of each, its age,
 the events that it waits for, and the timers that would end it.
+
+Rule: the loop of the node takes no part. Its hand-overs are read from the thread that asks, which
+does not hold up the loop, and has an answer when the loop hangs. A hand-over may go on meanwhile.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from queue import Empty, SimpleQueue
+from heapq import nsmallest
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,11 +17,10 @@ from pdproto.node.handle import ENDED, handles_of
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.runtime.awaited import Awaited, awaited
-from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.symbols import State
 
 SHOWN_MAX: Final = 1_000
-LOOP_S: Final = 1.0  # how long the loop may take to answer; then another thread reads its state
 
 
 class WaitsFor(Struct, frozen=True):
@@ -69,59 +73,56 @@ class OpenHandoffs(Struct, frozen=True):
     """The open hand-overs of one node.
 
     problem: why no hand-over can make progress; empty if some can. open: the number of open
-    hand-overs. handoffs: those that have been longest in their state.
+    hand-overs that were asked for. states: how many of them are in each state. handoffs: those that
+    have been longest in their state.
     """
 
     node: str
     side: str
     problem: str
     open: int
+    states: dict[str, int]
     handoffs: tuple[OpenHandoff, ...]
 
 
 def open_handoffs(
-    node: Node, problem: str | None, most: int = 100, room: int | None = None
+    node: Node, problem: str | None, most: int = 100, room: int | None = None,
+    state: str | None = None,
 ) -> OpenHandoffs:
-    """Describe the open hand-overs, the longest in their state first. For any thread but the
-    loop's.
+    """Describe the open hand-overs, the longest in their state first. For any thread.
 
-    problem: why no hand-over can make progress, if so. most: how many are described. room: only
-    hand-overs of this room.
+    problem: why no hand-over can make progress, if so. most: how many are described. room, state:
+    only hand-overs of this room, or in this state.
     """
-    owners = [owner for owner in _owners(node) if room is None or _room(owner) == room]
-    owners.sort(key=lambda owner: float(owner.entered))
+    wanted = {stage for stage in node.side.stages if state in (None, name_of(stage))}
+    owners = [owner for owner in _open(node)
+              if owner.stage in wanted and (room is None or owner.room == room)]
+    states = Counter([owner.stage for owner in owners])
     now = node.clock()
-    told = tuple(_told(node, owner, now) for owner in owners[:min(most, SHOWN_MAX)])
-    return OpenHandoffs(node.name, node.side.name, problem or "", len(owners), told)
+    oldest = nsmallest(min(most, SHOWN_MAX), owners, key=attrgetter("entered"))
+    return OpenHandoffs(node.name, node.side.name, problem or "", len(owners),
+                        {name_of(stage): count for stage, count in states.items()},
+                        tuple(_told(node, owner, now) for owner in oldest))
 
 
-def _owners(node: Node) -> list[Any]:
-    """The handles that are not over, collected by the loop, or by this thread if the loop hangs."""
-    box: SimpleQueue[list[Any]] = SimpleQueue()
-    try:
-        node.ask(lambda: box.put(_collected(node)))
-        return box.get(timeout=LOOP_S)
-    except (Empty, LocalProtocolError):
-        return _collected(node)
+def _open(node: Node) -> list[Any]:
+    """The handles that are not over."""
+    ends = {id(owner): owner for owner in (*handles_of(node.lives), *node.open_ends())}
+    return [owner for owner in ends.values() if owner.status not in ENDED or not owner.released]
 
 
-def _collected(node: Node) -> list[Any]:
-    """The handles that are not over. For any thread."""
-    ends = [*handles_of(node.lives), *node.open_ends()]
-    return [owner for owner in {id(owner): owner for owner in ends}.values()
-            if owner.poll() not in ENDED or not owner.released]
-
-
-def _room(owner: Any) -> int:
-    return int(owner.room)
+def name_of(stage: State) -> str:
+    """The name of a state, as answers have it."""
+    return stage.name.lower()
 
 
 def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
     endpoint, life = owner.endpoint, owner.endpoint.life
-    waiting = awaited(endpoint, node.side.failed)
+    state = endpoint.state  # which the loop may change meanwhile
+    waiting = awaited(endpoint.automaton, state, node.side.failed)
     return OpenHandoff(
-        room=_room(owner), incarnation=None if life is None else life.incarnation,
-        generation=None if life is None else life.generation, state=owner.stage.name.lower(),
+        room=int(owner.room), incarnation=None if life is None else life.incarnation,
+        generation=None if life is None else life.generation, state=name_of(owner.stage),
         for_s=_seconds(now - owner.entered), open_s=_seconds(now - owner.opened),
         repeats=owner.repeats + endpoint.repeats,
         waits_for=_named(node, endpoint.peers, [one for one in waiting if not one.fails], now),
@@ -129,7 +130,7 @@ def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
         clocks=tuple(Clock(name, _seconds(deadline - now), WAITS[name].leads_to)
                      for name, deadline in sorted(endpoint.armed.copy().items(),
                                                   key=lambda item: float(item[1]))),
-        memory=endpoint.automaton.words(endpoint.state), blame=owner.blame)
+        memory=endpoint.automaton.words(state), blame=owner.blame)
 
 
 def _seconds(seconds: float) -> float:

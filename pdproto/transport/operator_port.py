@@ -5,7 +5,7 @@
     GET /ready              200 while the node takes requests; else 503 and why: send none
     POST /drain             begin to drain: 202 and the requests left, and 200 when there are none
     GET /debug/handoffs     the open hand-overs: the events that each waits for, and the timers that
-                            would end it (?limit=100, ?room=7)
+                            would end it (?limit=100, ?room=7, ?state=bootstrapping)
     GET /debug/faults       the faults in force, such as bootstrap=0.1,transfer=0 (node/faults.py)
     PUT /debug/faults       replace them by those of the body: hand-overs fail on purpose. Only with
                             `Authorization: Bearer TOKEN`, and only if the port has a token
@@ -88,8 +88,12 @@ class OperatorPort(HttpServer):
     async def _handoffs(self, request: web.Request) -> web.Response:
         limit = _number(request, "limit", SHOWN_MAX)
         room = _number(request, "room", (1 << 63) - 1)
+        state = request.query.get("state")
+        if state is not None and state not in self._node.states:
+            raise web.HTTPBadRequest(text=f"state: {state[:40]!r}: want one of "
+                                          f"{', '.join(self._node.states)}")
         told = await to_thread(
-            self._node.open_handoffs, LIMIT if limit is None else limit, room)
+            self._node.open_handoffs, LIMIT if limit is None else limit, room, state)
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
     async def _faults(self, _: web.Request) -> web.Response:

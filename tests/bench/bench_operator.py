@@ -1,7 +1,8 @@
 """What an operator's questions cost: python -m tests.bench.bench_operator
 
-A pair of nodes with 10,000 open hand-overs; each question of the port is asked over HTTP, and
-other hand-overs go on meanwhile, with and without a question every 0.1 s.
+A pair of nodes with 10,000 open hand-overs; each question of the port is asked over HTTP, one after
+the other, while requests are put to the loop of the node. Then other hand-overs go on, with and
+without a question every 0.1 s.
 """
 
 import http.client
@@ -11,6 +12,7 @@ import time
 from statistics import quantiles
 
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
 from pdproto.transport.operator_port import OperatorPort
 from tests.node.data_paths import Cluster, cluster, polls, published, until
 
@@ -27,6 +29,36 @@ def get(port: OperatorPort, path: str) -> float:
     connection.close()
     assert answer.status == 200, path
     return (time.perf_counter() - began) * 1e3
+
+
+def loop_waits(node: RunningNode, until_set: threading.Event) -> list[float]:
+    """Milliseconds until the loop has served a request, of requests every 1 ms until then."""
+    waits, served = [], threading.Event()
+    while not until_set.wait(0.001):
+        began = time.perf_counter()
+        node._core.ask(served.set)
+        served.wait()
+        waits.append((time.perf_counter() - began) * 1e3)
+        served.clear()
+    return waits
+
+
+def asked_while_the_loop_is(
+    node: RunningNode, port: OperatorPort, path: str
+) -> tuple[list[float], list[float]]:
+    """Milliseconds of each answer, and of each wait for the loop meanwhile; both sorted."""
+    answers, over = [], threading.Event()
+
+    def ask() -> None:
+        for _ in range(ASKED):
+            answers.append(get(port, path) if path else float(over.wait(0.05)))
+        over.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    waits = loop_waits(node, over)
+    thread.join()
+    return sorted(answers), sorted(waits)
 
 
 def handed_over(nodes: Cluster, room: int) -> float:
@@ -58,9 +90,11 @@ def main() -> None:
             nodes.receivers(room)
         until(lambda: len(prefill._core.lives) == OPEN)
         with OperatorPort(decode) as port:
-            for path in ("/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
-                took = sorted(get(port, path) for _ in range(ASKED))
-                say(f"{path}: median {took[ASKED // 2]:.1f} ms, slowest {took[-1]:.1f} ms")
+            for path in ("", "/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
+                took, waits = asked_while_the_loop_is(decode, port, path)
+                say(f"{path or 'no question'}: median {took[ASKED // 2]:.1f} ms, slowest "
+                    f"{took[-1]:.1f} ms; the loop answers in {waits[len(waits) // 2]:.1f} ms in "
+                    f"the median, {p99(waits):.1f} ms at p99, {waits[-1]:.1f} ms at most")
             for asking in (False, True, False, True):
                 ending = threading.Event()
 

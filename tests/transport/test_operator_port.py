@@ -12,8 +12,10 @@ import pytest
 
 from pdproto.node.link import Link
 from pdproto.node.timers import DOUBLINGS_MAX
+from pdproto.runtime.local_rows import LocalRows
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.machine import Row
 from pdproto.transport import event_loop
 from pdproto.transport.nodes import PrefillNode, RunningNode
 from pdproto.transport.operator_port import OperatorPort
@@ -53,7 +55,10 @@ class Asking:
         return told
 
     def one(self) -> dict[str, Any]:
-        (told,) = self.handoffs()
+        return self.one_of("")
+
+    def one_of(self, query: str) -> dict[str, Any]:
+        (told,) = self.handoffs(query)
         return told
 
 
@@ -132,6 +137,51 @@ def test_the_longest_in_their_state_come_first() -> None:
         assert [one["room"] for one in prefill.handoffs("?room=2")] == [2]
         assert prefill.handoffs("?room=4") == []
         assert json.loads(prefill.get("/debug/handoffs?limit=0")[1])["open"] == 3
+
+
+def test_hand_overs_of_one_state_are_shown_and_those_of_each_are_counted() -> None:
+    with both(prefill={"at_once": 0}) as (nodes, prefill, _):
+        for room in (1, 3):
+            nodes.senders(room)
+        (sender,), (receiver,) = nodes.senders(2), published(nodes.receivers(2))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(lambda: bool(prefill.handoffs("?state=transferring")))
+        assert prefill.one_of("?state=transferring")["room"] == 2
+        told = json.loads(prefill.get("/debug/handoffs?limit=1")[1])
+        assert (told["open"], len(told["handoffs"])) == (3, 1)
+        assert told["states"] == {"bootstrapping": 2, "transferring": 1}
+        assert {one["room"] for one in prefill.handoffs("?state=bootstrapping")} == {1, 3}
+        assert prefill.handoffs("?state=bootstrapping&room=2") == []
+        assert prefill.get("/debug/handoffs?state=stuck") == (
+            400, "state: 'stuck': want one of unknown, bootstrapping, transferring, success, "
+                 "failed, gone")
+        nodes.writing.end()
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+
+
+def test_a_question_asks_nothing_of_the_loop_and_reads_the_table_once(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 10,000 open hand-overs, 100 of them took 0.3 s, of which the loop spent 10 ms."""
+    asked_of_loop: list[object] = []
+    read: list[Row] = []
+    instances = LocalRows.instances
+
+    def reading(rows: LocalRows, row: Row, *among: Any) -> Any:
+        read.append(row)
+        return instances(rows, row, *among)
+
+    with both() as (nodes, prefill, decode):
+        for room in range(20):
+            nodes.receivers(room)
+        until(lambda: len(prefill.handoffs()) == len(decode.handoffs()) == 20)
+        monkeypatch.setattr(LocalRows, "instances", reading)
+        for node in (*nodes.prefills, *nodes.decodes):
+            monkeypatch.setattr(node._core, "ask", asked_of_loop.append)
+        assert len(prefill.handoffs()) == len(decode.handoffs()) == 20
+        monkeypatch.undo()
+    assert (asked_of_loop, read) == ([], [])
 
 
 def test_the_problem_with_the_peer_is_shown() -> None:
