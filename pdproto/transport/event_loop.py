@@ -23,8 +23,9 @@ from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
-from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.limits import PEERS_MAX
+from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
+from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.monitor import Monitor
 from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening
@@ -34,6 +35,7 @@ log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
 STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
+NUMBERED: Final = "\0"  # begins the names that ZeroMQ makes itself
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
 
 
@@ -236,10 +238,28 @@ class EventLoop:
             while router.getsockopt(zmq.RCVMORE):  # this takes as long as receiving a part
                 parts.append(router.recv(zmq.NOBLOCK))
             self._unread = bool(int(router.getsockopt(zmq.EVENTS)) & READABLE)
-            if curve is not None and curve.key_of(name) != user:
-                self._note_impostor(name)
+            speaker = self._speaker(parts) if name.startswith(NUMBERED) else name
+            if speaker is None:
                 continue
-            yield name, parts
+            if curve is not None and curve.key_of(speaker) != user:
+                self._note_impostor(speaker)
+                continue
+            yield speaker or name, parts
+
+    def _speaker(self, parts: list[bytes]) -> str | None:
+        """The node that says these bytes over a connection that ZeroMQ has numbered; "" if they are
+        no batch, None if they are of a run of the node that has been followed by another.
+
+        A new connection takes the name of one that has ended. What had come over that one, and
+        waits to be read, is then delivered under a number: it is of a healthy peer.
+        """
+        try:
+            batch = decode(parts[0])
+        except RemoteProtocolError:
+            return ""
+        peer = self._core.peers.get(batch.node)
+        is_earlier = peer is not None and peer.incarnation not in (0, batch.incarnation)
+        return None if is_earlier else batch.node[:NAME_MAX]
 
     def _note_impostor(self, name: str) -> None:
         self.impostors += 1

@@ -7,10 +7,14 @@ from typing import Final
 import pytest
 import zmq
 
+from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
+from pdproto.runtime.wire import Abort, Life, encode
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import RunningNode
 from tests.node.data_paths import PATIENCE_S, Cluster, cluster, has_spoken, polls, until
+from tests.transport.test_operator_port import standing_still
 
 LINK: Final = Link(sign_of_life_s=0.2, silent_s=10.0)
 
@@ -83,6 +87,57 @@ def test_a_node_says_that_it_is_not_heard() -> None:
         assert "node p0: d0 reports that it has received nothing for " in str(prefill.health())
         until(lambda: prefill.health() is None)
         nodes.settled()
+
+
+def say_over_two_connections(to: RunningNode, name: str, first: bytes, then: bytes) -> None:
+    """Three batches over a connection that ends, and one over the next, while the loop of the node
+    does nothing. So it reads the three when the other connection has their name.
+    """
+    with zmq.Context() as context, standing_still(to):
+        for data, times in ((first, 3), (then, 1)):
+            with context.socket(zmq.DEALER) as speaking:
+                speaking.setsockopt_string(zmq.IDENTITY, name)
+                speaking.setsockopt(zmq.LINGER, 1_000)
+                speaking.connect(to.bound)
+                for _ in range(times):
+                    speaking.send(data)
+            time.sleep(0.3)  # until the other end knows that it has ended
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The name and the run of each batch that a decode node takes."""
+    found: list[tuple[str, int]] = []
+    monkeypatch.setattr(Decode, "on_batch", lambda _, peer, batch: found.append(
+        (peer.name, batch.incarnation)))
+    return found
+
+
+def test_batches_of_a_connection_that_was_replaced_count(heard: list[tuple[str, int]]) -> None:
+    """A healthy peer had called again before a busy node had read them. They were counted as
+    malformed: connection '\\x00k...' says it is node 'p7'.
+    """
+    greeting = encode("p7", 5, 0, [Abort(Life(1, 1, 1), "", "tcp://127.0.0.1:9")])
+    with cluster(sources=0) as nodes:
+        (decode,) = nodes.decodes
+        say_over_two_connections(decode, "p7", greeting, greeting)
+        until(lambda: heard == [("p7", 5)] * 4)
+        assert decode._core.malformed == {}
+
+
+def test_late_batches_of_an_earlier_run_do_not_end_its_successor(
+    heard: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    greeting = Abort(Life(1, 1, 1), "", "tcp://127.0.0.1:9")
+    with cluster(sources=0) as nodes:
+        (decode,) = nodes.decodes
+        first, then = (encode("p7", run, 0, [greeting]) for run in (5, 6))
+        say_over_two_connections(decode, "p7", then, then)
+        until(lambda: heard == [("p7", 6)] * 4)
+        say_over_two_connections(decode, "p7", first, then)
+        until(lambda: heard == [("p7", 6)] * 5)
+        assert decode._core.malformed == {}
+        assert "restarted" not in caplog.text
 
 
 def test_an_idle_peer_does_not_count_as_silent() -> None:

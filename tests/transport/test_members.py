@@ -52,22 +52,25 @@ def link_of(keys: Keys) -> Link:
     return Link(sign_of_life_s=0.05, curve=keys.curve)
 
 
-def say(opened: ExitStack, keys: Keys, name: str, to: str, server: bytes) -> None:
-    """A farewell under this name."""
+def say(opened: ExitStack, keys: Keys, name: str, to: str, server: bytes, *,
+        named: bool = True) -> None:
+    """A farewell under this name. named: the connection has the name, too."""
     context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
     speaking = opened.enter_context(context.socket(zmq.DEALER))
     speaking.setsockopt(zmq.LINGER, 0)
-    speaking.setsockopt_string(zmq.IDENTITY, name)
+    if named:
+        speaking.setsockopt_string(zmq.IDENTITY, name)
     speaking.curve_publickey, speaking.curve_secretkey = keys.curve.public, keys.curve.secret
     speaking.curve_serverkey = server
     speaking.connect(to)
     speaking.send(encode(name, 17, 0, (), "it has been closed"))
 
 
-def test_members_hand_over_and_none_takes_the_name_of_another() -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_members_hand_over_and_none_takes_the_name_of_another(named: bool) -> None:
     with ExitStack() as opened:
         nodes = Nodes(opened)
-        say(opened, C, "b", nodes.prefill.endpoint, A.curve.public)
+        say(opened, C, "b", nodes.prefill.endpoint, A.curve.public, named=named)
         until(lambda: nodes.prefill.metrics.read()["impostors"] == 1)
         assert nodes.prefill.lost_peers() == ()
         nodes.hand_over(2)
