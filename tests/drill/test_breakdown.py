@@ -18,8 +18,9 @@ def test_the_rate_is_of_the_hand_overs_alone() -> None:
     """The rank of prefill is ready first, and ends its last request after decode does."""
     (prefill,), (decode,) = TOPOLOGY.prefill, TOPOLOGY.decode
     reports = {
-        prefill: Report(prefill, began=101.0, last_ended=105.0),
-        decode: Report(decode, began=103.0, last_ended=104.5, verify_seconds=0.25),
+        prefill: Report(prefill, began=101.0, last_ended=105.0, processor_seconds=1.0),
+        decode: Report(decode, began=103.0, last_ended=104.5, processor_seconds=0.5,
+                       verify_seconds=0.25),
     }
     members = cast("Any", {name: SimpleNamespace(report=one) for name, one in reports.items()})
     verdict = HandoffVerdict(TOPOLOGY, LOAD, members, started=100.0, ended=108.0,
@@ -27,6 +28,7 @@ def test_the_rate_is_of_the_hand_overs_alone() -> None:
     assert (verdict.start_seconds, verdict.seconds, verdict.release_seconds) == (3.0, 2.0, 3.0)
     assert verdict.verify_seconds == 0.25
     assert LOAD.requests / verdict.seconds == 2.0
+    assert verdict.processor_seconds == 1.5
 
 
 def test_the_clock_of_a_rank_stops_when_its_last_request_has_ended() -> None:
@@ -37,8 +39,11 @@ def test_the_clock_of_a_rank_stops_when_its_last_request_has_ended() -> None:
     progress.tell()
     ended = report.last_ended
     assert ended > report.began
+    used = report.processor_seconds
+    assert used > 0.0
+    sum(range(100_000))
     progress.tell()
-    assert report.last_ended == ended
+    assert (report.last_ended, report.processor_seconds) == (ended, used)
 
 
 def test_the_time_to_compare_bytes_is_counted() -> None:

@@ -96,8 +96,8 @@ class Report:
     """The report of a rank. outcomes: by room, True for Success. reasons: why the others failed.
 
     latencies: seconds from open to Success. began, last_ended: when the rank was ready to open its
-    first hand-over, and when its last one ended, on the clock of the host. verify_seconds: for
-    comparing bytes. left: counts that should be zero at the end, by name. ended: why the rank
+    first hand-over, and when its last one ended, on the clock of the host. processor_seconds: of the
+    whole process, between these two. verify_seconds: for comparing bytes. left: counts that should be zero at the end, by name. ended: why the rank
     stopped before its last request, if it did. drained: its drain, if it was drained.
     """
 
@@ -109,6 +109,7 @@ class Report:
     verified_bytes: int = 0
     began: float = 0.0
     last_ended: float = 0.0
+    processor_seconds: float = 0.0
     verify_seconds: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)

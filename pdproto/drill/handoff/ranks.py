@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from io import FileIO
 from multiprocessing.connection import Connection
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, process_time, sleep
 from typing import Any, Final
 
 from pdproto.drill.handoff.directory import Directory, registrar, wait_for
@@ -78,6 +78,7 @@ class Progress:
         self._pipe: Final = pipe
         self._report: Final = report
         report.began = report.last_ended = monotonic()
+        self._used: Final = process_time()
         self._known = 0
         self._tenth: Final = max(1, requests // 10)
         self._told = 0.0
@@ -87,6 +88,7 @@ class Progress:
         now, done = monotonic(), len(self._report.outcomes)
         if done != self._known:
             self._known, self._report.last_ended = done, now
+            self._report.processor_seconds = process_time() - self._used
         if now - self._told > REPORT_S or done - self._done >= self._tenth:
             self._told, self._done = now, done
             self._pipe.send(done)

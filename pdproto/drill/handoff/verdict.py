@@ -56,6 +56,8 @@ class HandoffVerdict:
         self.start_seconds: Final = first - started
         self.seconds: Final = max(last - first, 1e-9)
         self.release_seconds: Final = ended - last
+        self.processor_seconds: Final = sum(
+            report.processor_seconds for report in self.reports.values())
         self.verify_seconds: Final = max(report.verify_seconds for report in decode)
 
     @cached_property
@@ -147,6 +149,8 @@ class HandoffVerdict:
             "start_seconds": round(self.start_seconds, 3),
             "verify_seconds": round(self.verify_seconds, 3),
             "release_seconds": round(self.release_seconds, 3),
+            "processor_ms_per_request": round(
+                1e3 * self.processor_seconds / self.load.requests, 3),
             "requests_per_second": round(self.load.requests / self.seconds, 1),
             "verified_bytes": verified,
             "verified_bytes_per_second": round(verified / self.seconds),
@@ -179,6 +183,8 @@ class HandoffVerdict:
             ("of these, comparing bytes at a decode rank", numbers["verify_seconds"]),
             ("seconds before: starting", numbers["start_seconds"]),
             ("seconds after: giving everything back", numbers["release_seconds"]),
+            ("processor time of a hand-over, all ranks (ms)",
+             numbers["processor_ms_per_request"]),
             ("latency p50, p99 (ms)",
              f"{numbers['latency_p50_ms']}, {numbers['latency_p99_ms']}"),
             ("bytes verified", f"{numbers['verified_bytes']:,}"),
