@@ -16,6 +16,7 @@ from pdproto.cli.numbers import port, positive
 from pdproto.cli.options import UsageError, check_folder
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.etcd import EtcdLog
+from pdproto.registry.operator_port import serve_registry_operator
 from pdproto.registry.rooms import Limits
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import dp_rank, registry
@@ -48,6 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--store", metavar="URLS",
                         help="share the registrations with other registries in this etcd: the URLs "
                              "of its members, with commas between them (default: PDPROTO_STORE)")
+    parser.add_argument("--operator", metavar="HOST:PORT",
+                        help="serve /metrics, /health and /ready there to those who have no keys, "
+                             "such as Prometheus (default: PDPROTO_REGISTRY_OPERATOR)")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each of the two systems")
 
@@ -72,6 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
         server = opened.enter_context(
             RegistryServer(arguments.host, arguments.port, limits, traces, keys=keys,
                            insecure=settings.insecure, store=_store(settings)))
+        operator = serve_registry_operator(server, settings)
+        if operator is not None:
+            opened.callback(operator.stop)
         scheme = "http" if keys is None else "https"
         print(f"registry at {scheme}://{server.address}", flush=True)  # noqa: T201 - the result
         ending.wait()
@@ -83,6 +90,7 @@ def _trust(arguments: argparse.Namespace) -> tuple[Settings, Keys | None]:
     sets = [] if arguments.keys is None else [f"keys={arguments.keys}"]
     sets += ["insecure=1"] if arguments.insecure else []
     sets += [] if arguments.store is None else [f"store={arguments.store}"]
+    sets += [] if arguments.operator is None else [f"registry_operator={arguments.operator}"]
     try:
         settings = load(os.environ, sets)
         return settings, settings.load_keys()

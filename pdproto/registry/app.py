@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from pdproto.engine.hosts import is_elsewhere, is_loopback
@@ -119,6 +119,17 @@ class RegistryApp:
             ("ready", "Whether every rank is there, and they agree", int(self.registry.ready)),
         ):
             yield GaugeMetricFamily(f"pdproto_registry_{name}", told, value)
+
+    def metrics(self) -> bytes:
+        """The metrics, as Prometheus reads them. In the loop of the server only."""
+        return generate_latest(self._metrics)
+
+    def require_ready(self) -> None:
+        """Raise RefusedError if the prefill server cannot be served from here now. In the loop of
+        the server only.
+        """
+        self._orderer.require_current()
+        self.registry.require_open()
 
     @web.middleware
     async def _count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -250,13 +261,12 @@ class RegistryApp:
         return web.Response(text=OK)
 
     async def _health(self, _: web.Request) -> web.Response:
-        self._orderer.require_current()
-        self.registry.require_open()
+        self.require_ready()
         return web.Response(text=OK)
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
-        text = generate_latest(self._metrics)
-        return web.Response(body=text, headers={"Content-Type": "text/plain; version=0.0.4"})
+        return web.Response(body=self.metrics(),
+                            headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _describe(self, _: web.Request) -> web.Response:
         return web.Response(body=openapi.encoded(), content_type="application/json")

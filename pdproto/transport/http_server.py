@@ -18,11 +18,12 @@ import errno
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from ssl import SSLContext
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -39,6 +40,8 @@ ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
 PIECE: Final = 1 << 16  # bytes of an answer that are written at once
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
+
+Told = TypeVar("Told")
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:
@@ -109,6 +112,15 @@ class HttpServer:
             self._loop.call_soon_threadsafe(self._ending.set)
         if self._thread is not None:
             self._thread.join()
+
+    def run(self, question: Coroutine[Any, Any, Told]) -> Future[Told]:
+        """Run a coroutine in the loop of the server. For any thread. Raises RuntimeError if the
+        server does not run.
+        """
+        if self._loop is None or self._loop.is_closed():
+            question.close()
+            raise RuntimeError(f"the {self._title} does not run")
+        return asyncio.run_coroutine_threadsafe(question, self._loop)
 
     def __enter__(self) -> Self:
         self.start()

@@ -78,6 +78,8 @@ class Settings:
     silent_s: float = _about(5.0, "how long a peer may say nothing before it counts as gone")
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
+    registry_operator: str = _about("", "host:port of the operator's port of a registry, which "
+                                        "needs no keys; empty: none is open")
     log: str = _about("text", "how the log is written", "text", "json")
     faults: str = _about("", "hand-overs that fail on purpose, for tests: probabilities such as "
                              "bootstrap=0.1,transfer=0.02; empty: none do")
@@ -192,11 +194,11 @@ class Settings:
         yield from self._problems_of_faults()
         yield from self._problems_of_store()
         yield from self._problems_of_otel()
-        if self.operator:
+        for name in ("operator", "registry_operator"):
             try:
-                split(self.operator)
+                split(getattr(self, name) or "localhost:0")
             except ValueError as error:
-                yield self._says("operator", self.operator, str(error))
+                yield self._says(name, getattr(self, name), str(error))
 
     def _problems_of_faults(self) -> Iterator[str]:
         try:

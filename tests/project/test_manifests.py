@@ -14,6 +14,7 @@ from aiohttp import web
 from pdproto.cli import probe, serve
 from pdproto.engine.hosts import is_wildcard
 from pdproto.registry.app import RegistryServer
+from pdproto.registry.operator_port import RegistryOperatorPort
 from pdproto.transport.operator_port import OperatorPort
 from pdproto.transport.settings import PREFIX, load
 from tests.node.data_paths import cluster
@@ -105,11 +106,12 @@ def test_every_variable_is_a_setting(path: Path, pod: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("path", "pod"), PODS, ids=named)
 def test_every_probe_asks_what_is_served_there(path: Path, pod: dict[str, Any]) -> None:
-    """A registry at its port, with its keys; a node at that of its operator. Liveness is asked
-    where only a restart helps, readiness where a router should look.
+    """At the operator's port, which needs no keys. Liveness is asked where only a restart helps,
+    readiness where a router should look.
     """
     with cluster() as nodes:
         operator = routes(OperatorPort(nodes.prefills[0])._app)
+    registry = routes(RegistryOperatorPort(RegistryServer())._app)
     for container in pod["containers"]:
         ports = {each["containerPort"] for each in container["ports"]}
         asked = {name: rest for name, *rest in questions(container)}
@@ -118,14 +120,18 @@ def test_every_probe_asks_what_is_served_there(path: Path, pod: dict[str, Any]) 
             serve.configure(parser)
             told = parser.parse_args(container["args"][1:])
             assert container["args"][0] == "serve"
-            assert {told.port} == ports
-            assert {tuple(each) for each in asked.values()} == {("GET", told.port, "/metrics")}
-            assert ("GET", "/metrics") in routes(RegistryServer("127.0.0.1", 0).app.app)
+            host, _, port = told.operator.rpartition(":")
+            assert is_wildcard(host)
+            assert {told.port, int(port)} == ports
+            assert {tuple(each) for each in asked.values()} == {("GET", int(port), "/health")}
+            assert ("GET", "/health") in registry
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
             continue
-        host, _, port = load(environment(container)).operator.rpartition(":")
-        assert is_wildcard(host)
-        assert int(port) in ports
+        settings = load(environment(container))
+        port = settings.operator.rpartition(":")[2]
+        for place in filter(None, (settings.operator, settings.registry_operator)):
+            assert is_wildcard(place.rpartition(":")[0])
+            assert int(place.rpartition(":")[2]) in ports
         assert asked == {"startupProbe": ["GET", int(port), "/health"],
                          "livenessProbe": ["GET", int(port), "/health"],
                          "readinessProbe": ["GET", int(port), "/ready"],
@@ -160,3 +166,20 @@ def test_every_service_leads_to_a_port_of_its_pods(path: Path) -> None:
             ports = {each["name"] for container in pod["spec"]["containers"]
                      for each in container["ports"]}
             assert {each["targetPort"] for each in service["spec"]["ports"]} <= ports
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_only_prometheus_reaches_a_port_of_an_operator(path: Path) -> None:
+    """It has no keys: beside the peers of a node, which reach all its ports."""
+    told = documents(path)
+    for policy in (each["spec"] for each in told if each["kind"] == "NetworkPolicy"):
+        own = policy["podSelector"]["matchLabels"]
+        for rule in policy["ingress"]:
+            callers = [each["podSelector"]["matchLabels"] for each in rule.get("from", ())]
+            opened = {each["port"] for each in rule.get("ports", ())}
+            if not opened or opened & {9390, 9400}:
+                assert callers in ([own], [{"app": "prometheus"}]), f"{path.name}: {rule}"
+    guarded = [each["spec"]["podSelector"]["matchLabels"] for each in told
+               if each["kind"] == "NetworkPolicy"]
+    for pod in (each["spec"]["template"] for each in told if "template" in each.get("spec", {})):
+        assert any(labels.items() <= pod["metadata"]["labels"].items() for labels in guarded)
