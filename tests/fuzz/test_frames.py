@@ -29,6 +29,7 @@ from tests.transport.test_faults import foreigner
 
 DECODED: Final = 1_000_000 if NIGHTLY else 6_000
 SENT: Final = 500_000 if NIGHTLY else 3_000  # to each kind of node
+RUNNING: Final = 100  # hand-overs that are under way meanwhile
 SAID: Final = 50_000 if NIGHTLY else 500
 GROWTH_MAX: Final = 24 << 20  # bytes; what a nightly run decodes is over ten times as much
 
@@ -78,11 +79,13 @@ def told(node: RunningNode) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
 def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Every frame is dropped and counted, and a hand-over that is under way goes on."""
+    """Every frame is dropped and counted, and the hand-overs that are under way go on."""
     caplog.set_level(logging.CRITICAL, "pdproto")
     with cluster() as nodes:
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        senders = [sender for room in range(RUNNING) for sender in nodes.senders(room)]
+        receivers = published(
+            receiver for room in range(RUNNING) for receiver in nodes.receivers(room))
+        until(polls(senders, KVPoll.WAITING_FOR_INPUT))
         node: RunningNode = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
         before, memory, sent = told(node), resident(), 0
         with foreigner(node.endpoint) as stranger:
@@ -99,7 +102,7 @@ def test_a_live_node_drops_them_all(side: str, caplog: pytest.LogCaptureFixture)
         assert resident() - memory < GROWTH_MAX
         assert told(node) == before
         assert node._core.malformed == {STRANGER: sent}
-        _ends_well(nodes, sender, receiver)
+        _end_well(nodes, senders, receivers)
 
 
 @pytest.mark.parametrize("side", ["prefill", "decode"])
@@ -123,14 +126,16 @@ def test_a_peer_that_says_anything_harms_nobody_else(
         assert node._core.lives[receiver.life].state == state
         assert node._loop.turn_errors == 0
         assert len(node._core.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
-        _ends_well(nodes, sender, receiver, settled=side == "decode")
+        _end_well(nodes, [sender], [receiver], settled=side == "decode")
 
 
-def _ends_well(
-    nodes: Cluster, sender: Sender, receiver: Receiver, *, settled: bool = True
+def _end_well(
+    nodes: Cluster, senders: list[Sender], receivers: list[Receiver], *, settled: bool = True
 ) -> None:
-    sender.send([1, 2, 3])
-    until(polls([sender, receiver], KVPoll.SUCCESS))
-    receiver.close()
+    for sender in senders:
+        sender.send([1, 2, 3])
+    until(polls([*senders, *receivers], KVPoll.SUCCESS))
+    for receiver in receivers:
+        receiver.close()
     if settled:
         nodes.settled()

@@ -3,13 +3,15 @@
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.json_logs import JsonFormatter, log_as_json
-from tests.node.data_paths import cluster, polls, until
+from tests.node.data_paths import cluster, polls, published, until
 
 
 @pytest.fixture
@@ -46,3 +48,23 @@ def test_an_exception_is_a_field() -> None:
                                    (type(error), error, error.__traceback__))
     told = json.loads(JsonFormatter().format(record))
     assert told["exception"].endswith("ValueError: broken")
+
+
+@pytest.mark.usefixtures("written")
+def test_a_full_disk_loses_lines_and_no_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the errors of logging itself go to that disk."""
+    disk = open("/dev/full", "w")  # noqa: SIM115 - to close it fails
+    monkeypatch.setattr(sys, "stderr", disk)
+    log_as_json(disk)
+    with cluster() as nodes:
+        (sender,), (receiver,) = nodes.senders(7), nodes.receivers(7)
+        receiver.abort("which is a line of the log")
+        until(polls([sender, receiver], KVPoll.FAILED))
+        (sender,), (receiver,) = nodes.senders(8), published(nodes.receivers(8))
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        sender.send([1, 2, 3])
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        assert [node._loop.turn_errors for node in nodes.nodes] == [0, 0]
+    with suppress(OSError):
+        disk.close()

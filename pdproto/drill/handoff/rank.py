@@ -96,9 +96,10 @@ class Report:
     """The report of a rank. outcomes: by room, True for Success. reasons: why the others failed.
 
     latencies: seconds from open to Success. began, last_ended: when the rank was ready to open its
-    first hand-over, and when its last one ended, on the clock of the host. processor_seconds: of the
-    whole process, between these two. verify_seconds: for comparing bytes. left: counts that should be zero at the end, by name. ended: why the rank
-    stopped before its last request, if it did. drained: its drain, if it was drained.
+    first hand-over, and when its last one ended, on the clock of the host. processor_seconds: of
+    the whole process, between these two. verify_seconds: for comparing bytes. left: counts that
+    should be zero at the end, by name. ended: why the rank stopped before its last request, if it
+    did. drained: its drain, if it was drained.
     """
 
     name: str
