@@ -25,6 +25,11 @@ def log_fields(node: str, life: Life | None, room: int | None = None) -> dict[st
             "generation": life.generation}
 
 
+def name_of(stage: State) -> str:
+    """The name of a stage in metrics and answers."""
+    return stage.name.lower()
+
+
 class EndpointStages:
     """The stages of one node's endpoints. The owner of an endpoint has its stage, and the times of
     its changes.
@@ -48,7 +53,7 @@ class EndpointStages:
         for stage in side.stages:
             if stage.name not in ("SUCCESS", "FAILED", "GONE"):
                 metrics.gauge("num_handoffs", "Hand-overs that have not ended, by state",
-                              partial(self._count, (stage,)), state=stage.name.lower())
+                              partial(self._count, (stage,)), state=name_of(stage))
 
     @property
     def reactions(self) -> Mapping[tuple[Symbol, Value], Reaction]:

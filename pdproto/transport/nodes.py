@@ -17,6 +17,7 @@ from typing import ClassVar, Final, TypeVar
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
 from pdproto.node.drain import Drain
+from pdproto.node.endpoint_stages import name_of
 from pdproto.node.handle import Handle
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
@@ -33,7 +34,7 @@ from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import StepObserver
 from pdproto.transport.event_loop import EventLoop
 from pdproto.transport.incarnation import new_incarnation
-from pdproto.transport.open_handoffs import OpenHandoffs, name_of, open_handoffs
+from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
 
 log = logging.getLogger("pdproto.transport")
 

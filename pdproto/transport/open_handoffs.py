@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from pdproto.node.endpoint_stages import name_of
 from pdproto.node.handle import ENDED, handles_of
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.runtime.awaited import Awaited, awaited
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.spec.language.symbols import State
 
 SHOWN_MAX: Final = 1_000
 
@@ -109,11 +109,6 @@ def _open(node: Node) -> list[Any]:
     """The handles that are not over."""
     ends = {id(owner): owner for owner in (*handles_of(node.lives), *node.open_ends())}
     return [owner for owner in ends.values() if owner.status not in ENDED or not owner.released]
-
-
-def name_of(stage: State) -> str:
-    """The name of a state, as answers have it."""
-    return stage.name.lower()
 
 
 def _told(node: Node, owner: Any, now: float) -> OpenHandoff:

@@ -5,7 +5,7 @@
 
 PYTHON_IMAGE is the base image, BUILD_OPTIONS goes to `buildah bud`: where there is no network, they
 name a local image and the folders of packages. It runs in a root directory of its own (isolation by
-chroot), so that it needs no control groups. A read-only root is tested in test_container.py.
+chroot), so that it needs no control groups.
 """
 
 import os
@@ -21,6 +21,7 @@ import pytest
 from examples.servers.serving import free_port
 from pdproto.transport.keys import new_secret
 from tests.node.data_paths import until
+from tests.skips import NO_MOUNT
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BASE: Final = os.environ.get("PYTHON_IMAGE", "docker.io/library/python:3.11-slim")
@@ -100,3 +101,32 @@ def test_without_keys_it_ends(container: str) -> None:
     ended = run(container, "pdproto", "serve", "--host", ANYWHERE)
     assert ended.returncode != 0
     assert "without keys" in ended.stderr + ended.stdout
+
+
+def test_it_serves_from_a_root_that_it_cannot_write(container: str) -> None:
+    """As `podman run --read-only` has it: no folder may be written, /tmp neither."""
+    isolated = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c"]
+    if subprocess.run([*isolated, "true"], capture_output=True, check=False).returncode:
+        pytest.skip(NO_MOUNT)
+    root = buildah("mount", container).stdout.strip()
+    inside = ("id -u; touch /x /tmp/x /opt/pdproto/x && echo written; "
+              f"pdproto serve --host {ANYWHERE} --operator 127.0.0.1:9390 & served=$!; "
+              "pdproto probe --within 30 http://127.0.0.1:9390/health; "
+              "pdproto probe https://127.0.0.1:8998/metrics | grep ranks; "
+              "kill $served; wait $served; echo ended $?")
+    told = (f"mount --make-rprivate / && ip link set lo up && mount --bind {root} {root} && "
+            f"mount --bind /dev {root}/dev && mount -t proc proc {root}/proc && "
+            f"mount -o remount,bind,ro {root} && "
+            f"exec chroot --userspec=65532:65532 {root} sh -c {shlex.quote(inside)}")
+    try:
+        ran = subprocess.run([*isolated, told], capture_output=True, text=True, timeout=RUN_S,
+                             check=False, env={"PDPROTO_SECRET": new_secret(), "PATH":
+                                               f"/opt/pdproto/bin:/usr/local/bin:{os.environ['PATH']}"})
+    finally:
+        buildah("umount", container)
+    user, *rest = ran.stdout.splitlines()
+    assert user == "65532", ran
+    assert ran.stderr.count("Read-only file system") == 3
+    assert "pdproto_registry_ranks 0.0" in rest
+    assert rest[-1] == "ended 0"
+    assert "written" not in rest

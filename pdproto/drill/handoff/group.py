@@ -57,7 +57,7 @@ class GroupedSenders:
         self.held: Final[dict[Life, GroupedRequest]] = {}
         self.arrived: Final[deque[Arrival]] = deque()
         self.closing: Final[list[GroupedRequest]] = []
-        self.clients: Final[dict[int, tuple[Submitted, float]]] = {}
+        self.clients: Final[dict[int, tuple[LoadRequest, Submitted, float]]] = {}
         self.upcoming = rank.first
         self.concluded = 0
         me = rank.topology.prefill.index(rank.name)
@@ -87,7 +87,8 @@ class GroupedSenders:
         while self.arrived and self._arrive(self.arrived[0]):
             self.arrived.popleft()
         for life, held in self.held.items():
-            self._look(life, held)
+            if held.said is not Said.NOTHING_MORE:
+                self._look(life, held)
         for decision in self.group.decisions():
             self._apply(decision)
 
@@ -95,10 +96,12 @@ class GroupedSenders:
         """At the entry: submit new requests, abort some of them, and forget the answered ones."""
         load = self.rank.load
         while self.upcoming < load.requests and len(self.clients) < load.in_flight:
-            self.clients[self.upcoming] = self.group.submit(self.upcoming), monotonic()
+            self.clients[self.upcoming] = (
+                load.request(self.upcoming), self.group.submit(self.upcoming), monotonic())
             self.upcoming += 1
-        for room, (submitted, since) in self.clients.items():
-            if load.request(room).left("prefill", since, monotonic()):
+        now = monotonic()
+        for request, submitted, since in self.clients.values():
+            if request.left("prefill", since, now):
                 self.group.abort(submitted, "the client has left")
         for answered in self.group.answers():
             self.clients.pop(answered.life.room, None)
@@ -117,16 +120,16 @@ class GroupedSenders:
 
     def _look(self, life: Life, held: GroupedRequest) -> None:
         """Report the state of the request at this rank to the group."""
-        poll, failure = held.sender.poll(), held.sender.failure or ""
+        poll = held.sender.poll()
         if held.said is Said.ADMITTED and poll is KVPoll.SUCCESS:
             held.said = Said.NOTHING_MORE
             self.group.transferred(life)
         elif held.said is Said.ADMITTED and poll is KVPoll.FAILED and held.sender.released:
             held.said = Said.NOTHING_MORE
-            self.group.transfer_failed(life, failure)
+            self.group.transfer_failed(life, held.sender.failure or "")
         elif held.said in (Said.PREPARED, Said.BOOTSTRAPPED) and poll is KVPoll.FAILED:
             held.said = Said.NOTHING_MORE
-            self.group.failed(life, failure)
+            self.group.failed(life, held.sender.failure or "")
         elif held.said is Said.PREPARED and poll is KVPoll.WAITING_FOR_INPUT:
             held.said = Said.BOOTSTRAPPED
             self.group.bootstrapped(life)
