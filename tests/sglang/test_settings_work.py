@@ -1,5 +1,6 @@
 """Settings of SGLang that work, each under the code of SGLang or of ours that reads it."""
 
+import http.client
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from pdproto.registry.wire import Registration
 from pdproto.sglang import settings
 from pdproto.sglang.pools import MetadataRows
 from pdproto.sglang.server import PdprotoKVBootstrapServer
+from pdproto.transport.keys import new_secret
 from tests.items.test_data_path import until
 
 ROWS, MASK_TOKENS, ROOM = 4, 32, 7
@@ -86,3 +88,21 @@ def test_the_registry_keeps_a_room_for_twice_the_cleanup_interval(
     finally:
         client.close()
         server.close()
+
+
+def test_the_operators_port_of_the_registry_opens_and_closes_with_it(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("PDPROTO_SECRET", new_secret())
+    monkeypatch.setenv("PDPROTO_REGISTRY_OPERATOR", address)
+    server = PdprotoKVBootstrapServer("127.0.0.1", free_port())
+    asking = http.client.HTTPConnection(address, timeout=30.0)
+    try:
+        asking.request("GET", "/metrics")
+        assert "pdproto_registry_ranks 0.0" in asking.getresponse().read().decode()
+    finally:
+        asking.close()
+        server.close()
+    with pytest.raises(ConnectionRefusedError):
+        asking.request("GET", "/metrics")
