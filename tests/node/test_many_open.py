@@ -10,6 +10,8 @@ from pdproto.transport import watchdog
 from tests.node.data_paths import Cluster, cluster, polls, published, until
 from tests.transport.test_operator_port import standing_still
 
+pytestmark = pytest.mark.slow
+
 OPEN: Final = 3_000
 TURN_S: Final = 0.05  # a turn stops within 2 ms, but not in the midst of a batch of a peer
 

@@ -113,6 +113,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_batches_of_a_connection_that_was_replaced_count(heard: list[tuple[str, int]]) -> None:
     """A healthy peer had called again before a busy node had read them. They were counted as
     malformed: connection '\\x00k...' says it is node 'p7'.
@@ -125,6 +126,7 @@ def test_batches_of_a_connection_that_was_replaced_count(heard: list[tuple[str, 
         assert decode._core.malformed == {}
 
 
+@pytest.mark.slow
 def test_late_batches_of_an_earlier_run_do_not_end_its_successor(
     heard: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
