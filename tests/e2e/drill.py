@@ -1,17 +1,25 @@
-"""`pdproto handoff` as tests run it: its numbers, and the traces of all its processes."""
+"""`pdproto handoff` as tests run it: its numbers, and the traces of all its processes.
+
+The verb runs in the test's process, so that its drills share one process which has imported what
+ranks need (pdproto/drill/children.py:context). With a defect it runs in a process of its own.
+"""
 
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
+from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from tests.e2e.planted import DEFECT, command
+from tests.servers.suite import within
 
 Run: TypeAlias = "subprocess.CompletedProcess[str]"
 
@@ -25,10 +33,14 @@ def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:
 
 
 def _run(*options: str, seconds: float = 240.0) -> Run:
-    return subprocess.run(
-        [*command(), "handoff", "--quiet", "--json", "-", *options, *LIMIT],
-        capture_output=True, text=True, timeout=seconds, check=False,
-    )
+    words = ["handoff", "--quiet", "--json", "-", *options, *LIMIT]
+    if DEFECT is not None:
+        return subprocess.run([*command(), *words], capture_output=True, text=True,
+                              timeout=seconds, check=False)
+    out, errors = StringIO(), StringIO()
+    with within(seconds), redirect_stdout(out), redirect_stderr(errors):
+        status = main(words)
+    return subprocess.CompletedProcess(words, status, out.getvalue(), errors.getvalue())
 
 
 def _of_a_good_end(done: Run) -> dict[str, Any]:
