@@ -3,10 +3,11 @@
 `HYPOTHESIS_PROFILE=nightly` draws anew, and more. Deadlines are off: machines are noisy.
 """
 
+import gc
 import logging
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     skips.pytest_addoption(parser)
     parser.addoption(durations.OPTION, action="store_true", help="write tests/slow.txt anew")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules of the tests, and all tests, live until the end: no garbage is looked for among them,
+    while they are made or later.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
