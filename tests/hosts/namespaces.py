@@ -4,7 +4,6 @@ Needs root and `ip` (Debian: iproute2). Whoever cannot make a namespace skips, s
 no names: this process holds them by a file each, and they end with it, however it ends.
 """
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -15,14 +14,11 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import resource_tracker
 from secrets import token_hex
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pytest
 
-CLONE_NEWNS: Final = 0x00020000
-CLONE_NEWNET: Final = 0x40000000
-MS_REC_PRIVATE: Final = 0x4000 | 0x40000
-LIBC: Final = ctypes.CDLL(None, use_errno=True)
+from tests.hosts.entered import CLONE_NEWNET, LIBC, done, enter
 
 T = TypeVar("T")
 
@@ -43,15 +39,7 @@ class Host:
 
     def enter(self) -> None:
         """Move this thread into it, for good; its children and threads begin there."""
-        _do(LIBC.unshare(CLONE_NEWNS), "unshare")
-        _do(LIBC.mount(b"none", b"/", None, MS_REC_PRIVATE, None), "mount /")
-        file = os.open(self.path, os.O_RDONLY)
-        try:
-            _do(LIBC.setns(file, CLONE_NEWNET), "setns")
-        finally:
-            os.close(file)
-        # Of the namespace that it is mounted in; UCX looks there for devices.
-        _do(LIBC.mount(b"sysfs", b"/sys", b"sysfs", 0, None), "mount /sys")
+        enter(self.path)
 
     def call(self, function: Callable[[], T]) -> T:
         """What the function returns when it is called there, in a thread of its own."""
@@ -113,7 +101,7 @@ def impossible() -> str:
 
 def _new_namespace() -> int:
     """A file that holds a new one. The calling thread stays there."""
-    _do(LIBC.unshare(CLONE_NEWNET), "unshare")
+    done(LIBC.unshare(CLONE_NEWNET), "unshare")
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY)
 
 
@@ -131,9 +119,3 @@ def _veth(one: Host, other: Host) -> Callable[[], None]:
 
 def _nothing() -> None:
     pass
-
-
-def _do(status: int, what: str) -> None:
-    if status:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -3,10 +3,9 @@
 Every byte is compared, and everything must come back, as on one host.
 """
 
-from multiprocessing import get_context
-from multiprocessing.context import SpawnContext
+from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,6 +14,7 @@ from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.run import WAITS
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from tests.engine.engines import MISSING
+from tests.hosts.entered import run_there
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.pairs import KEYS
 from tests.hosts.wire import Wire
@@ -32,15 +32,11 @@ class TwoHosts(HandoffCluster):
         super().__init__(topology, load, engine=engine, direct=direct, waits=WAITS, trace=None,
                          keys=KEYS)
 
-    def context(self) -> SpawnContext:
-        """Each process is on the host of the thread that starts it, so none is a copy."""
-        return get_context("spawn")
-
     def host_of(self, name: str) -> str:
         return self._on(name).address(self._version)
 
-    def launch(self, name: str, process: BaseProcess) -> None:
-        self._on(name).call(process.start)
+    def process(self, name: str, body: Callable[..., None], *arguments: Any) -> BaseProcess:
+        return super().process(name, run_there, self._on(name).path, body, *arguments)
 
     def _on(self, name: str) -> Host:
         return self._pair[name.startswith("decode")]

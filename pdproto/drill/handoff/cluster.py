@@ -6,7 +6,6 @@ It is the router as well: while the prefill server is down, it has decode begin 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -74,7 +73,7 @@ class HandoffCluster:
         """
         self.started: Final = monotonic()
         self._bug: Final = bug
-        self._context: Final = self.context()
+        self._context: Final = children.context(ranks.__name__)
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, HandoffProcess]] = {}
         self.survivors: Final[
@@ -87,10 +86,9 @@ class HandoffCluster:
         self._host: Final = host
         self._keys: Final = keys
         self._pipe, theirs = self._context.Pipe()
-        self._registry: Final = self._context.Process(
-            target=children.with_defect, daemon=True,
-            args=(bug, registry, theirs, trace, self.host_of(REGISTRY), keys))
-        self.launch(REGISTRY, self._registry)
+        self._registry: Final = self.process(
+            REGISTRY, registry, theirs, trace, self.host_of(REGISTRY), keys)
+        children.start(self._registry)
         theirs.close()
         where = self._said(self._pipe, "the registry")
         self.cut: Final = None if cut_s is None else RegistryCut(
@@ -103,17 +101,14 @@ class HandoffCluster:
                              drains_at=drains_at,
                              host=self.host_of(name), device=device, keys=keys))
 
-    def context(self) -> ForkServerContext | SpawnContext:
-        """The context that starts the processes."""
-        return children.context(ranks.__name__)
-
     def host_of(self, _name: str) -> str:
         """The address at which a rank, or the registry, listens."""
         return self._host
 
-    def launch(self, _name: str, process: BaseProcess) -> None:
-        """Start the process of a rank, or of the registry."""
-        children.start(process)
+    def process(self, name: str, body: Callable[..., None], *arguments: Any) -> BaseProcess:
+        """The process, not yet started, in which a rank or the registry runs the body."""
+        return self._context.Process(target=children.with_defect, daemon=True, name=name,
+                                     args=(self._bug, body, *arguments))
 
     def begin(self) -> None:
         """Wait until every process is ready, and let all begin.
@@ -187,9 +182,8 @@ class HandoffCluster:
     def _start(self, rank: RankTask) -> None:
         ours, theirs = self._context.Pipe()
         body = prefill_rank if rank.name.startswith("prefill") else decode_rank
-        process = self._context.Process(target=children.with_defect, daemon=True,
-                                        args=(self._bug, body, rank, theirs), name=rank.name)
-        self.launch(rank.name, process)
+        process = self.process(rank.name, body, rank, theirs)
+        children.start(process)
         theirs.close()
         self.members[rank.name] = HandoffProcess(rank, process, ours)
 
