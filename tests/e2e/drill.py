@@ -29,10 +29,11 @@ LIMIT: Final = () if DEFECT is None else ("--timeout", "100")
 
 def handoff(*options: str, seconds: float = 240.0) -> dict[str, Any]:
     """Run the command, which must end well, and return its numbers."""
-    return _of_a_good_end(_run(*options, seconds=seconds))
+    return _of_a_good_end(run(*options, seconds=seconds))
 
 
-def _run(*options: str, seconds: float = 240.0) -> Run:
+def run(*options: str, seconds: float = 240.0) -> Run:
+    """Run the command. Its numbers are on standard output, if it comes to any."""
     words = ["handoff", "--quiet", "--json", "-", *options, *LIMIT]
     if DEFECT is not None:
         return subprocess.run([*command(), *words], capture_output=True, text=True,
@@ -61,7 +62,7 @@ class Drill:
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
-        self._done: Final = _run("--trace", str(folder), *options)
+        self._done: Final = run("--trace", str(folder), *options)
 
     @cached_property
     def numbers(self) -> dict[str, Any]:

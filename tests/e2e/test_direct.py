@@ -1,8 +1,6 @@
 """Direct page writes, end to end: real nodes and sockets, and no memory between wire and pages."""
 
 import io
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +25,7 @@ from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from tests.e2e.drill import Drill, handoff
+from tests.e2e.drill import Drill, handoff, run
 from tests.e2e.pairs import ENDED, NEVER, Ends, layers, until
 from tests.engine.engines import write
 from tests.node.data_paths import polls
@@ -300,10 +298,7 @@ def test_m1_3_ranks_write_their_own_parts_straight_into_pages() -> None:
 
 
 def test_the_command_names_the_engines_that_have_a_page_fence() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--direct", "--engine", "shm"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )
+    done = run("--direct", "--engine", "shm")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "engine shm declares no page fence" in done.stderr

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pdproto.registry.client import TIMEOUT_S
-from tests.e2e.drill import handoff
+from tests.e2e.drill import handoff, run
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +106,7 @@ def test_the_command_names_a_device_that_does_not_exist() -> None:
 
 
 def test_a_bad_option_gives_one_clear_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--page-bytes", "12"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )
+    done = run("--page-bytes", "12")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "multiple of 8" in done.stderr
@@ -131,10 +128,6 @@ def test_m1_4_a_server_restarts_all_its_ranks_when_one_is_killed() -> None:
 
 def test_the_drill_reports_a_kill_that_did_not_take_place() -> None:
     """Every client leaves before decode has given memory, so that no rank sends anything."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--kill",
-         "--requests", "6", "--abort-rate", "1", "--publish-ms", "1000"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )
+    done = run("--kill", "--requests", "6", "--abort-rate", "1", "--publish-ms", "1000")
     assert done.returncode == 2
     assert "prefill-0-0-0 sent none of the requests after the first 2" in done.stderr

@@ -5,13 +5,14 @@ and a decode rank, each a process of its own.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from time import monotonic, sleep
 from typing import Any
 
 import pytest
 
+from pdproto.drill import children
+from pdproto.drill.handoff import ranks
 from pdproto.node.link import place_of
 from pdproto.node.rooms import PrefillRooms
 from pdproto.node.routed_prefill import DataParallelRank
@@ -96,11 +97,11 @@ def _ended(end: Any) -> tuple[str | None, float]:
 @contextmanager
 def server(defect: str) -> Iterator[list["Pipe[Any, Any]"]]:
     """The pipes of both prefill ranks and of the decode rank, which are ready."""
-    spawn = get_context("spawn")
+    context = children.context(ranks.__name__)  # that of drills, whose process has imported all
     with ExitStack() as ending:
         def process(main: Any) -> "Pipe[Any, Any]":
-            ours, theirs = spawn.Pipe()
-            started = spawn.Process(target=main, args=(theirs,), daemon=True)
+            ours, theirs = context.Pipe()
+            started = context.Process(target=main, args=(theirs,), daemon=True)
             started.start()
             ending.callback(started.join, 20)
             ending.callback(ours.send, None)

@@ -1,6 +1,5 @@
 """The hand-over over Mooncake and NIXL: real processes, and libraries that lie, fail, come late."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.e2e.drill import handoff
 from tests.engine.engines import ENGINES, MISSING, until
 from tests.engine.obedient import Fault, ObedientSink, ObedientSource
 from tests.node.work import assert_no_slow_turn, clock_counts_work
@@ -34,23 +34,9 @@ def needs(name: str) -> Any:
 REAL: Final = [needs("mooncake"), needs("nixl")]
 
 
-def handoff(*options: str) -> dict[str, Any]:
-    """Run the command, which must end well, and return its numbers."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "handoff", "--quiet", "--json", "-", *options],
-        capture_output=True, text=True, timeout=240, check=False,
-    )
-    assert done.stdout, done.stderr[-2000:]
-    numbers: dict[str, Any] = json.loads(done.stdout)
-    assert numbers["complaints"] == []
-    assert done.returncode == 0
-    return numbers
-
-
 @pytest.mark.parametrize("engine", REAL)
 def test_every_byte_is_right_while_a_fifth_is_aborted(engine: str) -> None:
     numbers = handoff("--engine", engine, "--requests", "60", "--abort-rate", "0.2")
-    assert numbers["verified_bytes"] > 0
     assert 0 < numbers["failed"] < 40
 
 
@@ -59,7 +45,6 @@ def test_every_byte_is_right_while_a_fifth_is_aborted(engine: str) -> None:
 def test_stages_and_tensor_ranks_hand_over_their_parts(engine: str) -> None:
     numbers = handoff("--engine", engine, "--requests", "40", "--pp", "2", "--tp", "2")
     assert len(numbers["ranks"]) == 6
-    assert numbers["verified_bytes"] > 0
 
 
 @pytest.mark.slow

@@ -3,12 +3,13 @@
 import os
 import signal
 import time
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
 import pytest
 
+from pdproto.drill import children
+from pdproto.drill.handoff import ranks
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -137,8 +138,9 @@ def decode_without_memory(pipe: Connection) -> None:
 def test_a_lost_sink_ends_the_hand_overs_that_wait_for_its_memory(how: signal.Signals) -> None:
     """The source waits without a clock, and learns of it by its connection or its silence."""
     link = PROMPT if how is signal.SIGKILL else Link(sign_of_life_s=0.1, silent_s=1.0)
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(
+    context = children.context(ranks.__name__)
+    ours, theirs = context.Pipe()
+    process = context.Process(
         target=decode_without_memory, args=(theirs,), daemon=True)
     process.start()
     assert process.pid is not None

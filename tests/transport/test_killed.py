@@ -4,13 +4,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import numpy as np
 import psutil
 import pytest
 
+from pdproto.drill import children
+from pdproto.drill.handoff import ranks
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import BUILT_IN
@@ -24,7 +25,7 @@ HELD = ("engine_leases", "engine_leased_bytes", "engine_pending_fences", "engine
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    with victim(print) as (process, _):  # what spawning opens once and keeps
+    with victim(print) as (process, _):  # what starting one opens once and keeps
         process.terminate()
     before = held()
     yield
@@ -36,7 +37,7 @@ def victim(
     target: Callable[..., None], *arguments: str
 ) -> Iterator[tuple[psutil.Process, Connection]]:
     """A process that is dead in the end, whatever becomes of the test."""
-    context = get_context("spawn")
+    context = children.context(ranks.__name__)
     ours, theirs = context.Pipe()
     place = 1 if arguments else 0
     process = context.Process(

@@ -7,11 +7,12 @@ import logging
 import os
 import signal
 from functools import partial
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import pytest
 
+from pdproto.drill import children
+from pdproto.drill.handoff import ranks
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
@@ -36,8 +37,9 @@ def prefill_process(pipe: Connection) -> None:
 
 def test_m1_4_a_killed_source_is_noticed() -> None:
     """By the end of its connection: its hand-over fails, it is fenced, and its memory is free."""
-    ours, theirs = get_context("spawn").Pipe()
-    process = get_context("spawn").Process(target=prefill_process, args=(theirs,), daemon=True)
+    context = children.context(ranks.__name__)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=prefill_process, args=(theirs,), daemon=True)
     process.start()
     assert process.pid is not None
     try:
