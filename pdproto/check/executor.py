@@ -6,13 +6,10 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, Final
 
+from pdproto.check.executor_forms import DASK, FORMS, LOCAL, MPI
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.load import LoadError, load_module
 
-LOCAL: Final = "local"
-DASK: Final = "dask:"
-MPI: Final = "mpi"
-FORMS: Final = f"{LOCAL}, {DASK}tcp://HOST:PORT, {MPI} or MODULE:FACTORY"
 CONNECT_S: Final = 10.0  # to reach a scheduler, and for its first worker
 
 

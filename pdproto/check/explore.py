@@ -17,7 +17,6 @@ from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.portable import PortableEngine
 from pdproto.check.questions import Pattern, Question, final_guards
-from pdproto.check.spark.table import SparkEngine
 from pdproto.check.symmetry import symmetry
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import TooLargeError
@@ -156,6 +155,8 @@ def engine_for(
         return DuckDbEngine(program, workers=workers, bytes_max=limits.bytes_max,
                             folder=choice.folder)
     if choice.name == SPARK.name:
+        from pdproto.check.spark.table import SparkEngine  # noqa: PLC0415 - for Spark alone
+
         return SparkEngine(program, workers=workers, folder=choice.folder, master=choice.master)
     if limits.bytes_max is None:
         return NativeEngine(program, workers=workers)

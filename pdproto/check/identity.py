@@ -7,6 +7,7 @@ every object, so a field that is added to the language later is included too.
 
 import enum
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -22,7 +23,7 @@ from pdproto.spec.language.system import Configuration, System
 
 # A result depends on the code that computes it: the checker, the ground form, and the language.
 CODE: Final = ("check", "ground", "spec/language")
-SUFFIXES: Final = {".py", ".c", ".h"}
+SUFFIXES: Final = (".py", ".c", ".h")
 # The explored configuration is a separate argument, and no result depends on the base.
 LEFT_OUT: Final = {"configurations", "base"}
 
@@ -137,7 +138,8 @@ def _code() -> str:
     text = hashlib.blake2b(pdproto.__version__.encode())
     root = Path(pdproto.__file__).parent
     for folder in CODE:
-        for path in sorted((root / folder).rglob("*")):
-            if path.suffix in SUFFIXES:
-                text.update(path.read_bytes())
+        for inner, _, names in sorted(os.walk(root / folder)):
+            for name in sorted(names):
+                if name.endswith(SUFFIXES):
+                    text.update(Path(inner, name).read_bytes())
     return text.hexdigest()

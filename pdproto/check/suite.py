@@ -19,10 +19,10 @@ from pdproto.check.load import load
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.result import Checked, CheckResult, Suite, Task, Verdict, WrittenRow
 from pdproto.check.worker_pool import Workers, run_tasks
-from pdproto.spec.language.system import DEFAULT, Configuration, System
+from pdproto.spec.language.system import DEEP, DEFAULT, Configuration, System
 
-DEEP: Final = "deep"
 STATES_FOR_COVERAGE: Final = 200_000  # of each system, breadth first; late messages occur early
+
 
 def tasks(systems: Mapping[str, str], *, deep: bool) -> tuple[Task, ...]:
     """Each system at its named sizes. systems: name -> `module:attribute`.

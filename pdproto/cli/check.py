@@ -10,8 +10,9 @@ import argparse
 import sys
 from dataclasses import replace
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from pdproto.check import native, suite
+from pdproto.check import native
 from pdproto.check.answers import is_answered, with_answers
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED
@@ -19,7 +20,6 @@ from pdproto.check.prove.assurance import cache_folder, with_assurance
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
 from pdproto.cli import promises
-from pdproto.cli.check_all import check_all, merge
 from pdproto.cli.engines import add_engine, checked, engine
 from pdproto.cli.limits import add_limits, limits
 from pdproto.cli.options import (
@@ -39,9 +39,10 @@ from pdproto.cli.systems import load_with_module, with_proofs
 from pdproto.cli.watch import watched
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.properties import Always, Fairness
-from pdproto.spec.language.system import DEFAULT, System
+from pdproto.spec.language.system import DEEP, DEFAULT, System
 
-__all__ = ["configure", "merge", "run"]
+if TYPE_CHECKING:  # the check of one system does not import shards and workers: it answers at once
+    from pdproto.check.shards import Merged
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
         if not native.available():
             reporter.say("no C compiler was found at installation: the portable engine is slow")
         if arguments.system is None:
+            from pdproto.cli.check_all import check_all  # noqa: PLC0415 - see above
+
             return check_all(arguments, reporter)
         if executor(arguments) is not None:
             raise UsageError("--executor spreads the systems of the hand-over over workers: one "
@@ -109,12 +112,19 @@ def run(arguments: argparse.Namespace) -> int:
         return _check_one(arguments, reporter)
 
 
+def merge(arguments: argparse.Namespace, answers: "Merged") -> int:
+    """Report the answers of shards as one run; returns the exit status."""
+    from pdproto.cli import check_all  # noqa: PLC0415 - see above
+
+    return check_all.merge(arguments, answers)
+
+
 def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     system, home = load_with_module(arguments.system)
     if arguments.deep:
         if arguments.configuration != DEFAULT:
             raise UsageError("--deep means --configuration deep: give only one of the two")
-        arguments.configuration = suite.DEEP
+        arguments.configuration = DEEP
     chosen = configuration(system, arguments)
     for field in ("symmetry", "dead_bits"):
         if getattr(arguments, field) is not None:

@@ -5,7 +5,6 @@ from typing import Final
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import DUCKDB, ENGINES, NATIVE, SPARK, EngineChoice
-from pdproto.check.opinions.as_result import tlc_result
 from pdproto.check.opinions.opinion import FailedError, NotInstalledError
 from pdproto.check.result import CheckResult
 from pdproto.cli.options import UsageError
@@ -59,6 +58,8 @@ def checked(
     try:
         if arguments.engine != TLC:
             return check(system, configuration, settings)
+        from pdproto.check.opinions.as_result import tlc_result  # noqa: PLC0415 - for TLC alone
+
         return tlc_result(system, configuration, settings.properties,
                           workers=settings.workers, jar=arguments.jar)
     except (NotInstalledError, FailedError) as error:

@@ -10,13 +10,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from importlib.metadata import version
 from typing import Any, Final
 
 from rich.console import Console
 
-from pdproto.check.executor import LOCAL
+from pdproto.check.executor_forms import LOCAL
 from pdproto.check.prove.proving import Proof
+from pdproto.check.prove.solver_version import solver_version
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.report.proofs import tell, to_json
 from pdproto.check.store import Store
@@ -65,5 +65,5 @@ def _name(arguments: argparse.Namespace) -> str | None:
             or arguments.system not in (None, *BUILT_IN)):
         return None
     asked = [getattr(arguments, name) for name in ASKED]
-    text = repr(("prove", contents(), version("z3-solver"), asked))
+    text = repr(("prove", contents(), solver_version(), asked))
     return blake2b(text.encode(), digest_size=16).hexdigest()

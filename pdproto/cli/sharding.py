@@ -3,11 +3,13 @@
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pdproto.check.shards import RunQuestion, Shard, encoded
 from pdproto.cli.main import parser_for
 from pdproto.cli.options import UsageError, check_targets, console, write
+
+if TYPE_CHECKING:  # a run without --shard does not import them
+    from pdproto.check.shards import Shard
 
 # Options that change no answer: with a value, and without one.
 VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "--junit", "--sarif",
@@ -28,7 +30,9 @@ def add_shard(parser: argparse.ArgumentParser) -> None:
                         help="the file of --shard (default: VERB-I-of-N.json)")
 
 
-def _shard(text: str) -> Shard:
+def _shard(text: str) -> "Shard":
+    from pdproto.check.shards import Shard  # noqa: PLC0415 - see above
+
     found = re.fullmatch(r"([0-9]{1,5})/([0-9]{1,5})", text)
     if found is not None:
         shard = Shard(int(found[1]), int(found[2]))
@@ -38,7 +42,7 @@ def _shard(text: str) -> Shard:
         f"want I/N with I from 1 to N, and N at most {SHARDS_MAX:,}, not {text[:40]!r}")
 
 
-def shard(arguments: argparse.Namespace) -> Shard | None:
+def shard(arguments: argparse.Namespace) -> "Shard | None":
     """The shard of --shard; None for the whole. Raises UsageError, also for a file of answers that
     cannot be written.
     """
@@ -74,6 +78,8 @@ def keep_answers(
 
     tables: see RunQuestion.
     """
+    from pdproto.check.shards import RunQuestion, encoded  # noqa: PLC0415 - see above
+
     part: Shard = arguments.shard
     file = _file(arguments, part)
     question = RunQuestion(arguments.verb, asked(arguments.given), tables)
@@ -84,7 +90,7 @@ def keep_answers(
     return status
 
 
-def _file(arguments: argparse.Namespace, part: Shard) -> str:
+def _file(arguments: argparse.Namespace, part: "Shard") -> str:
     return arguments.answers or f"{arguments.verb}-{part.number}-of-{part.count}.json"
 
 

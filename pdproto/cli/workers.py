@@ -2,11 +2,14 @@
 
 import argparse
 import os
+from typing import TYPE_CHECKING
 
-from pdproto.check.executor import FORMS, LOCAL, maker_of
-from pdproto.check.executor_tasks import ExecutorMaker
-from pdproto.check.worker_pool import Workers
+from pdproto.check.executor_forms import FORMS, LOCAL
 from pdproto.cli.options import UsageError, whole_number
+
+if TYPE_CHECKING:  # the check of one system needs no workers, and does not import them
+    from pdproto.check.executor_tasks import ExecutorMaker
+    from pdproto.check.worker_pool import Workers
 
 
 def add_workers(
@@ -26,14 +29,18 @@ def add_executor(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def executor(arguments: argparse.Namespace) -> ExecutorMaker | None:
+def executor(arguments: argparse.Namespace) -> "ExecutorMaker | None":
     """The executor that --executor names; None for `local`. Raises UsageError."""
+    if arguments.executor == LOCAL:
+        return None
+    from pdproto.check.executor import maker_of  # noqa: PLC0415 - see above
+
     try:
         return maker_of(arguments.executor)
     except ValueError as error:
         raise UsageError(f"--executor: {error}") from None
 
 
-def workers(arguments: argparse.Namespace) -> Workers:
+def workers(arguments: argparse.Namespace) -> "Workers":
     """The workers that both options name. Raises UsageError."""
     return executor(arguments) or int(arguments.workers)

@@ -4,8 +4,8 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.suite import DEEP
 from pdproto.spec.catalogue import EXPECTED
+from pdproto.spec.language.system import DEEP
 from tests.handoff.exploring import counts, explored, failing
 
 # Each of these systems is explored at other sizes too; CI's `make run` explores these as well.

@@ -6,7 +6,6 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import CheckResult
-from pdproto.check.suite import DEEP
 from pdproto.spec.bugs.sink_group import ONE
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
@@ -16,6 +15,7 @@ from pdproto.spec.handoff.sink import NO_CLAIM
 from pdproto.spec.handoff.sink_group import HOST, LOSS, PAIR, SYSTEM
 from pdproto.spec.language import DropClause, DropRow, LeadsTo, ReplaceProperties, System, edited
 from pdproto.spec.language.edit import RowEdit
+from pdproto.spec.language.system import DEEP
 from tests.handoff.exploring import counts, explored, failing
 
 

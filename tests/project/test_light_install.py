@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from pdproto.runtime.extras import RUNTIME
+from tests.cli.own_specs import PAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -56,6 +57,20 @@ def run(code):
         return f"{type(error).__name__}: {error}"
 
 print(json.dumps([run(code) for code in json.loads(sys.argv[1])]))
+"""
+# What takes long to import, and the check of one small system does not need.
+SLOW = (
+    "aiohttp", "concurrent.futures", "email", "hypothesis", "importlib.metadata", "logging",
+    "multiprocessing", "pdproto.check.opinions.tlc", "pdproto.check.spark", "pdproto.check.suite",
+    "pdproto.spec.handoff.transfer", "pdproto.spec.lemmas", "rich._emoji_codes", "scipy", "socket",
+    "subprocess", "xml", "z3", "zipfile",
+)
+CHECK = """
+from pdproto.cli.main import main
+
+status = main(["check", sys.argv[1], "--size", "Worker=2", "--no-cache"])
+print(*sorted(set(sys.argv[2:]) & sys.modules.keys()), file=sys.stderr)
+sys.exit(status)
 """
 CHECKING = {
     ("check", "lock-server", "--quiet", "--no-cache"): "1,001 states",
@@ -153,6 +168,13 @@ def test_a_program_is_told_the_extra(imported: str) -> None:
     assert isinstance(told, str)
     assert re.fullmatch(
         r"ModuleNotFoundError: \w+ is not installed: pip install 'pdproto\[runtime\]'", told)
+
+
+def test_a_first_check_imports_nothing_that_is_slow(tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(PAGE, encoding="utf-8")
+    done = python(CHECK, f"{tmp_path}/page.py:SYSTEM", *SLOW)
+    assert (done.returncode, done.stderr) == (1, "\n")
+    assert "VIOLATED  4 states" in done.stdout
 
 
 def test_processes_on_a_loop_need_none_of_them() -> None:

@@ -9,12 +9,12 @@ changed table is never called proved.
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Method, rows
+from pdproto.check.prove.solver_version import solver_version
 from pdproto.check.result import CheckResult, Verdict
 from pdproto.check.store import Store
 from pdproto.check.user_cache import PROOFS, user_cache
@@ -108,7 +108,7 @@ def _proved(proof: "Proof") -> frozenset[str]:
 def _name(system: System) -> str:
     modules = sorted(Path(__file__).parent.glob("*.py"))
     prover = (path.read_text(encoding="utf-8") for path in modules)
-    text = "\n".join((version("z3-solver"), *prover, *_text(system)))
+    text = "\n".join((solver_version(), *prover, *_text(system)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
