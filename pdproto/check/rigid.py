@@ -5,7 +5,7 @@ satisfy the axioms are enumerated. Of those that differ only in the names of int
 elements, one is kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations, product
 from math import factorial, prod
 from typing import Any, Final, TypeAlias
@@ -34,6 +34,7 @@ AnyRigid: TypeAlias = Rigid[*tuple[Any, ...]]
 
 FREE_TUPLES_MAX: Final = 20  # that is 2^20 candidates
 RENAMINGS_MAX: Final = 5_040
+CHOICES_MAX: Final = 5_000_000  # of elements for an axiom: they take 5 s
 
 
 class TopologyError(SpecError):
@@ -45,8 +46,13 @@ def interpretations(
 ) -> Iterator[Interpretation]:
     """Every interpretation to explore.
 
-    Raises TopologyError if there is none, and TooLargeError if there are too many candidates.
+    Raises TopologyError if there is none, and TooLargeError if there are too many candidates, or
+    too many choices of elements for an axiom.
     """
+    for name, axiom in system.axioms.items():
+        if (cases := choices(free_variables(axiom), axiom, sizes)) > CHOICES_MAX:
+            raise TooLargeError(f"the axiom {name} has {cases:,} choices of elements at "
+                                f"{told_sizes(system, sizes)}")
     fixed: dict[AnyRigid, frozenset[Indices]] = {}
     for symbol in system.rigids:
         given = configuration.given.get(symbol, symbol.given)
@@ -83,6 +89,28 @@ def smallest_first(system: System) -> list[Configuration]:
     return sorted(whole, key=lambda configuration: sum(configuration.sizes.values()))
 
 
+def told_sizes(system: System, sizes: Sizes) -> str:
+    """The sizes of the system's sorts, as in `Client=3 Round=2`."""
+    return " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
+
+
+def choices(variables: Sequence[Sort], formula: Formula, sizes: Sizes) -> int:
+    """How many choices there are of elements for these variables and the bound ones."""
+    return prod(sizes[type(v)] for v in variables) * _cases(formula, sizes)
+
+
+def _cases(formula: Formula, sizes: Sizes) -> int:
+    match formula:
+        case And(parts) | Or(parts):
+            return max(1, sum(_cases(part, sizes) for part in parts))
+        case Not(part):
+            return _cases(part, sizes)
+        case Forall(variable, body) | Exists(variable, body):
+            return sizes[type(variable)] * _cases(body, sizes)
+        case _:
+            return 1
+
+
 def _why_none(
     system: System,
     sizes: Sizes,
@@ -90,7 +118,7 @@ def _why_none(
     free: list[AnyRigid],
 ) -> str:
     """The axioms that no interpretation satisfies, and the `given=` that cause it, if any."""
-    at = " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
+    at = told_sizes(system, sizes)
     alone = [
         f"{name}: {formula_text(axiom)}" for name, axiom in system.axioms.items()
         if not any(_true(axiom, sizes, {**fixed, **c}) for c in _candidates(free, sizes))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from pdproto.check.lint.bounds import ELEMENTS, require_small
 from pdproto.check.lint.determinism import determinism
 from pdproto.check.lint.names import unused_names, unwitnessed
 from pdproto.check.lint.promises import attachments, devices, edges
@@ -24,7 +25,6 @@ from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 __all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
 
-ELEMENTS: Final = 2  # of each sort, so that elements can differ
 INTERPRETATIONS_MAX: Final = 64
 
 
@@ -57,6 +57,7 @@ def lint(
     unreachable, so errors there do not count. Raises SpecError or TooLargeError if the system has
     no ground form at these sizes.
     """
+    require_small(system, chosen.sizes)
     found, complete = subjects(system, chosen, lemmas)
     return arranged(_remarks(system, found, complete=complete))
 
