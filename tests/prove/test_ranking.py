@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from pdproto.check.interpret import Interpreter
 from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.cutoff import decide
+from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Claim, Obligation, claims, obligations
 from pdproto.check.prove.proving import ENGINES, ProofSettings, prove
-from pdproto.check.prove.ranking import proved_under, ranking_obligations
+from pdproto.check.prove.ranking import ranking_obligations
 from pdproto.check.prove.settling import settling
 from pdproto.spec.language import (
     TRUE,

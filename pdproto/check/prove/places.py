@@ -126,12 +126,13 @@ class ProofRows:
     def _conditions(self, row: Row) -> list[Formula]:
         """The row's conditions. Those about places are left out if they may fail by these rules."""
         conditions = [self.claimed(one) for one in row.conditions]
-        about = [one for one in conditions if self._is_about_places(one)]
+        about = [one for one in conditions if self.is_about_places(one)]
         if not about or self.obstacle(Not(And(tuple(about)))) is None:
             return conditions
         return [one for one in conditions if one not in about]
 
-    def _is_about_places(self, formula: Formula) -> bool:
+    def is_about_places(self, formula: Formula) -> bool:
+        """Whether the formula names a place, or a message that waits at one."""
         return is_about_channel(formula) or any(
             type(v) in self.sorts for v in (*free_variables(formula), *bound_variables(formula)))
 
@@ -194,7 +195,7 @@ class ProofRows:
         if not self.channels:
             return None
         reason = self._of_every_claim
-        if reason is None and self._is_about_places(formula):
+        if reason is None and self.is_about_places(formula):
             reason = self._of_every_place or self._of_form(formula)
         return reason
 
@@ -205,10 +206,10 @@ class ProofRows:
     def _of_every_claim(self) -> str | None:
         """Why no claim of this system is proved at all; None if claims are."""
         for name, axiom in self.system.axioms.items():
-            if self._is_about_places(axiom):
+            if self.is_about_places(axiom):
                 return f"the axiom {name} is about the places of a channel"
         for table, row in self.system.rows():
-            if any(map(self._is_about_places, [*table.formulas(row)][1:])):
+            if any(map(self.is_about_places, [*table.formulas(row)][1:])):
                 return f"row {row.name!r} has an effect whose where= is about a channel"
         return None
 

@@ -49,6 +49,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from pdproto.check.prove.fair_rows import fires, proved_under
 from pdproto.check.prove.herbrand import has_exists
 from pdproto.check.prove.obligations import (
     MARK,
@@ -57,12 +58,12 @@ from pdproto.check.prove.obligations import (
     Method,
     Obligation,
     Sequent,
-    rows,
 )
+from pdproto.check.prove.places import ProofRows
+from pdproto.check.prove.ranking_in_channels import in_places
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
 from pdproto.check.prove.scoping import conjuncts, exists_within, forall_within
 from pdproto.check.prove.settling import settling, unmoved, written
-from pdproto.spec.language.channels import channels_of
 from pdproto.spec.language.formula import (
     And,
     Forall,
@@ -77,7 +78,7 @@ from pdproto.spec.language.formula import (
     negated,
     normal,
 )
-from pdproto.spec.language.machine import Machine, Row, Table, Timer
+from pdproto.spec.language.machine import Machine, Row, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.ranking import Monotone, Ranking, Witness
@@ -120,13 +121,14 @@ def ranking_obligations(
     """The obligations of the rankings; every inductive claim is assumed.
 
     Raises SpecError for a ranking that names no `leads_to` of the system, or an element without a
-    variable, or is of a system with channels (in_channels.py).
+    variable, or depends on the number of places of a channel (ranking_in_channels.py).
     """
-    prover = _Rankings(system, every, tuple(monotone))
-    if rankings and channels_of(system.variables):
-        raise SpecError(rankings[0].place, f"{system.name} has channels, and no ranking is proved")
-    if rankings:
-        yield from prover.kept()
+    if not rankings:
+        return
+    places = ProofRows(system)
+    monotone, rankings = in_places(places, monotone, rankings)
+    prover = _Rankings(system, every, tuple(monotone), places)
+    yield from prover.kept()
     for ranking in rankings:
         yield from prover.obligations(ranking)
 
@@ -135,7 +137,8 @@ class _Rankings:
     """The obligations of one system's rankings."""
 
     def __init__(
-        self, system: System, every: Sequence[Claim], monotone: tuple[Monotone, ...]
+        self, system: System, every: Sequence[Claim], monotone: tuple[Monotone, ...],
+        places: ProofRows,
     ) -> None:
         self.system: Final = system
         self.assumed: Final = tuple(claim for claim in every if claim.inductive)
@@ -146,7 +149,13 @@ class _Rankings:
         )
         self.monotone: Final = monotone
         self.settled: Final = settling(system)
-        self.protocol: Final = tuple((t, row) for t in system.tables for row in t.rows)
+        self.places: Final = places
+        # A row that uses a channel fires by the rules of places.py. `fair` is as it was written.
+        every_row = [(table, placed, layer, frozenset(f for f in Fairness if fires(row, f)))
+                     for table, row, placed, layer in places.rows()]
+        self.rows: Final = tuple((table, row, layer) for table, row, layer, _ in every_row)
+        self.protocol: Final = tuple((table, row) for table, row, layer in self.rows if not layer)
+        self.fires_under: Final = {id(row): fair for _, row, _, fair in every_row}
 
     def kept(self) -> Iterator[Obligation]:
         """The obligations `kept`: see the top of the file."""
@@ -164,6 +173,8 @@ class _Rankings:
     def obligations(self, ranking: Ranking) -> Iterator[Obligation]:
         """The obligations of one `leads_to`, without those of the monotone predicates."""
         claim = _leads_to(self.system, ranking)
+        claim = replace(claim, premise=self.places.claimed(claim.premise),
+                        goal=self.places.claimed(claim.goal))
         helpers = tuple(self._helpers(ranking, proved_under(claim)))
         yield from self._owed(ranking, claim)
         yield self._helped(ranking, claim, helpers)
@@ -178,7 +189,7 @@ class _Rankings:
         """
         for help_ in ranking.helpers:
             for table, row in self.protocol:
-                if row.name != help_.row or not all(fires(row, fairness) for fairness in under):
+                if row.name != help_.row or not self.fires_under[id(row)].issuperset(under):
                     continue
                 for variable in (*free_variables(help_.when), *help_.at):
                     if variable not in table.parameters(row):
@@ -197,7 +208,7 @@ class _Rankings:
             yield self._about(ranking, step, variables, all_of(claim.premise, Not(claim.goal)),
                               "begins", (Not(pending), *granted))
         before, goal = apart(pending, MARK), apart(claim.goal, MARK)
-        for table, row, layer in rows(self.system):
+        for table, row, layer in self.rows:
             owed, paid = (before_row(part, table, row) for part in (before, goal))
             if owed != before:
                 yield self._on(step, table, row, (before, Not(goal), Not(owed), Not(paid)), layer)
@@ -293,25 +304,6 @@ class _Rankings:
         others = tuple(v for v in free_variables(And(told)) if v not in parameters)
         sequent = Sequent(self.assumed, (normal(table.guard(row)), *told), (*parameters, *others))
         return Obligation(claim, sequent, table, row, layer)
-
-
-def proved_under(claim: LeadsTo) -> tuple[Fairness, ...]:
-    """The assumptions under which a ranking can prove the claim.
-
-    Fairness.CONSUMED is not among them: there delivery takes a message off the network, so a symbol
-    goes back.
-    """
-    return tuple(fairness for fairness in claim.under if fairness is not Fairness.CONSUMED)
-
-
-def fires(row: Row, fairness: Fairness) -> bool:
-    """Whether a row of the protocol must fire under the assumption if it stays enabled."""
-    match row.on:
-        case Timer(detector=detector):
-            spared = {Fairness.NO_TIMERS: True, Fairness.DETECTORS: not detector}
-            return row.is_fair and not spared.get(fairness, False)
-        case _:
-            return row.is_fair
 
 
 def _leads_to(system: System, ranking: Ranking) -> LeadsTo:

@@ -10,6 +10,7 @@ from typing import Any
 from pdproto.check.load import NO_NAMES, LoadError, load_module, suggestion
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
+from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.obligations import (
     MONOTONE,
     Claim,
@@ -17,7 +18,7 @@ from pdproto.check.prove.obligations import (
     claims,
     obligations,
 )
-from pdproto.check.prove.ranking import proved_under, ranking_obligations, spared
+from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.spec.language.formula import Formula, atoms
 from pdproto.spec.language.kinds import shown
 from pdproto.spec.language.properties import Always, LeadsTo, Sometimes

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import MONOTONE, Claim, Method, Obligation
 from pdproto.check.prove.proving import EngineAnswer, Proof
-from pdproto.check.prove.ranking import proved_under
 from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.prove.subject import ProofSubject

@@ -1,0 +1,23 @@
+"""Which rows fire under an assumption of fairness, and under which assumptions a ranking proves."""
+
+from pdproto.spec.language.machine import Row, Timer
+from pdproto.spec.language.properties import Fairness, LeadsTo
+
+
+def proved_under(claim: LeadsTo) -> tuple[Fairness, ...]:
+    """The assumptions under which a ranking can prove the claim.
+
+    Fairness.CONSUMED is not among them: there delivery takes a message off the network, so a symbol
+    goes back.
+    """
+    return tuple(fairness for fairness in claim.under if fairness is not Fairness.CONSUMED)
+
+
+def fires(row: Row, fairness: Fairness) -> bool:
+    """Whether a row of the protocol must fire under the assumption if it stays enabled."""
+    match row.on:
+        case Timer(detector=detector):
+            spared = {Fairness.NO_TIMERS: True, Fairness.DETECTORS: not detector}
+            return row.is_fair and not spared.get(fairness, False)
+        case _:
+            return row.is_fair
