@@ -206,6 +206,8 @@ def _of_the_language(error: BaseException) -> str:
             known = ", ".join(values.__members__)
             near = suggestion(str(error.name), values.__members__)
             return f"{values.__name__} has no member {error.name}{near}; it has: {known}"
+        case NameError(name=str(word)) if word in language.__all__:
+            return f"{word} is not imported: write `from pdproto.spec.language import {word}`"
         case ModuleNotFoundError(name=str(missing)) if str(error).endswith(f"named {missing!r}"):
             return f"there is no module {missing!r}: install its package, or correct the name"
         case ImportError(name=language.__name__):

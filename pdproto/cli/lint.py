@@ -71,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
                 sizes = (f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
                 stream.write(f", at {' '.join(sizes)}")
             if lemmas:
-                stream.write(f", where {len(lemmas)} lemmas hold, which `pdproto prove` must show")
+                hold = "lemma holds" if len(lemmas) == 1 else "lemmas hold"
+                stream.write(f", where {len(lemmas)} {hold}, which `pdproto prove` must show")
             stream.write("\n")
             if arguments.format == GITHUB:
                 stream.writelines(f"{line}\n" for line in github.of_lint(remarks))

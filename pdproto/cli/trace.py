@@ -15,6 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from pdproto.check.report.narration import counted
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.check.trace.verdict import Nearest, ReplayResult
@@ -72,13 +73,13 @@ def show(verified: ReplayResult, out: Console) -> None:
     prefix = " up to the line below" if verdict is Verdict.VIOLATED else ""
     out.print(Text.assemble(
         (WORDS[verdict], VERDICT_STYLE[verdict]),
-        f"  {verified.lines:,} lines of {len(verified.files):,} files{prefix}: "
-        f"{verified.endpoints:,} endpoints, {sum(verified.rows.values()):,} rows, "
-        f"by the tables of {verified.system.name}"))
+        f"  {counted(verified.lines, 'line')} of {counted(len(verified.files), 'file')}{prefix}: "
+        f"{counted(verified.endpoints, 'endpoint')}, "
+        f"{counted(sum(verified.rows.values()), 'row')}, by the tables of {verified.system.name}"))
     for sender, count in verified.assumed.items():
-        out.print(Text(f"assumed: {count:,} messages of {sender}, which no line sends"))
+        out.print(Text(f"assumed: {counted(count, 'message')} of {sender}, which no line sends"))
     if verified.passed:
-        begun = f"{verified.passed:,} lines of endpoints that had begun before"
+        begun = f"{counted(verified.passed, 'line')} of endpoints that had begun before"
         out.print(Text(f"passed over: {begun}"))
     for line in verified.missing:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)

@@ -45,6 +45,11 @@ class ElementFunction(Variable, Generic[V, *Ss]):
     def domain(self) -> tuple[type[Sort], ...]:
         return self.sorts[:-1]
 
+    @property
+    def told(self) -> str:
+        value = self.sorts[-1].__name__
+        return f"{self.signature}, declared as function({self.name!r}, {value}, its arguments),"
+
     def reading(self, arguments: tuple[Sort, ...], value: Value) -> Reading:
         *cell, element = arguments
         if value is True:

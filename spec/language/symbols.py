@@ -77,7 +77,7 @@ class Symbol(NoFormula):
             got = ", ".join(
                 f"{a}: {type(a).__name__}" if isinstance(a, Sort) else shown(a) for a in arguments
             )
-            raise SpecError(here(), f"{self.signature} was given ({got})")
+            raise SpecError(here(), f"{self.told} was given ({got})")
         return arguments
 
     @property
@@ -93,6 +93,11 @@ class Symbol(NoFormula):
     @property
     def signature(self) -> str:
         return f"{self.name}({', '.join(sort.__name__ for sort in self.domain)})"
+
+    @property
+    def told(self) -> str:
+        """The signature, in the message about wrong arguments."""
+        return self.signature
 
     @property
     def advice(self) -> str:

@@ -309,7 +309,11 @@ def _unreadable(
             return f"{row.on.message} carries {symbol} of its own sender only"
         case _:
             owner = cast("Variable", symbol).owner
-            return f"it reads {symbol}, which is owned by {owner.name}"
+            if owner.world:
+                return (f"it reads {symbol}, which is owned by {owner.name}: give {machine.name} a "
+                        f"variable of its own, which rows of {owner.name} write too")
+            return (f"it reads {symbol}, which is owned by {owner.name}: let a message from "
+                    f"{owner.name} bring it")
 
 
 def _unreadable_message(

@@ -126,6 +126,9 @@ def test_output_of_a_spec_is_no_part_of_the_answer(capsys: pytest.CaptureFixture
          "spec.py:2: importing spec.py raised RecursionError: maximum recursion depth exceeded"),
         ("raise BaseException('odd')\n", "spec.py:1: importing spec.py raised BaseException: odd"),
         ("raise ValueError\n", "spec.py:1: importing spec.py raised ValueError"),
+        ("x = 1\ny = TRUE\n", "spec.py:2: TRUE is not imported: write `from "
+         "pdproto.spec.language import TRUE`"),
+        ("x = TRU\n", "spec.py:1: importing spec.py raised NameError: name 'TRU' is not defined"),
         ("raise ValueError('two\\nlines')\n",
          "spec.py:1: importing spec.py raised ValueError: two lines"),
         (ELSEWHERE, "spec.py:3: importing spec.py raised TypeError: non-default argument 'two' "

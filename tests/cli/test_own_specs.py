@@ -116,7 +116,7 @@ class TestLemmas:
         assert main(["lint", f"{SPECS}:ONE_ANSWER"]) == 0
         out = capsys.readouterr().out
         assert "0 errors" not in out
-        assert ", where 1 lemmas hold, which `pdproto prove` must show" in out
+        assert ", where 1 lemma holds, which `pdproto prove` must show" in out
 
     def test_prove_takes_them_too(self, capsys: Output) -> None:
         assert main(["prove", f"{SPECS}:ONE_ANSWER", "--quiet", "--no-cache"]) == 0

@@ -13,7 +13,7 @@ from pdproto.cli.main import main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 GUIDES = ("tutorial/check-your-own-protocol.md", "how-to/edit-tables.md")
-SPECS = ("vote", "twice", "defects", "stream")
+SPECS = ("vote", "twice", "defects", "stream", "answer")
 AT_THE_END = ", at the end"
 
 

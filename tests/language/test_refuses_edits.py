@@ -65,13 +65,15 @@ def drop_of_an_update_that_is_not_there(a: Any) -> object:
     return edited(system, "broken", DropEffect("work", a.has(w, i).to(True)))  # <- here
 
 
-@malformed("row 'work' of worker: it reads knows, which is owned by boss")
+@malformed("row 'work' of worker: it reads knows, which is owned by boss: let a message from boss "
+           "bring it")
 def edit_that_makes_a_row_malformed(a: Any) -> object:
     system = a.system(worker=[Row("work")])
     return edited(system, "broken", AddClause("work", a.knows(w)))  # <- here
 
 
-@malformed("row 'work' of worker: it reads knows, which is owned by boss")
+@malformed("row 'work' of worker: it reads knows, which is owned by boss: let a message from boss "
+           "bring it")
 def last_edit_of_a_row_that_two_edits_change(a: Any) -> object:
     system = a.system(worker=[Row("work")])
     first = AddClause("work", a.knows(w))

@@ -12,12 +12,12 @@ MALFORMED: Final[list[Refusal]] = []
 malformed = refusals(MALFORMED)
 
 
-@malformed("best(Worker) was given (i: Item)")
+@malformed("best(Worker), declared as function('best', Item, its arguments), was given (i: Item)")
 def element_of_an_argument_of_the_wrong_sort(a: Any) -> object:
     return a.best(i)  # <- here
 
 
-@malformed("latest(Item) was given ()")
+@malformed("latest(Item), declared as function('latest', Turn, its arguments), was given ()")
 def element_without_arguments(a: Any) -> object:
     return a.latest()  # <- here
 

@@ -24,7 +24,8 @@ def each_gives_one_cell_many_values(a: Any) -> object:
     return each(i, a.best(w).to(i), where=a.has(w, i))  # <- here
 
 
-@malformed("row 'sweep' of boss: it reads has, which is owned by worker")
+@malformed("row 'sweep' of boss: it reads has, which is owned by worker: let a message from worker "
+           "bring it")
 def each_where_another_machine_knows(a: Any) -> object:
     return a.system(boss=[
         Row("sweep", choose=(i,), do=[each(w, a.knows(w).to(False), where=a.has(w, i))]),  # <- here

@@ -170,7 +170,8 @@ def guard_about_a_hidden_rigid(a: Any) -> object:
     return a.system(worker=[Row("peek", when=a.secret(w))])  # <- here
 
 
-@malformed("row 'peek' of worker: it reads knows, which is owned by boss")
+@malformed("row 'peek' of worker: it reads knows, which is owned by boss: let a message from boss "
+           "bring it")
 def guard_about_another_machine(a: Any) -> object:
     return a.system(worker=[Row("peek", when=a.knows(w))])  # <- here
 
@@ -189,7 +190,8 @@ def guard_about_what_another_sender_carries(a: Any) -> object:
     ])
 
 
-@malformed("row 'peek' of boss: it reads has, which is owned by worker")
+@malformed("row 'peek' of boss: it reads has, which is owned by worker: let a message from worker "
+           "bring it")
 def guard_about_what_the_trigger_does_not_carry(a: Any) -> object:
     return a.system(boss=[Row("peek", on=a.report(w, i), when=a.has(w, i))])  # <- here
 

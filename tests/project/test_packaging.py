@@ -61,7 +61,7 @@ def test_one_wheel_is_for_every_python_and_needs_no_compiler(tmp_path: Path) -> 
     programs = tmp_path / "clean" / "bin"
     subprocess.run(
         [sys.executable, "-m", "pip", "--python", programs / "python", "install", "--quiet",
-         "--no-deps", "--no-index", wheel],
+         "--no-deps", "--no-index", "--ignore-installed", wheel],  # PYTHONPATH may lead to ours
         check=True,
     )  # fmt: skip
     (packages,) = (tmp_path / "clean").glob("lib/*/site-packages")

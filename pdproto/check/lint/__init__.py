@@ -5,13 +5,16 @@ can have. An error is an unanswered event or an ambiguity, which a runtime would
 is most likely a mistake. A note is worth knowing.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from pdproto.check.lint.bounds import ELEMENTS, require_small
 from pdproto.check.lint.determinism import determinism
-from pdproto.check.lint.names import unused_names, unwitnessed
+from pdproto.check.lint.names import shared_prefixes, unused_names, unwitnessed
 from pdproto.check.lint.promises import attachments, devices, edges
 from pdproto.check.lint.remark import Remark, Severity, arranged
 from pdproto.check.lint.resend import resends
@@ -19,8 +22,12 @@ from pdproto.check.lint.subject import LintSubject
 from pdproto.check.lint.totality import totality
 from pdproto.check.lint.vacuity import rows_that_never_fire, vacuous_properties
 from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
+from pdproto.ground.layout import TooLargeError
+from pdproto.spec.language.formula import bound_variables, free_variables
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 __all__ = ["ELEMENTS", "Remark", "Severity", "lint", "small", "subjects"]
@@ -59,7 +66,8 @@ def lint(
     """
     require_small(system, chosen.sizes)
     found, complete = subjects(system, chosen, lemmas)
-    return arranged(_remarks(system, found, complete=complete))
+    return arranged((*_remarks(system, found, complete=complete),
+                     *_impossible(system, chosen, lemmas, found, complete=complete)))
 
 
 def subjects(
@@ -84,10 +92,37 @@ def _remarks(system: System, found: list[LintSubject], *, complete: bool) -> Ite
     yield from devices(system)
     yield from unused_names(system)
     yield from unwitnessed(system)
-    if complete:
-        # Something is impossible only if it is impossible in every topology.
-        yield from rows_that_never_fire(found)
-        yield from vacuous_properties(found)
-    else:
+    yield from shared_prefixes(system)
+    if not complete:
         problem = f"only {len(found)} interpretations of the rigid symbols were examined"
         yield Remark("incomplete", Severity.NOTE, problem, system.place)
+
+
+def _impossible(
+    system: System, chosen: Configuration, lemmas: Sequence[Always], found: list[LintSubject],
+    *, complete: bool,
+) -> Iterator[Remark]:
+    """What never happens, in no topology, and not among as many elements as variables can name."""
+    if not complete:
+        return
+    remarks = [*rows_that_never_fire(found), *vacuous_properties(found)]
+    sizes = _nameable(system, chosen.sizes)
+    if remarks and sizes != chosen.sizes:
+        wider = replace(chosen, sizes=sizes)
+        with suppress(SpecError, TooLargeError):  # then all is as it was found
+            require_small(system, sizes)
+            more, complete = subjects(system, wider, lemmas)
+            known = {*rows_that_never_fire(more), *vacuous_properties(more)}
+            remarks = [remark for remark in remarks if complete and remark in known]
+    yield from remarks
+
+
+def _nameable(system: System, sizes: Sizes) -> Sizes:
+    """The sizes, or more: as many elements of each sort as one row or property has variables."""
+    named = [(*table.parameters(row), *bound_variables(table.guard(row)))
+             for table, _ in system.tables_under(tuple(system.faults)) for row in table.rows]
+    named += [(*free_variables(one), *bound_variables(one)) for one in system.formulas()]
+    most = Counter[type[Sort]]()
+    for variables in named:
+        most |= Counter(type(variable) for variable in dict.fromkeys(variables))
+    return {sort: max(size, most[sort]) for sort, size in sizes.items()}

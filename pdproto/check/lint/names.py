@@ -10,6 +10,7 @@ from pdproto.spec.language.formula import Atom, atoms, free_variables
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, Sometimes
+from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Each, Function, Message, Sent, Update, Variable, sent_by
 from pdproto.spec.language.system import System
 
@@ -28,6 +29,17 @@ def unused_names(system: System) -> Iterator[Remark]:
         *_layers(system),
     ):
         yield Remark("unused", Severity.WARNING, message, place)
+
+
+def shared_prefixes(system: System) -> Iterator[Remark]:
+    """Two sorts whose elements have the same names in runs, such as r0 of Request and of Result."""
+    first: dict[str, type[Sort]] = {}
+    for sort in system.sorts:
+        other = first.setdefault(sort.prefix, sort)
+        if other is not sort:
+            problem = (f"elements of {other.__name__} and {sort.__name__} are both named "
+                       f"{sort.element(0)}: write class {sort.__name__}(Sort, prefix=...)")
+            yield Remark("names", Severity.NOTE, problem, system.place)
 
 
 def unwitnessed(system: System) -> Iterator[Remark]:

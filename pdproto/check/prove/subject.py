@@ -199,13 +199,22 @@ def _held(module: ModuleType, told: str) -> Mapping[str, Any]:
 
 
 def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
-    """The names of the system's own module, if it has LEMMAS about the system; else empty."""
+    """The names of the system's own module, if it has LEMMAS about the system, or only RANKINGS of
+    its properties; else empty.
+    """
     held = vars(home)
     lemmas = held.get("LEMMAS", ())
     if not _are_lemmas(lemmas):
         raise LoadError(f"LEMMAS of {home.__name__} is {shown(lemmas)}: want a tuple of Always, as "
                         f"in LEMMAS = (Always(...),)")
-    if not lemmas or any(_strange(system, one) for one in lemmas):
+    rankings = held.get("RANKINGS", ())
+    if not (isinstance(rankings, tuple) and all(isinstance(one, Ranking) for one in rankings)):
+        raise LoadError(f"RANKINGS of {home.__name__} is {shown(rankings)}: want a tuple of "
+                        f"Ranking, as in RANKINGS = (Ranking(...),)")
+    if not lemmas:
+        names = {claim.name for claim in system.properties if isinstance(claim, LeadsTo)}
+        return held if rankings and names.issuperset(one.leads_to for one in rankings) else {}
+    if any(_strange(system, one) for one in lemmas):
         return {}
     return held
 

@@ -13,6 +13,7 @@ from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.report.narration import counted
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.words import formula_text
@@ -196,7 +197,7 @@ def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
         return f"  proved    {claim.name}: for all sizes (no row can break it)"
     open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
     if not open_ones:
-        return f"  proved    {kind}{claim.name}: for all sizes ({len(mine)} obligations)"
+        return f"  proved    {kind}{claim.name}: for all sizes ({counted(len(mine), 'obligation')})"
     at = ", ".join(o.scope for o in open_ones)
     word = _word(mine, proof)
     return f"  {word:8}  {kind}{claim.name}: at {at}{_reason(open_ones, proof)}"
@@ -224,7 +225,7 @@ def _without(layers: Sequence[str]) -> str:
 def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str:
     word = _word(mine, proof)
     if word == "proved":
-        return f"  proved    {part}: {told}, for all sizes ({len(mine)} obligations)"
+        return f"  proved    {part}: {told}, for all sizes ({counted(len(mine), 'obligation')})"
     return f"  {word:8}  {part}: {_open(mine, proof)}"
 
 

@@ -12,8 +12,10 @@ from pdproto.spec.language import (
     Rigid,
     Row,
     Sometimes,
+    Sort,
     System,
     Table,
+    all_of,
     each,
     implies,
 )
@@ -231,3 +233,52 @@ class TestInterpretations:
         remark = the_remark(system, "incomplete")
         assert remark.message == "only 64 interpretations of the rigid symbols were examined"
         assert remarks(system, "never-fires") == []
+
+
+class Moment(Sort, ordered=True):
+    """A time."""
+
+
+class Reply(Sort):
+    """An answer."""
+
+
+class Request(Sort):
+    """A question."""
+
+
+def clock() -> System:
+    """A clock whose rows compare three moments."""
+    machine = Machine("clock")
+    now, seen = machine.function("now", Moment), machine.function("seen", Moment)
+    t, u, v = Moment("t"), Moment("u"), Moment("v")
+    order = [t.before(u), u.before(v)]
+    return System("clock", "A clock.", tables=(Table(machine, rows=(
+        Row("start", on=Call("start"), choose=(t, u), when=[now().unset, t.before(u)],
+            do=[now().to(u), seen().to(t)]),
+        Row("later", on=Call("later"), choose=(t, u, v), when=[*order, now() == u, seen() == t],
+            do=now().to(v)),
+        Row("never", on=Call("never"), choose=(t, u, v),
+            when=[*order, now() == t, seen() == u, now() == v], do=now().to(v)),
+    )),), properties=(
+        Sometimes("two_passed", all_of(seen() == t, t.before(u), u.before(v), now() == v)),
+        Sometimes("backwards", all_of(seen() == t, now() == u, u.before(v), v.before(u))),
+    ))
+
+
+def test_what_needs_three_elements_of_a_sort_is_possible() -> None:
+    """Two moments are examined, and then as many as a row has variables for them."""
+    system = clock()
+    assert {one.message for one in remarks(system, "never-fires")} == {"never can never fire"}
+    (told,) = remarks(system, "vacuous")
+    assert told.message.startswith("backwards: it can never be seen")
+
+
+def test_two_sorts_whose_elements_have_one_name() -> None:
+    server = Machine("server")
+    server.relation("asked", Request, Reply)
+    same = System("rpc", "Answers.", tables=(Table(server),))
+    assert the_remark(same, "names").message == (
+        "elements of Request and Reply are both named r0: write class Reply(Sort, prefix=...)")
+    assert the_remark(same, "names").severity is Severity.NOTE
+    assert remarks(clock(), "names") == []
