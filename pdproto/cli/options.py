@@ -333,7 +333,7 @@ def console() -> Iterator[Console]:
 
     A rich console that writes directly would end the program if the reader has closed the pipe.
     """
-    drawn = Console(file=sys.stdout, emoji=False)  # `:key:` in a text of the user stays
+    drawn = Console(file=sys.stdout, emoji=False)  # their table takes long to import
     with drawn.capture() as captured:
         yield drawn
     with standard_output() as stream:
