@@ -16,8 +16,8 @@ from proofs import standing
 @pytest.mark.slow
 @pytest.mark.parametrize("system", [
     "transfer-no-timeouts", "transfer-no-timers", "transfer-restart", "transfer-landed",
-    "transfer-drained", "transfer-two-sinks", "transfer-two-lives", "optimistic-one-attempt",
-    "optimistic-one-sided", "optimistic-crash",
+    "transfer-drained", "transfer-two-sinks", "transfer-two-lives", "transfer-two-sources",
+    "optimistic-one-attempt", "optimistic-one-sided", "optimistic-crash",
 ])
 def test_it_holds_for_all_sizes(system: str) -> None:
     standing.is_wholly_proved(system)

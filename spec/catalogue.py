@@ -78,10 +78,12 @@ CATALOGUE: Final = (
     Entry("binding-two-leaders", "handoff.binding:TWO_LEADERS", lemmas="binding_lemmas", expected={
         "default": Counts(125_180, 1_326_416, 26),
     }),
-    Entry("binding-loss", "handoff.binding:LOSS", lemmas="binding_lemmas", expected={
+    Entry("binding-loss", "handoff.binding:LOSS",
+          lemmas="binding_lemmas", ranking="binding_ranking", expected={
         "default": Counts(67_717, 646_567, 21),
     }),
-    Entry("binding-no-timeouts", "handoff.binding:NO_TIMEOUTS", lemmas="binding_lemmas", expected={
+    Entry("binding-no-timeouts", "handoff.binding:NO_TIMEOUTS",
+          lemmas="binding_lemmas", ranking="binding_no_timeouts_ranking", expected={
         "default": Counts(67_717, 560_341, 21),
     }),
     Entry("binding-no-timers", "handoff.binding:NO_TIMERS", lemmas="binding_lemmas", expected={
@@ -107,7 +109,7 @@ CATALOGUE: Final = (
         "deep": Counts(1_096_841, 13_856_770, 26),
     }),
     Entry("binding-named-loss", "handoff.binding_named:LOSS",
-          lemmas="binding_named_lemmas", expected={
+          lemmas="binding_named_lemmas", ranking="binding_ranking", expected={
         "default": Counts(18_017, 156_401, 17),
     }),
     Entry("binding-named-two-lives", "handoff.binding_named:TWO_LIVES",
@@ -115,11 +117,11 @@ CATALOGUE: Final = (
         "default": Counts(60_025, 602_700, 20),
     }),
     Entry("binding-named-timeouts-only", "handoff.binding_named:TIMEOUTS_ONLY",
-          lemmas="binding_named_lemmas", expected={
+          lemmas="binding_named_lemmas", ranking="binding_ranking", expected={
         "default": Counts(779, 4_915, 13),
     }),
     Entry("binding-named-no-timeouts", "handoff.binding_named:NO_TIMEOUTS",
-          lemmas="binding_named_lemmas", expected={
+          lemmas="binding_named_lemmas", ranking="binding_named_no_timeouts_ranking", expected={
         "default": Counts(18_017, 144_448, 17),
     }),
     Entry("binding-named-no-timers", "handoff.binding_named:NO_TIMERS",
@@ -189,6 +191,10 @@ CATALOGUE: Final = (
     Entry("transfer-two-sinks", "handoff.transfer_two:TWO_SINKS",
           lemmas="transfer_lemmas", expected={
         "deep": Counts(311_868, 3_373_192, 32),
+    }),
+    Entry("transfer-two-sources", "handoff.transfer_two:TWO_SOURCES",
+          lemmas="transfer_lemmas", expected={
+        "deep": Counts(19_093_093, 244_627_468, 36),
     }),
     Entry("transfer-two-lives", "handoff.transfer_two:TWO_LIVES",
           lemmas="transfer_lemmas", expected={
@@ -281,7 +287,8 @@ CATALOGUE: Final = (
         "default": Counts(39, 68, 6),
         "two-lives": Counts(1_521, 5_304, 12),
     }),
-    Entry("incarnations", "handoff.incarnations:SYSTEM", lemmas="incarnations_lemmas", expected={
+    Entry("incarnations", "handoff.incarnations:SYSTEM",
+          lemmas="incarnations_lemmas", ranking="incarnations_ranking", expected={
         "default": Counts(355, 1_195, 13),
         "sources": Counts(14_114, 90_451, 22),
         "runs": Counts(1_675, 5_873, 16),

@@ -16,8 +16,8 @@ LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.
 # Not mutated by themselves: systems with the rows of another one, and systems that only deep runs
 # explore.
 NOT_MUTATED: Final = frozenset({
-    "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives", "group-transfer-pair",
-    "sink-group-pair", "end-to-end-restart",
+    "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives", "transfer-two-sources",
+    "group-transfer-pair", "sink-group-pair", "end-to-end-restart",
 })
 
 

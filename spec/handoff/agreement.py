@@ -101,6 +101,16 @@ REPEATS: Final[tuple[OnRow, ...]] = tuple(map(
     _until_confirmed, ("admit_again", "fail_again", "release_again", "drop_again"),
 ))
 
+def _as_decided(row: str, verdict: Verdict) -> OnRow:
+    return OnRow(f"S7_{row}_follows_its_decision", row, log(n, h) == verdict,
+                 why="a rank tells its server what the group has decided")
+
+
+AS_DECIDED: Final[tuple[OnRow, ...]] = (
+    _as_decided("start", Verdict.ADMIT), _as_decided("drain", Verdict.FAIL),
+    _as_decided("free", Verdict.RELEASE), _as_decided("free_broken", Verdict.DROP),
+)
+
 SAFETY: Final[tuple[Property, ...]] = (
     Always("S5_same_decisions_same_batch",
            implies(all_of(BOTH_UP, SAME_DECISIONS, stage(r, h).among(*IN_BATCH)),
@@ -151,6 +161,9 @@ SAFETY: Final[tuple[Property, ...]] = (
           why="a rank's report agrees with its own state"),
     *RULE_8,
     *REPEATS,
+    *AS_DECIDED,
+    Always("a_confirmed_life_is_closed", implies(confirmed(r, h), stage(r, h) == Stage.CLOSED),
+           why="the entry repeats nothing to a rank that has confirmed"),
     Sometimes("the_client_is_served", status(h) == Status.SERVED),
     Sometimes("the_client_is_refused", status(h) == Status.REFUSED),
     Sometimes("a_client_may_leave_although_all_is_well",

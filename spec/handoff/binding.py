@@ -82,14 +82,22 @@ COMMITTED_AS_ONE: Final = (
     Always("S2_a_success_is_of_the_named_request",
            implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u)), knows(d, h, u)),
            why="a part of another request does not count"),
+    Always("S2_a_success_has_every_part",
+           implies(status(d, h) == Status.SUCCESS, exists(u, took(d, h, p, u))),
+           why="a sink commits when the parts of all ranks have landed"),
     Sometimes("S2_a_life_has_all_its_parts", status(d, h) == Status.SUCCESS),
 )
 
+BOUND_TO_A_LIFE: Final = Always(
+    "a_bound_request_has_a_life",
+    implies(opening(p, u) == Opening.BOUND, exists(h, binds(p, h, u))),
+    why="a request that ended before it was bound is not bound")
 # Whether the leader or the caller names the request of a life.
 NAMED_BY_EITHER: Final = (
-    Always("a_bound_request_has_a_life",
-           implies(opening(p, u) == Opening.BOUND, exists(h, binds(p, h, u))),
-           why="a request that ended before it was bound is not bound"),
+    BOUND_TO_A_LIFE,
+    Always("a_life_has_bound_its_request",
+           implies(binds(p, h, u), opening(p, u) == Opening.BOUND),
+           why="also one that had ended: no other life gets it"),
     Always("a_life_is_met_with_a_sink",
            implies(meeting(p, h) != Meeting.UNMET, exists(d, met(p, h, d))),
            why="a rank knows a sink for every life, so it can answer without a question"),

@@ -9,9 +9,10 @@ message is ever gone, so that both can be told apart.
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.binding import SYSTEM
+from pdproto.spec.handoff.binding import BOUND_TO_A_LIFE, SYSTEM
 from pdproto.spec.handoff.binding_tables import (
     Meeting,
+    Opening,
     binds,
     d,
     h,
@@ -20,6 +21,7 @@ from pdproto.spec.handoff.binding_tables import (
     met,
     name,
     named,
+    opening,
     p,
     rank,
     u,
@@ -52,6 +54,10 @@ HISTORY: Final = edited(
         Always("a_life_fails_with_a_request_that_had_ended",
                implies(all_of(had_ended(p, u), binds(p, h, u)), meeting(p, h) == Meeting.FAILED),
                why="prefill will not run for it, so no bytes will come"),
+        Always("a_request_that_ended_unbound_is_remembered",
+               implies(opening(p, u) == Opening.OVER, had_ended(p, u)),
+               why="by the rows that end it, so that the property before speaks of each"),
+        BOUND_TO_A_LIFE,
         Sometimes("a_life_is_bound_to_a_request_that_had_ended",
                   all_of(had_ended(p, u), binds(p, h, u), leads(h, p))),
         Always("a_sink_that_names_a_request_is_met",

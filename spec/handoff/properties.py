@@ -78,7 +78,9 @@ SAFETY: Final = (
         "S6_slot_is_kept_across_a_retry", "S6_a_slot_is_free_while_a_write_is_under_way"),
         assumes=_FENCE),
     Promise("S7", "A request is decided once, and decisions are applied in one order.", (
-        "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided"),
+        "S7_in_order", "S7_one_number_one_decision", "S7_decided_once", "two_lives_are_decided",
+        "S7_start_follows_its_decision", "S7_drain_follows_its_decision",
+        "S7_free_follows_its_decision", "S7_free_broken_follows_its_decision"),
         assumes=_NAMES),
     Promise("S8", "Source pages are held for as long as a write may read or compute them.", (
         "S8_source_pages_are_held", "S8_source_pages_are_held_past_a_failure",
@@ -103,7 +105,8 @@ SAFETY: Final = (
         "every_source_is_known_before_memory_is_asked_for", "one_run_of_a_source_counts",
         "only_the_known_run_answers",
         "S12_only_current_addresses", "S12_a_stale_address_is_refused",
-        "S12_no_call_to_a_dead_run", "one_current_run_per_rank",
+        "S12_no_call_to_a_dead_run", "S12_the_registry_answers_with_a_registered_run",
+        "one_current_run_per_rank",
         "a_struck_out_run_was_silent_or_replaced", "a_number_given_up_never_counts")),
     Promise("S13", "Two writes never share bytes of a staging buffer.", (
         "S1_one_life_a_chunk", "S2_chunks_go_in_order"),

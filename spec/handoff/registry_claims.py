@@ -174,6 +174,8 @@ PROPERTIES: Final = (
            implies(run(p, e).among(Run.LEFT, Run.RENEWED),
                    all_of(suspected(p, e), missed(p, e))),
            why="a goodbye may be lost with the registry: detectors still find the run gone"),
+    OnRow("S12_the_registry_answers_with_a_registered_run", "locate",
+          entry(p, e) == Entry.CURRENT, why="a run that was struck out is listed no more"),
     OnRow("S12_a_stale_address_is_refused", "accept", f.same(e),
           why="no run accepts an introduction for another run at the same address"),
     OnRow("S12_no_call_to_a_dead_run", "call_again", ~dead(d, p, e),

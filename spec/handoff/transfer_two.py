@@ -1,4 +1,4 @@
-"""The transfer with two elements of a sort under loss: one size larger, for liveness.
+"""The transfer with two elements of a sort under loss: one size larger.
 
 For liveness the explorer tells apart elements that it could otherwise exchange. A message that is
 delivered once is a different state from one that is not. Two of every sort are then too many. So
@@ -8,6 +8,8 @@ each system has two elements of one sort, and of the sorts that those elements s
                          messages are delivered again and again, and also only once
     transfer-two-lives   two lives of one sink ask for its one staging buffer, and of one source;
                          messages are delivered again and again until they are lost
+    transfer-two-sources two sources, of which each may die and come back, write to one sink, while
+                         messages are lost: safety only, which merges states that liveness needs
     transfer-queued      the same two lives while processes die and every other clock runs: a queue
                          for memory has no bound, and still no request waits in it for ever
 """
@@ -92,6 +94,17 @@ TWO_LIVES: Final = edited(
     about="The transfer of two lives with memory for one, where messages are lost.",
     configurations={
         "deep": Configuration({**_ONE, Life: 2}, faults=("lossy",), dead_bits=True, symmetry=True),
+    },
+)
+
+TWO_SOURCES: Final = edited(
+    SYSTEM, "transfer-two-sources",
+    ReplaceProperties(tuple(
+        claim for claim in SYSTEM.properties if not isinstance(claim, LeadsTo))),
+    about="The transfer from two sources that die and come back, where messages are lost.",
+    configurations={
+        "deep": Configuration(
+            {**_ONE, Source: 2}, faults=("lossy", "restart"), dead_bits=True, symmetry=True),
     },
 )
 

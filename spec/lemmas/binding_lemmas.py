@@ -8,7 +8,6 @@ from typing import Final
 
 from pdproto.spec.handoff.binding_tables import (
     Meeting,
-    Opening,
     Status,
     abort,
     ask,
@@ -25,13 +24,11 @@ from pdproto.spec.handoff.binding_tables import (
     met,
     name,
     named,
-    opening,
     p,
     q,
     status,
     took,
     u,
-    v,
 )
 from pdproto.spec.language import Always, all_of, any_of, exists, implies
 
@@ -39,10 +36,6 @@ LED: Final = exists(q, all_of(leads(h, q), binds(q, h, u)))
 
 # These hold even where a rank decides for itself.
 GUARDED: Final = (
-    Always("a_sink_knows_one_request", implies(knows(d, h, u) & knows(d, h, v), u.same(v)),
-           why="a sink keeps the leader's first answer"),
-    Always("a_bound_life_has_its_request", implies(binds(p, h, u), opening(p, u) == Opening.BOUND),
-           why="the same row binds both"),
     Always("a_life_with_a_request_is_bound",
            implies(binds(p, h, u), ~meeting(p, h).among(Meeting.UNMET, Meeting.UNBOUND)),
            why="the same row binds both"),
@@ -66,17 +59,14 @@ GUARDED: Final = (
            why="a sink records the use that a source names"),
     Always("a_known_request_is_bound_by_the_leader", implies(knows(d, h, u), LED),
            why="the sink has it from the leader"),
-    Always("a_passed_on_request_is_bound_by_the_leader", implies(name(d, h, p, u), LED),
-           why="a sink passes on only the use that it knows"),
-    Always("a_told_request_is_bound_by_the_leader", implies(named(p, h, u), LED),
-           why="the rank has it from a sink"),
-    Always("the_leader_is_told_nothing",
-           all_of(implies(leads(h, p), ~name(d, h, p, u)), implies(leads(h, p), ~named(p, h, u))),
-           why="sinks tell the use only to the other ranks"),
 )
 
 LEMMAS: Final = (
     *GUARDED,
+    Always("a_passed_on_request_is_bound_by_the_leader", implies(name(d, h, p, u), LED),
+           why="a sink passes on only the use that it knows"),
+    Always("a_told_request_is_bound_by_the_leader", implies(named(p, h, u), LED),
+           why="the rank has it from a sink"),
     Always("the_others_bind_as_told", implies(binds(p, h, u), leads(h, p) | named(p, h, u)),
            why="only the leader decides"),
 )

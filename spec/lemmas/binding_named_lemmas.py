@@ -3,14 +3,12 @@
 from typing import Final
 
 from pdproto.spec.handoff.binding_named import asks
-from pdproto.spec.handoff.binding_tables import binds, bound, d, h, knows, name, named, p, u
+from pdproto.spec.handoff.binding_tables import bound, d, h, knows, name, named, p, u
 from pdproto.spec.language import Always, implies
 from pdproto.spec.lemmas import binding_lemmas
 
 _OF_LEADERS: Final = {
     "the_leader_speaks_of_its_own_request", "a_known_request_is_bound_by_the_leader",
-    "a_passed_on_request_is_bound_by_the_leader", "a_told_request_is_bound_by_the_leader",
-    "the_leader_is_told_nothing",
 }
 
 LEMMAS: Final = (
@@ -22,6 +20,4 @@ LEMMAS: Final = (
            why="the caller has named it"),
     Always("a_rank_is_told_the_request_that_a_life_asks_for", implies(named(p, h, u), asks(h, u)),
            why="the rank has it from a sink"),
-    Always("a_rank_binds_as_told", implies(binds(p, h, u), named(p, h, u)),
-           why="every row that binds reads it"),
 )

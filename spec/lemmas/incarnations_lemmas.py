@@ -40,8 +40,6 @@ LEMMAS: Final = (
     Always("a_write_is_begun_by_a_source",
            implies(wrote(p, e, h), all_of(granted(h), feeds(h, p)))),
     Always("a_write_was_begun", implies(writing(p, e, h), wrote(p, e, h))),
-    Always("one_run_of_a_source_writes",
-           implies(all_of(wrote(p, e, h), wrote(p, f, h)), e.same(f))),
     Always("a_run_writes_after_those_before",
            implies(all_of(wrote(p, e, h), f.before(e)), ended(p, f))),
     Always("no_run_before_the_known_one_writes",

@@ -4,7 +4,7 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.catalogue import EXPECTED
-from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS
+from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS, TWO_SOURCES
 from pdproto.spec.language import DropRow, System, edited
 from tests.handoff.exploring import counts, explored, failing, name_of
 
@@ -17,6 +17,15 @@ def test_everything_comes_about_at_the_pinned_counts(system: System) -> None:
     assert failing(found) == []
     assert [f.name for f in found.findings if "vacuous" in f.note] == []
     assert counts(found) == EXPECTED[system.name, "deep"]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_two_sources_that_come_back_are_safe_at_the_pinned_counts() -> None:
+    """A minute of two idle cores. Other sizes have two chunks, and an engine that strays."""
+    found = explored(TWO_SOURCES.name, "deep")
+    assert failing(found) == []
+    assert counts(found) == EXPECTED[TWO_SOURCES.name, "deep"]
 
 
 @pytest.mark.parametrize(("name", "edit"), [

@@ -16,11 +16,12 @@ from proofs import draining
 from tests.property.profiles import some
 from tests.tiers import sampled
 
-NAMES: Final = ("registry", "dp-rank")
+NAMES: Final = ("registry", "dp-rank", "incarnations")
+BINDINGS: Final = ("binding-no-timeouts", "binding-named-no-timeouts")
 RANKINGS: Final = tuple(
     pytest.param(name, ranking, id=f"{name}-{ranking.leads_to}",
                  marks=() if ranking.pending is None else (pytest.mark.slow, pytest.mark.nightly))
-    for name in NAMES for ranking in subject(name).rankings
+    for name in (*NAMES, *BINDINGS) for ranking in subject(name).rankings
 )
 ROWS: Final = {
     name: tuple(dict.fromkeys(h.row for one in subject(name).rankings for h in one.helpers))
@@ -33,7 +34,7 @@ QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # in the end what this one does at once.
 ELSEWHERE: Final = frozenset({
     "resolve_alone", "strike_room_and_tell", "greet_again", "record_again", "renew",
-    "fail_abandoned",
+    "fail_abandoned", "meet", "place",
 })
 
 
@@ -66,7 +67,7 @@ def without_help(name: str, system: System, rankings: Sequence[Ranking]) -> set[
 @pytest.mark.parametrize(("name", "row"), [
     *(pytest.param(name, row) for name, row in ASKED if row in QUICK),
     *sampled([pytest.param(name, row, marks=pytest.mark.slow) for name, row in ASKED
-              if row not in QUICK], ROWS_SAMPLED, "rows of the registry and of dp-rank"),
+              if row not in QUICK], ROWS_SAMPLED, "rows of small systems"),
 ])
 def test_a_property_that_a_fair_run_violates_has_no_proof(name: str, row: str) -> None:
     broken = edited(subject(name).system, f"without-{row}", DropRow(row))

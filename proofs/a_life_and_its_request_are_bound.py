@@ -1,0 +1,42 @@
+"""Claim: where no end gives up, a life and its request are bound on every rank, or both end, for
+any number of ranks, lives, requests and sinks, under any loss; where ends give up, each of them
+ends (L1 and L2 of `binding-no-timeouts` and `binding-named-no-timeouts`; L1 of the variants with
+clocks).
+
+Method: a ranking by local progress (pdproto/check/prove/ranking.py); the helping rows are in
+spec/lemmas/binding_no_timeouts_ranking.py, binding_named_no_timeouts_ranking.py and
+binding_ranking.py, with the lemmas that only these need. They also use the safety claims of
+a_life_is_one_request.py.
+Bound: none, on any sort. Assumes: every timer and every fair row that stays enabled fires; messages
+that are there are received; losses happen finitely often; finitely many requests; a life has one
+leader; the caller gives each number to one life.
+Not covered: delivery that takes the message off the network; the claims without any timer
+(`binding-no-timers`, `binding-named-no-timers`, `binding-once`), with a rank that decides for
+itself (`binding-guarded`), and with two leaders; these are explored.
+Vacuity: in some state in which all claims hold each property pends. Mutants: a sink that asks once,
+a leader that tells the request once, a rank that does not bind what it has been told, a life that
+ends and leaves its request, and ends without a clock.
+"""
+
+from proofs.claim import Liveness, Pending
+
+LED = Liveness("binding-no-timeouts", defects=(
+    Pending("bind", "L1_a_life_and_a_request_are_bound"),
+    Pending("ask_again", "L1_a_request_on_both_servers_is_bound"),
+    Pending("tell_again", "L1_a_sink_learns_its_request"),
+    Pending("bind_named", "L1_every_rank_binds_as_its_leader"),
+))
+NAMED = Liveness("binding-named-no-timeouts", defects=(
+    Pending("bind_named", "L1_a_request_on_both_servers_is_bound"),
+    Pending("find_over", "L2_a_request_that_has_ended_ends_its_life"),
+    Pending("end_named", "L2_a_life_that_has_ended_ends_its_request"),
+    Pending("abort_again_by_name", "L2_a_failure_reaches_every_rank"),
+))
+IN_TIME = Liveness("binding-loss", defects=(
+    Pending("give_up", "L1_a_life_ends"),
+    Pending("give_up_waiting", "L1_a_request_waits_no_longer"),
+))
+NAMED_IN_TIME = Liveness("binding-named-loss", defects=(
+    Pending("give_up", "L1_a_life_ends"),
+    Pending("give_up_waiting", "L1_a_request_waits_no_longer"),
+))
