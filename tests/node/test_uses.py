@@ -46,12 +46,17 @@ def lose_first_introduction(nodes: Cluster, to: str) -> None:
     decode._core.say = lossy  # type: ignore[method-assign]
 
 
-def hand_over(nodes: Cluster, *, begun: int) -> tuple[list[Sender], list[Receiver]]:
-    """Two requests of the room, the second life when the first one is known to so many sources."""
-    senders = [*nodes.senders(ROOM), *nodes.senders(ROOM)]
-    first = published(nodes.receivers(ROOM))
+def hand_over(
+    nodes: Cluster, *, begun: int, uses: tuple[int | None, int | None] = (None, None)
+) -> tuple[list[Sender], list[Receiver]]:
+    """Two requests of the room, the second life when the first one is known to so many sources.
+
+    uses: the numbers that the caller gives the requests.
+    """
+    senders = [sender for use in uses for sender in nodes.senders(ROOM, use)]
+    first = published(nodes.receivers(ROOM, use=uses[0]))
     until(lambda: sum(sender.endpoint.life is not None for sender in senders) == begun)
-    receivers = first + published(nodes.receivers(ROOM))
+    receivers = first + published(nodes.receivers(ROOM, use=uses[1]))
     until(polls(senders, KVPoll.WAITING_FOR_INPUT))
     for sender in senders:
         sender.send([1, 2, 3])
@@ -73,6 +78,17 @@ def test_ranks_that_bind_them_differently_fail_them(nodes: Cluster) -> None:
     for receiver in receivers:
         assert receiver.poll() is KVPoll.FAILED
         assert "bound different requests" in (receiver.failure or "")
+    nodes.settled()
+
+
+def test_ranks_bind_named_requests_alike_when_an_introduction_is_lost(nodes: Cluster) -> None:
+    """Seen red with prefill blind to the names: it fails both requests, as the test above."""
+    lose_first_introduction(nodes, "p1")
+    senders, receivers = hand_over(nodes, begun=1, uses=(0, 1))
+    assert all(end.poll() is KVPoll.SUCCESS for end in (*senders, *receivers))
+    assert [set(receiver.uses.values()) for receiver in receivers] == [{0}, {1}]
+    for receiver in receivers:
+        receiver.close()
     nodes.settled()
 
 
