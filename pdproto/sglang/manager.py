@@ -38,10 +38,14 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
-from pdproto.sglang.plugin import note_named_ranks, tell_of_refusals
+from pdproto.sglang.plugin import (
+    note_named_ranks,
+    tell_of_decodes_refusals,
+    tell_of_prefills_refusals,
+)
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
-from pdproto.sglang.refusals import tell_prefill
+from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -144,6 +148,7 @@ class PdprotoKVManager(BaseKVManager):
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
         note_named_ranks()
+        tell_of_prefills_refusals(tell_decode)
         self._register(registration)
 
     def _dp_of(self, registration: Registration) -> DataParallelRank | None:
@@ -181,7 +186,7 @@ class PdprotoKVManager(BaseKVManager):
             Kind(self.kv_args.page_size, self._kv_dtype, self.kv_args.kv_layout), self.place,
             Place(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
-        tell_of_refusals(tell_prefill)
+        tell_of_decodes_refusals(tell_prefill)
 
     def name_of(self, rank: int) -> str:
         """The name of a decode rank of this stage, by its place in the tensor parallelism."""

@@ -23,7 +23,8 @@ CLASSES: Final = {
 
 
 SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
-ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
+PREFILL_ARRIVALS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.add"
+DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
 
 def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
@@ -41,21 +42,30 @@ def note_named_ranks() -> None:
     _hook(SENDERS, _note_named_rank, "BEFORE")
 
 
-def tell_of_refusals(tell: Callable[[Any, Any], None]) -> None:
-    """Have `tell` called with decode's queue and each request for which it makes no receiver. Call
-    it in processes that create receivers, after SGLang has imported their module. A second call
-    does nothing.
+def tell_of_prefills_refusals(tell: Callable[[Any, Any], None]) -> None:
+    """Have `tell` called with prefill's queue and each request for which it makes no sender. Call
+    it in processes that create senders, after SGLang has imported their module. A second call does
+    nothing.
 
     SGLang refuses a prompt that is longer than its KV cache, or malformed, and calls no method of a
     backend then.
     """
+    def after(_: Any, queue: Any, request: Any, *__: int) -> None:
+        if not queue.queue or queue.queue[-1] is not request:
+            tell(queue, request)
+
+    _hook(PREFILL_ARRIVALS, after, "AFTER")
+
+
+def tell_of_decodes_refusals(tell: Callable[[Any, Any], None]) -> None:
+    """The same for decode's queue and receivers."""
     def after(_: Any, queue: Any, request: Any, *known: bool, **known_too: bool) -> None:
         if any((*known, *known_too.values())):
             return  # it has been here before, so its half at prefill has ended
         if not queue.queue or queue.queue[-1].req is not request:
             tell(queue, request)
 
-    _hook(ARRIVALS, after, "AFTER")
+    _hook(DECODE_ARRIVALS, after, "AFTER")
 
 
 def _hook(target: str, function: Callable[..., None], kind: str) -> None:

@@ -158,8 +158,8 @@ class Prefills:
     def _misfit(self, server: ServerInfo) -> str:
         """Why a server does not fit this rank, with the values of both. Empty if it does."""
         if self._stage.size not in (1, server.pp_size):
-            return (f"its pipeline has {server.pp_size} stages and that of decode "
-                    f"{self._stage.size}: want as many, or 1 here")
+            return (f"stages of the pipeline: {server.pp_size} at prefill and {self._stage.size} "
+                    "at decode: want as many, or 1 at decode")
         for name in KIND:
             there, here = getattr(server, name), getattr(self._kind, name)
             if there is not None and here is not None and there != here:

@@ -1,7 +1,8 @@
-"""Requests that SGLang's decode refuses before it makes a receiver: prefill's half is told why.
+"""Requests that SGLang refuses at one server, before it makes a sender or a receiver: the half of
+the request at the other server is told why.
 
-Decode opens the hand-over and aborts it, as for a server that does not fit (decision 068). Without
-that, prefill's half would wait for its bootstrap time-out: SGLang itself tells it nothing.
+The server that refuses opens the hand-over and aborts it, as for a server that does not fit
+(decision 068). Without that, the other half would wait for its time-out: SGLang tells it nothing.
 """
 
 import logging
@@ -11,6 +12,19 @@ from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
 
 log = logging.getLogger("pdproto.sglang")
+
+
+def tell_decode(queue: Any, request: Any) -> None:
+    """Abort the hand-over of a request that prefill has refused, for the reason that SGLang gives.
+
+    queue: SGLang's PrefillBootstrapQueue. All ranks of prefill refuse the same requests.
+    """
+    if request.bootstrap_host == utils.FAKE_BOOTSTRAP_HOST or request.bootstrap_room is None:
+        return  # no decode server has a half of it
+    queue.kv_manager.named_rank = named = request.disagg_prefill_dp_rank
+    utils.get_kv_class(queue.transfer_backend, utils.KVClassType.SENDER)(
+        queue.kv_manager, "", request.bootstrap_room, named is not None,
+    ).refuse(f"refused by the prefill scheduler: {_reason(request)}")
 
 
 def tell_prefill(queue: Any, request: Any) -> None:
@@ -32,5 +46,8 @@ def tell_prefill(queue: Any, request: Any) -> None:
     else:
         log.warning("room %d: decode has refused it, and does not know which rank of prefill server"
                     " %s to tell", room, address)
-    why = getattr(request.finished_reason or request.to_finish, "message", "")
-    receiver.refuse(f"refused by the decode scheduler: {why}")
+    receiver.refuse(f"refused by the decode scheduler: {_reason(request)}")
+
+
+def _reason(request: Any) -> str:
+    return getattr(request.finished_reason or request.to_finish, "message", "")

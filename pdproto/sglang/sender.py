@@ -193,3 +193,8 @@ class PdprotoKVSender(BaseKVSender):
     def abort(self) -> None:
         """Abort the hand-over."""
         self.sender.abort("aborted by the prefill scheduler")
+
+    def refuse(self, reason: str) -> None:
+        """Abort the hand-over of a request that the scheduler has refused, and forget it."""
+        self.sender.abort(reason)
+        self.clear()

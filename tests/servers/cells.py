@@ -86,6 +86,10 @@ CELLS: Final = (
     Cell("layers differ", "decode-deep", "layers_differ",
          "decode with a model of 6 layers is refused with the layers of both, others are served on",
          "misfit-unnoticed"),
+    Cell("pipeline differs", "decode-pp-2", "stages_differ",
+         "decode with two pipeline stages, and prefill with one: each half fails at once with both "
+         "sizes, others are served on",
+         "misfit-unnoticed"),
     Cell("memory short", "short", "memory_short",
          "150 requests at once, and memory for two: those that wait for it are timed by nobody",
          "queue-timed"),
@@ -93,6 +97,10 @@ CELLS: Final = (
          "a prompt that is longer than the whole KV cache of decode fails at both servers for that "
          "reason, others are served",
          "length-unlimited"),
+    Cell("prefill's cache short", "prefill-short", "too_long",
+         "a prompt that is longer than the whole KV cache of prefill fails at both servers for "
+         "that reason, others are served",
+         "refusal-untold"),
     Cell("chunked prefill", "chunked", "equality",
          "prompts are prefilled, and sent, 64 tokens at a time", "chunk-repeated"),
     Cell("over 64 chunks", "tiny-chunks", "many_chunks",

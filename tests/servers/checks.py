@@ -12,7 +12,7 @@ from typing import Final
 
 from examples.servers.serving import ServerError, free_port
 from tests.servers.census import settled
-from tests.servers.layouts import CHUNK_TOKENS, DECODE_TOKENS, PATIENCE_S, SHORT_S
+from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
 from tests.servers.stage import POOL, POOL_TOKENS, Layout, Pair, Stage
 from tests.servers.suite import Finding, UntestedError
@@ -88,12 +88,12 @@ def many_chunks(stage: Stage, layout: Layout) -> Finding:
 
 
 def too_long(stage: Stage, layout: Layout) -> Finding:
-    """A prompt that is longer than all memory of decode fails at both servers for that reason,
-    beside others that are served.
+    """A prompt that is longer than all memory of one server fails at both for that reason, beside
+    others that are served.
     """
     pair = stage.pair(layout)
     stage.reference(layout.model, asks(SERVES_AGAIN))
-    long = asks(1, seed=4, shortest=DECODE_TOKENS + 100, longest=DECODE_TOKENS + 140)
+    long = asks(1, seed=4, shortest=SHORT_TOKENS + 100, longest=SHORT_TOKENS + 140)
     with ThreadPoolExecutor(1) as beside:
         fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
         told = _refused(pair.both, TOO_LONG, 30.0, prefill=TOO_LONG, wanted=long * 4)
@@ -289,6 +289,11 @@ def layers_differ(stage: Stage, layout: Layout) -> Finding:
     """
     return misfit(stage, layout, (
         "the sources send layer 0 to layer 3, and decode has layer 0 to layer 5",), ())
+
+
+def stages_differ(stage: Stage, layout: Layout) -> Finding:
+    want = "stages of the pipeline: 1 at prefill and 2 at decode",
+    return misfit(stage, layout, want, want)
 
 
 def registry_restarts(stage: Stage, layout: Layout) -> Finding:

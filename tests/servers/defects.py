@@ -225,6 +225,13 @@ def length_unlimited() -> None:
     wrap(DecodePreallocQueue, "_check_if_req_exceed_kv_capacity", lambda *_: False)
 
 
+def refusal_untold() -> None:
+    """Prefill tells decode nothing of a request that it refuses at its arrival."""
+    from pdproto.sglang import manager
+
+    replace(manager, "tell_decode", lambda *_: None)
+
+
 def leak_check_off() -> None:
     """SGLang only warns of a leak in an idle scheduler."""
     from sglang.srt.environ import envs
@@ -266,8 +273,8 @@ def port_ignored() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
-        page_twice, attempt_repeated, chunks_limited, name_unread, length_unlimited, leak_check_off,
-        layers_from_zero, heads_swapped, first_rank_only, window_left_out,
+        page_twice, attempt_repeated, chunks_limited, name_unread, length_unlimited, refusal_untold,
+        leak_check_off, layers_from_zero, heads_swapped, first_rank_only, window_left_out,
         misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, registers_once,
         port_ignored)
 }

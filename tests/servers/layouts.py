@@ -15,7 +15,7 @@ BOOTSTRAP: Final = {"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(PATIENCE_S)}
 PATIENCE: Final = {**BOOTSTRAP, "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": str(PATIENCE_S)}
 
 SHORT_S: Final = 3
-DECODE_TOKENS: Final = 1024  # of decode, where its memory is short
+SHORT_TOKENS: Final = 1024  # of the server whose memory is short
 CHUNK_TOKENS: Final = 16  # the smallest chunks of a prompt
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
@@ -26,9 +26,11 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
     "decode-narrow": Layout(decode_model="llama-narrow"),
     "decode-deep": Layout(decode_model="llama-deep"),
+    "decode-pp-2": Layout(decode=("--pp-size", "2"), env=TWO_RANKS),
     # Decode has memory for two or three prompts.
     "short": Layout(env={"SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": str(SHORT_S)},
-                    decode=("--max-total-tokens", str(DECODE_TOKENS))),
+                    decode=("--max-total-tokens", str(SHORT_TOKENS))),
+    "prefill-short": Layout(prefill=("--max-total-tokens", str(SHORT_TOKENS))),
     # Also settings that only SGLang's scheduler reads.
     "chunked": Layout(prefill=("--chunked-prefill-size", "64"), evidence="#new-token: 64,",
                       decode=("--num-reserved-decode-tokens", "64",

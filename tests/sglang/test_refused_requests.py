@@ -1,4 +1,6 @@
-"""Prefill hears of a request that SGLang's decode refuses before it makes a receiver."""
+"""One server hears of a request that SGLang refuses at the other, before it makes a sender or a
+receiver.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,15 +13,22 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
+from sglang.srt.disaggregation.common.conn import KVTransferError
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST, TransferBackend
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
-from pdproto.sglang.plugin import NAME, plugin, tell_of_refusals
-from pdproto.sglang.refusals import tell_prefill
+from pdproto.sglang.plugin import (
+    NAME,
+    plugin,
+    tell_of_decodes_refusals,
+    tell_of_prefills_refusals,
+)
+from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair, until
-from tests.sglang.test_receiver import Manager
+from tests.sglang.test_receiver import Manager, receiver_of
 
 ROOM: Final = 5
 CAPACITY: Final = 8  # tokens of decode's KV cache
@@ -36,6 +45,17 @@ class Queue(SimpleNamespace):
         DecodePreallocQueue.add(self, request, **known)
 
 
+class PrefillQueue(SimpleNamespace):
+    """As much of PrefillBootstrapQueue as `add` reads, with its own methods that refuse."""
+
+    _check_if_req_exceed_kv_capacity = PrefillBootstrapQueue._check_if_req_exceed_kv_capacity
+    create_sender = PrefillBootstrapQueue.create_sender
+    _process_req = PrefillBootstrapQueue._process_req
+
+    def add(self, request: Any) -> None:
+        PrefillBootstrapQueue.add(self, request, 1)
+
+
 def retire(request: Any) -> None:
     request.finished_reason = request.to_finish
 
@@ -49,7 +69,7 @@ def pair() -> Iterator[Pair]:
 @pytest.fixture
 def queue(pair: Pair) -> Any:
     plugin()
-    tell_of_refusals(tell_prefill)
+    tell_of_decodes_refusals(tell_prefill)
     manager: Any = Manager(pair)
     manager.prefill_info_table = {}
 
@@ -73,20 +93,39 @@ def queue(pair: Pair) -> Any:
     return made
 
 
+@pytest.fixture
+def prefill_queue(pair: Pair) -> Any:
+    plugin()
+    tell_of_prefills_refusals(tell_decode)
+    (node, _), = pair.sources
+    return PrefillQueue(
+        kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
+                                   named_rank=None),
+        transfer_backend=TransferBackend(NAME), queue=[], max_input_len=CAPACITY, bootstrap_port=1,
+        scheduler=SimpleNamespace(
+            retire_unadmitted_request=retire,
+            output_streamer=SimpleNamespace(stream_output=lambda *_: None)))
+
+
 def request(tokens: int, **changed: Any) -> Any:
     usual: dict[str, Any] = {
         "rid": "r", "bootstrap_host": "127.0.0.1", "bootstrap_port": 1, "bootstrap_room": ROOM,
         "origin_input_ids": [0] * tokens, "output_ids": [], "return_logprob": False,
-        "disagg_prefill_dp_rank": None, "to_finish": None, "finished_reason": None,
+        "disagg_prefill_dp_rank": None, "sampling_params": SimpleNamespace(max_new_tokens=2),
+        "time_stats": SimpleNamespace(trace_ctx=SimpleNamespace(abort=lambda **_: None)),
+        "to_finish": None, "finished_reason": None,
         "is_retracted": False, "metadata_buffer_index": -1,
         "kv": SimpleNamespace(holds_kv=False, holds_mamba=False, retraction_backup=None)}
     return SimpleNamespace(**usual | changed)
 
 
-@pytest.mark.parametrize(("refused", "why"), [
+REFUSED: Final = pytest.mark.parametrize(("refused", "why"), [
     (lambda: request(CAPACITY + 1), "exceeds the maximum number of tokens: 9 > 8"),
     (lambda: request(1, to_finish=FINISH_ABORT("the input is too long")), "the input is too long"),
 ], ids=["longer than the KV cache", "rejected at intake"])
+
+
+@REFUSED
 @pytest.mark.parametrize("first", ["prefill", "decode"])
 def test_prefills_half_fails_at_once_for_decodes_reason(
     pair: Pair, queue: Any, refused: Callable[[], Any], why: str, first: str
@@ -99,6 +138,41 @@ def test_prefills_half_fails_at_once_for_decodes_reason(
     assert f"refused by the decode scheduler: {why}" in str(sender.failure).replace(
         "Request r ", "")
     until(lambda: not pair.node.metrics.read()["num_remembered_lives"])
+
+
+@REFUSED
+@pytest.mark.parametrize("first", ["prefill", "decode"])
+def test_decodes_half_fails_at_once_for_prefills_reason(
+    pair: Pair, prefill_queue: Any, refused: Callable[[], Any], why: str, first: str
+) -> None:
+    manager = Manager(pair)
+    receiver = receiver_of(manager, ROOM)
+    if first == "decode":
+        receiver.init(0)
+    prefill_queue.add(refused())
+    if first == "prefill":
+        receiver.init(0)
+    until(lambda: receiver.poll() is KVPoll.FAILED)
+    with pytest.raises(KVTransferError) as failed:
+        receiver.failure_exception()
+    assert f"refused by the prefill scheduler: {why}" in str(failed.value).replace("Request r ", "")
+    (node, _), = pair.sources
+    until(lambda: not node.metrics.read()["num_remembered_lives"])
+
+
+@pytest.mark.parametrize("asked", [
+    request(CAPACITY), request(CAPACITY + 1, bootstrap_host=FAKE_BOOTSTRAP_HOST)],
+    ids=["taken", "without a decode server"])
+def test_a_request_that_prefill_takes_is_not_refused(
+    pair: Pair, prefill_queue: Any, asked: Any
+) -> None:
+    prefill_queue.add(asked)
+    (node, _), = pair.sources
+    opened = 1 + len(prefill_queue.queue)
+    node.open(ROOM + 1)
+    until(lambda: node.metrics.read()["handoffs_opened"] >= opened)
+    assert node.metrics.read()["handoffs_opened"] == opened
+    assert not any(one.disagg_kv_sender.poll() is KVPoll.FAILED for one in prefill_queue.queue)
 
 
 @pytest.mark.parametrize(("asked", "known"), [
