@@ -9,7 +9,8 @@ released, every gauge is 0, every byte of a success is right, both sides agree, 
 process grows with the hand-overs. At the end no process may have a thread or a socket left.
 
 With --resume the result is kept in a file after each of these rests, and the same command goes on
-from it. Exit status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after).
+from it. A complaint ends the soak; with --keep-going it goes on after those that it has. Exit
+status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after).
 """
 
 import argparse
@@ -39,6 +40,7 @@ from pdproto.engine.engines import ENGINES, require
 
 NOT_OVER = 3
 NOT_OF_THE_SOAK = ("--record", "--commit", "--json", "--stop-after")
+KEEP_GOING = "--keep-going"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +55,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
                              "state there")
     parser.add_argument("--stop-after", type=positive, metavar="S",
                         help="with --resume, end this run at the first rest after so many seconds")
+    parser.add_argument(KEEP_GOING, action="store_true",
+                        help="with --resume, go on although there are complaints: they stay in the "
+                             "result")
     parser.add_argument("--seed", type=natural, default=0, metavar="N",
                         help="seed of load and faults; the timing of processes still varies "
                              "(default: 0)")
@@ -87,7 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
-        command = " ".join(["pdproto", *without(sys.argv[1:], NOT_OF_THE_SOAK)])
+        given = (one for one in sys.argv[1:] if one != KEEP_GOING)
+        command = " ".join(["pdproto", *without([*given], NOT_OF_THE_SOAK)])
         write(page(result, command), arguments.record)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
@@ -102,6 +108,9 @@ def _state(arguments: argparse.Namespace) -> SoakState:
     check_targets([arguments.json, arguments.record, arguments.resume])
     if arguments.stop_after is not None and arguments.resume is None:
         raise UsageError("--stop-after: the rest of the soak would be lost: give --resume FILE too")
+    if arguments.keep_going and arguments.resume is None:
+        raise UsageError(f"{KEEP_GOING}: there is no complaint to go on after: give --resume FILE "
+                         "too")
     if arguments.bug is not None:
         check_bug(arguments.bug)
     settings = SoakSettings(
@@ -115,6 +124,7 @@ def _state(arguments: argparse.Namespace) -> SoakState:
                  else load(Path(arguments.resume), settings))
     except (EngineError, StateFileError) as error:
         raise UsageError(str(error)) from error
+    state.known = len(state.totals.complaints) if arguments.keep_going else 0
     if arguments.commit and arguments.commit not in state.commits:
         state.commits.append(arguments.commit)
     return state

@@ -1,10 +1,12 @@
 """The state file of `pdproto soak`, and the legs of a soak."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pdproto.cli import soak
 from pdproto.cli.main import main
 from pdproto.drill.soak.books import Totals
 from pdproto.drill.soak.memory import Growth
@@ -102,6 +104,23 @@ def test_a_part_without_a_state_file_is_refused(capsys: pytest.CaptureFixture[st
     assert "give --resume FILE too" in capsys.readouterr().err
 
 
+def test_to_keep_going_without_a_state_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["soak", "--keep-going"]) == 2
+    assert "give --resume FILE too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("more", "runs"), [((), 0), (("--keep-going",), 1)])
+def test_a_soak_with_a_complaint_goes_on_only_if_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: Sequence[str], runs: int
+) -> None:
+    path, begun = tmp_path / "soak.json", []
+    save(path, a_state())
+    monkeypatch.setattr(soak, "run_soak", lambda state, **_: begun.append(state.is_over))
+    assert main(["soak", "--handoffs", "1000000", "--engine", "tcp", "shm", "--resume", str(path),
+                 *more]) == 1
+    assert begun == [False] * runs
+
+
 def legs(settings: SoakSettings, count: int) -> list[tuple[str, str | None]]:
     found = []
     state = SoakState(settings=settings)
@@ -135,3 +154,11 @@ def test_a_soak_is_over_at_its_end_or_with_a_complaint() -> None:
     told.append(state.is_over)
     state.totals.complaints.append("it leaks")
     assert [*told, state.is_over] == [False, True, False, True]
+
+
+def test_a_soak_goes_on_after_the_complaints_that_are_known() -> None:
+    state = SoakState(settings=SoakSettings(seconds=60), known=1)
+    state.totals.complaints.append("it leaks")
+    assert not state.is_over
+    state.totals.complaints.append("it leaks again")
+    assert state.is_over

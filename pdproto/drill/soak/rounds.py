@@ -108,7 +108,8 @@ class Leg:
             cluster.hear(HEAR_S)
         self._noted = monotonic()
         leg_ends = self._noted + (self._number + 1) * state.settings.leg - state.seconds
-        while not (self._books.complaints or state.is_over or state.leg != self._number
+        known = state.known
+        while not (len(self._books.complaints) > known or state.is_over or state.leg != self._number
                    or monotonic() > ends):
             until = min(monotonic() + ROUND_S, ends)
             if state.settings.handoffs is None:
@@ -165,7 +166,7 @@ class Leg:
             state.engines.get(self._engine, 0) + state.totals.routed - before)
         state.faults = dict(self._chaos.counts)
         state.messages = dict(self._messages + Counter(self._cluster.net("counts")))
-        state.rests += not state.totals.complaints
+        state.rests += len(state.totals.complaints) <= state.known
         state.seconds += now - self._noted
         self._noted = now
         self._keep()

@@ -68,8 +68,9 @@ class SoakState(Struct, forbid_unknown_fields=True, kw_only=True):
 
     faults: counts by kind. messages: counts of the network. rests: how often everything had been
     given back. seconds: while clusters ran. parts: how many runs of the verb there were; cut_off:
-    how many of them did not end at a rest. runs: whether a part runs now, or was cut off. engines:
-    hand-overs by engine. growth: of memory, by kind of process.
+    how many of them did not end at a rest. runs: whether a part runs now, or was cut off. known:
+    how many complaints do not end the soak. engines: hand-overs by engine. growth: of memory, by
+    kind of process.
     """
 
     format: int = FORMAT
@@ -83,6 +84,7 @@ class SoakState(Struct, forbid_unknown_fields=True, kw_only=True):
     parts: int = 0
     cut_off: int = 0
     runs: bool = False
+    known: int = 0
     commits: list[str] = []
     engines: dict[str, int] = {}
     growth: dict[str, Growth] = {}
@@ -94,8 +96,8 @@ class SoakState(Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the soak has come to its end, or has found a defect."""
-        return self.done >= self.settings.total or bool(self.totals.complaints)
+        """Whether the soak has come to its end, or has found a defect that is not known."""
+        return self.done >= self.settings.total or len(self.totals.complaints) > self.known
 
     @property
     def leg(self) -> int:
