@@ -152,4 +152,6 @@ class Books:
             over = killed | {other for other, its in failed.items()
                              if DRAINS not in its.reason and its.at < ended.at + NOTICED_S}
             if DRAINS in ended.reason and not any(other in ended.reason for other in over):
-                self.complaints.append(f"{name}, room {room}: {ended.reason}")
+                others = (f"; {other} {its.at - ended.at:+.1f} s: {its.reason}"
+                          for other, its in failed.items() if other != name)
+                self.complaints.append(f"{name}, room {room}: {ended.reason}{''.join(others)}")
