@@ -269,6 +269,10 @@ CATALOGUE: Final = (
         "default": Counts(57_699, 232_983, 37),
         "deep": Counts(47_594, 278_970, 47),
     }),
+    Entry("optimistic-group-history", "handoff.optimistic_group_history:HISTORY",
+          lemmas="optimistic_group_lemmas", expected={
+        "default": Counts(57_699, 232_983, 37),
+    }),
     Entry("optimistic-group-loss", "handoff.optimistic_group_loss:LOSS", expected={
         "default": Counts(124_676, 1_686_703, 26),
         "deep": Counts(223_140, 4_335_534, 37),
