@@ -9,18 +9,19 @@ spec/lemmas/optimistic_group_lemmas.py, each with its reason. They need the log 
 proof is one of spec/handoff/optimistic_group_history.py, which adds variables that no row reads.
 Bound: none, on any sort. Assumes: the identity of a life is never used again; ranks die with their
 group.
-Vacuity: every row can fire in a state in which all claims hold. Mutants: ranks that begin a pass out
-of turn; an entry that lets a finalized pass yield; one that finalizes before every rank is ready;
-one that yields before every rank has computed its chunk.
+Vacuity: every row can fire in a state in which all claims hold. Mutants: ranks that begin a pass
+out of turn; an entry that lets a finalized pass yield; one that finalizes before every rank is
+ready; one that yields before every rank has computed its chunk.
 Not covered: lost messages (optimistic-group-loss) and liveness, which are explored.
 """
 
-from pdproto.spec.handoff.group_attempts import ALL_COMPUTED, ALL_READY, EARLIER, finalized, h
+from pdproto.spec.handoff.group import h
+from pdproto.spec.handoff.group_attempts import ALL_COMPUTED, ALL_READY, EARLIER, finalized
 from pdproto.spec.language import DropClause
 from proofs.claim import Safety
 
 CLAIM = Safety(
-    "optimistic-group-history", whole=True, slow=("holds", "lemmas"),
+    "optimistic-group-history", whole=True, helped=True, slow=("holds", "lemmas"),
     nightly=("holds-optimistic-group-history",),
     defects=(
         DropClause("start", EARLIER),

@@ -50,8 +50,9 @@ class Safety:
     that must be used (none: every lemma); unasked: the question is left out. slow: the questions
     that take several seconds. Where it is slow the question about lemmas is asked at night, because
     an idle lemma makes no proof wrong, and this proves the system once more. nightly: more of them
-    that are asked at night, by name. engine: the one that proves it. explored: small sizes show
-    that every row can fire, and which claim a defect breaks, where the solver takes too long.
+    that are asked at night, by name. engine: the one that proves it. explored: small sizes
+    show that every row can fire, and which claim a defect breaks, where the solver takes too long.
+    helped: in a whole proof Z3 with quantifiers decides what the cut-off cannot.
     """
 
     system: str
@@ -65,10 +66,11 @@ class Safety:
     nightly: tuple[str, ...] = ()
     engine: str = CUTOFF
     explored: bool = False
+    helped: bool = False
 
     def questions(self) -> Iterator[Question]:
         """The four questions, some of them about several systems or defects."""
-        show = standing.is_wholly_proved if self.whole else partial(
+        show = partial(standing.is_wholly_proved, helped=self.helped) if self.whole else partial(
             standing.is_proved, engines=(self.engine,))
         for name in self.proved_in or (self.system,):
             yield self._question("holds", partial(show, name), name)

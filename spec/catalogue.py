@@ -270,7 +270,7 @@ CATALOGUE: Final = (
         "deep": Counts(47_594, 278_970, 47),
     }),
     Entry("optimistic-group-history", "handoff.optimistic_group_history:HISTORY",
-          lemmas="optimistic_group_lemmas", expected={
+          Purpose.COMPARED, lemmas="optimistic_group_lemmas", expected={
         "default": Counts(57_699, 232_983, 37),
     }),
     Entry("optimistic-group-loss", "handoff.optimistic_group_loss:LOSS", expected={

@@ -11,7 +11,6 @@ from pdproto.spec.handoff.attempts import Forward, Link, a, again
 from pdproto.spec.handoff.group import Health, h, k, n, o, r
 from pdproto.spec.handoff.group_attempts import (
     COMPUTING,
-    ENDED,
     IN_PASS,
     Stage,
     Status,
