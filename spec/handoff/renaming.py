@@ -20,6 +20,7 @@ from pdproto.spec.language.machine import Instance
 from pdproto.spec.language.place import here
 from pdproto.spec.language.properties import LeadsTo, OnRow, Property
 from pdproto.spec.language.symbols import Each, Sent, Symbol, Update, Variable
+from pdproto.spec.language.wellformed import symbols_of_row
 
 S = TypeVar("S", bound=Symbol)
 F = TypeVar("F", bound=Formula)
@@ -32,8 +33,9 @@ Names: TypeAlias = Mapping[str, str]
 class Renamed:
     """Copies of tables. machines, symbols, rows: the new names of those that get one.
 
-    A message from or to a machine without a table here is left out, and no row may mention it.
-    Raises SpecError for a name that stands for nothing.
+    A message from or to a machine without a table here is left out, and no row may mention it. So
+    is each symbol that no row mentions: another system has it on the same machine. Raises SpecError
+    for a name that stands for nothing.
     """
 
     def __init__(
@@ -49,7 +51,12 @@ class Renamed:
             for table in old
         }
         self._symbols: Final[dict[Symbol, Symbol]] = {}
-        every = [symbol for machine in self._machines for symbol in machine.symbols]
+        used = {symbol for table in old for row in table.rows
+                for symbol in symbols_of_row(table, row)}
+        used |= {symbol for message in used if isinstance(message, Message)
+                 for symbol in message.carries}
+        every = [symbol for machine in self._machines for symbol in machine.symbols
+                 if symbol in used]
         # A message may carry relations. They are copied before it.
         for symbol in sorted(every, key=lambda one: isinstance(one, Message)):
             self._add(symbol, names.get(symbol.name, symbol.name))

@@ -53,7 +53,7 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     check_own_messages(system, fresh, like)
     known = set(system.variables)
     for table, row in fresh:
-        for symbol in _spoken_of(table, row):
+        for symbol in symbols_of_row(table, row):
             if not isinstance(symbol, Rigid) and symbol not in known:
                 problem = f"row {row.name!r}: {symbol} belongs to no machine of the system"
                 raise SpecError(row.place, problem)
@@ -84,7 +84,7 @@ def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
     """The symbols of the properties, and of the rows that the other system does not have."""
     for table, row in _fresh(system, like):
         with suppress(SpecError):  # a malformed row is refused where it is checked
-            yield from _spoken_of(table, row)
+            yield from symbols_of_row(table, row)
     for claim in system.properties:
         parts = (claim.premise, claim.goal) if isinstance(claim, LeadsTo) else (claim.claim,)
         yield from (atom.symbol for part in parts for atom, _ in atoms(part))
@@ -115,7 +115,7 @@ def _identity(table: Table, row: Row) -> tuple[int, int, int]:
     return id(table.machine), id(table.state), id(row)
 
 
-def _spoken_of(table: Table, row: Row) -> Iterable[Symbol]:
+def symbols_of_row(table: Table, row: Row) -> Iterable[Symbol]:
     """Every symbol of the row: of its guard, its updates and what it sends."""
     yield from (atom.symbol for formula in table.formulas(row) for atom, _ in atoms(formula))
     yield from (update.symbol for update in table.assignments(row))

@@ -3,7 +3,15 @@
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.spec.handoff import bootstrap, dp_rank, optimistic, registry, registry_world, routing
+from pdproto.spec.handoff import (
+    bootstrap,
+    dp_rank,
+    optimistic,
+    optimistic_retracted,
+    registry,
+    registry_world,
+    routing,
+)
 from pdproto.spec.handoff.attempts import PREFILL
 from pdproto.spec.handoff.bootstrap import Phase, d, h, phase
 from pdproto.spec.handoff.registry_claims import PROPERTIES
@@ -88,3 +96,10 @@ def test_a_defect_of_the_part_is_one_of_its_copy() -> None:
     claims = tuple(renamed.claim(claim) for claim in optimistic.SAFETY)
     with pytest.raises(SpecError, match="belongs to no machine of the system"):
         System("mixed", "The part with the claims of its copy.", optimistic.SYSTEM.tables, claims)
+
+
+def test_a_variable_that_another_system_has_on_the_machine_is_left_out() -> None:
+    """Whether such a system was imported before must not change the part."""
+    assert optimistic_retracted.retracted in PREFILL.machine.symbols
+    copy = Renamed((PREFILL,), machines={}).machine(PREFILL.machine)
+    assert "retracted" not in {symbol.name for symbol in copy.symbols}
