@@ -101,5 +101,5 @@ def test_a_defect_of_the_part_is_one_of_its_copy() -> None:
 def test_a_variable_that_another_system_has_on_the_machine_is_left_out() -> None:
     """Whether such a system was imported before must not change the part."""
     assert optimistic_retracted.retracted in PREFILL.machine.symbols
-    copy = Renamed((PREFILL,), machines={}).machine(PREFILL.machine)
+    copy = Renamed(optimistic.SYSTEM.tables, machines={}).machine(PREFILL.machine)
     assert "retracted" not in {symbol.name for symbol in copy.symbols}
