@@ -17,7 +17,6 @@ from typing import ClassVar, Final, TypeVar
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
 from pdproto.node.drain import Drain
-from pdproto.node.endpoint_stages import name_of
 from pdproto.node.handle import Handle
 from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
@@ -134,13 +133,9 @@ class RunningNode:
         """The open hand-overs that have been longest in their state. For any thread.
 
         most: how many are described. room, state: only hand-overs of this room, or in this state.
+        Raises ValueError for a state that they do not have.
         """
         return open_handoffs(self._core, self.health(), most, room, state)
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """The names of the states of its hand-overs."""
-        return tuple(name_of(stage) for stage in self._core.side.stages)
 
     def lost_peers(self) -> tuple[str, ...]:
         """The names of the peers that count as gone."""

@@ -92,16 +92,20 @@ def open_handoffs(
     """Describe the open hand-overs, the longest in their state first. For any thread.
 
     problem: why no hand-over can make progress, if so. most: how many are described. room, state:
-    only hand-overs of this room, or in this state.
+    only hand-overs of this room, or in this state. Raises ValueError for a state that they do not
+    have.
     """
-    wanted = {stage for stage in node.side.stages if state in (None, name_of(stage))}
+    states = {name_of(stage): stage for stage in node.side.stages}
+    if state is not None and state not in states:
+        raise ValueError(f"state: {state[:40]!r}: want one of {', '.join(states)}")
+    wanted = {*states.values()} if state is None else {states[state]}
     owners = [owner for owner in _open(node)
               if owner.stage in wanted and (room is None or owner.room == room)]
-    states = Counter([owner.stage for owner in owners])
+    counts = Counter([owner.stage for owner in owners])
     now = node.clock()
     oldest = nsmallest(min(most, SHOWN_MAX), owners, key=attrgetter("entered"))
     return OpenHandoffs(node.name, node.side.name, problem or "", len(owners),
-                        {name_of(stage): count for stage, count in states.items()},
+                        {name_of(stage): count for stage, count in counts.items()},
                         tuple(_told(node, owner, now) for owner in oldest))
 
 

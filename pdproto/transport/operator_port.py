@@ -89,11 +89,11 @@ class OperatorPort(HttpServer):
         limit = _number(request, "limit", SHOWN_MAX)
         room = _number(request, "room", (1 << 63) - 1)
         state = request.query.get("state")
-        if state is not None and state not in self._node.states:
-            raise web.HTTPBadRequest(text=f"state: {state[:40]!r}: want one of "
-                                          f"{', '.join(self._node.states)}")
-        told = await to_thread(
-            self._node.open_handoffs, LIMIT if limit is None else limit, room, state)
+        try:
+            told = await to_thread(
+                self._node.open_handoffs, LIMIT if limit is None else limit, room, state)
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
         return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
     async def _faults(self, _: web.Request) -> web.Response:

@@ -15,6 +15,7 @@ from pdproto.spec.handoff.group import (
     admit,
     applied,
     broke,
+    closed,
     done,
     drop,
     fail,
@@ -106,6 +107,8 @@ _MESSAGES: Final = (
            why="a rank votes as it becomes ready, and does not turn back"),
     Always("done_is_done", implies(done(r, h), stage(r, h).among(Stage.DONE, Stage.CLOSED)),
            why="a rank reports when it ends its part"),
+    Always("closed_is_closed", implies(closed(r, h), stage(r, h) == Stage.CLOSED),
+           why="a rank confirms that it has closed a request, and does not open it again"),
     Always("broke_is_broken", implies(broke(r, h), stage(r, h).among(Stage.BROKEN, Stage.CLOSED)),
            why="a rank reports when it ends its part"),
 )

@@ -213,7 +213,7 @@ class TestNothingLostHolds:
     def test_other_verbs(
         self, verb: list[str], told: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pdproto.cli.workers.maker_of", lambda _: self.LOST)
+        monkeypatch.setattr("pdproto.check.executor.maker_of", lambda _: self.LOST)
         assert main([*verb, *([] if verb[0] == "sim" else ["--no-cache"])]) == 3
         said = capsys.readouterr()
         assert "HOLDS" not in said.out
@@ -233,7 +233,7 @@ def test_a_worker_with_other_tables_is_refused(
         file.write_text(LAMP.replace("nobody_dreams", "all_are_awake"), encoding="utf-8")
         return two_processes()
 
-    monkeypatch.setattr("pdproto.cli.workers.maker_of", lambda _: ExecutorMaker(make))
+    monkeypatch.setattr("pdproto.check.executor.maker_of", lambda _: ExecutorMaker(make))
     assert main([verb, f"{file}:SYSTEM", "--no-cache", "--quiet"]) == 2
     said = capsys.readouterr()
     (line,) = said.err.splitlines()

@@ -140,7 +140,7 @@ class TestLemmas:
         lemmas.write_text('"""What is proved."""\nfrom page import LEMMAS\n')
         quiet = ["--quiet", "--no-cache"] if verb == "prove" else []
         assert main([verb, f"{page}:ONE_ANSWER", "--lemmas", str(lemmas), *quiet]) == 0
-        assert "1 lemmas" in (out := capsys.readouterr().out) or "lemma asked_is_asked" in out
+        assert "1 lemma " in (out := capsys.readouterr().out) or "lemma asked_is_asked" in out
 
     def test_the_file_of_the_system_itself_is_taken(self, page: Path) -> None:
         arguments = ["prove", f"{page}:ONE_ANSWER", "--quiet", "--no-cache", "--lemmas", str(page)]

@@ -15,7 +15,7 @@ from pdproto.check.trace.verify import verify
 from pdproto.group.group import Group
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.agreement import SYSTEM
-from pdproto.spec.language import DropRow, edited
+from pdproto.spec.language import DropProperty, DropRow, edited
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler
 
 Lines = list[dict[str, Any]]
@@ -150,6 +150,7 @@ def test_a_killed_process_leaves_the_rest_to_be_believed(
 
 
 def test_other_tables_explain_less(traces: list[Lines], tmp_path: Path) -> None:
-    without = edited(SYSTEM, "agreement-without-drain", DropRow("drain"), DropRow("turn_away"))
+    without = edited(SYSTEM, "agreement-without-drain", DropRow("drain"), DropRow("turn_away"),
+                     DropProperty("S7_drain_follows_its_decision"))
     verified = replayed(tmp_path, *traces, system=without)
     assert verified.verdict is Verdict.VIOLATED
