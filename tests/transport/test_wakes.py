@@ -1,0 +1,43 @@
+"""The loop sleeps when there is nothing to do, however the calls that wake it meet its turns."""
+
+import os
+import time
+from typing import Final
+
+import pytest
+
+from pdproto.transport import event_loop
+from tests.node.data_paths import cluster, until
+
+STILL_S: Final = 0.2
+TURNS_MAX: Final = 20  # meanwhile; a loop that does not sleep takes thousands
+
+
+def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread notes that it wakes the loop, and then writes to the file for which the loop waits.
+    A turn between the two takes the request, and finds nothing in the file.
+    """
+    write = os.eventfd_write
+    with cluster() as nodes:
+        loop = nodes.prefills[0]._loop
+
+        def write_late(file: int, count: int) -> None:
+            write(file, count)  # the turn between the two
+            until(lambda: not loop._awake)
+            write(file, count)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(event_loop.os, "eventfd_write", write_late)
+            loop.ask(lambda: None)
+        turns = []
+        take = loop._turn
+
+        def counted(**told: bool) -> float:
+            turns.append(told)
+            return take(**told)
+
+        monkeypatch.setattr(loop, "_turn", counted)
+        time.sleep(STILL_S)
+        assert len(turns) <= TURNS_MAX
