@@ -185,15 +185,16 @@ class EventLoop:
                 limit.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
             # other threads run, and that may take long.
-            due = self._turn(batches=self._unread or batches in ready, changes=changes in ready)
+            due = self._turn(batches=self._unread or batches in ready, changes=changes in ready,
+                             woken=self._awake or self._wake_fd in ready)
         files.close()
         carry_out(self._core, self._core.farewells(
             Arrived(requests=self._requests()), monotonic()))
 
-    def _turn(self, *, batches: bool, changes: bool) -> float:
+    def _turn(self, *, batches: bool, changes: bool, woken: bool) -> float:
         """Take one turn. Returns when the next is due."""
-        if self._awake:  # before the requests are taken, so that a later one wakes the loop again
-            with suppress(BlockingIOError):
+        if woken:  # before the requests are taken, so that a later one wakes the loop again
+            with suppress(BlockingIOError):  # a thread that has set the flag writes after that
                 os.eventfd_read(self._wake_fd)
             self._awake = False
         self._turned = now = monotonic()
