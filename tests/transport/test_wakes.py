@@ -6,7 +6,6 @@ from typing import Final
 
 import pytest
 
-from pdproto.transport import event_loop
 from tests.node.data_paths import cluster, until
 
 STILL_S: Final = 0.2
@@ -29,7 +28,7 @@ def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
             write(file, count)
 
         with monkeypatch.context() as patched:
-            patched.setattr(event_loop.os, "eventfd_write", write_late)
+            patched.setattr("pdproto.transport.event_loop.os.eventfd_write", write_late)
             loop.ask(lambda: None)
         turns = []
         take = loop._turn
