@@ -52,7 +52,8 @@ class Safety:
     an idle lemma makes no proof wrong, and this proves the system once more. nightly: more of them
     that are asked at night, by name. engine: the one that proves it. explored: small sizes
     show that every row can fire, and which claim a defect breaks, where the solver takes too long.
-    helped: in a whole proof Z3 with quantifiers decides what the cut-off cannot.
+    helped: in a whole proof Z3 with quantifiers decides the obligations that the cut-off leaves
+    open.
     """
 
     system: str

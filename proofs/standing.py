@@ -41,7 +41,7 @@ def is_proved(name: str, *, engines: Sequence[str] = (CUTOFF,)) -> None:
 def is_wholly_proved(name: str, *, helped: bool = False) -> None:
     """The same by the cut-off, that every trigger has one answer, and all that has a ranking.
 
-    helped: Z3 with quantifiers decides what the cut-off cannot.
+    helped: Z3 with quantifiers decides the obligations that the cut-off leaves open.
     """
     one = subject(name)
     settings = ProofSettings(timeout_s=LIMIT_S, workers=2, cache_folder=shared_proofs.folder)

@@ -76,6 +76,9 @@ _BROKE: Final = group.broke(group.r, group.h)
 _TOLD: Final = routing.disown(routing.x, routing.h, routing.y)
 _BY_RULE: Final = routing.modulo(routing.h, routing.y)
 
+BOUND_AGAIN: Final = weaker(
+    "bind_named", rooms.opening(p, u) == Opening.WAITING,
+    rooms.opening(p, u).among(Opening.WAITING, Opening.BOUND))
 GUARDS: Final = (
     Try("one part is enough, the others will come",
         "S2_a_success_has_every_part",
@@ -94,9 +97,7 @@ GUARDS: Final = (
             rooms.opening(p, u) != Opening.NEVER), ONE_RANK),
     Try("two leaders may share a request",
         "S4_no_request_is_bound_twice_on_a_rank",
-        binding.TWO_LEADERS, weaker(
-            "bind_named", rooms.opening(p, u) == Opening.WAITING,
-            rooms.opening(p, u).among(Opening.WAITING, Opening.BOUND))),
+        binding.TWO_LEADERS, BOUND_AGAIN),
     Try("the run that was heard of last counts",
         "one_run_of_a_source_counts",
         incarnations.SYSTEM, (
@@ -176,9 +177,7 @@ EFFECTS: Final = (
 HARMLESS: Final = (
     Try("a request that is bound may be bound again",
         "one leader binds a request to one life, so no other life is told of it",
-        binding.SYSTEM, weaker(
-            "bind_named", rooms.opening(p, u) == Opening.WAITING,
-            rooms.opening(p, u).among(Opening.WAITING, Opening.BOUND)), ONE_LIFE),
+        binding.SYSTEM, BOUND_AGAIN, ONE_LIFE),
     Try("a life that has ended takes a request that has ended",
         "both have ended, and neither waits for the other",
         binding_named.SYSTEM, weaker(
