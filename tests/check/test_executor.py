@@ -214,7 +214,8 @@ class TestNothingLostHolds:
         self, verb: list[str], told: str, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("pdproto.check.executor.maker_of", lambda _: self.LOST)
-        assert main([*verb, *([] if verb[0] == "sim" else ["--no-cache"])]) == 3
+        elsewhere = ["--executor", "its.module:factory"]
+        assert main([*verb, *elsewhere, *([] if verb[0] == "sim" else ["--no-cache"])]) == 3
         said = capsys.readouterr()
         assert "HOLDS" not in said.out
         assert "  proved " not in said.out
@@ -234,7 +235,8 @@ def test_a_worker_with_other_tables_is_refused(
         return two_processes()
 
     monkeypatch.setattr("pdproto.check.executor.maker_of", lambda _: ExecutorMaker(make))
-    assert main([verb, f"{file}:SYSTEM", "--no-cache", "--quiet"]) == 2
+    elsewhere = ["--executor", "its.module:factory"]
+    assert main([verb, f"{file}:SYSTEM", *elsewhere, "--no-cache", "--quiet"]) == 2
     said = capsys.readouterr()
     (line,) = said.err.splitlines()
     assert line.startswith("pdproto: in a worker: ")
