@@ -4,7 +4,9 @@ Rule 1: a part of a turn ends when it has taken `PART_S`. Its other work waits f
 Rule 2: a turn that has still taken more than `SLOW_S` of processor time is counted and logged, with
         its longest part. Processor time is read once a turn, because reading it takes a
         microsecond or more, ten times as long as reading the clock. It is read when the turn has
-        sent its batches, so that they need not wait for it.
+        sent its batches, so that they need not wait for it. After a long wait it is read at the
+        beginning as well: a thread that waits for Python's interpreter wakes every 5 ms, and the
+        3 ms that it used in 2 s of waiting for SGLang's scheduler are no work of the turn.
 Rule 3: Python's garbage collection does not count as a part of a turn: it looks through all objects
         of the process, in the thread that happens to trigger it. It is measured separately. A
         process that cannot afford it calls `gc.freeze` after its start, as our own do.
@@ -23,6 +25,7 @@ log = logging.getLogger("pdproto.transport")
 
 SLOW_S: Final = 0.010
 PART_S: Final = 0.002  # the time limit for one part of a turn
+LONG_WAIT_S: Final = 0.1
 
 
 class Collections:
@@ -58,7 +61,7 @@ class Watchdog:
         self._name: Final = name
         self._used: float | None = None  # processor time of the loop's thread, in seconds
         self._collected = 0.0  # the part of it that garbage collection took
-        self._began = 0.0
+        self._began = 0.0  # the part, or the wait for the next turn
         self._part = ""
         self._longest = (0.0, "")  # part of this turn
 
@@ -73,7 +76,7 @@ class Watchdog:
 
     def begin(self, part: str) -> None:
         """Begin a turn, with this part."""
-        if self._used is None:
+        if self._used is None or monotonic() - self._began > LONG_WAIT_S:
             self._used, self._collected = self._spent()
         self._longest = (0.0, "")
         self.part(part)

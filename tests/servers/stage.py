@@ -17,6 +17,7 @@ from tests.servers.suite import UntestedError
 
 POOL_TOKENS: Final = 16384
 POOL: Final = ("--max-total-tokens", f"{POOL_TOKENS}", "--max-running-requests", "64")
+SLOW_TURN: Final = "a turn of its loop took"
 WARM: Final = 48  # requests before the census that later ones are compared with
 
 
@@ -73,8 +74,14 @@ class Pair:
         for server in self.servers:
             before = self.before[server.name]
             grown = settled(server, before).grown(before)
-            assert not grown, f"{server.name} leaks: {grown}"
+            assert not grown, f"{server.name} leaks: {grown}{_slow_turn(server)}"
             assert server.is_alive(), f"{server.name} has died: {server.tail()}"
+
+
+def _slow_turn(server: SglangServer) -> str:
+    """The last slow turn that the server's log tells of, with its longest part."""
+    lines = server.log.read_text(errors="replace").splitlines()
+    return "".join([f"; {line}" for line in lines if SLOW_TURN in line][-1:])
 
 
 class Stage:

@@ -42,6 +42,19 @@ def test_a_slow_turn_is_told_with_its_longest_part(
     assert "took 11.0 ms of processor time, the longest part 'requests' in 8.0 ms" in caplog.text
 
 
+def test_a_long_wait_for_the_interpreter_is_no_work_of_the_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks, dog = Clocks(monkeypatch), Watchdog("p0")
+    for _ in range(3):
+        dog.begin("requests")
+        clocks.work(0.004)
+        dog.end()
+        clocks.wait(8.0)
+        clocks.used += 0.012
+    assert (dog.slow, dog.longest_s) == (0, 0.0)
+
+
 def test_a_turn_that_waits_is_not_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     clocks, dog = Clocks(monkeypatch), Watchdog("p0")
     clocks.work(5.0)  # before the first turn
