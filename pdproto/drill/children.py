@@ -12,6 +12,8 @@ from multiprocessing.process import BaseProcess
 from tempfile import gettempdir
 from typing import Any, Final
 
+from pdproto.transport.watchdog import SLOW_TURNS
+
 ENDING: Final = signal.SIGINT, signal.SIGTERM
 SOCKET: Final = "/pymp-xxxxxxxx/listener-xxxxxxxx"  # as multiprocessing names it
 SOCKET_PATH_MAX: Final = 107  # bytes, on Linux
@@ -59,8 +61,10 @@ def start(process: BaseProcess) -> None:
 def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
     """Run the body in a child process, which ends silently when its parent ends."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-    # Hand-overs of a drill fail on purpose, and its report says how many.
+    # Hand-overs of a drill fail on purpose, and its report says how many. Of a slow turn, only the
+    # log says which part of it was the longest.
     logging.getLogger("pdproto").setLevel(logging.ERROR)
+    logging.getLogger(SLOW_TURNS).setLevel(logging.WARNING)
     try:
         body(*arguments)
     except (EOFError, BrokenPipeError, ConnectionResetError):

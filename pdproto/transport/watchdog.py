@@ -21,7 +21,8 @@ from typing import Final
 
 from pdproto.node.metrics import Metrics
 
-log = logging.getLogger("pdproto.transport")
+SLOW_TURNS: Final = "pdproto.transport.slow_turns"  # the logger of rule 2
+log = logging.getLogger(SLOW_TURNS)
 
 SLOW_S: Final = 0.010
 PART_S: Final = 0.002  # the time limit for one part of a turn
