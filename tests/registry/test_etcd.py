@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -175,6 +176,7 @@ class Ranks:
                 sender.send([0])
                 wait_for(receiver, KVPoll.SUCCESS)
                 receiver.close()
+                until(partial(getattr, receiver, "released"), "its page is not free again")
                 self.done += 1
             except Exception as error:
                 self.failed.append(f"room {room}: {error!r}")
@@ -191,7 +193,7 @@ def closing(node: Any) -> Iterator[Any]:
 
 def wait_for(handle: Any, state: KVPoll) -> None:
     until(lambda: handle.poll() in (state, KVPoll.FAILED, KVPoll.SUCCESS))
-    assert handle.poll() in (state, KVPoll.SUCCESS), handle.failure()
+    assert handle.poll() in (state, KVPoll.SUCCESS), handle.failure
 
 
 def test_hand_overs_go_on_when_either_registry_is_killed(tmp_path: Path) -> None:
