@@ -48,6 +48,7 @@ from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import serve_operator
 from pdproto.transport.settings import Settings, load
@@ -103,6 +104,7 @@ class PdprotoKVManager(BaseKVManager):
         self.settings: Final = load(os.environ, defaults=settings.defaults(
             _environment, _is_set, get_local_ip_auto()))
         log.info("%s", self.settings.told())
+        share_interpreter(self.settings)
         self._host: Final = self.settings.host
         self._link: Final = self.settings.link()
         self._keys: Final = self.settings.load_keys()

@@ -77,6 +77,8 @@ class Settings:
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
     silent_s: float = _about(5.0, "how long a peer may say nothing before it counts as gone")
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
+    switch_s: float = _about(0.0005, "how long a serving engine's thread may keep Python's "
+                                     "interpreter while the node's thread waits for it")
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
     registry_operator: str = _about("", "host:port of the operator's port of a registry, which "
                                         "needs no keys; empty: none is open")
@@ -159,7 +161,7 @@ class Settings:
 
     def _problems(self) -> Iterator[str]:
         for name, seconds in (("sign_of_life_s", self.sign_of_life_s), ("silent_s", self.silent_s),
-                              ("grace_s", self.grace_s),
+                              ("grace_s", self.grace_s), ("switch_s", self.switch_s),
                               *((WAIT + name, self.wait(name)) for name in self.waits)):
             if isnan(seconds) or seconds < 0 or (seconds == 0 and name != f"{WAIT}heartbeat"):
                 yield self._says(name, f"{seconds:g}", "want more than 0 seconds")

@@ -14,6 +14,7 @@ from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
 from pdproto.pages.device import Device
 from pdproto.transport.incarnation import new_incarnation
+from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import OperatorPort, serve_operator
 from pdproto.transport.settings import Settings
@@ -52,6 +53,7 @@ class Worker:
                 raise ValueError(f"{component.name}: {component.items} blocks in memory, and vLLM "
                                  f"counts {self._blocks}: want one block size for both")
         log.info("%s", self._settings.told())
+        share_interpreter(self._settings)
         pipeline, tensor = get_pp_group(), get_tp_group()
         incarnation = new_incarnation()
         if get_world_group().world_size > 1:  # ranks of one server share it

@@ -3,6 +3,7 @@
 SGLang's runtime can be set up once in a process, so each rank is described in one of its own.
 """
 
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -39,10 +40,33 @@ class Described:
 def described(load: Load, side: str) -> tuple[Described, ...]:
     """What the backend makes of the KVArgs of each rank of a server."""
     seats = [seat for seat in load.seats if seat.side == side]
+    with _processes(len(seats)) as processes:  # the ranks meet
+        return tuple(processes.map(partial(_describe, load), seats))
+
+
+def _processes(count: int) -> ProcessPoolExecutor:
     context = get_context("forkserver")
     context.set_forkserver_preload(["examples.sglang_handoff.preload"])
-    with ProcessPoolExecutor(len(seats), mp_context=context) as processes:  # the ranks meet
-        return tuple(processes.map(partial(_describe, load), seats))
+    return ProcessPoolExecutor(count, mp_context=context)
+
+
+def switch_interval(load: Load) -> float:
+    """Of the threads of a decode rank, in seconds, once SGLang's code has made its manager."""
+    with _processes(1) as processes:
+        return processes.submit(_switch_interval, load).result()
+
+
+def _switch_interval(load: Load) -> float:
+    from examples.sglang_handoff import model, pools, ranks  # noqa: PLC0415
+
+    (seat,) = (seat for seat in load.seats if seat.side == "decode")
+    with TemporaryDirectory() as folder:
+        pools.write_config(load, Path(folder))
+        published = ranks.published(load, seat, Path(folder))
+        rank = model.manager_of(
+            load, seat, pools.memory_of(load, seat), ranks.metadata_of(load), published)
+        rank.node.close()
+        return sys.getswitchinterval()
 
 
 def _describe(load: Load, seat: Seat) -> Described:

@@ -16,7 +16,7 @@ from examples.servers.serving import free_port
 from examples.sglang_handoff.load import HEADS, Load
 from pdproto.items.components import DRAFT_LAYER, Heads
 from tests.sglang.arguments import arguments
-from tests.sglang.kvargs import Described, Told, described
+from tests.sglang.kvargs import Described, Told, described, switch_interval
 
 SIDES: Final = ("prefill", "decode")
 SPLIT: Final = Heads(HEADS, 16)  # of the model, and tokens of a page
@@ -89,3 +89,7 @@ def test_items_are_pages() -> None:
     (kv,) = rank("MHA", "prefill").components
     load = Load()
     assert set(kv.shapes) == {(load.pool_pages + 1, load.page_bytes)}, "and the page that pads"
+
+
+def test_threads_of_sglang_switch_as_often_as_the_setting_says() -> None:
+    assert switch_interval(Load()) == pytest.approx(0.0005)

@@ -1,5 +1,6 @@
 """The connector in vLLM's own factory, plug-ins, MultiConnector and metrics."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,6 +84,15 @@ def test_each_call_of_vllm_is_answered_or_left_to_vllm_for_a_reason() -> None:
     assert not LEFT.keys() & answered
     if vllm.__version__.startswith(KNOWN[-1]):
         assert LEFT.keys() <= calls, "vLLM has no such call any more"
+
+
+def test_threads_of_vllm_switch_as_often_as_the_setting_says(
+    closing: ExitStack, folder: Path
+) -> None:
+    closing.callback(sys.setswitchinterval, sys.getswitchinterval())
+    sys.setswitchinterval(0.005)
+    Engine(closing, folder, "kv_consumer", extra={"switch_s": 0.002})
+    assert sys.getswitchinterval() == pytest.approx(0.002)
 
 
 def test_get_finished_which_names_no_failure_is_refused(closing: ExitStack, folder: Path) -> None:
