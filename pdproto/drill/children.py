@@ -1,5 +1,6 @@
 """Child processes of a verb. The verb alone handles Ctrl-C and SIGTERM, and then ends them all."""
 
+import faulthandler
 import logging
 import multiprocessing
 import os
@@ -15,6 +16,8 @@ from typing import Any, Final
 from pdproto.transport.watchdog import SLOW_TURNS
 
 ENDING: Final = signal.SIGINT, signal.SIGTERM
+STACKS: Final = signal.SIGUSR1  # has a child write the stacks of its threads to stderr
+STDERR: Final = 2
 SOCKET: Final = "/pymp-xxxxxxxx/listener-xxxxxxxx"  # as multiprocessing names it
 SOCKET_PATH_MAX: Final = 107  # bytes, on Linux
 
@@ -61,6 +64,7 @@ def start(process: BaseProcess) -> None:
 def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
     """Run the body in a child process, which ends silently when its parent ends."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    faulthandler.register(STACKS, file=STDERR)
     # Hand-overs of a drill fail on purpose, and its report says how many. Of a slow turn, only the
     # log says which part of it was the longest.
     logging.getLogger("pdproto").setLevel(logging.ERROR)

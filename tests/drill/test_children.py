@@ -1,6 +1,10 @@
 """How a drill starts its processes."""
 
+import multiprocessing
+import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,3 +26,35 @@ def test_where_the_path_of_a_socket_would_be_too_long_there_is_no_copy(
     assert children.context(MODULE).get_start_method() == "forkserver"
     monkeypatch.setattr(tempfile, "tempdir", str(Path("/") / ("x" * room)))
     assert children.context(MODULE).get_start_method() == "spawn"
+
+
+def _wait_for_ever(folder: Path) -> None:
+    with (folder / "stderr").open("wb") as file:
+        os.dup2(file.fileno(), children.STDERR)
+    children.while_parent_lives(_stuck, folder)
+
+
+def _stuck(folder: Path) -> None:
+    (folder / "begun").touch()
+    time.sleep(60.0)
+
+
+def test_a_child_writes_its_stack_when_asked(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=_wait_for_ever, args=(tmp_path,))
+    child.start()
+    assert child.pid is not None
+    try:
+        _until((tmp_path / "begun").exists)
+        os.kill(child.pid, children.STACKS)
+        _until(lambda: "in _stuck" in (tmp_path / "stderr").read_text())
+        assert child.is_alive()
+    finally:
+        child.kill()
+        child.join()
+
+
+def _until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30.0
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.02)

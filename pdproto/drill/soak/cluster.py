@@ -6,7 +6,7 @@ is missing.
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,6 +54,15 @@ class SoakProcess:
     stopped: bool = False
     leaves: bool = False
     begun: float = field(default_factory=monotonic)
+
+    @property
+    def undone(self) -> str:
+        """What it has still to do before it is at rest; "" if nothing."""
+        if not self.ready:
+            return "has not begun"
+        if self.open:
+            return f"has not ended {len(self.open)} hand-overs, the first of room {min(self.open)}"
+        return "has not drained" if self.leaves else ""
 
 
 def _has_room(member: SoakProcess | None, most: int) -> bool:
@@ -331,10 +340,15 @@ class SoakCluster:
                 yield kind, member.listener, member.taken, member.told.resident
 
     @property
-    def unfinished(self) -> Sequence[str]:
-        """The names of the ranks that have open rooms, that have not begun yet, or that drain."""
-        return [name for name, member in self.members.items()
-                if member.open or not member.ready or member.leaves]
+    def unfinished(self) -> Mapping[str, str]:
+        """For each rank that is not at rest, by name: what it has not done yet."""
+        return {name: told for name, member in self.members.items() if (told := member.undone)}
+
+    def ask_for_stacks(self, names: Iterable[str]) -> None:
+        """Have these ranks write the stack of each of their threads to stderr."""
+        for name in names:
+            if (member := self.members.get(name)) is not None and member.process.pid is not None:
+                os.kill(member.process.pid, children.STACKS)
 
     def close(self) -> dict[str, dict[str, int]]:
         """End every process. Returns the left resources of those that ended in order, by name."""

@@ -140,9 +140,11 @@ class Leg:
             self._tell(self._line())
             if not cluster.unfinished and not waiting:
                 held = cluster.ask()
-        complaints = self._books.complaints
-        complaints += [f"{name} has not begun, or not ended all its hand-overs"
-                       for name in (*waiting, *cluster.unfinished)] or held
+        complaints, unfinished = self._books.complaints, cluster.unfinished
+        cluster.ask_for_stacks(unfinished)
+        complaints += [f"{name} has taken no request" for name in waiting]
+        complaints += [f"{name} {told}" for name, told in unfinished.items()]
+        complaints += cluster.ask() if waiting or unfinished else held
         complaints += [f"{member.name}: {value:g} {what}" for member in cluster.members.values()
                        if member.told is not None for what, value in member.told.faults.items()]
         self._watch_memory()
