@@ -5,9 +5,8 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 from pdproto.cli.main import VERBS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
@@ -43,29 +42,52 @@ def tracked(pattern: str) -> list[Path]:
     return [ROOT / name for name in listed if (ROOT / name).is_file()]
 
 
-def modules() -> list[Path]:
-    return [path for path in tracked("*.py") if not path.is_symlink()]
+@cache
+def modules() -> tuple[Path, ...]:
+    return tuple(path for path in tracked("*.py") if not path.is_symlink())
+
+
+def modules_in(folder: str) -> list[Path]:
+    return [path for path in modules() if relative(path).startswith(folder)]
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_module_fits(path: Path) -> None:
+def none_of(found: Iterable[str]) -> None:
+    """Fails with all that was found, one on a line."""
+    told = "\n".join(found)
+    assert not told, told
+
+
+def test_every_module_fits() -> None:
     """A module rarely passes 400 lines, a function fits a screen, and each says what it is for."""
-    text = path.read_text()
+    none_of(wrong for path in modules() for wrong in misfits(path))
+
+
+def misfits(path: Path) -> Iterator[str]:
+    """What is too long in a module, or missing."""
     name = relative(path)
-    tree = ast.parse(text)
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    most = TEST_LINES_MAX if name.startswith("tests/") else MODULE_LINES_MAX
+    if lines > most:
+        yield f"{name}: {lines} lines"
     if name.startswith("tests/"):
-        assert len(text.splitlines()) <= TEST_LINES_MAX
         return
-    assert len(text.splitlines()) <= MODULE_LINES_MAX
-    assert not tree.body or ast.get_docstring(tree), f"{name} does not say what it is for"
+    tree = parsed(path)
+    if tree.body and not ast.get_docstring(tree):
+        yield f"{name} does not say what it is for"
     for function in functions(tree):
         length = (function.end_lineno or 0) - function.lineno + 1
         where = f"{name}:{function.name}"
-        assert length <= FUNCTION_LINES_MAX or where in LONG_FUNCTIONS, f"{where}: {length} lines"
+        if length > FUNCTION_LINES_MAX and where not in LONG_FUNCTIONS:
+            yield f"{where}: {length} lines"
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -74,34 +96,33 @@ def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield node
 
 
-@pytest.mark.parametrize("path", modules(), ids=relative)
-def test_the_pure_parts_are_pure(path: Path) -> None:
+def test_the_pure_parts_are_pure() -> None:
     """Clocks, files, chance and threads come in as arguments."""
-    name = relative(path)
-    if not name.startswith(MAY_BE_IMPURE) and name != "setup.py":
-        outside = [module for module in imports(path) if module.split(".")[0] in IMPURE]
-        assert not outside, f"{name} imports {outside}"
+    pure = [path for path in modules()
+            if not relative(path).startswith(MAY_BE_IMPURE) and relative(path) != "setup.py"]
+    assert pure
+    none_of(f"{relative(path)} imports {module}" for path in pure for module in imports(path)
+            if module.split(".")[0] in IMPURE)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if relative(p).startswith("spec/")], ids=relative
-)
-def test_spec_imports_only_itself(path: Path) -> None:
+def test_spec_imports_only_itself() -> None:
     """spec/ is data: the standard library and spec, nothing else."""
-    allowed = {"collections", "contextlib", "dataclasses", "enum", "functools", "itertools",
-               "pathlib", "sys", "typing"}
-    for module in imports(path):
-        assert module == "." or module.split(".")[0] in allowed or module.startswith("pdproto.spec")
+    may = {"collections", "contextlib", "dataclasses", "enum", "functools", "itertools",
+           "pathlib", "sys", "typing"}
+    assert modules_in("spec/")
+    none_of(f"{relative(path)} imports {module}"
+            for path in modules_in("spec/") for module in imports(path)
+            if module != "." and module.split(".")[0] not in may
+            and not module.startswith("pdproto.spec"))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if folder_of(dotted(p)) in LAYERS], ids=relative
-)
-def test_arrows_go_as_declared(path: Path) -> None:
+def test_arrows_go_as_declared() -> None:
     """A module imports only what tests/layers.py lets its folder import."""
-    may = allowed(folder_of(dotted(path)))
-    wrong = [module for folder, module in arrows(path) if folder not in may]
-    assert not wrong, f"{relative(path)} imports {wrong}: see tests/layers.py"
+    layered = [path for path in modules() if folder_of(dotted(path)) in LAYERS]
+    assert layered
+    none_of(f"{relative(path)} imports {module}: see tests/layers.py"
+            for path in layered for folder, module in arrows(path)
+            if folder not in allowed(folder_of(dotted(path))))
 
 
 def _modules_among(imported: set[str], paths: Collection[str]) -> set[str]:
@@ -140,25 +161,23 @@ def test_arrows_go_one_way() -> None:
         assert not up, folder
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if relative(p).startswith("pdproto/check/")], ids=relative
-)
-def test_the_checker_names_no_system(path: Path) -> None:
+def test_the_checker_names_no_system() -> None:
     """The checker knows no protocol: whoever calls it says which system is meant."""
-    text = path.read_text()
-    assert "pdproto.spec.handoff" not in text
     names = SYSTEMS.keys() - {"complete"}  # also a word of reports
-    named = [name for name in names if f'"{name}"' in text or f"'{name}'" in text]
-    assert not named, f"{relative(path)} names {named}"
+    named = re.compile("pdproto[.]spec[.]handoff|" + "|".join(
+        f"\"{name}\"|'{name}'" for name in sorted(names)))
+    assert modules_in("pdproto/check/")
+    none_of(f"{relative(path)} names {found}" for path in modules_in("pdproto/check/")
+            for found in named.findall(path.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in modules() if relative(p).startswith("pdproto/check/report/")], ids=relative
-)
-def test_reports_run_nothing(path: Path) -> None:
+def test_reports_run_nothing() -> None:
     """A report shows a result: it imports neither the check nor the suite that made it."""
     makers = ("pdproto.check.checking", "pdproto.check.suite", "pdproto.check.worker_pool")
-    assert not [module for module in imports(path) if module.startswith(makers)]
+    assert modules_in("pdproto/check/report/")
+    none_of(f"{relative(path)} imports {module}"
+            for path in modules_in("pdproto/check/report/") for module in imports(path)
+            if module.startswith(makers))
 
 
 def test_every_module_is_used() -> None:
@@ -187,15 +206,13 @@ def test_every_module_is_used() -> None:
 MAY_SAY_RETIRED = ("tests/retired_words.py", "CHANGELOG.md")
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in (*modules(), *tracked("*.md")) if relative(p) not in MAY_SAY_RETIRED],
-    ids=relative,
-)
-def test_no_retired_word_comes_back(path: Path) -> None:
+def test_no_retired_word_comes_back() -> None:
     """Words that were given up for the field's own: tests/retired_words.py says what to write."""
     use = {**ANYWHERE, **IN_NAMES}
-    found = [f"{relative(path)}:{line}: {word}, use {use[word]}" for line, word in retired(path)]
-    assert not found, "\n".join(found)
+    pages = [path for path in (*modules(), *tracked("*.md"))
+             if relative(path) not in MAY_SAY_RETIRED]
+    none_of(f"{relative(path)}:{line}: {word}, use {use[word]}"
+            for path in pages for line, word in retired(path))
 
 
 # Classes of one folder that share a name, for a reason: the two ends of one connection.
@@ -206,7 +223,7 @@ def public_classes() -> Iterator[tuple[str, str, str]]:
     """The name, the module and the folder of each public class of pdproto/."""
     for path in modules():
         if relative(path).startswith("pdproto/"):
-            for node in ast.parse(path.read_text()).body:
+            for node in parsed(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     yield node.name, f"pdproto.{dotted(path)}", folder_of(dotted(path))
 
