@@ -71,7 +71,7 @@ tests: $(FULL)
 	$(BIN)/python -m pytest $(WORKERS) -m "not nightly" $(TEST_OPTIONS)
 
 test-all: lint types $(FULL) ## the same with the larger sizes and all samples (nightly)
-	$(BIN)/python -m pytest $(WORKERS) $(TEST_OPTIONS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE-all} $(BIN)/python -m pytest $(WORKERS) $(TEST_OPTIONS)
 
 # Apart, because tracing every line doubles the time.
 coverage: $(FULL) ## the tests once more: the lines that none runs, and bounds by folder

@@ -22,7 +22,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "optimistic-group-history", whole=True, helped=True, slow=("holds", "lemmas"),
-    nightly=("holds-optimistic-group-history", "defect-start"),
+    nightly=("holds-optimistic-group-history", "something", "defect-start"),
     defects=(
         DropClause("start", EARLIER),
         DropClause("decide_to_yield", ~finalized(h)),

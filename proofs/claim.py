@@ -116,22 +116,22 @@ class Liveness:
     """Every ranked `leads_to` of the system holds at every size.
 
     promises: only these; none: all. defects: the rows without which a property is not proved.
-    slow: as in Safety.
+    slow, nightly: as in Safety.
     """
 
     system: str
     defects: tuple[Pending, ...]
     promises: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
+    nightly: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
         """The questions, except the one about idle lemmas: tests of their own cover those of a
         ranking.
         """
-        yield Question("holds", partial(draining.drains, self.system, *self.promises),
-                       "holds" in self.slow)
-        yield Question("something", partial(draining.pends, self.system, *self.promises),
-                       "something" in self.slow)
+        for name, ask in (("holds", draining.drains), ("something", draining.pends)):
+            yield Question(name, partial(ask, self.system, *self.promises),
+                           name in self.slow, name in self.nightly)
         for defect in self.defects:
             yield Question(f"defect-{defect.row}-{defect.leads_to}", partial(self._notice, defect))
 

@@ -18,7 +18,7 @@ not keep a question, ranks that do not learn of a conflict, and ranks that do no
 from proofs.claim import Liveness, Pending
 
 CLAIM = Liveness(
-    "dp-rank",
+    "dp-rank", nightly=("holds",),
     defects=(
         Pending("keep_question", "M2_3_the_query_finds_the_room"),
         Pending("be_disowned", "L2_a_conflict_reaches_decode"),

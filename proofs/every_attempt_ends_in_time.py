@@ -33,7 +33,7 @@ LOSS = Liveness(
     ),
 )
 NO_TIMEOUTS = Liveness(
-    "optimistic-no-timeouts", slow=("holds",),
+    "optimistic-no-timeouts", slow=("holds",), nightly=("holds",),
     defects=(
         Pending("publish_again", "L1_a_sink_ends"),
         Pending("done_again", "L4_pages_come_back"),
@@ -41,6 +41,7 @@ NO_TIMEOUTS = Liveness(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_it_holds_of_requests_that_reach_one_server_only() -> None:
     """Also under loss. The claims that this system adds for runs without loss are not assumed."""

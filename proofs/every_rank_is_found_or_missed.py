@@ -19,7 +19,7 @@ forget a run that is gone, or does not notice it, and a registry that does not.
 from proofs.claim import Liveness, Pending
 
 CLAIM = Liveness(
-    "registry", slow=("holds", "something"),
+    "registry", slow=("holds", "something"), nightly=("holds",),
     defects=(
         Pending("forget", "L1_bootstrap_ends"),
         Pending("forget", "L7_a_dead_address_is_forgotten"),

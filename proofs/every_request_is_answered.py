@@ -19,7 +19,7 @@ from pdproto.cli.systems import subject
 from proofs.claim import Liveness, Pending
 
 CLAIM = Liveness(
-    "agreement", slow=("holds",),
+    "agreement", slow=("holds",), nightly=("holds",),
     promises=tuple(ranking.leads_to for ranking in subject("agreement").rankings),
     defects=(
         Pending("cut_off", "L1_every_request_is_answered"),

@@ -22,7 +22,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "sink-group-pair", whole=True, proved_in=("sink-group", "sink-group-pair", "sink-group-loss"),
-    bridge=BRIDGE, slow=("holds", "lemmas"),
+    bridge=BRIDGE, slow=("holds", "lemmas"), nightly=("holds-sink-group-pair", "something"),
     defects=(
         DropClause("report_broken", NO_CLAIM),
         DropClause("publish_pages", stage(r, h) == Stage.RUNNING),

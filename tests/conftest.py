@@ -1,6 +1,7 @@
 """How the property tests draw: the same every time, so that what passed here passes there.
 
-`HYPOTHESIS_PROFILE=nightly` draws anew, and more. Deadlines are off: machines are noisy.
+`HYPOTHESIS_PROFILE=all` draws the same and more, for `make test-all`; `HYPOTHESIS_PROFILE=nightly`
+draws anew, and most. Deadlines are off: machines are noisy.
 """
 
 import gc
@@ -14,14 +15,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pdproto.check.user_cache import MUTANTS, RESULTS
-from tests import durations, shared_answers, skips
+from tests import durations, night, shared_answers, skips, tiers
 
 LEVEL = logging.getLogger("pdproto").level
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-settings.register_profile("ci", COMMON, derandomize=True)
+settings.register_profile(tiers.DAY, COMMON, derandomize=True, max_examples=25)
+settings.register_profile("all", COMMON, derandomize=True, max_examples=100)
 settings.register_profile("nightly", COMMON, max_examples=1_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tiers.DAY))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,6 +47,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     durations.mark(items)
+    night.mark(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

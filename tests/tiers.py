@@ -1,13 +1,23 @@
 """Which parameters of a test wait for the night: `make test` runs a sample, `make test-all` all.
 
 A sample is always the same one, so that a commit passes or fails by itself and not by the day.
+Whole tests that wait for the night are listed in tests/night.py.
 """
 
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
+from hypothesis import settings
+
+DAY: Final = "ci"  # the profile of Hypothesis (tests/conftest.py)
+
+
+def examples(day: int, night: int) -> int:
+    """How many examples a property test draws: fewer in `make test` than in any other tier."""
+    return day if settings.get_current_profile_name() == DAY else night
 
 
 def sampled(of: Sequence[ParameterSet], count: int, name: str) -> list[ParameterSet]:

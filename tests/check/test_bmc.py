@@ -27,7 +27,7 @@ from pdproto.spec.examples.two_phase_commit import SYSTEM as COMMIT
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import Configuration, LeadsTo, System
 from tests.check.systems import SIZES, systems
-from tests.tiers import sampled
+from tests.tiers import examples, sampled
 
 COMMITS: Final = Configuration({Participant: 3})
 STEPS_MAX: Final = 60  # more than any run that is asked for here
@@ -161,7 +161,7 @@ def test_the_cost_of_a_question_is_independent_of_earlier_ones() -> None:
     assert kept.steps
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(system=systems())
 def test_random_systems(system: System) -> None:
     """Whatever the explorer finds within ten steps is found, and nothing else."""
@@ -192,8 +192,8 @@ SHORT: Final = (
     "failed-by-its-predecessor", "request-of-a-dead-life", "copy-runs-on",
 )
 STEPS_SHORT: Final = 8
-SHORT_SAMPLE: Final = 12
-LONG_SAMPLE: Final = 3
+SHORT_SAMPLE: Final = 6
+LONG_SAMPLE: Final = 1
 
 
 @pytest.mark.parametrize("bug", [

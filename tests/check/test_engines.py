@@ -29,6 +29,7 @@ from tests.check.engines import (
     stored,
 )
 from tests.check.programs import TWO_PHASE_COMMIT_STATES, counters, programs, two_phase_commit
+from tests.tiers import examples
 
 MAKERS: dict[str, Callable[[Program], Engine]] = {
     "portable": PortableEngine,
@@ -318,7 +319,7 @@ def test_native_equals_portable_under_every_reduction(program: Program) -> None:
 
 
 @needs_compiler
-@settings(max_examples=50)
+@settings(max_examples=examples(15, 50))
 @given(program=programs(swept=True, symmetric=True) | programs())
 def test_every_processor_finds_the_same(program: Program) -> None:
     """The loops for any processor, and those for the wide instructions of this one."""

@@ -22,12 +22,13 @@ from pdproto.check.spark.table import Places
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from tests.check.programs import two_phase_commit
+from tests.tiers import examples
 
 Output = pytest.CaptureFixture[str]
 
 
 @given(st.lists(st.lists(st.integers(0, 3), min_size=3, max_size=3), min_size=1, max_size=4))
-@settings(max_examples=50)
+@settings(max_examples=examples(20, 50))
 def test_ids_number_the_places_of_one_level_after_the_other(sizes: list[list[int]]) -> None:
     """Buckets may be empty, and levels too."""
     places = Places()

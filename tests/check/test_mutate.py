@@ -43,6 +43,7 @@ from pdproto.spec.language import (
 )
 from tests.check.systems import SMALLER, systems
 from tests.language.tiny import Item, Mood, Parts, Phase, Turn, Worker, i, v, w
+from tests.tiers import examples
 
 TWO_AND_ONE: Final = Configuration({Worker: 2, Item: 1, Turn: 1})
 
@@ -239,7 +240,7 @@ def test_where_delivery_consumes_an_ignored_message_matters() -> None:
     assert same_graph(without_consumption(SMALL_LOCKS), changed, dropped, chosen, NO_LIMITS)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(8, 20), deadline=None)
 @given(system=systems(), data=st.data())
 def test_equivalence_of_random_mutants(system: System, data: st.DataObject) -> None:
     mutant = data.draw(st.sampled_from(mutants([system])))

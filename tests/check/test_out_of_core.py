@@ -23,6 +23,7 @@ from pdproto.ground.program import Program
 from pdproto.spec.catalogue import CATALOGUE
 from tests.check.engines import depth, explored, steps, stored
 from tests.check.programs import TWO_PHASE_COMMIT_STATES, counters, programs, two_phase_commit
+from tests.tiers import examples
 
 pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'pdproto[duckdb]'")
 
@@ -46,7 +47,7 @@ def assert_same(fast: Engine, disk: Engine, program: Program) -> None:
 
 
 @given(programs())
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 25))
 def test_it_finds_what_the_native_engine_finds(program: Program) -> None:
     disk = explored(out_of_core(program))
     assert_same(explored(NativeEngine(program, workers=1)), disk, program)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pdproto.check.portable import PortableEngine
 from tests.check.engines import ONE_BIT, everything, explored
 from tests.check.programs import TWO_PHASE_COMMIT_STATES, two_phase_commit
+from tests.tiers import examples
 
 
 class FullDictionary(dict[int, int]):
@@ -29,7 +30,7 @@ def test_portable_engine_survives_a_memory_error() -> None:
 
 
 @given(limit=st.integers(1, 50))
-@settings(max_examples=10)
+@settings(max_examples=examples(4, 10))
 def test_portable_results_do_not_depend_on_steps(limit: int) -> None:
     program = two_phase_commit(3)
     results = [everything(explored(PortableEngine(program), n), sample=1) for n in (limit, 1 << 20)]

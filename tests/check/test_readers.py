@@ -22,10 +22,11 @@ from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.symbols import Symbol
 from tests.check.fair import pending_for_ever
 from tests.check.systems import SIZES, systems
+from tests.tiers import examples
 
 STATES_MAX = 300
 SEARCHES = settings(
-    max_examples=settings().max_examples // 4,  # 25 by day
+    max_examples=examples(10, settings().max_examples // 4),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pdproto.ground.program import Program
 from tests.bench.stubborn import StubbornSets, bits, moving
 from tests.check.programs import Fields, counters
+from tests.tiers import examples
 
 FIELDS = ("a", "b", "c", "d")
 Rise = tuple[str, int, int, dict[str, int]]
@@ -50,7 +51,7 @@ def assert_the_same_deadlocks(program: Program) -> None:
     assert stuck == {state for state in fewer if not moving(program.rows, state)}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 100))
 @given(rises=st.lists(rises, min_size=2, max_size=10))
 def test_every_deadlock_is_found(rises: list[Rise]) -> None:
     assert_the_same_deadlocks(rising(rises))

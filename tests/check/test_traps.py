@@ -17,6 +17,7 @@ from pdproto.spec.language import Fairness, LeadsTo, System
 from tests.check.engines import explored, needs_compiler, stored
 from tests.check.programs import programs
 from tests.check.systems import SIZES, systems
+from tests.tiers import examples
 
 ASSUMPTIONS = 3
 STATES_MAX = 300
@@ -80,7 +81,7 @@ def plain_units(program: Program) -> tuple[Program, list[int]]:
     shares=st.tuples(st.sampled_from([10, 30]), st.sampled_from([60, 90, 100])),
     data=st.data(),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(120, 400))
 def test_native_traps_are_the_portable_ones(
     case: tuple[Program, list[int]], seed: int, shares: tuple[int, int], data: st.DataObject
 ) -> None:
@@ -135,7 +136,7 @@ def search(system: System, faults: tuple[str, ...], *, portable: bool) -> Explor
 
 @needs_compiler
 @given(systems(), st.sampled_from([(), ("lossy",)]))
-@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much,
+@settings(max_examples=examples(30, 80), suppress_health_check=[HealthCheck.filter_too_much,
                                                   HealthCheck.too_slow])
 def test_native_lassos_are_as_short_as_portable_ones(
     system: System, faults: tuple[str, ...]

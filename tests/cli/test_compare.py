@@ -11,7 +11,7 @@ from pdproto.cli import compare
 from pdproto.cli.main import main
 from pdproto.spec.language import System
 
-SYSTEMS = ("lock-server-broken", "lock-server")
+SYSTEMS = ("lock-server-broken", "two-phase-commit")
 BY_ALL = ("compare", *SYSTEMS, "--with", "portable", "--quiet")
 
 
@@ -33,7 +33,7 @@ def test_a_row_has_the_states_and_the_refuted_properties(
         ["lock-server-broken", "native", "55", "mutual_exclusion"],
         ["portable", "55", "mutual_exclusion"]]
     assert [row[0] for row in rows] == [
-        "system", "lock-server-broken", "portable", "lock-server", "portable"]
+        "system", "lock-server-broken", "portable", "two-phase-commit", "portable"]
 
 
 def test_after_an_interrupt_the_answers_so_far_are_there(

@@ -134,8 +134,9 @@ def test_an_interrupted_shard_is_incomplete(
 
 
 def test_a_failed_obligation_fails_the_whole(capsys: Output) -> None:
-    wrong = ("prove", "lock-server-broken", "--workers", "1", "--no-cache")
-    files, statuses = shards(wrong)
+    wrong = ("prove", "lock-server-broken", "--property", "mutual_exclusion", "--workers", "1",
+             "--no-cache")
+    files, statuses = shards(wrong, 2)
     whole, said = asked(capsys, *wrong, "--quiet")
     assert asked(capsys, "merge", *files) == (whole, said)
     assert 1 in statuses

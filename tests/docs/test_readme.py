@@ -116,7 +116,7 @@ def is_understood(arguments: list[str]) -> bool:
     if not arguments[1:]:
         return f"\n    {arguments[0]} " in parser_for(()).format_help()
     try:
-        return parser_for(arguments).parse_args(arguments).verb == arguments[0]
+        return bool(parser_for(arguments).parse_args(arguments).verb == arguments[0])
     except SystemExit:
         return False
 

@@ -12,6 +12,7 @@ from pdproto.engine.contract import Result
 from pdproto.kernels.chunk import plan_for, register
 from tests.engine.engines import Pair, write
 from tests.kernels.pools import Geometry, new_pools
+from tests.tiers import examples
 
 GEOMETRY: Final = Geometry(entries=3, pages=8, tokens=4, heads=2, row_bytes=62)
 PAGES: Final = [5, 0, 7]
@@ -40,7 +41,7 @@ def test_pages_go_through_an_engine(pair: Pair) -> None:
 
 
 @given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7))
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 def test_a_single_flipped_bit_is_found_in_its_page(place: int, bit: int) -> None:
     """In the payload or in the digests: what lies between them is nobody's."""
     _, source = pools_of(1)

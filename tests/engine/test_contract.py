@@ -38,6 +38,7 @@ from tests.engine.engines import (
     until,
     write,
 )
+from tests.tiers import examples
 
 SIZES = (0, 1, 63, 4097, 4 << 20)
 OLD, NEW = 0xAB, 0x5C
@@ -91,7 +92,7 @@ def writes(draw: st.DrawFn) -> tuple[int, int, list[int]]:
 
 def test_the_bytes_of_a_write_land_where_they_should_and_nowhere_else(pair: Pair) -> None:
     @given(case=writes(), seed=st.integers(0, 99))
-    @settings(max_examples=40)
+    @settings(max_examples=examples(12, 40))
     def for_every(case: tuple[int, int, list[int]], seed: int) -> None:
         length, offset, views = case
         lease = leased(pair.sink, length)

@@ -21,6 +21,7 @@ from pdproto.engine.page_target import PagePlaces, PageTarget
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import ENGINES, Pair, write
+from tests.tiers import examples
 
 KEY: Final = key_of("room 7", 3)
 PAGES: Final = 12
@@ -73,7 +74,7 @@ def cut(pages: list[int], chunks: list[int]) -> list[list[int]]:
 
 
 @given(case=transfers(), row_bytes=st.sampled_from([1, 24, 62]), gap=st.sampled_from([0, 5]))
-@settings(max_examples=150)
+@settings(max_examples=examples(40, 150))
 def test_every_byte_lands_in_its_page_and_no_other_is_touched(
     case: tuple[list[int], list[int], list[int]], row_bytes: int, gap: int
 ) -> None:
@@ -89,7 +90,7 @@ def test_every_byte_lands_in_its_page_and_no_other_is_touched(
 
 
 @given(place=st.integers(0, 1 << 30), bit=st.integers(0, 7))
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 100))
 def test_a_single_flipped_bit_is_found_where_it_lies(place: int, bit: int) -> None:
     to_pools = pools_of(2)
     theirs = [4, 0, 9]

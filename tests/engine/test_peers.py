@@ -35,6 +35,7 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
 from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, until, write
+from tests.tiers import examples
 
 MAGIC: Final = b"pde%d" % VERSION
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]
@@ -193,7 +194,7 @@ def test_any_bytes_leave_the_others_alone(pair: Pair) -> None:
     real = st.sampled_from([opening(lease), Frame(Kind.SEGMENT, 1, length=50).encode(), MAGIC])
 
     @given(pieces=st.lists(st.binary(max_size=200) | real, max_size=6))
-    @settings(max_examples=60)
+    @settings(max_examples=examples(20, 60))
     def for_any(pieces: list[bytes]) -> None:
         sock = dial(lease.address.endpoint)
         with suppress(ConnectionError):

@@ -18,6 +18,7 @@ from pdproto.spec.bugs.group_attempts import BUGS
 from pdproto.spec.handoff.group import Verdict
 from pdproto.spec.language.machine import Table
 from tests.group.optimistic_ranks import NEVER, OptimisticRanks, tables_of
+from tests.tiers import examples
 
 # By defect: what a rank with these tables does. The other two defects are a rank that acts without
 # a decision, which no call of the runtime can have it do, and one that outlives its group.
@@ -261,7 +262,7 @@ def exercise(seed: int, group: OptimisticRanks, requests: int = 6) -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 2))
-@settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(12, 40), deadline=None, phases=(Phase.explicit, Phase.generate))
 def test_all_ranks_run_the_same_passes_under_any_order_of_messages(
     seed: int, ranks: int, slots: int, running_slots: int, retries: int
 ) -> None:

@@ -11,6 +11,12 @@ from tests.handoff.exploring import counts, explored, failing
 # Each of these systems is explored at other sizes too; CI's `make run` explores these as well.
 LARGE: Final = {
     ("binding", "default"),
+    ("dp-rank", "two-rooms"),
+    ("optimistic", "running-slots"), ("optimistic", "slots"),
+    ("optimistic-at-once", "running-slots"),
+    ("registry", "disconnect-restart"), ("registry", "disconnect-two"), ("registry", "lossy"),
+    ("registry", "restart"),
+    ("transfer", "chunks"), ("transfer", "sinks"), ("transfer", "sources"),
     ("transfer", "no-fence"), ("transfer", "pairs"), ("transfer", "restart"),
     ("transfer-direct", "sources"), ("transfer-in-place", "sources"),
     ("transfer-no-timers", "sources"),

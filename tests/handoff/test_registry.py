@@ -47,10 +47,12 @@ def test_one_size_up_nothing_unsafe_is_reached() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=name_of)
 def test_every_row_fires_somewhere(system: System) -> None:
-    runs = [explored(system.name, name) for known, name in EXPECTED
-            if known == system.name and name != "deep"]
-    silent = [frozenset(run.rows_never_fired) for run in runs]
-    assert frozenset.intersection(*silent) == frozenset()
+    sizes = [name for known, name in EXPECTED if known == system.name and name != "deep"]
+    silent = {row.name for _, row in system.rows()}
+    for name in sorted(sizes, key=lambda name: EXPECTED[system.name, name].states):
+        if silent:  # the larger sizes take seconds
+            silent &= set(explored(system.name, name).rows_never_fired)
+    assert silent == set()
 
 
 # The messages that a sink or a source ignores are swept as dead bits; here they stay.

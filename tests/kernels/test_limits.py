@@ -26,6 +26,7 @@ from pdproto.kernels.table import NUMERATOR_MAX, Table, division, table_of
 from pdproto.kernels.tiling import tiling_for, variant_for
 from tests.kernels.paths import PATHS, Path, on_cpu
 from tests.kernels.pools import POISON, Geometry, new_pools
+from tests.tiers import examples
 
 GIGABYTES: int = 6 << 30
 
@@ -92,7 +93,7 @@ def test_seventy_thousand_pages(path: Path) -> None:
 
 
 @given(divisor=st.integers(1, NUMERATOR_MAX), numerator=st.integers(0, NUMERATOR_MAX))
-@settings(max_examples=300)
+@settings(max_examples=examples(80, 300))
 def test_division_by_multiplication_is_exact(divisor: int, numerator: int) -> None:
     factor, shift = division(divisor)
     assert factor < 1 << 32
@@ -173,7 +174,7 @@ PAGE_LISTS = st.lists(st.integers(0, 5), min_size=1, max_size=9)
 
 
 @settings(
-    max_examples=25, deadline=None,
+    max_examples=examples(8, 25), deadline=None,
     # The path is the same for all examples of a test.
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip

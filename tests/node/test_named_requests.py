@@ -19,6 +19,7 @@ from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.tiers import examples
 
 RANKS: Final = 2  # of each server
 USES: Final = 3
@@ -92,7 +93,7 @@ def play(nodes: Cluster, order: list[tuple[str, int]], of_a_rank: tuple[list[int
     assert nodes.fabric.wrong == []
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(10, 30), deadline=None)
 @given(ORDERS, OF_A_RANK, ALONE)
 def test_a_request_that_reaches_both_servers_succeeds(
     nodes: Cluster, order: list[tuple[str, int]], of_a_rank: tuple[list[int], ...],

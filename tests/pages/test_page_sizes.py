@@ -26,6 +26,7 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.data_paths import ENDED, until
+from tests.tiers import examples
 
 HEADS: Final = 2
 ROW_BYTES: Final = 6
@@ -155,7 +156,7 @@ class Pair:
 
 @pytest.mark.parametrize("engine", ["tcp", "shm"])
 @given(request=requests())
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8, 25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_tokens_come_to_pages_of_another_size(request: Request, engine: str) -> None:
     with ExitStack() as closing:
         pair = Pair(closing, request, engine)

@@ -24,6 +24,7 @@ pytest.importorskip("torch")
 from pdproto.pages.device_copies import DeviceCopies
 from pdproto.pages.host_device import HostStream
 from tests.pages.simulated import simulated
+from tests.tiers import examples
 
 SPOILT: Final = "a digest differs"
 FAULTS: Final = (Kind.ABORT, Kind.LOSS, Kind.DUPLICATION, Kind.REORDERING, Kind.PAUSE)
@@ -59,7 +60,7 @@ def shown(run: RunOutcome) -> str:
     return SPOILT if run.counted["spoilt_chunks"] else ""
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(5, 10), deadline=None)
 @given(seed=st.integers(0, 1 << 32), faults=st.sets(st.sampled_from(FAULTS)))
 def test_every_byte_is_right_whatever_streams_do(seed: int, faults: set[Kind]) -> None:
     """Streams overtake each other and stall, also for longer than a hand-over waits."""

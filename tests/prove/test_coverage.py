@@ -33,10 +33,12 @@ def open_questions(system: System, *engines: str) -> list[Obligation]:
     return [o for o in found if proof.status(o) is not Status.PROVED]
 
 
-@pytest.mark.parametrize("name", ["two-phase-commit", "lock-server", "ring-election", "registry",
-                                  "dp-rank", "transfer", "agreement", "optimistic"])
+@pytest.mark.parametrize("name", ["two-phase-commit", "lock-server", "ring-election"])
 def test_every_trigger_has_one_answer_in_every_state(name: str) -> None:
-    """Even in states that no run reaches, so that no lemma stands between a peer and an answer."""
+    """Even in states that no run reaches, so that no lemma stands between a peer and an answer.
+
+    The systems of the hand-over have a proof of their own: proofs/every_trigger_has_one_answer.py.
+    """
     assert [o.claim.name for o in open_questions(subject(name).system)] == []
 
 

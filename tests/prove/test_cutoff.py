@@ -29,6 +29,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.formula import free_variables
 from tests.check import systems as random
+from tests.tiers import examples
 
 LIMIT_S = 30.0
 
@@ -132,7 +133,7 @@ def test_an_axiom_with_exists_under_forall_is_used_as_far_as_it_can_be() -> None
     assert verdicts(held)["marked at mark"] is Status.REFUSED, "no model is a counterexample now"
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6, 12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems(), data=st.data())
 def test_random_systems(system: System, data: st.DataObject) -> None:
     """A proved property holds in every reached state; an unproved one fails in one step."""
@@ -148,7 +149,7 @@ def test_random_systems(system: System, data: st.DataObject) -> None:
         check_reachable(system, sizes)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3, 6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems())
 def test_the_engines_never_contradict_each_other(system: System) -> None:
     """One engine never refutes a proof of the other; either may have no answer."""

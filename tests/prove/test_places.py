@@ -39,6 +39,7 @@ from pdproto.spec.language import (
 from pdproto.spec.language.channels import uses_channel
 from pdproto.spec.language.formula import free_variables
 from tests.check import systems as random
+from tests.tiers import examples
 
 ROOM = 5  # the places of a channel in a proof, where it has two in the tables
 BOTH = pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def walked(system: System, chance: Random, steps: int = 20) -> Iterator[Store]:
         store = chance.choice(choice)[1]
 
 
-@settings(SEARCHES, max_examples=15)
+@settings(SEARCHES, max_examples=examples(8, 15))
 @given(random.systems(channels=True), st.randoms(use_true_random=False))
 def test_the_rows_of_a_proof_follow_every_step_of_the_tables(
     system: System, chance: Random
@@ -113,7 +114,7 @@ def test_the_rows_of_a_proof_follow_every_step_of_the_tables(
                        for more, state in reached.get(name, [])), name
 
 
-@settings(SEARCHES, max_examples=25)
+@settings(SEARCHES, max_examples=examples(10, 25))
 @given(random.systems(channels=True), st.randoms(use_true_random=False))
 def test_what_is_proved_holds_in_every_run(system: System, chance: Random) -> None:
     owed = obligations(system, claims(system), wanted=("always",))
@@ -135,7 +136,7 @@ def by_row(owed: Iterable[Obligation]) -> Iterable[list[Obligation]]:
     return groups.values()
 
 
-@settings(SEARCHES, max_examples=300)
+@settings(SEARCHES, max_examples=examples(100, 300))
 @given(st.data(), st.randoms(use_true_random=False))
 def test_a_claim_that_holds_in_a_proof_holds_in_the_tables(
     data: st.DataObject, chance: Random

@@ -27,7 +27,7 @@ ROWS: Final = {
     name: tuple(dict.fromkeys(h.row for one in subject(name).rankings for h in one.helpers))
     for name in NAMES
 }
-ROWS_SAMPLED: Final = 3
+ROWS_SAMPLED: Final = 2
 HELPERS_SAMPLED: Final = 1  # of each ranking
 QUICK: Final = ("keep_question", "tidy_up", "expire", "strike_out")
 # Where the explorer needs other sizes or faults to see that the row is missed, or another row does

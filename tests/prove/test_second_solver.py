@@ -16,8 +16,9 @@ from pdproto.spec.language import DropClause, edited
 from proofs import draining, standing
 from tests.property.profiles import some
 from tests.prove.second_solver import main, refuted, unconfirmed
+from tests.tiers import examples
 
-SAMPLE = 4  # obligations of each kind and system, always the same
+SAMPLE = examples(2, 4)  # obligations of each kind and system, always the same
 KINDS: Final = {
     "safety": lambda method: method not in (Method.COVERAGE, Method.RANKING),
     "coverage": lambda method: method is Method.COVERAGE,

@@ -17,6 +17,7 @@ from pdproto.runtime import versions
 from pdproto.runtime.limits import ASKED_ROOMS_MAX, BODY_BYTES_MAX
 from pdproto.runtime.versions import VERSION
 from tests.registry.served import group, prefill, sglang
+from tests.tiers import examples
 
 
 def test_ranks_of_dp_attention_register_as_sglang_names_them() -> None:
@@ -158,7 +159,7 @@ def test_a_decode_node_of_another_version_is_refused(
         client.look_up_all()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 200), deadline=None)
 @given(
     kind=st.sampled_from([Registration, Run, Room, Rooms]),
     body=st.binary(max_size=200) | st.recursive(

@@ -41,6 +41,7 @@ from pdproto.spec.language.machine import Call, Completion, Row, Table, Timer
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Variable
 from tests.check.systems import SIZES, systems
+from tests.tiers import examples
 
 State = dict[Cell, Value]  # the cells of one instance that are not initial
 Fired = tuple[Row, Indices]
@@ -404,7 +405,7 @@ def _assert_projects(
     return compared
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(10, 30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=systems(), data=st.data())
 def test_random_systems(system: System, data: st.DataObject) -> None:
     """Machines of all kinds, at states on a random walk."""

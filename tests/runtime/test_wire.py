@@ -28,6 +28,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.language.symbols import Message
+from tests.tiers import examples
 
 U63_MAX = (1 << 63) - 1
 
@@ -194,7 +195,7 @@ def test_too_many_frames() -> None:
 
 
 @given(st.integers(1, 40), st.integers(0, limits.LEASE_ADDRESS_MAX))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(12, 30), deadline=None)
 def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size: int) -> None:
     """In their order, each once, and no batch is longer than a peer reads."""
     frames = [Publish(Life(1, 2, n), b"x" * size, 1, ("d0",), "tcp://d0:1") for n in range(count)]

@@ -31,6 +31,7 @@ from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol, Variable
 from tests.property.profiles import runs
 from tests.sim.test_defects import BUGS, CASES
+from tests.tiers import examples
 
 FORGOTTEN: Final = (ends.memory, ends.lease, ends.page, ends.slot)  # with the sink's process
 OF_A_RUN: Final = (ENDS, DRAINED, STEADY)  # properties that no check after a step is about
@@ -190,7 +191,7 @@ FAULTS: Final = st.sets(st.sampled_from(list(Kind)), max_size=4)
 
 
 @given(DEFECTS, FAULTS, st.integers(0, 1 << 16), st.integers(1, 2), st.integers(1, 6))
-@runs(20)
+@runs(examples(8, 20))
 def test_random_runs_with_defects_are_judged_alike(
     defect: str | None, faults: set[Kind], seed: int, pp: int, chunks: int
 ) -> None:

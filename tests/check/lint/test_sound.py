@@ -30,13 +30,14 @@ from pdproto.spec.language.formula import Exists
 from pdproto.spec.language.formula import free_variables as free
 from pdproto.spec.language.symbols import Sent
 from tests.check.systems import SMALLER, systems
+from tests.tiers import examples
 
 STATES_MAX = 100
 Remarks: TypeAlias = tuple[Remark, ...]
 Enabled: TypeAlias = tuple[Row, Mapping[Sort, int], object]
 
 SEARCHES = settings(
-    max_examples=25,
+    max_examples=examples(8, 25),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )

@@ -28,9 +28,10 @@ from pdproto.spec.language.place import Place
 from tests.check.report import samples
 from tests.check.report.page_reader import PageReader, read_xml
 from tests.check.report.printing import printed
+from tests.tiers import examples
 
 # Rendering is no matter of milliseconds on a busy machine, and a few dozen traces cover the shapes.
-thorough = settings(deadline=None, max_examples=30)
+thorough = settings(deadline=None, max_examples=examples(10, 30))
 
 LANES = ("alpha", "beta", "gamma", "delta")
 # A lane that no trace announces: pictures must not lose what happens there.
