@@ -136,8 +136,8 @@ def search(system: System, faults: tuple[str, ...], *, portable: bool) -> Explor
 
 @needs_compiler
 @given(systems(), st.sampled_from([(), ("lossy",)]))
-@settings(max_examples=examples(30, 80), suppress_health_check=[HealthCheck.filter_too_much,
-                                                  HealthCheck.too_slow])
+@settings(max_examples=examples(30, 80),
+          suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 def test_native_lassos_are_as_short_as_portable_ones(
     system: System, faults: tuple[str, ...]
 ) -> None:

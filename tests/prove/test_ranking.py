@@ -310,7 +310,7 @@ def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
     return found(monotone, *helpers)
 
 
-@settings(max_examples=examples(15, 40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(advancing.ranked())
 def test_a_property_proved_of_a_random_system_holds_in_fair_runs(one: advancing.Ranked) -> None:
     """Against the fixpoint of Emerson and Lei on the oracle's graph; a seventh has something to
