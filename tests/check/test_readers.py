@@ -74,7 +74,7 @@ def test_engines_agree_with_the_oracle(system: System, faults: tuple[str, ...]) 
 
 
 @given(systems())
-@SEARCHES
+@settings(SEARCHES, max_examples=examples(4, SEARCHES.max_examples))
 def test_an_assignment_gives_the_cell_that_element_alone(system: System) -> None:
     """All readers share the relation behind a function into a sort, so this knows nothing of it."""
     book = Interpreter(system, SIZES)
