@@ -22,7 +22,8 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "sink-group-pair", whole=True, proved_in=("sink-group", "sink-group-pair", "sink-group-loss"),
-    bridge=BRIDGE, slow=("holds", "lemmas"), nightly=("holds-sink-group-pair", "something"),
+    bridge=BRIDGE, slow=("holds", "lemmas"),
+    nightly=("holds-sink-group-pair", "holds-sink-group-loss", "something"),
     defects=(
         DropClause("report_broken", NO_CLAIM),
         DropClause("publish_pages", stage(r, h) == Stage.RUNNING),
