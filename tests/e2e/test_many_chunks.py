@@ -3,7 +3,9 @@
 No turn of a loop may do more than its share of work: see tests/node/work.py.
 """
 
+from contextlib import closing
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
@@ -17,8 +19,12 @@ from pdproto.runtime.limits import CHUNKS_MAX, SINKS_MAX
 from pdproto.runtime.wire import Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
-from tests.node.data_paths import cluster, polls, published
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+
+MANY: Final = 1_024  # chunks
+ROOM: Final = 2  # writes that an engine takes at once
+FAR: Final = 100  # a generation, from which `published` counts the pages
 
 
 def hand_over(nodes: Ends, room: int, chunks: int) -> None:
@@ -64,6 +70,49 @@ def test_a_hand_over_in_the_largest_number_of_chunks_succeeds() -> None:
         nodes.settled()
         for node in nodes.nodes:
             assert_no_slow_turn(node.name, node._loop.pace)
+
+
+def work_of(chunks: int) -> int:
+    """The functions that both loops call for a hand-over of so many chunks."""
+    with clock_counts_work() as calls, closing(Cluster()) as nodes:
+        (receiver,) = published(nodes.receivers(1, generation=0), chunks)
+        (sender,) = nodes.senders(1)
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        for chunk in range(chunks):
+            sender.send([chunk], last=chunk == chunks - 1)
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        nodes.settled()
+    return calls.total()
+
+
+def test_a_chunk_costs_no_more_where_there_are_many() -> None:
+    """Twice as much is allowed: how many of them a turn takes depends on the machine."""
+    few, many = (work_of(chunks) / chunks for chunks in (MANY // 16, MANY))
+    assert many < 2 * few, f"{few:.0f} calls a chunk, and {many:.0f} of {MANY:,}"
+
+
+def test_a_request_beside_one_of_many_chunks_waits_for_a_few_of_them() -> None:
+    with cluster(prefill={"at_once": False, "room": ROOM}) as nodes:
+        writing = nodes.writing
+        (long,), far = nodes.senders(1), published(nodes.receivers(1, generation=0), MANY)
+        (short,), near = nodes.senders(2), published(nodes.receivers(2, generation=FAR), 1)
+        until(polls([long, short], KVPoll.WAITING_FOR_INPUT))
+        for chunk in range(MANY):
+            long.send([chunk], last=chunk == MANY - 1)
+        short.send([0])
+        until(lambda: short.endpoint.handed)
+        ended = 0
+        while short.landed_chunks == 0:
+            until(lambda: short.landed_chunks or len(writing.under_way) == ROOM)
+            ended += writing.end(most=1)
+            assert ended <= 3 * ROOM
+        writing.at_once = True
+        writing.end()
+        until(polls([long, short, *far, *near], KVPoll.SUCCESS))
+        for receiver in (*far, *near):
+            receiver.close()
+        nodes.settled()
 
 
 def test_a_frame_that_names_many_sinks_delays_no_other_hand_over() -> None:

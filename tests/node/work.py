@@ -20,8 +20,9 @@ CALL_S: Final = 2e-7  # so a turn is slow after 50,000 calls, and a part of it o
 
 
 @contextmanager
-def clock_counts_work() -> Iterator[None]:
-    """For the watchdogs of all threads that start in here."""
+def clock_counts_work() -> Iterator[Counter[int]]:
+    """For the watchdogs of all threads that start in here. Yields the calls of each thread so far.
+    """
     calls: Counter[int] = Counter()  # by thread
 
     def count(_frame: FrameType, event: str, _about: Any) -> None:
@@ -37,7 +38,7 @@ def clock_counts_work() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(watchdog, "thread_time", clock)
             patch.setattr(watchdog, "monotonic", clock)
-            yield
+            yield calls
     finally:
         threading.setprofile(before)
 
