@@ -21,6 +21,9 @@ DRILL: Final = "tests/sglang/test_drill.py"
 WORK: Final = "tests/sglang/test_settings_work.py"
 CHUNKED: Final = "cell *chunked prefill*"
 CELLS: Final = "every cell of docs/servers.md"
+LISTS: Final = "tests/sglang/test_settings.py"
+ELSEWHERE: Final = ("it is not about the KV hand-over: none of SGLang's code that calls a backend "
+                    "reads it")
 DIGESTS: Final = "every hand-over is verified by digests already"
 
 
@@ -72,7 +75,7 @@ ENVIRONMENT: Final = (
         (BOOTSTRAP, 300, "seconds that each side waits for the other",
          "cell *never met*", "`waits.bootstrap_timeout`"),
         (WAITING, 300, "seconds that each side waits for bytes",
-         "tests/sglang/test_settings.py", "`waits.transfer_timeout`"),
+         "tests/sglang/test_waiting.py", "`waits.transfer_timeout`"),
         (INTERVAL, 5.0, "times the failures: seconds of silence after which a peer is lost (at "
                         "least 2 s; 5 s where neither is set)",
          "tests/sglang/test_heartbeat.py", "`silent_s`, and `sign_of_life_s` below it"),
@@ -142,13 +145,14 @@ FLAGS: Final = (
         ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", CHUNKED),
         ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it",
          "cell *optimistic prefill*"),
-        *((name, default, "it is not about the KV hand-over", UNTESTED) for name, default in (
+        *((name, False, "SGLang itself refuses it beside `--disaggregation-mode`", WORK)
+          for name in ("encoder_only", "language_model_only", "enable_pdmux")),
+        *((name, default, ELSEWHERE, LISTS) for name, default in (
             ("decoupled_spec_bind_endpoint", None), ("decoupled_spec_connect_endpoints", None),
             ("decoupled_spec_rank", None), ("decoupled_spec_role", "null"),
-            ("encoder_only", False), ("language_only", False), ("language_model_only", False),
-            ("encoder_transfer_backend", "auto"), ("encoder_urls", []),
+            ("language_only", False), ("encoder_transfer_backend", "auto"), ("encoder_urls", []),
             ("encoder_bootstrap_port", 8997), ("encoder_register_urls", []),
-            ("enable_adaptive_dispatch_to_encoder", False), ("enable_pdmux", False),
+            ("enable_adaptive_dispatch_to_encoder", False),
             ("pdmux_config_path", None), ("sm_group_num", 8))),
     ),
     *_of(

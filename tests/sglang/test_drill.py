@@ -139,7 +139,8 @@ def test_a_pipeline_of_another_size_fails_the_requests_at_prefill_with_both_size
     found = run(Load(requests=4, port=free_port(), decode_pp=2), seconds=60)
     failed = found["prefill0"].failed
     assert failed.keys() == {1, 2, 3, 4}
-    assert all("has 1 stages and that of decode 2" in why for why in failed.values()), failed
+    want = "stages of the pipeline: 1 at prefill and 2 at decode"
+    assert all(want in why for why in failed.values()), failed
 
 
 @pytest.mark.parametrize("shape", [

@@ -29,7 +29,10 @@ POOLS: Final[dict[str, tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], An
     "MLA": ({"latent": True}, {"kv": (ALL, None)}),
     "window": ({"states": ("swa",)}, {"kv": ((), SPLIT), "swa": ((), SPLIT)}),
     "draft": ({"drafts": SIDES}, {"kv": (ALL * 2 + DRAFT, SPLIT)}),
+    "MLA, draft": ({"latent": True, "drafts": SIDES}, {"kv": (ALL + DRAFT, None)}),
     "mamba": ({"states": ("mamba",)}, {"kv": ((0, 2) * 2, SPLIT), "mamba": ((1, 3) * 2, None)}),
+    "mamba, draft": ({"states": ("mamba",), "drafts": SIDES},
+                     {"kv": ((0, 2) * 2 + (4, 4), SPLIT), "mamba": ((1, 3) * 2, None)}),
     "sparse": ({"latent": True, "states": ("dsa",)}, {"kv": (ALL, None), "dsa": (ALL, None)}),
 }
 # Read by the manager, beside those of pools.py.

@@ -115,7 +115,8 @@ def register(registry: str, stages: int) -> None:
     for stage in range(stages):
         client.register(Registration(
             attn_tp_size=1, attn_tp_rank=0, pp_size=stages, pp_rank=stage, rank_ip="127.0.0.1",
-            rank_port=1 + stage, page_size=16, kv_cache_dtype="bfloat16", name=f"stage-{stage}"))
+            rank_port=1 + stage, page_size=16, kv_cache_dtype="bfloat16", kv_layout="split",
+            name=f"stage-{stage}"))
     client.close()
 
 
@@ -130,7 +131,17 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
     assert list(prefills.feed(registry, 0).sources) == feeding
 
 
-OTHER_SIZE = "has 3 stages and that of decode 2: want as many, or 1"
+@pytest.mark.parametrize(("nodes", "leader", "host"), [
+    (1, None, "10.0.0.5"), (2, "10.0.0.9:5000", "10.0.0.9"), (2, "[fd00::9]:5000", "fd00::9")])
+def test_ranks_of_a_server_on_several_machines_register_at_that_of_its_leader(
+    monkeypatch: pytest.MonkeyPatch, nodes: int, leader: str | None, host: str
+) -> None:
+    monkeypatch.setattr(manager, "get_serving", lambda: SimpleNamespace(host="10.0.0.5"))
+    parallel = SimpleNamespace(nnodes=nodes, dist_init_addr=leader)
+    assert manager._registry_host(parallel) == host
+
+
+OTHER_SIZE = "stages of the pipeline: 3 at prefill and 2 at decode: want as many, or 1 at decode"
 
 
 def test_the_first_stage_of_a_pipeline_of_another_size_tells_each_stage_of_prefill_both_sizes(
@@ -152,6 +163,8 @@ def test_a_later_stage_of_a_pipeline_of_another_size_fails_its_requests_with_bot
 
 @pytest.mark.parametrize(("kind", "why"), [
     (KIND, ""),
+    (replace(KIND, kv_layout="split"), ""),
+    (replace(KIND, kv_layout="fused"), "kv_layout is split at prefill and fused at decode"),
     (replace(KIND, page_size=64), "page_size is 16 at prefill and 64 at decode"),
     (replace(KIND, kv_cache_dtype="auto (torch.float16)"),
      "kv_cache_dtype is bfloat16 at prefill and auto (torch.float16) at decode")], ids=str)

@@ -10,6 +10,7 @@ import pytest
 from pdproto.sglang import settings
 from pdproto.sglang.settings import (
     BOOTSTRAP,
+    ELSEWHERE,
     ENVIRONMENT,
     FAILURES,
     FLAGS,
@@ -64,7 +65,7 @@ def test_one_that_works_names_its_test_or_says_that_there_is_none(setting: Setti
         layout = cells[setting.test]
         assert {setting.name, flag(setting.name)} & {
             *layout.both, *layout.prefill, *layout.decode, *layout.env}, "the cell does not set it"
-    if is_file:
+    if is_file and setting.about != ELSEWHERE:
         text = (ROOT / setting.test).read_text(encoding="utf-8")
         names = {name for name, value in vars(settings).items() if value == setting.name}
         assert any(name in text for name in {setting.name, *names, *LEFT_BY_SGLANG})
@@ -78,6 +79,18 @@ def test_ours_are_settings_of_pdproto(setting: Setting) -> None:
             assert name.removeprefix("waits.") in WAITS
         else:
             assert hasattr(Settings(), name)
+
+
+@pytest.mark.parametrize("name", [one.name for one in FLAGS if one.about == ELSEWHERE])
+def test_a_flag_of_another_part_is_read_by_no_code_that_calls_a_backend(name: str) -> None:
+    """Neither SGLang's, where it drives any backend, nor ours."""
+    theirs = Path(pytest.importorskip("sglang.srt.disaggregation", reason=SGLANG).__path__[0])
+    ours = ROOT / "pdproto" / "sglang"
+    paths = [*theirs.glob("*.py"), *theirs.glob("common/*.py"), *theirs.glob("base/*.py"),
+             *(path for path in ours.glob("*.py") if path.name != "settings.py")]
+    assert len(paths) > 20
+    assert not [path for path in paths
+                if re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))]
 
 
 def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:

@@ -1,6 +1,9 @@
 """Settings of SGLang that work, each under the code of SGLang or of ours that reads it."""
 
 import http.client
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +18,12 @@ import torch
 from sglang.srt.arg_groups import validation_hook
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver
 from sglang.srt.disaggregation.utils import MetadataBuffers
+from sglang.srt.plugins import load_plugins
+from sglang.srt.server_args import prepare_server_args
 
 from examples.servers.serving import free_port
+from examples.sglang_handoff.load import Load
+from examples.sglang_handoff.pools import write_config
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang import settings
@@ -65,6 +72,39 @@ def test_sglang_refuses_its_old_limit_of_the_mask(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(settings.MASK_MAX, "8")
     with pytest.raises(ValueError, match=f"{settings.MASK_MAX} is no longer supported"):
         validation_hook.validate_sampling_mask_max_tokens(SimpleNamespace())
+
+
+@pytest.mark.parametrize(("flag", "why"), [
+    ("--encoder-only", "Cannot set --encoder-only and --disaggregation-mode prefill/decode toge"),
+    ("--language-model-only", "--language-model-only is incompatible with --disaggregation-mode"),
+    ("--enable-pdmux", "PD-Multiplexing is not compatible with disaggregation mode"),
+])
+def test_sglang_refuses_a_flag_beside_disaggregation(flag: str, why: str, tmp_path: Path) -> None:
+    """encoder_only, language_model_only, enable_pdmux: as its launcher reads a command line."""
+    write_config(Load(), tmp_path)
+    ours, theirs = (context := get_context("fork")).Pipe()
+    process = context.Process(target=refused, args=([
+        "--model-path", str(tmp_path), "--device", "cpu", "--disaggregation-mode", "prefill",
+        "--disaggregation-transfer-backend", "pdproto", "--chunked-prefill-size", "-1",
+        "--skip-tokenizer-init", flag], theirs))
+    process.start()
+    theirs.close()
+    told = ours.recv()
+    process.join(60.0)
+    assert why in told
+
+
+def refused(argv: list[str], pipe: "Connection[Any, Any]") -> None:
+    """Say why SGLang refuses a command line."""
+    try:
+        load_plugins()
+        read = prepare_server_args(argv)
+        read.resolve_once()
+        read.check_server_args()
+    except (AssertionError, ValueError) as error:
+        pipe.send(str(error))
+    else:
+        pipe.send("it does not")
 
 
 def test_the_registry_keeps_a_room_for_twice_the_cleanup_interval(
