@@ -7,7 +7,7 @@ Rule 2: if a prefill server does not fit, its requests fail with the reason, and
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import time_ns
 from typing import Any, Final
@@ -45,6 +45,7 @@ from pdproto.sglang.plugin import (
 )
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
+from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
 from pdproto.transport.incarnation import new_incarnation
@@ -101,6 +102,7 @@ class PdprotoKVManager(BaseKVManager):
         self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
+        self._recomputing: Final = Recomputing()
         self.settings: Final = load(os.environ, defaults=settings.defaults(
             _environment, _is_set, get_local_ip_auto()))
         log.info("%s", self.settings.told())
@@ -227,6 +229,7 @@ class PdprotoKVManager(BaseKVManager):
             kv_cache_dtype=self._kv_dtype, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
+            prefill_http_port=get_serving().port,
             version=VERSION, oldest=OLDEST, name=name,
         )
 
@@ -251,12 +254,24 @@ class PdprotoKVManager(BaseKVManager):
             self._queries = ThreadPoolExecutor(1, "pdproto-queries")
         return self._queries
 
+    def submit_prefill_recompute(self, receiver: Any, request: Mapping[str, Any]) -> None:
+        """Have the prefill server compute the request of a PdprotoKVReceiver again. SGLang calls
+        this on every rank of decode, and the first one asks. If prefill fails, the receiver does.
+        """
+        if self.place.rank or self.kv_args.pp_rank:
+            return
+        server = receiver.bootstrap_addr
+        receiver.recomputed = self._recomputing.ask(
+            server, self.prefill_info_table[server].prefill_http_port, request,
+            self.settings.wait("transfer_timeout"))
+
     def teardown(self) -> None:
         """Unregister, end all hand-overs, and free every resource."""
         if self._registrar is not None:
             self._registrar.stop()
         if self._queries is not None:
             self._queries.shutdown(cancel_futures=True)
+        self._recomputing.stop()
         if self._operator_port is not None:
             self._operator_port.stop()
         self.node.close()

@@ -7,6 +7,7 @@ acts on the changes of its steps. One thread, the scheduler's, makes all calls.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +42,8 @@ STATUSES: Final[Mapping[KVPoll, Status]] = {
 class PdprotoKVReceiver(BaseKVReceiver):
     """SGLang's receiver of one request. Raises ValueError for a request without a room.
 
-    bootstrap_infos: the places of the ranks that send, as soon as they are known.
+    bootstrap_infos: the places of the ranks that send, as soon as they are known. recomputed: why
+    prefill has not computed the KV again, "" if it has; None if it was not asked to.
     """
 
     require_staging = False
@@ -58,6 +60,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.receiver: Receiver | None = None
         self.bootstrap_infos: list[dict[str, Any]] | None = None
         self.abort_notified = False
+        self.recomputed: Future[str] | None = None
         self._state = VIEW.initial
         self._seen: tuple[KVPoll, bool] | None = None  # the last answer of the node
         self._reason = ""  # of an abort at this end
@@ -118,6 +121,10 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     def poll(self) -> KVPoll:
         """The status of the hand-over, as the table gives it."""
+        if self.recomputed is not None and self.recomputed.done():
+            why, self.recomputed = self.recomputed.result(), None
+            if why:
+                self._give_up(why)
         self._look()
         return VIEW.first_value(scheduler.VIEW_POLL, self._state)
 

@@ -71,6 +71,10 @@ CELLS: Final = (
     Cell("port in use", PLAIN, "port_in_use",
          "a prefill server whose registry's port is taken does not start, and says the address",
          "port-ignored"),
+    Cell("retracted", PLAIN, "retracted",
+         "decode gives the KV of all running requests back (`/pause_generation` with mode "
+         "retract), and prefill computes it again",
+         "recompute-unasked"),
     Cell("page size differs", "decode-page-16", "page_size_differs",
          "decode with pages of 16 tokens: each half fails at once with both sizes, others are "
          "served on",
@@ -126,6 +130,9 @@ CELLS: Final = (
     Cell("latent attention", "latent", "equality", "a DeepSeek V2: MLA", "wrong-page"),
     Cell("sliding window", "window", "equality",
          "every second layer has a pool of its own for the last 32 tokens", "window-left-out"),
+    Cell("example", PLAIN, "example",
+         "`make serve-sglang` makes its model, starts its servers, and has its question answered",
+         "unregistered"),
     Cell("Mooncake", "mooncake", "equality", "SGLang's own backend, the control", "wrong-page"),
 )
 RECORD: Final = Record(

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -11,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from examples.servers.serving import ServerError, free_port
+from examples.sglang_servers.__main__ import NEW_TOKENS
 from tests.servers.census import settled
 from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
@@ -113,6 +116,32 @@ def memory_short(stage: Stage, layout: Layout) -> Finding:
         raise UntestedError(f"all were served within {took:.1f} s, and nobody waited in a queue")
     pair.check_nothing_grew()
     return replace(found, note=f"the last after {took:.1f} s")
+
+
+def retracted(stage: Stage, layout: Layout) -> Finding:
+    """When the first requests are answered, decode gives the KV of the others back, and goes on."""
+    pair, wanted = stage.pair(layout), asks(60, seed=5, new=64)
+    reference = stage.reference(layout.model, wanted)
+    before = _computed(pair)
+
+    def give_back() -> None:
+        pair.decode.post("/pause_generation", {"mode": "retract"})
+        pair.decode.post("/continue_generation", {"torch_empty_cache": False})
+
+    answers, _ = send_and_kill(pair.through, wanted, give_back, first=6, seconds=60.0)
+    _no_failure(answers, pair)
+    again = _computed(pair) - before - len(wanted)
+    if again < 1:
+        raise UntestedError("no request was running when decode gave its KV back")
+    found = reference.compare(wanted, answers)
+    assert not found.wrong, found.wrong[0]
+    pair.check_nothing_grew()
+    return Finding(len(wanted), found.equal, f"{again} computed again")
+
+
+def _computed(pair: Pair) -> int:
+    """Requests that prefill has answered."""
+    return pair.prefill.log.read_text(errors="replace").count("POST /generate")
 
 
 def half_leave(stage: Stage, layout: Layout) -> Finding:
@@ -334,6 +363,20 @@ def never_met(stage: Stage, layout: Layout) -> Finding:
         stage.servers.end(other)
     pair.check_nothing_grew()
     return replace(found, requests=found.requests + 4, note=told)
+
+
+def example(stage: Stage, layout: Layout) -> Finding:
+    """As a newcomer starts it, but that it ends after its own question."""
+    stage.end()
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.sglang_servers", "--once"], text=True,
+        env=os.environ | stage.environment(layout), check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    why = next((line.partition(";")[0] for line in done.stdout.splitlines() if "no answer" in line),
+               done.stdout[-400:])
+    assert done.returncode == 0, f"it ends with status {done.returncode}: {why}"
+    assert f"({NEW_TOKENS} tokens)" in done.stdout, why
+    return Finding(1, 0, "answered")
 
 
 def port_in_use(stage: Stage, layout: Layout) -> Finding:

@@ -232,6 +232,13 @@ def refusal_untold() -> None:
     replace(manager, "tell_decode", lambda *_: None)
 
 
+def recompute_unasked() -> None:
+    """Decode does not ask prefill to compute the KV again that it has given back."""
+    from pdproto.sglang.manager import PdprotoKVManager
+
+    wrap(PdprotoKVManager, "submit_prefill_recompute", lambda *_: None)
+
+
 def leak_check_off() -> None:
     """SGLang only warns of a leak in an idle scheduler."""
     from sglang.srt.environ import envs
@@ -257,6 +264,13 @@ def registers_once() -> None:
     wrap(Registrar, "_turn", turn)
 
 
+def unregistered() -> None:
+    """Prefill's ranks do not register."""
+    from pdproto.registry.registrar import Registrar
+
+    wrap(Registrar, "start", lambda *_: None)
+
+
 def port_ignored() -> None:
     """The registry's port is taken, and prefill goes on without a registry."""
     from pdproto.registry.app import RegistryServer
@@ -274,9 +288,9 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
         page_twice, attempt_repeated, chunks_limited, name_unread, length_unlimited, refusal_untold,
-        leak_check_off, layers_from_zero, heads_swapped, first_rank_only, window_left_out,
-        misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for, registers_once,
-        port_ignored)
+        recompute_unasked, leak_check_off, layers_from_zero, heads_swapped, first_rank_only,
+        window_left_out, misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for,
+        registers_once, port_ignored, unregistered)
 }
 
 

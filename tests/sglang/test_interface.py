@@ -1,0 +1,78 @@
+"""SGLang's scheduler finds everything that it reads of a manager, a sender and a receiver.
+
+The names are those that SGLang's own code reads, also where no other test comes. A name that is
+missing ends the scheduler, and with it every request of its server.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from inspect import getsource
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang import srt
+
+from pdproto.sglang.manager import PdprotoKVManager
+from pdproto.sglang.receiver import PdprotoKVReceiver
+from pdproto.sglang.sender import PdprotoKVSender
+
+ROOT: Final = Path(srt.__path__[0])
+# The modules that drive a backend. Those of the backends themselves read their own.
+DRIVING: Final = (*ROOT.glob("disaggregation/*.py"), *ROOT.glob("managers/*.py"))
+# By how SGLang names the object, and by name the reason why ours need not have it.
+STAGING: Final = "SGLANG_DISAGG_STAGING_BUFFER is refused at start-up"
+ASKED: Final = "SGLang asks first whether it is there"
+DEFERRED: Final = "the class does not defer: enable_deferred_decode_kv_release is False"
+READ: Final[Mapping[type, tuple[tuple[str, ...], Mapping[str, str]]]] = {
+    PdprotoKVManager: (("kv_manager", "kv_mgr"), {
+        "transfer_infos": STAGING, "set_kv_buffer_tensors": ASKED,
+        "register_buffer_to_engine": ASKED, "deregister_buffer_to_engine": ASKED,
+        "clear_deferred_abort_state": DEFERRED, "is_abort_release_safe": DEFERRED,
+        "attn_cp_rank": "read by a function that other backends call",
+        "attn_cp_size": "read by a function that other backends call"}),
+    PdprotoKVReceiver: (("kv_receiver",), {}),
+    PdprotoKVSender: (("kv_sender", "disagg_kv_sender"), {}),
+}
+
+
+def read_of(called: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each name that SGLang reads of an object that it calls so, and where."""
+    for path in DRIVING:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) \
+                    and _name(node.value) in called:
+                yield node.attr, f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def _name(of: ast.expr) -> str:
+    return getattr(of, "attr", "") or getattr(of, "id", "")
+
+
+def has(kind: Any, name: str) -> bool:
+    """Whether its instances have it: by the class, or because a constructor sets it."""
+    made = getsource(kind)
+    return hasattr(kind, name) or name in kind.__annotations__ or f"self.{name} = " in made
+
+
+@pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)
+def test_ours_has_every_name_that_sglang_reads(kind: type) -> None:
+    called, exempt = READ[kind]
+    read = dict(read_of(called))
+    assert len(read) > 5, "it finds SGLang's names"
+    missing = {name: where for name, where in read.items()
+               if name not in exempt and not has(kind, name)}
+    assert missing == {}
+
+
+@pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)
+def test_an_exempt_name_is_one_that_sglang_reads_and_ours_has_not(kind: type) -> None:
+    called, exempt = READ[kind]
+    assert set(exempt) <= dict(read_of(called)).keys()
+    assert not [name for name in exempt if has(kind, name)]
+    assert not PdprotoKVManager.enable_deferred_decode_kv_release
