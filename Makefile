@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --no-compile
 ALONE := flock setup.py
 
 .PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
-  test-spark test-image docs-site tag wheel test-wheel serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -95,6 +95,13 @@ $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 
 test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3 GB)
 	$(SGLANG)/bin/python -m pytest tests/sglang tests/kernels/test_bench_run.py -W default
+
+# Those that start processes, or drive SGLang's own backends.
+SGLANG_DRILLS := drill devices hosts heartbeat waiting peer peer_defects
+
+test-sglang-quick: $(SGLANG)/.installed ## the same without drills: what its code calls, and is told
+	$(SGLANG)/bin/python -m pytest tests/sglang -W default \
+	  $(SGLANG_DRILLS:%=--ignore tests/sglang/test_%.py)
 
 SERVERS := $(SGLANG)/.servers
 
