@@ -6,9 +6,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from difflib import get_close_matches
 from enum import EnumType
 from importlib.machinery import SourceFileLoader
 from inspect import signature
@@ -20,6 +19,7 @@ from typing import Final
 from pdproto.spec import language
 from pdproto.spec.language.edit import Postponed, postponed_errors
 from pdproto.spec.language.elements import ElementFunction
+from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.symbols import Function, Relation, Symbol
 from pdproto.spec.language.system import System
@@ -38,7 +38,6 @@ LIBRARIES: Final = (
 
 
 SHOWN: Final = 4  # built-in systems in the message for a name that is none
-NEAR: Final = 0.7  # similarity of a mistyped name to a suggested one, from 0 to 1
 
 
 class LoadError(Exception):
@@ -73,13 +72,6 @@ def load_with_module(
     else:
         wrong = f"{module_name} has no {attribute!r}{suggestion(attribute, systems)}"
     raise LoadError(f"{wrong}; its systems: {', '.join(systems) or 'none'}")
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`: perhaps NAME?` for a mistyped name; "" if no known name is similar."""
-    by_lower = {other.lower(): other for other in known}
-    near = get_close_matches(name.lower(), by_lower, n=2, cutoff=NEAR)
-    return f": perhaps {' or '.join(by_lower[other] for other in near)}?" if near else ""
 
 
 def _unnamed(name: str, known: Mapping[str, str]) -> str:
@@ -223,6 +215,8 @@ def _wrong_call(said: str) -> str:
     if found is None or (word not in language.__all__ and word not in SYMBOLS):
         return ""
     method = found[2].removeprefix(".") if found[2] else ""
+    if method == "__call__" and "keyword" in found["problem"]:
+        return f"a {word.lower()} takes variables by place, as in heard(p)"
     name = word if method in ("", "__init__", "__call__") else f"{word.lower()}.{method}"
     takes = signature(getattr(language, word) if method in ("", "__init__") else
                       getattr(SYMBOLS.get(word) or getattr(language, word), method))

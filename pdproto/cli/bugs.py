@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from pdproto.check.defect_trials import SpreadTrials, try_all
 from pdproto.check.defects import DefectTrials, Trial
-from pdproto.check.load import suggestion
 from pdproto.check.report import defects as report
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import CheckResult
@@ -26,6 +25,7 @@ from pdproto.cli.sharding import add_shard, keep_answers, shard
 from pdproto.cli.workers import add_executor, executor
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import EVERY
+from pdproto.spec.language.kinds import suggestion
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -79,7 +79,8 @@ def _refuse_options_of_one_system(arguments: argparse.Namespace) -> None:
                         "jar")}
     one["property"] = one.pop("properties")
     one["configuration"] = arguments.configuration != DEFAULT
-    one |= {name: getattr(arguments, name) is not None for name in ("symmetry", "dead_bits")}
+    switches = {name: getattr(arguments, name) for name in ("symmetry", "dead_bits")}
+    one |= {f"{'' if on else 'no-'}{name}": on is not None for name, on in switches.items()}
     one |= {kind: getattr(arguments, kind) is not None
             for kind in REPORTS if kind not in suite_report.FORMATS}
     for name, given in one.items():

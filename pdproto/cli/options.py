@@ -12,9 +12,9 @@ from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console
 
-from pdproto.check.load import suggestion
 from pdproto.check.questions import names
 from pdproto.cli.systems import BUILT_IN
+from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
@@ -152,8 +152,9 @@ def configuration(system: System, arguments: argparse.Namespace) -> Configuratio
     missing = [sort.__name__ for sort in system.sorts
                if sort not in chosen.sizes and sort.of is None]
     if missing:
+        named = next((f" or --configuration {name}" for name in system.configurations), "")
         raise UsageError(f"{system.name}: the sort {missing[0]} has no size: give one, such as "
-                         f"--size {missing[0]}=2")
+                         f"--size {missing[0]}=2{named}")
     layers = fault_layers(system, arguments.faults)
     return replace(chosen, faults=base.faults if layers is None else layers)
 

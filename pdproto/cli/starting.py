@@ -9,7 +9,6 @@ from pathlib import Path as FilePath
 from typing import Final
 
 from pdproto.check.checking import CheckSettings, check, topology
-from pdproto.check.load import suggestion
 from pdproto.check.narrative import Transition
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
@@ -26,6 +25,7 @@ from pdproto.cli.options import (
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import EVERY
+from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 ANY_VIOLATION: Final = ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from .formula import Formula
-from .kinds import require, shown
+from .kinds import require, shown, suggestion
 from .machine import Machine, Row, Table
 from .place import Place, SpecError, here
 from .properties import OnRow, Property
@@ -290,7 +290,8 @@ def _found(draft: _Draft, name: str, place: Place) -> Row:
         for row in table.rows:
             if row.name == name:
                 return row
-    raise SpecError(place, f"{draft.name} has no row {name!r} to edit")
+    near = suggestion(name, [row.name for table in draft.every_table() for row in table.rows])
+    raise SpecError(place, f"{draft.name} has no row {name!r} to edit{near}")
 
 
 def _changed(row: Row, edit: RowEdit) -> Row:
@@ -301,7 +302,8 @@ def _changed(row: Row, edit: RowEdit) -> Row:
             return replace(row, at=row.at if at is None else at, to=row.to if to is None else to)
         case DropClause(clause=clause):
             kept = tuple(c for c in row.conditions if c != clause)
-            _must_differ(kept, row.conditions, edit.place, f"{row.name} has no clause {clause!r}")
+            _must_differ(kept, row.conditions, edit.place, f"{row.name} has no clause {clause!r}; "
+                         f"it has: {', '.join(map(repr, row.conditions)) or 'none'}")
             return replace(row, when=kept)
         case AddClause(clause=clause):
             return replace(row, when=(*row.conditions, clause))

@@ -44,7 +44,8 @@ class Formula:
 
     def __bool__(self) -> NoReturn:
         # `a and b`, `not a` and `x == A | y == B` would silently drop half of the formula.
-        raise SpecError(here(), "a formula has no truth value here: use &, |, ~ and parentheses")
+        raise SpecError(here(), f"{self!r} has no truth value here: use &, |, ~ and parentheses, "
+                                "and among() instead of `in`")
 
 
 # A formula is shown as it is written, so that it can be pasted into a spec.

@@ -5,9 +5,13 @@ our own lines and words.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from enum import Enum
+from typing import Final
 
 from .place import Place, SpecError, here
+
+NEAR: Final = 0.7  # similarity of a mistyped name to a suggested one, from 0 to 1
 
 
 def shown(value: object) -> str:
@@ -57,6 +61,13 @@ def no_value(value: object, signature: str, values: Iterable[object]) -> str:
     near = by_name.get(str(value).lower())
     advice = f"write {shown(near)}" if near else f"it has {', '.join(map(shown, known))}"
     return f"{shown(value)} is no value of {signature}: {advice}"
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """` (perhaps NAME?)` for a mistyped name; "" if no known name is similar."""
+    by_lower = {other.lower(): other for other in known}
+    near = get_close_matches(name.lower(), by_lower, n=2, cutoff=NEAR)
+    return f" (perhaps {' or '.join(by_lower[other] for other in near)}?)" if near else ""
 
 
 def require_mapping(value: object, word: str, example: str, place: Place) -> None:

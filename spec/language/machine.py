@@ -31,7 +31,7 @@ from .elements import ElementFunction
 from .formula import And, Formula
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
-from .sorts import Sort
+from .sorts import Sort, wanted
 from .symbols import Each, Function, Relation, Sent, Symbol, Update
 from .triggers import Call, Completion, Timer, Trigger
 
@@ -102,7 +102,8 @@ class Machine(Generic[*Ps]):
         named: tuple[Any, ...] = variables
         if tuple(type(variable) for variable in named) != self.sorts:
             own = ", ".join(sort.__name__ for sort in self.sorts)
-            raise SpecError(here(), f"{self.name}.at({own}) was given {shown(named)}")
+            raise SpecError(here(), f"{self.name}.at({own}) was given {shown(named)}: "
+                                    f"want {wanted(self.sorts)}")
         return Instance(self, named)
 
     def declare(self, symbol: Symbol) -> None:

@@ -128,6 +128,33 @@ class Sort(Bindable):
         return self.name
 
 
+def require_sorts(name: str, given: tuple[object, ...]) -> None:
+    """Raise SpecError unless each sort of a function or a relation is one."""
+    for one in given:
+        remedy = f"write {type(one).__name__}" if isinstance(one, Sort) else (
+            "want a class such as `class Worker(Sort)`")
+        require(isinstance(one, type) and issubclass(one, Sort),
+                f"{name}: {shown(one)} is no sort: {remedy}")
+
+
+def sorts_of(name: str, variables: tuple[object, ...]) -> tuple[type[Sort], ...]:
+    """The sorts of the variables with which a message or a rigid relation is declared."""
+    found: list[type[Sort]] = []
+    for one in variables:
+        if not isinstance(one, Sort):
+            example = f"write {one.__name__}({one.__name__[0].lower()!r})" if (
+                isinstance(one, type) and issubclass(one, Sort)) else "want one, as in Worker('w')"
+            raise SpecError(here(), f"{name}: {shown(one)} is no variable: {example}")
+        found.append(type(one))
+    return tuple(found)
+
+
+def wanted(sorts: tuple[type[Sort], ...]) -> str:
+    """The arguments that a symbol takes, in the message about wrong ones."""
+    names = ", ".join(sort.__name__ for sort in sorts)
+    return f"{'variables' if sorts[1:] else 'a variable'} of {names}" if sorts else "no arguments"
+
+
 def majorities(size: int) -> Collection[tuple[int, ...]]:
     """The smallest majorities of so many elements, for `sets=`."""
     return list(combinations(range(size), size // 2 + 1))

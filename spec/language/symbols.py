@@ -14,7 +14,7 @@ from .formula import TRUE, Atom, Formula, NoFormula, Not, Or, Value
 from .in_channel import InChannel
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
-from .sorts import ANY, Sort
+from .sorts import ANY, Sort, require_sorts, sorts_of, wanted
 
 if TYPE_CHECKING:
     from .machine import Instance, Machine
@@ -56,13 +56,7 @@ class Symbol(NoFormula):
             raise SpecError(self.place, f"name {name!r}: want an identifier such as 'heard'")
         if not values:
             raise SpecError(self.place, f"{name}: its enum has no members")
-        given: tuple[object, ...] = sorts
-        if not all(isinstance(sort, type) and issubclass(sort, Sort) for sort in given):
-            raise SpecError(
-                self.place,
-                f"{name}: functions and relations are declared with sorts (Rank), "
-                f"messages and rigid symbols with variables (Rank('r'))",
-            )
+        require_sorts(name, sorts)
         self.name: Final = name
         self.sorts: Final = sorts
         self.values: Final = values  # the initial value first
@@ -77,7 +71,7 @@ class Symbol(NoFormula):
             got = ", ".join(
                 f"{a}: {type(a).__name__}" if isinstance(a, Sort) else shown(a) for a in arguments
             )
-            raise SpecError(here(), f"{self.told} was given ({got})")
+            raise SpecError(here(), f"{self.told} was given ({got}): want {wanted(self.domain)}")
         return arguments
 
     @property
@@ -210,6 +204,10 @@ class Cell(NoFormula, Generic[E]):
         return Update(self.symbol, self.arguments, self._checked(value))
 
     def _checked(self, value: E) -> E:
+        given: object = value
+        require(not isinstance(given, NoFormula),
+                f"{shown(given)} is no value of {self.symbol.signature}: go value by value, as in "
+                "any_of(*(all_of(f(p) == x, g(p) == x) for x in Phase))")
         if value not in self.symbol.values:
             raise SpecError(here(), no_value(value, self.symbol.signature, self.symbol.values))
         return value
@@ -292,7 +290,7 @@ class Message(Symbol, Generic[*Ss]):
                 "ordered sort, as in class Place(Sort, ordered=True): its size is the number of "
                 "messages that a channel holds")
         places = () if fifo is None else (fifo,)
-        super().__init__(name, (*(type(v) for v in variables), *places), (False, True))
+        super().__init__(name, (*sorts_of(name, variables), *places), (False, True))
         if len(set(variables)) != len(variables):
             raise SpecError(self.place, f"{name}: an argument occurs twice")
         self.formals: Final[tuple[Sort, ...]] = variables
@@ -384,7 +382,7 @@ class Rigid(Symbol, Generic[*Ss]):
         given: Callable[[Sizes], Tuples] | None = None,
     ) -> None:
         variables: tuple[Any, ...] = sorts
-        super().__init__(name, tuple(type(v) for v in variables), (False, True))
+        super().__init__(name, sorts_of(name, variables), (False, True))
         require(isinstance(visible_to, list | tuple) and all(hasattr(m, "own") for m in visible_to),
                 f"{name}: visible_to= is {shown(visible_to)}: want a list of machines", self.place)
         said: object = given

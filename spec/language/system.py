@@ -41,7 +41,7 @@ class Configuration:
             require(isinstance(sort, type) and issubclass(sort, Sort),
                     f"{shown(sort)} is no sort: write {_SIZES}")
             require(isinstance(size, int) and size >= 0,
-                    f"the size of {shown(sort)} is {shown(size)}: want a whole number")
+                    f"the size of {shown(sort)} is {shown(size)}: want a whole number of 0 or more")
         faults: object = self.faults
         require(isinstance(faults, list | tuple),
                 f"faults= is {shown(faults)}: write faults=({shown(faults)},)")

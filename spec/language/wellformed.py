@@ -20,7 +20,7 @@ from .formula import (
     free_variables,
     normal,
 )
-from .kinds import no_value
+from .kinds import no_value, suggestion
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
 from .properties import Always, LeadsTo, OnRow, Sometimes
@@ -128,7 +128,8 @@ def _claims(system: "System") -> Iterable[tuple[Formula, Place, str]]:
         name = f"property {claim.name!r}"
         match claim:
             case OnRow(row=row) if system.row(row) is None:
-                raise SpecError(claim.place, f"{name}: there is no row {row!r}")
+                near = suggestion(row, [one.name for _, one in system.rows()])
+                raise SpecError(claim.place, f"{name}: there is no row {row!r}{near}")
             case Always() | Sometimes() | OnRow():
                 yield claim.claim, claim.place, name
             case LeadsTo():
@@ -300,7 +301,8 @@ def _unreadable(
             return _unreadable_message(atom, symbol, positive, machine)
         case Variable() if machine in (symbol.owner, symbol.engine):
             if atom.arguments[: len(machine.own)] != machine.own:
-                return f"it reads {_cell(atom)}, which is a sibling's: {_self(machine)}"
+                return (f"it reads {_cell(atom)}, which is a sibling's: {_self(machine)}; "
+                        "let a message tell it")
             return None
         case Variable() if isinstance(row.on, Sent) and symbol in row.on.message.carries:
             sender = row.on.addressed(row.on.message.sender)
@@ -354,7 +356,7 @@ def _unwritable(update: Update, machine: Machine[*tuple[Any, ...]]) -> str | Non
     if machine not in (symbol.owner, symbol.engine):
         return f"it writes {symbol}, which is owned by {symbol.owner.name}"
     if update.arguments[: len(machine.own)] != machine.own:
-        return f"it writes {_cell(update)}, which is a sibling's: {_self(machine)}"
+        return f"it writes {_cell(update)}, which is a sibling's: {_self(machine)}; send a message"
     if symbol.engine is not None:
         by_engine = update.value in symbol.engine_writes
         if by_engine != (machine is symbol.engine):
@@ -385,15 +387,14 @@ def _check_send(
     _no_bulk(sent.arguments, row.place, "send: use each() to send to many")
     if not machine.world:
         if sent.message.sender.machine is not machine:
-            raise SpecError(
-                row.place, f"only {sent.message.sender.machine.name} sends {sent.message}"
-            )
+            raise SpecError(row.place, f"only {sent.message.sender.machine.name} sends "
+                                       f"{sent.message}")
         if not _names_self(sent, sent.message.sender.variables, machine):
             raise SpecError(row.place, f"it sends {sent.message} in a sibling instance's name")
     if isinstance(effect, Each):
         for atom, positive in atoms(normal(effect.where)):
-            if not isinstance(atom.symbol, Rigid):
-                raise SpecError(row.place, f"each: `where` reads {atom.symbol}, which is not rigid")
-            problem = _unreadable(atom, positive, machine, row)
+            problem = _unreadable(atom, positive, machine, row) if isinstance(
+                atom.symbol, Rigid) else (f"each: `where` reads {atom.symbol}, which is not rigid: "
+                                          "let a row with choose= and when= send to one at a time")
             if problem:
                 raise SpecError(row.place, problem)

@@ -193,7 +193,7 @@ def test_a_name_that_leads_nowhere(name: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", ["Lock-Server", "lock_server"])
 def test_a_mistyped_name_gets_a_suggestion(name: str) -> None:
-    assert refusal(name).startswith(f"{name!r} is no built-in system: perhaps lock-server")
+    assert refusal(name).startswith(f"{name!r} is no built-in system (perhaps lock-server")
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())

@@ -101,7 +101,7 @@ def test_an_unknown_defect(
 ) -> None:
     catalogue(monkeypatch, FOUND)
     assert main(["bugs", "clack"]) == 2
-    assert "there is no defect 'clack': perhaps clock?" in capsys.readouterr().err
+    assert "there is no defect 'clack' (perhaps clock?)" in capsys.readouterr().err
     assert main(["bugs", "B999999"]) == 2
     assert "`pdproto bugs` lists them" in capsys.readouterr().err
 

@@ -58,7 +58,7 @@ def test_a_start_at_the_counterexample_of_a_check(
     status, _, err = stepped(
         capsys, monkeypatch, "", "lock-server-broken", "--violation", "mutual_exclusoin")
     assert status == 2
-    assert "has no property 'mutual_exclusoin': perhaps mutual_exclusion?" in err
+    assert "has no property 'mutual_exclusoin' (perhaps mutual_exclusion?)" in err
     status, _, err = stepped(
         capsys, monkeypatch, "", "lock-server-broken", "--violation", "phase_edges")
     assert status == 2
@@ -92,13 +92,13 @@ def test_a_start_in_a_topology(
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    (["lock-server-broekn"], "'lock-server-broekn' is no built-in system: perhaps "),
+    (["lock-server-broekn"], "'lock-server-broekn' is no built-in system (perhaps "),
     ([], "SYSTEM is missing: name one, or a defect with --bug ID"),
     (["--bug", "B0"], "there is no defect 'B0'"),
     (["transfer", "--bug", "B09"], "the defect B09 is in "),
     (["lock-server", "--path", "enter(c0,r0)"],
      "step 1: enter(c0,r0) cannot fire here: it needs message grant(c0, r0)"),
-    (["lock-server", "--size", "Clinet=2"], "has no sort 'Clinet': perhaps Client?"),
+    (["lock-server", "--size", "Clinet=2"], "has no sort 'Clinet' (perhaps Client?)"),
 ])  # fmt: skip
 def test_a_wrong_start_is_told_in_one_line(
     capsys: pytest.CaptureFixture[str], given: list[str], said: str

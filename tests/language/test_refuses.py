@@ -72,18 +72,12 @@ def function_into_an_empty_enum(a: Any) -> object:
     return a.worker.function("state", Nothing)  # <- here
 
 
-@malformed(
-    "owns: functions and relations are declared with sorts (Rank), "
-    "messages and rigid symbols with variables (Rank('r'))"
-)
+@malformed("owns: i is no sort: write Item")
 def relation_declared_with_a_variable(a: Any) -> object:
     return a.worker.relation("owns", i)  # <- here
 
 
-@malformed(
-    "beside: functions and relations are declared with sorts (Rank), "
-    "messages and rigid symbols with variables (Rank('r'))"
-)
+@malformed("beside: Worker is no variable: write Worker('w')")
 def rigid_declared_with_a_sort(_: Any) -> object:
     return Rigid("beside", wrong(Worker))  # <- here
 
@@ -93,7 +87,7 @@ def machine_declared_with_a_sort(_: Any) -> object:
     return Machine("clerk", Worker)  # <- here
 
 
-@malformed("worker.at(Worker) was given (i,)")
+@malformed("worker.at(Worker) was given (i,): want a variable of Worker")
 def instance_named_by_another_sort(a: Any) -> object:
     return a.worker.at(i)  # <- here
 
@@ -103,17 +97,18 @@ def variable_declared_twice(a: Any) -> object:
     return a.worker.relation("has")  # <- here
 
 
-@malformed("has(Worker, Item) was given (w: Worker)")
+@malformed("has(Worker, Item) was given (w: Worker): want variables of Worker, Item")
 def too_few_arguments(a: Any) -> object:
     return a.has(w)  # <- here
 
 
-@malformed("has(Worker, Item) was given (i: Item, w: Worker)")
+@malformed("has(Worker, Item) was given (i: Item, w: Worker): "
+           "want variables of Worker, Item")
 def arguments_of_the_wrong_sort(a: Any) -> object:
     return a.has(i, w)  # <- here
 
 
-@malformed("has(Worker, Item) was given (w: Worker, 0)")
+@malformed("has(Worker, Item) was given (w: Worker, 0): want variables of Worker, Item")
 def number_as_an_argument(a: Any) -> object:
     return a.has(w, 0)  # <- here
 
@@ -169,7 +164,8 @@ def message_that_carries_what_its_sender_has_not(a: Any) -> object:
     return Message("tell", w, sender=a.worker, receiver=a.boss, carries=[a.knows])  # <- here
 
 
-@malformed("a formula has no truth value here: use &, |, ~ and parentheses")
+@malformed("has(w, i) has no truth value here: use &, |, ~ and parentheses, "
+           "and among() instead of `in`")
 def formulas_joined_with_and(a: Any) -> object:
     return a.has(w, i) and a.has(w, j)  # <- here
 

@@ -47,7 +47,7 @@ def row_added_to_an_absent_machine(a: Any) -> object:
     return edited(a.system(), "broken", AddRow(Machine("absent"), Row("work")))  # <- here
 
 
-@malformed("work has no clause has(w, i)")
+@malformed("work has no clause has(w, i); it has: none")
 def drop_of_a_clause_that_is_not_there(a: Any) -> object:
     system = a.system(worker=[Row("work", choose=(i,))])
     return edited(system, "broken", DropClause("work", a.has(w, i)))  # <- here

@@ -12,12 +12,14 @@ MALFORMED: Final[list[Refusal]] = []
 malformed = refusals(MALFORMED)
 
 
-@malformed("best(Worker), declared as function('best', Item, its arguments), was given (i: Item)")
+@malformed("best(Worker), declared as function('best', Item, its arguments), was given (i: Item): "
+           "want a variable of Worker")
 def element_of_an_argument_of_the_wrong_sort(a: Any) -> object:
     return a.best(i)  # <- here
 
 
-@malformed("latest(Item), declared as function('latest', Turn, its arguments), was given ()")
+@malformed("latest(Item), declared as function('latest', Turn, its arguments), was given (): "
+           "want a variable of Item")
 def element_without_arguments(a: Any) -> object:
     return a.latest()  # <- here
 
@@ -90,7 +92,8 @@ def elements_for_cells_that_can_meet(a: Any) -> object:
     ])
 
 
-@malformed("row 'work' of worker: it writes best(v), which is a sibling's: this instance is w")
+@malformed("row 'work' of worker: it writes best(v), which is a sibling's: this instance is w; "
+           "send a message")
 def element_of_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("work", choose=(i, v), do=[a.best(v).to(i)])])  # <- here
 

@@ -176,7 +176,8 @@ def guard_about_another_machine(a: Any) -> object:
     return a.system(worker=[Row("peek", when=a.knows(w))])  # <- here
 
 
-@malformed("row 'peek' of worker: it reads phase(v), which is a sibling's: this instance is w")
+@malformed("row 'peek' of worker: it reads phase(v), which is a sibling's: this instance is w; "
+           "let a message tell it")
 def guard_about_a_sibling(a: Any) -> object:
     return a.system(worker=[
         Row("peek", when=forall(v, a.phase(v) == Phase.IDLE)),  # <- here
@@ -246,14 +247,16 @@ def update_of_another_machine(a: Any) -> object:
     return a.system(worker=[Row("tell", do=[a.knows(w).to(True)])])  # <- here
 
 
-@malformed("row 'help' of worker: it writes phase(v), which is a sibling's: this instance is w")
+@malformed("row 'help' of worker: it writes phase(v), which is a sibling's: this instance is w; "
+           "send a message")
 def update_of_a_sibling(a: Any) -> object:
     return a.system(worker=[
         Row("help", choose=(v,), do=[a.phase(v).to(Phase.DONE)]),  # <- here
     ])
 
 
-@malformed("row 'help' of worker: it writes phase(ANY), which is a sibling's: this instance is w")
+@malformed("row 'help' of worker: it writes phase(ANY), which is a sibling's: this instance is w; "
+           "send a message")
 def update_of_all_siblings(a: Any) -> object:
     return a.system(worker=[Row("help", do=[a.phase(ANY).to(Phase.DONE)])])  # <- here
 
@@ -291,7 +294,8 @@ def send_in_the_name_of_a_sibling(a: Any) -> object:
     return a.system(worker=[Row("shout", choose=(v, i), send=[a.report(v, i)])])  # <- here
 
 
-@malformed("row 'shout' of boss: each: `where` reads knows, which is not rigid")
+@malformed("row 'shout' of boss: each: `where` reads knows, which is not rigid: let a row with "
+           "choose= and when= send to one at a time")
 def each_where_something_changes(a: Any) -> object:
     return a.system(boss=[
         Row("shout", choose=(i,), send=[each(w, a.order(w, i), where=a.knows(w))]),  # <- here

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pdproto.check.load import NO_NAMES, LoadError, load_module, suggestion
+from pdproto.check.load import NO_NAMES, LoadError, load_module
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.fair_rows import proved_under
@@ -20,7 +20,7 @@ from pdproto.check.prove.obligations import (
 )
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.spec.language.formula import Formula, atoms
-from pdproto.spec.language.kinds import shown
+from pdproto.spec.language.kinds import shown, suggestion
 from pdproto.spec.language.properties import Always, LeadsTo, Sometimes
 from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
 from pdproto.spec.language.symbols import Symbol

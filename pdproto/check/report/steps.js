@@ -120,3 +120,22 @@ function inFlight(finding, count) {
   return [make("h3", "", "Messages sent so far"),
     make("ul", "in-flight", ...waiting.map(item), ...taken.map(item))];
 }
+
+/* Scroll the picture, and nothing else, until the band and the card of its row are in view. */
+function reveal(band) {
+  const scroller = band.closest(".scroller");
+  const view = scroller.getBoundingClientRect();
+  const header = scroller.querySelector(".lane-header").offsetHeight;
+  const story = band.querySelector(".story").offsetWidth;
+  const margin = 12;
+  const needed = (low, high, from, to) => (
+    low < from || high - low > to - from ? low - from : Math.max(0, high - to));
+  const rows = band.getBoundingClientRect();
+  scroller.scrollTop += needed(
+    rows.top - margin, rows.bottom + margin, view.top + header, view.bottom);
+  const card = band.querySelector(".card:not(.aside)");
+  if (!card) return;
+  const columns = card.getBoundingClientRect();
+  scroller.scrollLeft += needed(
+    columns.left - margin, columns.right + margin, view.left + story, view.right);
+}

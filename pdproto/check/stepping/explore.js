@@ -232,8 +232,7 @@ function showPicture(view) {
       go(view.path.slice(0, step));
     });
   });
-  const scroller = picture.querySelector(".scroller");
-  if (scroller) scroller.scrollTop = scroller.scrollHeight;
+  if (bands.length) reveal(bands[bands.length - 1]);
 }
 
 /* The state: its last step, its properties, its messages, its values. */
@@ -279,7 +278,7 @@ function standing(one) {
     make("span", "mark", MARKS[one.stands]),
     make("div", "", make("b", "", ...broken(one.name).flatMap((part) => [part, document.createElement("wbr")])),
       told ? make("small", "", told) : "",
-      ...one.because.map((text) => make("p", "because", text))));
+      ...one.because.map((text) => make("p", "because", ...whole(text)))));
   item.title = [one.claim, one.why].filter(Boolean).join("\n");
   if (one.kind !== "leads_to" && !["violated", "seen"].includes(one.stands)) {
     const words = one.kind === "sometimes" ? "the way to it" : "the way to a violation";
@@ -289,6 +288,12 @@ function standing(one) {
     item.append(find);
   }
   return item;
+}
+
+/* A line is broken between two values, and not within one. */
+function whole(text) {
+  const parts = text.split(/(?<=[,:]) (?![^()]*\))/);
+  return parts.flatMap((part) => [make("span", "value", part), " "]);
 }
 
 function values(view) {
@@ -305,7 +310,8 @@ function values(view) {
     if (list.children.length) nodes.push(make("p", `lane-title ${colour}`, lane), list);
   }
   if (hidden || seen.allValues) {
-    nodes.push(button(seen.allValues ? "Hide initial values" : `${hidden} more have their initial value`,
+    const rest = nodes.length > 1 ? `${hidden} more` : hidden;
+    nodes.push(button(seen.allValues ? "Hide initial values" : `${rest} with the initial value`,
       toggleValues, "more"));
   }
   return nodes;

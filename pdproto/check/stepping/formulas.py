@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.check.load import suggestion
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.ground.program import Guard
@@ -33,6 +32,7 @@ from pdproto.spec.language.formula import (
     implies,
     normal,
 )
+from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Symbol

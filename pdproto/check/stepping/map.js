@@ -1,7 +1,8 @@
 
 /* The map: the states around one, in columns by their distance, as links that the keyboard reaches. */
 
-const MAP = { column: 190, row: 26, left: 24, top: 24, radius: 7, text: 22 };
+/* Lengths in pixels; `text` in characters, of which one is `letter` wide. */
+const MAP = { column: 220, row: 26, left: 24, top: 24, radius: 7, text: 22, letter: 6.7 };
 
 /* Return the nodes of each distance in an order that keeps each near those that lead to it. */
 function columnsOf(nodes, edges) {
@@ -44,6 +45,10 @@ function drawnMap(map, hashOf) {
     x: MAP.left + depth * MAP.column,
     y: height / 2 + (index - (column.length - 1) / 2) * MAP.row,
   })));
+  map.nodes.forEach((node, number) => {
+    const place = at.get(number);
+    place.end = place.x + MAP.radius + 9 + shortened(node.label).length * MAP.letter;
+  });
   const lines = map.edges.map(([from, to, label]) => edge(at.get(from), at.get(to), label));
   const dots = map.nodes.map((node, number) => dot(node, at.get(number), hashOf));
   const told = map.complete
@@ -51,14 +56,15 @@ function drawnMap(map, hashOf) {
     : `The nearest ${map.nodes.length} states; a dashed circle leads further.`;
   const picture = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "map" },
     ...lines, ...dots);
-  return [make("p", "muted", told, " A choice goes there."), make("div", "map-scroller", picture)];
+  return [make("p", "muted", told, " Choose one to go there."), make("div", "map-scroller", picture)];
 }
 
+/* An edge to the next column begins behind the label, so that it strikes none through. */
 function edge(from, to, label) {
   const forward = to.x > from.x;
-  const bend = forward ? (to.x - from.x) / 2 : 40;
+  const bend = forward ? (to.x - from.end) / 2 : 40;
   const curve = forward
-    ? `M${from.x} ${from.y} C${from.x + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`
+    ? `M${from.end} ${from.y} C${from.end + bend} ${from.y} ${to.x - bend} ${to.y} ${to.x} ${to.y}`
     : `M${from.x} ${from.y} C${from.x + bend} ${from.y - bend} ${to.x - bend} ${to.y - bend} ${to.x} ${to.y}`;
   const path = svg("path", { d: curve, class: forward ? "edge" : "edge back" });
   path.append(svg("title", {}, label));

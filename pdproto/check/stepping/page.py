@@ -91,7 +91,8 @@ def _masthead(name: str, about: str, facts: Sequence[tuple[str, str]]) -> Markup
         ),
         element(
             "dl",
-            *(element("div", element("dt", label), element("dd", value)) for label, value in facts),
+            *(element("div", element("dt", label), element("dd", value, title=value))
+              for label, value in facts),
             class_="figures",
         ),
         element(

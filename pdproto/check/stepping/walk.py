@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from pdproto.check.explore import program
-from pdproto.check.load import suggestion
 from pdproto.check.narrative import Narrator, Transition, lane_name
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Trace, TraceStep
@@ -22,6 +21,7 @@ from pdproto.ground.grounding import Environment, Ground, GroundRow, Interpretat
 from pdproto.ground.layout import cell_name
 from pdproto.ground.program import Guard
 from pdproto.spec.language.formula import Formula, normal
+from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import Configuration, System
 

@@ -17,6 +17,7 @@ from pdproto.check.stepping.page import script
 from pdproto.check.stepping.recorded import recorded
 from pdproto.check.stepping.walk import Walker
 from pdproto.cli.main import main
+from pdproto.spec.examples.paxos_broken import SYSTEM as PAXOS_BROKEN
 from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
 from tests.check.stepping.serving import INTERRUPTIBLE, served
 from tests.check.stepping.test_recorded import BY_DEVICES, rows_of
@@ -29,6 +30,12 @@ OPTIONS = (
     "--disable-component-update", "--disable-sync",
 )
 WAY = "#" + ";".join(label.replace(" ", "") for label in VIOLATION)
+SECOND_VALUE = (  # of paxos-broken, as `check` finds it
+    "prepare(b0)", "promise(a0, b0)", "promise(a1, b0)", "propose(b0, v1, q0)", "prepare(b1)",
+    "vote(a1, b0, v1)", "promise(a2, b1)", "promise(a1, b1)", "propose(b1, v0, q2)",
+    "vote(a2, b1, v0)", "vote(a1, b1, v0)", "vote(a0, b0, v1)", "learn(q2, b1, v0)",
+    "learn(q0, b0, v1)",
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -285,6 +292,50 @@ def test_nothing_leaves_the_page_at_any_width(
         assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.parametrize("width", [600, 1400])
+def test_the_last_step_and_its_violation_are_in_view(browser: BrowserContext, width: int) -> None:
+    """Of a system with more lanes than fit: the picture scrolls to the one of the last step."""
+    way = ";".join(label.replace(" ", "") for label in SECOND_VALUE)
+    with served(walker(PAXOS_BROKEN)) as address:
+        opened = browser.new_page()
+        opened.set_viewport_size({"width": width, "height": 900})
+        opened.goto(f"{address}#{way}")
+        last = opened.locator(".band.selected")
+        expect(last.locator(".row")).to_have_text("learn(q0, b0, v1)", timeout=30_000)
+        view = opened.locator(".scroller").bounding_box()
+        story = last.locator(".story").bounding_box()
+        assert view is not None
+        assert story is not None
+        for shown in (last.locator(".card"), last.locator(".banner b")):
+            box = shown.bounding_box()
+            assert box is not None
+            assert story["x"] + story["width"] <= box["x"]
+            assert box["x"] + box["width"] <= view["x"] + view["width"]
+            assert box["y"] + box["height"] <= view["y"] + view["height"]
+        opened.close()
+
+
+def test_no_edge_of_the_map_strikes_through_the_label_at_its_start(page: Page) -> None:
+    page.keyboard.press("m")
+    expect(page.locator(".map .node")).to_have_count(55)
+    struck = page.evaluate("""() => {
+      const labels = [...document.querySelectorAll(".map text")].map((one) => one.getBBox());
+      return [...document.querySelectorAll(".map .edge:not(.back)")].filter((edge) => {
+        const begin = [0, 5, 10, 15, 20, 25].map((length) => edge.getPointAtLength(length));
+        return labels.some((one) => begin.some(({ x, y }) => one.x < x && x < one.x + one.width
+          && one.y < y && y < one.y + one.height));
+      }).length;
+    }""")
+    assert struck == 0
+
+
+def test_values_behind_a_violation_are_broken_between_two_values(page: Page, address: str) -> None:
+    page.goto(address + WAY)
+    values = page.locator(".standings .violated .because .value")
+    assert values.all_inner_texts() == [
+        "c=c0,", "d=c1:", "phase(c0) = holding,", "phase(c1) = holding"]
 
 
 def brightness(colour: str) -> int:

@@ -81,13 +81,13 @@ def test_the_path_the_values_and_the_test_are_shown() -> None:
 @pytest.mark.parametrize(("line", "answer"), [
     ("7", "there is no row 7: 2 rows can fire"),
     ("0", "there is no row 0: 2 rows can fire"),
-    ("aks(c0, r0)", "lock-server-broken has no row 'aks(c0, r0)' at these sizes: perhaps "
-                    "ask(c0, r0) or ask(c1, r0)?"),
+    ("aks(c0, r0)", "lock-server-broken has no row 'aks(c0, r0)' at these sizes (perhaps "
+                    "ask(c0, r0) or ask(c1, r0)?)"),
     ("enter(c0, r0)", "enter(c0, r0) cannot fire here: it needs message grant(c0, r0); "
                       "phase(c0) = waiting, but it is idle; "
                       "lease(c0, r0) = current, but it is unused"),
     ("g", "a formula is missing, such as phase(c0) = holding"),
-    ("g lock = tkaen", "'tkaen' is no value of lock: perhaps taken?; it has: free, taken"),
+    ("g lock = tkaen", "'tkaen' is no value of lock (perhaps taken?); it has: free, taken"),
     ("w nothing", "lock-server-broken has no row 'nothing' at these sizes"),
 ])  # fmt: skip
 def test_a_mistake_is_told_and_changes_nothing(line: str, answer: str) -> None:

@@ -59,9 +59,9 @@ def test_an_element_is_the_element() -> None:
 
 
 REFUSED = {
-    "phase(c0) = hodling": "'hodling' is no value of phase: perhaps holding?; "
+    "phase(c0) = hodling": "'hodling' is no value of phase (perhaps holding?); "
                            "it has: idle, waiting, holding",
-    "phse(c0) = holding": "there is no 'phse': perhaps phase?",
+    "phse(c0) = holding": "there is no 'phse' (perhaps phase?)",
     "phase(c7) = idle": "there is no c7: Client has 2 elements here, up to c1",
     "phase(c0)": "phase has a value: compare it, as in phase(...) = holding",
     "phase() = idle": "phase(Client) was given 0 arguments",

@@ -51,7 +51,7 @@ def test_a_way_is_answered_or_refused(address: str) -> None:
     status, found = asked(address, "way", {"path": [], "claim": "deadlock"})
     assert (status, found["way"], found["complete"]) == (200, None, True)
     assert asked(address, "way", {"path": [], "formula": "lock = tkaen"}) == (
-        400, {"error": "'tkaen' is no value of lock: perhaps taken?; it has: free, taken"})
+        400, {"error": "'tkaen' is no value of lock (perhaps taken?); it has: free, taken"})
 
 
 def test_a_map_and_the_instances_of_a_row_are_answered(address: str) -> None:
