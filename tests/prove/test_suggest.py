@@ -29,6 +29,18 @@ def test_it_is_proved_unaided(name: str) -> None:
     assert len(found.lemmas) <= found.kept <= found.true
 
 
+def test_no_suggested_lemma_can_be_left_out() -> None:
+    """Of many that say nearly the same, a reader gets as few as possible."""
+    system = load("two-phase-commit")
+    found = suggest(system, LIMIT_S)
+    lemmas = [Always(f"lemma_{n}", formula) for n, formula in enumerate(found.lemmas)]
+    for one in lemmas:
+        rest = [lemma for lemma in lemmas if lemma is not one]
+        owed = obligations(system, claims(system, rest))
+        proof = prove(system, owed, ProofSettings(timeout_s=LIMIT_S))
+        assert {proof.status(obligation) for obligation in owed} != {Status.PROVED}, one
+
+
 @pytest.mark.nightly
 def test_a_false_property_is_not_proved() -> None:
     """The lock server with a clock: no clause can save it, and none pretends to."""

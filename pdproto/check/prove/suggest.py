@@ -289,16 +289,21 @@ def _inductive(every: tuple[Claim, ...], sieves: Sequence["_Sieve"]) -> tuple[Cl
 
 
 def _needed(every: Sequence[Claim], sieves: Sequence["_Sieve"]) -> frozenset[str]:
-    """The names of the claims that the proofs of the properties use, directly or indirectly."""
-    live = {claim.name for claim in every}
+    """Names of claims that suffice, short ones first; no single lemma of them can be left out."""
+    order = [claim.name for claim in every]
     waiting = [claim.name for claim in every if not claim.is_lemma]
     needed = set(waiting)
     while waiting:
-        name = waiting.pop()
+        name = waiting.pop(0)
         for sieve in sieves:
-            fresh = sieve.rested_on(name, live) - needed
+            fresh = sieve.missing(name, needed, order)
             needed |= fresh
-            waiting += fresh
+            waiting += sorted(fresh, key=order.index)
+    # A lemma that came in early may follow from those that came later.
+    for name in [claim.name for claim in reversed(every) if claim.is_lemma]:
+        rest = needed - {name}
+        if name in needed and all(sieve.keeps(rest) for sieve in sieves):
+            needed = rest
     return frozenset(needed)
 
 
@@ -331,12 +336,30 @@ class _Sieve:
             broken = self._solver.true([selector for _, selector in left])
             live -= {name for (name, _), hit in zip(left, broken, strict=True) if hit}
 
-    def rested_on(self, name: str, live: set[str]) -> frozenset[str]:
-        """Names of live claims that suffice to prove that the row keeps this claim."""
-        assumed = [s for claim, s in self._switches.items() if claim in live]
-        names = {switch: claim for claim, switch in self._switches.items()}
+    def keeps(self, names: set[str]) -> bool:
+        """Whether the row keeps each of these claims where all of them hold."""
+        live = set(names)
+        self.drop_from(live)
+        return live == names
+
+    def missing(self, name: str, needed: set[str], order: Sequence[str]) -> frozenset[str]:
+        """Names, of those in `order`, that prove with the needed ones that the row keeps the claim.
+
+        The first ones in `order` that can do it.
+        """
         found: set[str] = set()
         for selector in (s for claim, s in self._selectors if claim == name):
-            if self._solver.ask([selector, *assumed]) is Answer.UNSATISFIABLE:
-                found |= {names[number] for number in self._solver.core() if number in names}
+            if self._proves(selector, needed | found) or not self._proves(selector, {*order}):
+                continue
+            names = {switch: claim for claim, switch in self._switches.items()}
+            core = {names[number] for number in self._solver.core() if number in names}
+            for one in sorted(core - needed - found, key=order.index, reverse=True):
+                if self._proves(selector, (needed | found | core) - {one}):
+                    core.remove(one)
+            found |= core - needed
         return frozenset(found)
+
+    def _proves(self, selector: int, names: set[str]) -> bool:
+        """Whether the row keeps the selected claim in every state in which these claims hold."""
+        assumed = [switch for claim, switch in self._switches.items() if claim in names]
+        return self._solver.ask([selector, *assumed]) is Answer.UNSATISFIABLE

@@ -95,7 +95,7 @@ def test_the_nearest_instance_stands_for_its_row_and_the_others_can_be_asked_for
     assert [one.label for one in walked.instances(state, "leave")] == [
         "leave(c0, r0)", "leave(c1, r0)"]
     assert [type(one) for one in walked.instances(state, "give")] == [Disabled, Choice]
-    with pytest.raises(PathError, match=r"has no row 'leav' at these sizes: perhaps leave"):
+    with pytest.raises(PathError, match=r"has no row 'leav' at these sizes \(perhaps leave"):
         walked.instances(state, "leav")
 
 
