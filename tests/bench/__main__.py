@@ -6,7 +6,7 @@ from typing import Final
 
 BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_liveness",
                   "tests.bench.bench_answers", "tests.bench.bench_spin",
-                  "tests.bench.bench_functions",
+                  "tests.bench.bench_functions", "tests.bench.bench_interactive",
                   "tests.bench.bench_engine", "tests.bench.bench_direct",
                   "tests.bench.bench_registry", "tests.bench.bench_registry_store",
                   "tests.bench.bench_chunks",

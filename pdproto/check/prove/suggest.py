@@ -228,13 +228,16 @@ def _clauses(
 
 
 def _trivial(clause: Clause, literals: Sequence[Formula]) -> bool:
-    """Whether a clause is always true: an atom or its negation, or a cell differs from one of two
-    values.
+    """Whether a clause says nothing of its own.
+
+    It is always true (an atom or its negation, or a cell differs from one of two values), or it is
+    about equal variables only, and so a shorter clause with one of them.
     """
     chosen = [literals[n] for n in clause]
     denied = [f.part for f in chosen if isinstance(f, Not)]
     cells = [(a.symbol, a.arguments) for a in denied if isinstance(a, Atom)]
-    return any(f in denied for f in chosen) or len(set(cells)) < len(cells)
+    return (any(f in denied or (isinstance(f, Not) and isinstance(f.part, Same)) for f in chosen)
+            or len(set(cells)) < len(cells))
 
 
 def _swaps(
