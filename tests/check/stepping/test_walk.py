@@ -104,8 +104,8 @@ def test_a_path_that_is_not_possible_says_at_which_step_and_why() -> None:
     with pytest.raises(PathError, match=r"step 2: enter\(c0, r0\) cannot fire here: it needs "
                                         r"message grant\(c0, r0\)"):
         walked.follow(["ask(c0, r0)", "enter(c0, r0)"])
-    with pytest.raises(PathError, match=r"step 1: .* has no row 'aks\(c0, r0\)' at these sizes: "
-                                        r"perhaps ask\(c0, r0\)"):
+    with pytest.raises(PathError, match=r"step 1: .* has no row 'aks\(c0, r0\)' at these sizes "
+                                        r"\(perhaps ask\(c0, r0\) or ask\(c1, r0\)\?\)"):
         walked.follow(["aks(c0, r0)"])
 
 
