@@ -1,0 +1,46 @@
+"""Running ends against the explorer, on random systems: what processes do, the tables allow.
+
+The systems use every word of the language (tests/check/systems.py). `pdproto fuzz` runs the same
+ends, as automata or as stores.
+"""
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import SearchLimits
+from pdproto.check.result import Verdict
+from pdproto.sim.system import SimulatedSystem
+from pdproto.spec.language import Configuration, SpecError, System
+from tests.check.systems import SIZES, systems
+
+LIMITS = SearchLimits(states_max=20_000)
+STORES = st.sampled_from([frozenset[str](), frozenset({"hub"}), frozenset({"hub", "node"})])
+
+
+@pytest.mark.slow
+@given(systems(), st.sampled_from([(), ("lossy",)]), STORES, st.integers(0, 7))
+@settings(
+    max_examples=settings().max_examples // 4,  # 25 by day
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+def test_what_a_simulation_finds_the_explorer_finds_too(
+    system: System, faults: tuple[str, ...], stores: frozenset[str], seed: int
+) -> None:
+    """No step differs from the tables, and a property that is seen violated is violated."""
+    chosen = Configuration(SIZES, faults=faults)
+    try:
+        simulated = SimulatedSystem(system, chosen, Random, stores=stores)
+    except SpecError:  # a store cannot look the cells up
+        reject()
+    seen = simulated.run(seed).finding
+    if seen is None:
+        return
+    assert seen.name != "conforms", seen.note
+    explored = check(system, chosen, CheckSettings(limits=LIMITS, keep_going=True))
+    verdicts = {one.name: one.verdict for one in explored.findings}
+    # Where the search has reached its bound, the verdict may be open.
+    assert verdicts[seen.name] in (Verdict.VIOLATED, Verdict.UNKNOWN)
