@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.runtime.candidates import rows_after, rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
@@ -37,6 +38,7 @@ from pdproto.spec.language.machine import Row
 
 # Failures are decided first, so that no rank runs a request that will fail.
 PROPOSALS: Final = ("decide_fail", "decide_admit", "decide_release", "decide_drop")
+VOTES: Final = (tables.ready, tables.dead, tables.done, tables.broke, tables.closed)
 TIMERS: Final = rows_on_timers(ENTRY)
 ANOTHER_SLOT: Final = None  # a slot that does not exist, so it is always free
 
@@ -127,6 +129,9 @@ class EntryPart:
         self._waits: Final = waits
         self._metrics: Final = metrics
         self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
+        proposals = tuple(map(ENTRY.row, PROPOSALS))
+        self._allowed: Final = rows_by_value(ENTRY, proposals, tables.status(tables.h))
+        self._enabled: Final = {vote: rows_after(ENTRY, proposals, vote) for vote in VOTES}
         # By generation, in ascending order. A plain dict looks for its oldest entry at the places
         # of all removed ones.
         self._open: Final[OrderedDict[int, Open]] = OrderedDict()
@@ -179,7 +184,10 @@ class EntryPart:
             opened.reason = f"rank {rank}: {frame.reason}"[:REASON_MAX]
         step = self._machine.receive(frame.message, rank, frame.life)
         self._follow(opened, step, now)
-        self._propose(opened, now)
+        enabled = self._enabled[frame.message]
+        if any(self._decided(row.name, opened, now) for row in self._allowed[opened.status]
+               if row in enabled):
+            self._propose(opened, now)
         self._give_slots(now)
         if opened.confirmed == len(self._ranks):
             self._forget(opened)
@@ -218,7 +226,7 @@ class EntryPart:
     # Decisions
 
     def _propose(self, opened: Open, now: float) -> None:
-        while any(self._decided(row, opened, now) for row in PROPOSALS):
+        while any(self._decided(row.name, opened, now) for row in self._allowed[opened.status]):
             pass
 
     def _decided(self, row: str, opened: Open, now: float) -> bool:

@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.runtime.candidates import rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import EARLY_DECISIONS_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
@@ -39,6 +41,7 @@ from pdproto.spec.handoff import group as tables
 from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.group import RANK, Stage, Verdict
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.machine import Timer
 
 TIMERS: Final = rows_on_timers(RANK)
 VOTES: Final[Mapping[AnyMessage, type[AnyVote]]] = {
@@ -129,6 +132,8 @@ class RankPart:
         self._waits: Final = waits
         self._metrics: Final = metrics
         self._machine: Final = shared(RANK, (me,), {tables.Rank: ranks}, trace=trace)
+        self._timed: Final = rows_by_value(
+            RANK, chain(*rows_on_timers(RANK).values()), tables.stage(tables.r, tables.h))
         self._known: Final[dict[Life, Known]] = {}
         self._lives: Final[dict[int, Life]] = {}  # the keys of _known, by generation
         self._early: Final[dict[int, AnyDecision]] = {}
@@ -314,8 +319,9 @@ class RankPart:
 
     def _arm(self, life: Life, now: float, *, further: bool = False) -> None:
         enabled = self._machine.enabled
-        names = [name for name, rows in TIMERS.items()
-                 if any(enabled(row.name, h=life) for row in rows)]
+        names = dict.fromkeys(
+            row.on.name for row in self._timed[self._known[life].stage]
+            if isinstance(row.on, Timer) and enabled(row.name, h=life))
         self._waits.follow(life, names, now, further=further)
 
     def misses(self, life: Life) -> bool:

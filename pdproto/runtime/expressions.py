@@ -187,7 +187,7 @@ class Expressions:
                 raise AssertionError(f"not in negation normal form: {formula!r}")
 
     def _any_of(self, parts: tuple[Formula, ...]) -> str:
-        cell = _one_cell(parts)
+        cell = one_cell(parts)
         if len(parts) > 1 and cell is not None:
             symbol, arguments, values = cell
             wanted = ", ".join(self.value(v) for v in symbol.values if v in values)
@@ -270,7 +270,7 @@ class Expressions:
 
     def generator(self, variable: Sort, part: Formula) -> Generator | None:
         """The stored cells that satisfy the conjunct; None if cells that are not stored may too."""
-        cell = _one_cell(part.parts if isinstance(part, Or) else (part,))
+        cell = one_cell(part.parts if isinstance(part, Or) else (part,))
         if cell is None:
             return None
         symbol, arguments, values = cell
@@ -331,7 +331,7 @@ def conjuncts(formula: Formula) -> Iterator[Formula]:
         yield formula
 
 
-def _one_cell(
+def one_cell(
     parts: tuple[Formula, ...],
 ) -> tuple[Symbol, tuple[Sort, ...], frozenset[Value]] | None:
     """The one cell of all literals of a disjunction, with the values that satisfy it; or None."""

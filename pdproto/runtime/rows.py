@@ -27,7 +27,7 @@ class CompiledRow:
     names: the names of the parameters, without the machine's own. places: for each parameter that
     the trigger gives, its place among the trigger's arguments. whole: these parameters are exactly
     the trigger's arguments, in order. chosen: the names of the other parameters. effects: returns
-    the changes and the messages. search: only for a row with chosen parameters; takes the given
+    the changes and the messages. unasked: it is on a timer or without a trigger. search: only for a row with chosen parameters; takes the given
     parameters and candidates, and returns all parameters, or None.
     """
 
@@ -39,6 +39,7 @@ class CompiledRow:
     guard: Callable[..., bool]
     effects: Callable[..., Outcome]
     search: Callable[..., Key | None] | None
+    unasked: bool
 
     def found(self, given: Key, choose: Mapping[str, Any]) -> Key | None:
         """The parameters at which the row is enabled; None if there are none.
@@ -48,9 +49,9 @@ class CompiledRow:
         """
         if self.search is None:
             return given if self.guard(*given) else None
-        among = (choose.get(name) for name in self.chosen)
+        among = [choose.get(name) for name in self.chosen]
         return self.search(
-            *given, *(one if one is None or isinstance(one, list) else (one,) for one in among)
+            *given, *[one if one is None or isinstance(one, list) else (one,) for one in among]
         )
 
 
@@ -107,6 +108,7 @@ def compiled_rows(
             namespace[f"guard_{row.name}"],
             namespace[f"effects_{row.name}"],
             namespace.get(f"search_{row.name}"),
+            not isinstance(row.on, Sent | Call | Completion),
         )
     return rows
 

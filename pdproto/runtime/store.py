@@ -191,7 +191,8 @@ class Shared:
         except ProtocolError:
             noted.write(arguments, False)
             raise
-        return step._replace(changed=(*step.changed, (noted.symbol, arguments, True)))
+        changed = *step.changed, (noted.symbol, arguments, True)
+        return SharedStep(step.row, step.kind, step.sent, changed)
 
     def call(
         self, name: str, *arguments: Hashable, choose: Mapping[str, Any] | None = None
@@ -222,13 +223,13 @@ class Shared:
         """The parameters at which `fire` would take the row, in their order; None if it would not.
         """
         row = self._rows.get(row_name)
-        if row is None or isinstance(row.row.on, Sent | Call | Completion):
+        if row is None or not row.unasked:
             raise LocalProtocolError(
                 f"{self.table.machine.name} has no row {row_name!r} on a timer or without a trigger"
             )
-        unknown = parameters.keys() - set(row.names)
-        if unknown:
-            raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
+        for name in parameters:
+            if name not in row.names:
+                raise LocalProtocolError(f"row {row_name!r} has no parameter {name!r}")
         return row.found((), parameters)
 
     def enabled(self, row_name: str, **parameters: Any) -> bool:
