@@ -252,7 +252,7 @@ class EntryPart:
         slots = () if opened.slot is None else (opened.slot,)
         among = {"r": self._ranks, "n": opened.numbers, "h": (opened.life,), "m": slots}
         names = [variable.name for variable in row.choose]
-        for chosen in product(*(among[name] for name in names)):
+        for chosen in product(*[among[name] for name in names]):
             yield dict(zip(names, chosen, strict=True))
 
     # Steps

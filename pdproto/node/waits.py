@@ -53,16 +53,14 @@ class Waits(Generic[K]):
 
         further: the request has made progress, so the doubling of its repeats starts again.
         """
-        armed = self._armed.pop(life, {})
-        if further or not names:
+        armed = self._armed.pop(life, None)
+        if self._repeats and (further or not names):
             self._repeats.pop(life, None)
         if names:
-            armed = {name: deadline for name, deadline in armed.items()
-                     if name in names and not (further and WAITS[name].again)}
-            for name in names:
-                if name not in armed:
-                    armed[name] = self._begin(name, life, now)
-            self._armed[life] = armed
+            self._armed[life] = {
+                name: armed[name] if armed and name in armed and not (
+                    further and WAITS[name].again) else self._begin(name, life, now)
+                for name in names}
         if self._entries > CANCELLED_MIN + 2 * len(self.seconds) * len(self._armed):
             self._clear()
 

@@ -5,6 +5,7 @@ may name a row whose guard does not hold, and never leaves out one whose guard h
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pdproto.runtime.expressions import conjuncts, one_cell
 from pdproto.spec.language.formula import Or, Value, atoms, normal
@@ -13,7 +14,7 @@ from pdproto.spec.language.symbols import Cell, Sent, Symbol
 
 
 def rows_by_value(
-    table: Table, rows: Iterable[Row], cell: Cell
+    table: Table, rows: Iterable[Row], cell: Cell[Any]
 ) -> Mapping[Value, tuple[Row, ...]]:
     """For each value of a cell, the rows that its guards allow there, in the given order."""
     allowed = [(row, _values(table, row, cell)) for row in rows]
@@ -33,7 +34,7 @@ def _read(table: Table, row: Row) -> frozenset[Symbol]:
     return frozenset(atom.symbol for atom, _ in atoms(table.condition(row)))
 
 
-def _values(table: Table, row: Row, cell: Cell) -> frozenset[Value]:
+def _values(table: Table, row: Row, cell: Cell[Any]) -> frozenset[Value]:
     """The values of the cell that the guard of the row allows."""
     values = frozenset(cell.symbol.values)
     for part in conjuncts(normal(table.condition(row))):

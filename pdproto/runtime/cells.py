@@ -4,7 +4,7 @@ Rule 1: a cell with its initial value is not stored, so only open hand-overs tak
 Rule 2: every write updates the indices, so no read searches.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -34,7 +34,12 @@ class Index:
 
     def add(self, key: Key) -> None:
         """Add a cell."""
-        self.buckets.setdefault(self.bucket_of(key), {})[key] = None
+        at = self.bucket_of(key)
+        bucket = self.buckets.get(at)
+        if bucket is None:
+            self.buckets[at] = {key: None}
+        else:
+            bucket[key] = None
 
     def discard(self, key: Key) -> None:
         """Remove a cell, which the index must have."""
@@ -75,14 +80,17 @@ class Floor:
 class Cells:
     """The values of one symbol.
 
-    fixed: the elements in the places of the machine's own variables. default: the value of the
+    fixed: the elements in the places of the machine's own variables. bounded: the sorts of which no
+    element is ever forgotten. default: the value of the
     cells that are not stored, at first the symbol's first value. Read `values`, but change it only
     by `write`, which updates every index.
     """
 
     __slots__ = ("_places", "default", "fixed", "floor", "indices", "symbol", "values")
 
-    def __init__(self, symbol: Symbol, fixed: Mapping[int, Element]) -> None:
+    def __init__(
+        self, symbol: Symbol, fixed: Mapping[int, Element], bounded: Collection[type[Sort]] = ()
+    ) -> None:
         self.symbol: Final = symbol
         self.fixed: Final = fixed
         self.default: Value = symbol.values[0]
@@ -91,7 +99,8 @@ class Cells:
         self.floor: Floor | None = None
         free = [place for place in range(len(symbol.sorts)) if place not in fixed]
         # With one free place, the element alone gives the key: no index is needed.
-        many = free if len(free) > 1 else []
+        # Elements of a bounded sort stay, so nothing asks for the cells of one.
+        many = [i for i in free if symbol.sorts[i] not in bounded] if len(free) > 1 else []
         self._places: Final = {place: Index((place,), frozenset()) for place in many}
 
     def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:

@@ -27,8 +27,9 @@ class CompiledRow:
     names: the names of the parameters, without the machine's own. places: for each parameter that
     the trigger gives, its place among the trigger's arguments. whole: these parameters are exactly
     the trigger's arguments, in order. chosen: the names of the other parameters. effects: returns
-    the changes and the messages. unasked: it is on a timer or without a trigger. search: only for a row with chosen parameters; takes the given
-    parameters and candidates, and returns all parameters, or None.
+    the changes and the messages. search: only for a row with chosen parameters; takes the given
+    parameters and candidates, and returns all parameters, or None. unasked: the row is on a timer,
+    or has no trigger.
     """
 
     row: Row

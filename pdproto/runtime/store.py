@@ -44,10 +44,10 @@ from pdproto.runtime.rows import (
 from pdproto.runtime.witness import Witness
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
-from pdproto.spec.language.machine import Call, Completion, RowKind, Table
+from pdproto.spec.language.machine import RowKind, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Message, Rigid, Sent, Symbol, Variable
+from pdproto.spec.language.symbols import Message, Rigid, Symbol, Variable
 
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Predicate: TypeAlias = Callable[..., bool]
@@ -110,9 +110,9 @@ class Shared:
         writer = Writer(table, self._bounded, () if own is None else machine.own, scans)
         self.source: Final = writer.source()
         self._cells: Final = {
-            need.symbol: Cells(need.symbol, fixed_places(table, need.symbol, self.own))
-            for need in writer.needs.values()
-            if isinstance(need, CellsOf | FloorOf | HolderOf | IndexOf)
+            each.symbol: Cells(each.symbol, fixed_places(table, each.symbol, self.own), self._bounded)
+            for each in writer.needs.values()
+            if isinstance(each, CellsOf | FloorOf | HolderOf | IndexOf)
         }
         for symbol, place in writer.floors.items():
             self._cells[symbol].floor = self._floor(symbol, place)
@@ -191,8 +191,8 @@ class Shared:
         except ProtocolError:
             noted.write(arguments, False)
             raise
-        changed = *step.changed, (noted.symbol, arguments, True)
-        return SharedStep(step.row, step.kind, step.sent, changed)
+        return SharedStep(step.row, step.kind, step.sent,
+                          (*step.changed, (noted.symbol, arguments, True)))
 
     def call(
         self, name: str, *arguments: Hashable, choose: Mapping[str, Any] | None = None
@@ -227,9 +227,8 @@ class Shared:
             raise LocalProtocolError(
                 f"{self.table.machine.name} has no row {row_name!r} on a timer or without a trigger"
             )
-        for name in parameters:
-            if name not in row.names:
-                raise LocalProtocolError(f"row {row_name!r} has no parameter {name!r}")
+        if unknown := [name for name in parameters if name not in row.names]:
+            raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
         return row.found((), parameters)
 
     def enabled(self, row_name: str, **parameters: Any) -> bool:

@@ -1,9 +1,20 @@
 """The times of a drill: its hand-overs, and apart from them what comes before, after and beside."""
 
+from threading import Event, Thread
+from time import process_time, thread_time
 from types import SimpleNamespace
 from typing import Any, cast
 
 from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.processor import (
+    COPIES,
+    GROUP,
+    NODE,
+    OTHER,
+    SCHEDULER,
+    ProcessorTime,
+    parts_of,
+)
 from pdproto.drill.handoff.rank import Report
 from pdproto.drill.handoff.ranks import Progress
 from pdproto.drill.handoff.receivers import Receivers
@@ -54,3 +65,42 @@ def test_the_time_to_compare_bytes_is_counted() -> None:
     held = cast("Any", SimpleNamespace(request=SimpleNamespace(room=0)))
     Receivers._verify(receivers, held)
     assert report.verify_seconds > 0.0
+
+
+def test_processor_time_is_split_by_thread() -> None:
+    """Each thread belongs to the part that its name says, and a part has its threads' time alone.
+
+    The threads live until they have been asked for, as those of a rank do.
+    """
+    asked, began = Event(), process_time()
+    parts = ProcessorTime(parts_of("prefill-0-0-0"))
+    threads = {part: Worker(name, asked) for part, name in (
+        (NODE, "pdproto-prefill-0-0-0"), (GROUP, "pdproto-prefill.0"), (COPIES, "pdproto-pack_0"),
+        (OTHER, "pdproto-registrar"))}
+    for thread in threads.values():
+        thread.start()
+        thread.worked.wait(60.0)
+    seconds = parts.by_part()
+    asked.set()
+    for thread in threads.values():
+        thread.join()
+    for part, thread in threads.items():
+        assert seconds[part] >= thread.used, part
+    assert sum(seconds.values()) <= process_time() - began
+    assert seconds[SCHEDULER] < sum(thread.used for thread in threads.values())
+
+
+class Worker(Thread):
+    """Uses the processor for a while, and then waits. used: seconds of its processor time."""
+
+    def __init__(self, name: str, asked: Event) -> None:
+        super().__init__(name=name, daemon=True)
+        self.asked, self.worked, self.used = asked, Event(), 0.0
+
+    def run(self) -> None:
+        began = thread_time()
+        while self.used < 0.02:
+            sum(range(1_000))
+            self.used = thread_time() - began
+        self.worked.set()
+        self.asked.wait(60.0)

@@ -111,6 +111,7 @@ class Report:
     began: float = 0.0
     last_ended: float = 0.0
     processor_seconds: float = 0.0
+    processor_parts: dict[str, float] = field(default_factory=dict)
     verify_seconds: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
     left: dict[str, float] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from pdproto.drill.handoff.group import GroupedSenders
 from pdproto.drill.handoff.group_optimistic import GroupedOptimisticSenders
 from pdproto.drill.handoff.optimistic import OptimisticSenders
 from pdproto.drill.handoff.pools import Pools, device_of, layers_of, pools_on
+from pdproto.drill.handoff.processor import ProcessorTime, parts_of
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.drill.handoff.receivers import Receivers
 from pdproto.drill.handoff.senders import Senders
@@ -79,6 +80,7 @@ class Progress:
         self._report: Final = report
         report.began = report.last_ended = monotonic()
         self._used: Final = process_time()
+        self._parts: Final = ProcessorTime(parts_of(report.name))
         self._known = 0
         self._tenth: Final = max(1, requests // 10)
         self._told = 0.0
@@ -92,6 +94,10 @@ class Progress:
         if now - self._told > REPORT_S or done - self._done >= self._tenth:
             self._told, self._done = now, done
             self._pipe.send(done)
+
+    def end(self) -> None:
+        """Note the processor time by part: the scheduler has ended."""
+        self._report.processor_parts = self._parts.by_part()
 
 
 def registry(
@@ -154,6 +160,7 @@ def prefill_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
             scheduler = Senders(work)
         for _ in scheduler.run():
             progress.tell()
+        progress.end()
         used = Used(node, pool, load.pool_pages, beside)
         _settle(report, used, pipe)
         if group is not None:
@@ -187,6 +194,7 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
                               router=pipe)
         for _ in receivers.run():
             progress.tell()
+        progress.end()
         _settle(report, Used(node, pool, load.pool_pages), pipe)
         directory.close()
         _end(node, pipe)

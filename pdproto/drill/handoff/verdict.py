@@ -13,6 +13,7 @@ from rich.table import Table
 from pdproto.drill.handoff.cluster import HandoffProcess
 from pdproto.drill.handoff.cut import Cut
 from pdproto.drill.handoff.load import Load, Topology
+from pdproto.drill.handoff.processor import PARTS
 from pdproto.drill.handoff.rank import Report
 from pdproto.node.faults import INJECTED
 
@@ -151,6 +152,9 @@ class HandoffVerdict:
             "release_seconds": round(self.release_seconds, 3),
             "processor_ms_per_request": round(
                 1e3 * self.processor_seconds / self.load.requests, 3),
+            "processor_ms_by_part": {part: round(1e3 * sum(
+                report.processor_parts.get(part, 0.0) for report in self.reports.values()
+            ) / self.load.requests, 3) for part in PARTS},
             "requests_per_second": round(self.load.requests / self.seconds, 1),
             "verified_bytes": verified,
             "verified_bytes_per_second": round(verified / self.seconds),
@@ -185,6 +189,8 @@ class HandoffVerdict:
             ("seconds after: giving everything back", numbers["release_seconds"]),
             ("processor time of a hand-over, all ranks (ms)",
              numbers["processor_ms_per_request"]),
+            *((f"of these: {part}", ms)
+              for part, ms in numbers["processor_ms_by_part"].items() if ms),
             ("latency p50, p99 (ms)",
              f"{numbers['latency_p50_ms']}, {numbers['latency_p99_ms']}"),
             ("bytes verified", f"{numbers['verified_bytes']:,}"),
