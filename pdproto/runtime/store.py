@@ -110,9 +110,9 @@ class Shared:
         writer = Writer(table, self._bounded, () if own is None else machine.own, scans)
         self.source: Final = writer.source()
         self._cells: Final = {
-            each.symbol: Cells(each.symbol, fixed_places(table, each.symbol, self.own), self._bounded)
-            for each in writer.needs.values()
-            if isinstance(each, CellsOf | FloorOf | HolderOf | IndexOf)
+            of.symbol: Cells(of.symbol, fixed_places(table, of.symbol, self.own), self._bounded)
+            for of in writer.needs.values()
+            if isinstance(of, CellsOf | FloorOf | HolderOf | IndexOf)
         }
         for symbol, place in writer.floors.items():
             self._cells[symbol].floor = self._floor(symbol, place)
