@@ -9,7 +9,7 @@ Rule 2: the loss of one rank ends the group. All requests get an answer, and `en
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from pdproto.group.entry import TIMERS as ENTRY_TIMERS
 from pdproto.group.entry import EntryPart, Submitted
@@ -36,7 +36,6 @@ from pdproto.runtime.wire import (
 
 log = logging.getLogger("pdproto.group")
 
-Reported: TypeAlias = AnyVote | PassReport  # made once: it is asked for every frame
 JOIN_S: Final = 60.0  # how long a rank may take to appear
 
 
@@ -153,7 +152,7 @@ class GroupCore(Core):
 
     def _refuse_others(self, frame: AnyFrame, incarnation: int) -> None:
         """Raise RemoteProtocolError for a life of another group. The entry makes all lives."""
-        author = self.incarnation if isinstance(frame, Reported) else incarnation
+        author = self.incarnation if isinstance(frame, (AnyVote, PassReport)) else incarnation
         if frame.life.incarnation != author:
             raise RemoteProtocolError(f"{frame.life} belongs to another group")
 

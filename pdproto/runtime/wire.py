@@ -39,6 +39,9 @@ from pdproto.spec.handoff import ends, group, group_attempts, routing
 from pdproto.spec.language.symbols import Message
 
 DIGEST_BYTES: Final = 8
+# Messages in a batch that a node sends; it reads up to FRAMES_MAX. A batch is one step of the loop
+# that reads it, and 256 messages took 22 ms of it on a busy machine.
+FRAMES_SENT: Final = 64
 
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
@@ -367,8 +370,8 @@ def encode_some(
     node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], *, unheard_ms: int = 0,
     version: int = VERSION,
 ) -> tuple[bytes, Sequence[AnyFrame]]:
-    """The bytes of a batch with as many of these frames as one batch may have, and the rest."""
-    count = min(len(frames), FRAMES_MAX)
+    """The bytes of a batch with as many of these frames as are sent in one, and the rest."""
+    count = min(len(frames), FRAMES_SENT)
     while True:
         data = encode(node, incarnation, floor, frames[:count], unheard_ms=unheard_ms,
                       version=version)

@@ -202,13 +202,18 @@ def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size
     left: Sequence[AnyFrame] = frames
     heard: list[AnyFrame] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "FRAMES_MAX", 16)
+        patch.setattr(wire, "FRAMES_SENT", 16)
         patch.setattr(wire, "BATCH_BYTES_MAX", 1 << 12)
         while left:
             data, left = wire.encode_some("d0", 1, 0, left)
             assert len(data) <= 1 << 12
             heard += decode(data).frames
     assert heard == frames
+
+
+def test_a_batch_is_no_long_step_of_the_loop_that_reads_it() -> None:
+    data, left = wire.encode_some("d0", 1, 0, [Drained(Life(1, 2, n)) for n in range(300)])
+    assert (len(decode(data).frames), len(left)) == (64, 236)
 
 
 def test_an_oversized_batch_is_not_even_read() -> None:
