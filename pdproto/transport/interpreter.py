@@ -2,8 +2,8 @@
 
 The scheduler of an engine is busy with Python all the time. Python lets a thread that wants the
 interpreter wait for `sys.getswitchinterval`, 5 ms by default, and a hand-over needs it several
-times, once for each message. docs/how-to/sglang.md says what 0.5 ms change: where other programs
-keep the cores busy, the requests/s and the time to the first token; on idle cores little.
+times, once for each message. With 0.5 ms a server that shares its cores with other programs answers
+sooner; on idle cores the difference is small (docs/how-to/sglang.md has the figures).
 """
 
 import sys

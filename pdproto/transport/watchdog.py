@@ -77,10 +77,10 @@ class Watchdog:
 
     def begin(self, part: str) -> None:
         """Begin a turn, with this part."""
-        if self._used is None or monotonic() - self._began > LONG_WAIT_S:
-            self._used, self._collected = self._spent()
-        self._longest = (0.0, "")
+        ended, self._longest = self._began, (0.0, "")
         self.part(part)
+        if self._used is None or self._began - ended > LONG_WAIT_S:
+            self._used, self._collected = self._spent()
 
     def end(self) -> None:
         """End the turn."""

@@ -58,16 +58,21 @@ def test_a_hand_over_in_64_chunks_replays_with_the_number_of_each(tmp_path: Path
     assert [f'"c":{chunk}' in line for chunk, line in enumerate(posted)] == [True] * 64
 
 
+def hand_over_in(chunks: int, nodes: Cluster) -> None:
+    """Hand over so many pages, each in a chunk of its own, until nobody holds anything."""
+    (receiver,) = published(nodes.receivers(1, generation=0), chunks)
+    (sender,) = nodes.senders(1)
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    for chunk in range(chunks):
+        sender.send([chunk], last=chunk == chunks - 1)
+    until(polls([sender, receiver], KVPoll.SUCCESS))
+    receiver.close()
+    nodes.settled()
+
+
 def test_a_hand_over_in_the_largest_number_of_chunks_succeeds() -> None:
     with clock_counts_work(), cluster() as nodes:
-        (receiver,) = published(nodes.receivers(1, generation=0), CHUNKS_MAX)
-        (sender,) = nodes.senders(1)
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        for chunk in range(CHUNKS_MAX):
-            sender.send([chunk], last=chunk == CHUNKS_MAX - 1)
-        until(polls([sender, receiver], KVPoll.SUCCESS))
-        receiver.close()
-        nodes.settled()
+        hand_over_in(CHUNKS_MAX, nodes)
         for node in nodes.nodes:
             assert_no_slow_turn(node.name, node._loop.pace)
 
@@ -75,14 +80,7 @@ def test_a_hand_over_in_the_largest_number_of_chunks_succeeds() -> None:
 def work_of(chunks: int) -> int:
     """The functions that both loops call for a hand-over of so many chunks."""
     with clock_counts_work() as calls, closing(Cluster()) as nodes:
-        (receiver,) = published(nodes.receivers(1, generation=0), chunks)
-        (sender,) = nodes.senders(1)
-        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        for chunk in range(chunks):
-            sender.send([chunk], last=chunk == chunks - 1)
-        until(polls([sender, receiver], KVPoll.SUCCESS))
-        receiver.close()
-        nodes.settled()
+        hand_over_in(chunks, nodes)
     return calls.total()
 
 

@@ -345,10 +345,9 @@ class SoakCluster:
         return {name: told for name, member in self.members.items() if (told := member.undone)}
 
     def ask_for_stacks(self, names: Iterable[str]) -> None:
-        """Have these ranks write the stack of each of their threads to stderr."""
+        """Have these ranks, which are not stopped, write the stacks of their threads to stderr."""
         for name in names:
-            if (member := self.members.get(name)) is not None and member.process.pid is not None:
-                os.kill(member.process.pid, children.STACKS)
+            self._signal(name, children.STACKS, stopped=False)
 
     def close(self) -> dict[str, dict[str, int]]:
         """End every process. Returns the left resources of those that ended in order, by name."""
