@@ -28,6 +28,7 @@ from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import UNREAD_ANSWERS_MAX
+from pdproto.runtime.repeats import is_told
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class Sink(Generic[AnyLine]):
         self._waiting: set[AnyLine] = set()  # connections with unsent frames
         self._departed: Final[deque[Departed]] = deque(maxlen=DEPARTED_MAX)
         self._dropped_peers = 0
+        self._unaccepted = 0  # how often there was no file for a peer
         self._wake: Callable[[], None] = lambda: None
         self.loop: Final = Loop(
             f"the sink engine at {leases.endpoint}", work=lambda: False, end=self._end,
@@ -188,11 +190,16 @@ class Sink(Generic[AnyLine]):
         try:
             step()
         except RemoteProtocolError as error:
-            self._dropped_peers += 1
-            log.warning("dropping %s: %s", line.peer, error)
+            self._note_dropped(f"dropping {line.peer}: {error}")
             self._hang_up(line, str(error))
         except OSError as error:
             self._hang_up(line, str(error))
+
+    def _note_dropped(self, why: str) -> None:
+        self._dropped_peers += 1
+        if is_told(self._dropped_peers):
+            log.warning("%s: %s (%d dropped so far)", self.leases.endpoint, why,
+                        self._dropped_peers)
 
     def _over(self, held: Held) -> None:
         """React to the end of a lease by fence or release. Writes of it may be under way."""
@@ -203,7 +210,10 @@ class Sink(Generic[AnyLine]):
         except (BlockingIOError, ConnectionAbortedError):
             return  # The peer has disconnected already.
         except OSError as error:
-            log.warning("%s: cannot accept a peer: %s", self.leases.endpoint, error)
+            self._unaccepted += 1
+            if is_told(self._unaccepted):
+                log.warning("%s: cannot accept a peer: %s (%d so far)", self.leases.endpoint, error,
+                            self._unaccepted)
             self._make_room()
             sleep(OUT_OF_FILES_SECONDS)
             return
@@ -211,15 +221,13 @@ class Sink(Generic[AnyLine]):
         if len(self._lines) >= self._connections_max:
             self._make_room()
         if len(self._lines) >= self._connections_max:
-            log.warning("%s: more than %d peers", self.leases.endpoint, self._connections_max)
-            self._dropped_peers += 1
+            self._note_dropped(f"more than {self._connections_max} peers")
             sock.close()
             return
         try:
             line = self._line(sock)
         except OSError as error:
-            log.warning("%s: refused a peer: %s", self.leases.endpoint, error)
-            self._dropped_peers += 1
+            self._note_dropped(f"refused a peer: {error}")
             sock.close()
             return
         self._lines[line] = None
@@ -231,8 +239,9 @@ class Sink(Generic[AnyLine]):
         """End the oldest connection that has shown no token."""
         for line in self._lines:
             if line.source is None:
-                self._dropped_peers += 1
-                self._hang_up(line, "it has shown no token, and other peers want to connect")
+                why = "it has shown no token, and other peers want to connect"
+                self._note_dropped(f"dropping {line.peer}: {why}")
+                self._hang_up(line, why)
                 return
 
     def _serve(self, line: AnyLine, events: int) -> None:

@@ -19,6 +19,7 @@ from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
+from pdproto.runtime.repeats import is_told
 from pdproto.runtime.versions import VERSION
 from pdproto.runtime.wire import AnyFrame, Batch, decode
 
@@ -125,13 +126,19 @@ class Core:
             try:
                 self._take_batch(sender, parts, now)
             except RemoteProtocolError as error:
-                if sender in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX:
-                    self.malformed[sender] = self.malformed.get(sender, 0) + 1
-                self.on_malformed(sender)
-                log.warning("node %s: dropped a batch of %r: %s", self.name, sender, error,
-                            extra={"rank": self.name, "peer": sender})
+                self._note_malformed(sender, error)
             if not self.pace.has_time:
                 return
+
+    def _note_malformed(self, sender: str, error: RemoteProtocolError) -> None:
+        """Count it: under "" once there are too many names."""
+        is_named = sender in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX
+        name = sender if is_named else ""
+        self.malformed[name] = self.malformed.get(name, 0) + 1
+        self.on_malformed(sender)
+        if is_told(self.malformed[name]):
+            log.warning("node %s: dropped a batch of %r: %s (%d so far)", self.name, sender, error,
+                        self.malformed[name], extra={"rank": self.name, "peer": sender})
 
     def _take_batch(self, sender: str, parts: Sequence[bytes], now: float) -> None:
         if len(parts) != 1:

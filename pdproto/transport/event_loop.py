@@ -25,6 +25,7 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
+from pdproto.runtime.repeats import is_told
 from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.monitor import Monitor
@@ -205,8 +206,8 @@ class EventLoop:
         except Exception:
             # After a defect in one turn, the other hand-overs must still be served.
             self.turn_errors += 1
-            if self.turn_errors & (self.turn_errors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-                log.exception("node %s: a turn of its loop failed (%d times)", self._core.name,
+            if is_told(self.turn_errors):
+                log.exception("node %s: a turn of its loop failed (%d so far)", self._core.name,
                               self.turn_errors)
             return now + self._link.sign_of_life_s
         finally:
@@ -264,9 +265,9 @@ class EventLoop:
 
     def _note_impostor(self, name: str) -> None:
         self.impostors += 1
-        if self.impostors & (self.impostors - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+        if is_told(self.impostors):
             log.warning("node %s: dropped a message under the name of %r, with another member's key"
-                        " (%d times)", self._core.name, name, self.impostors)
+                        " (%d so far)", self._core.name, name, self.impostors)
 
 
 def _user_of(part: zmq.Frame) -> bytes:

@@ -31,6 +31,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from pdproto.engine.contract import EngineError
 from pdproto.engine.hosts import joined, listening
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
+from pdproto.runtime.repeats import is_told
 from pdproto.transport.files import connections_max
 
 log = logging.getLogger("pdproto.http")
@@ -304,8 +305,8 @@ class HttpServer:
         if error.errno not in SPENT:
             return
         self._spent += 1
-        if self._spent & (self._spent - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-            log.warning("%s at %s: a connection waits, because no file is free: %s (%d times)",
+        if is_told(self._spent):
+            log.warning("%s at %s: a connection waits, because no file is free: %s (%d so far)",
                         self._title, self.address, error.strerror, self._spent)
 
     async def _tick_until(self, ending: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ from time import monotonic, thread_time
 from typing import Final
 
 from pdproto.node.metrics import Metrics
+from pdproto.runtime.repeats import is_told
 
 SLOW_TURNS: Final = "pdproto.transport.slow_turns"  # the logger of rule 2
 log = logging.getLogger(SLOW_TURNS)
@@ -112,7 +113,7 @@ class Watchdog:
     def _tell(self, seconds: float) -> None:
         self.slow += 1
         self.longest_s = max(self.longest_s, seconds)
-        if self.slow & (self.slow - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+        if is_told(self.slow):
             log.warning("node %s: a turn of its loop took %.1f ms of processor time, the "
                         "longest part %r in %.1f ms (%d such turns so far)", self._name,
                         seconds * 1e3, self._longest[1], self._longest[0] * 1e3, self.slow)

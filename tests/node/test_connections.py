@@ -99,7 +99,7 @@ def test_malformed_batches_are_counted_for_a_bounded_number_of_names(
     monkeypatch.setattr(core, "MALFORMED_NAMES_MAX", 2)
     for name in ("a", "b", "c", "d", "b"):
         offline.turn((name, b"\xc1"))
-    assert node.malformed == {"a": 1, "b": 2}
+    assert node.malformed == {"a": 1, "b": 2, "": 2}
 
 
 def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(
