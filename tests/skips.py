@@ -18,8 +18,8 @@ NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a name
 NO_ETCD: Final = "no etcd here: .ci/run installs it (Debian: etcd-server)"
 NO_PROMETHEUS: Final = "no prometheus or no etcd here (Debian: prometheus, etcd-server)"
 
-# Not NO_ETCD: .ci/run installs etcd.
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_PROMETHEUS})
+# Not NO_ETCD: .ci/run installs etcd. Not NO_PROMETHEUS: only a nightly test needs it.
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT})
 
 OPTION: Final = "--only-named-skips"
 

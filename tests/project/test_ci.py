@@ -1,6 +1,7 @@
 """What `.ci/run` does around the stages, and the skips that it lets pass."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -93,6 +94,15 @@ def ci(clone: Path) -> subprocess.CompletedProcess[str]:
 TOOLS = (
     "cc", "gcc", "spin", "java", "node", "chromium", "ip", "tc", "nft", "etcd", "python3", "sudo",
 )  # fmt: skip
+
+
+def test_the_workflow_installs_the_packages_that_ci_run_does() -> None:
+    (tools,) = re.findall(r'^TOOLS="(.*)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    needed = {tool.partition(":")[2] for tool in tools.split()} | {"libibverbs1", "python3-venv"}
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    job = workflow.partition("\n  full:\n")[2].partition("\n  weekly:\n")[0]
+    (command,) = re.findall(r"- run: >-\n(.*?)\n      - ", job, re.DOTALL)
+    assert needed - set(command.split()) == set()
 
 
 def test_a_stage_that_fails_fails_the_run_after_the_others(clone: Path) -> None:
