@@ -70,7 +70,7 @@ class Limit(NamedTuple):
     test: str
 
 
-DROPPED: Final = "the batch or the message is dropped, counted and logged"
+DROPPED: Final = "the batch or the message is dropped, counted, and logged (the 1st, 2nd, 4th ...)"
 AT: Final = "tests/runtime/test_limits.py"
 CONNECTIONS: Final = "tests/node/test_connections.py"
 REPLICA: Final = "tests/registry/test_replica.py"
@@ -96,7 +96,7 @@ LIMITS: Final = (
           f"{CONNECTIONS}:test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know"),
     Limit("MALFORMED_NAMES_MAX",
           "senders whose malformed batches are counted one by one",
-          "those of others are dropped, and not counted",
+          "those of others are dropped, and counted together",
           f"{CONNECTIONS}:test_malformed_batches_are_counted_for_a_bounded_number_of_names"),
     Limit("WAITING_FRAMES_MAX",
           "messages kept for a peer that does not read",
