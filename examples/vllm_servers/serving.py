@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from examples.servers.serving import HOST, ForkedServers, Server, free_port
 
 MODEL: Final = "tiny"  # as clients call it
+HYBRID: Final = "hybrid"  # the folder of a model with Mamba states, in place of a Llama
 PRODUCER: Final = "kv_producer"
 CONSUMER: Final = "kv_consumer"
 OURS: Final = "PdprotoConnector"

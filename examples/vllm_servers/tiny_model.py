@@ -1,4 +1,4 @@
-"""A tiny Llama with random weights, as vLLM runs it on a processor: heads of 32 numbers or more."""
+"""Tiny models with random weights, for vLLM on a processor: heads of 32 numbers or more."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -6,15 +6,31 @@ from typing import Any, Final
 import torch
 
 from examples.sglang_servers import tiny_models
+from examples.vllm_servers.serving import HYBRID
 
 SMALL: Final = {"hidden_size": 128, "head_dim": 32}
 
 
 def make(folder: Path, **changes: Any) -> Path:
-    """Write it, unless it is there already. changes: of its configuration. Returns the folder."""
+    """Write a Llama, unless it is there already, or a hybrid in a folder of that name. changes: of
+    its configuration. Returns the folder.
+    """
     if not (folder / "config.json").exists():
         tiny_models._tokenizer().save_pretrained(str(folder))
         torch.manual_seed(0)
-        model = tiny_models._llama(**{**SMALL, **changes}).to(torch.float32)
-        model.save_pretrained(str(folder))
+        model = _hybrid() if folder.name == HYBRID else tiny_models._llama(**{**SMALL, **changes})
+        model.to(torch.float32).save_pretrained(str(folder))
     return folder
+
+
+def _hybrid() -> Any:
+    """A Granite 4 without experts: every second layer has a Mamba 2 state in place of attention."""
+    from transformers import GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM
+
+    return GraniteMoeHybridForCausalLM(GraniteMoeHybridConfig(**{
+        **tiny_models._COMMON, "hidden_size": 128, "shared_intermediate_size": 128,
+        "num_local_experts": 0, "num_experts_per_tok": 0, "position_embedding_type": "rope",
+        "layer_types": ["mamba", "attention"] * 2, "mamba_n_heads": 8, "mamba_d_head": 32,
+        "mamba_n_groups": 1, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+        "mamba_chunk_size": 32,
+    }))

@@ -4,6 +4,11 @@ In vLLM, layers of one kind form a *group*, with one list of block ids in the or
 group with a sliding window frees blocks that have left the window, and has the null block in their
 place. Prefill and decode have the same prompt, so the last blocks of both lists hold the same
 tokens. So a number of blocks, counted from the end, identifies them.
+
+Layers with states (Mamba) keep one block of a request, which holds what all tokens so far came to.
+Decode always computes the last token of a prompt, to get the first one that it generates. It can do
+that over a KV cache of all tokens, but not over a state that has the last one in it. So with such
+layers prefill computes, and decode loads, all tokens but the last (`carried`).
 """
 
 from collections.abc import Sequence
@@ -16,11 +21,12 @@ NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
 @dataclass(frozen=True, slots=True)
 class Group:
     """A group of layers. block_tokens: tokens of a block. window: tokens that attention reads, with
-    the present one; None for all.
+    the present one; None for all. state: the parts of a layer's state; "" if it has a KV cache.
     """
 
     block_tokens: int
     window: int | None = None
+    state: str = ""
 
     def blocks(self, tokens: int) -> int:
         """The number of blocks for this number of tokens."""
@@ -33,8 +39,15 @@ class Group:
         return max(0, tokens - self.window) // self.block_tokens
 
     def __str__(self) -> str:
+        if self.state:
+            return f"states of {self.state}"
         window = "" if self.window is None else f", window {self.window}"
         return f"{self.block_tokens} tokens a block{window}"
+
+
+def carried(groups: Sequence[Group], tokens: int) -> int:
+    """Of a prompt of so many tokens, those whose blocks are handed over."""
+    return tokens - 1 if any(group.state for group in groups) else tokens
 
 
 def held(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:

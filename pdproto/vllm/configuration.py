@@ -9,6 +9,7 @@ from vllm.utils.network_utils import get_ip
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheConfig,
+    MambaSpec,
     MLAAttentionSpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
@@ -20,6 +21,7 @@ from pdproto.vllm.layout import groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
 WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
+ONE_STATE: Final = "none"  # vLLM's mode in which a request has one state
 CPU: Final = "cpu"
 BOOTSTRAP_S: Final = 30.0  # for how long prefill keeps blocks for a decode that has never called
 
@@ -69,8 +71,26 @@ def _group(spec: Any) -> Group:
         return Group(spec.block_size, spec.sliding_window)
     if kind in WHOLE:
         return Group(spec.block_size)
+    if kind is MambaSpec:
+        return _states(spec)
+    known = (*WHOLE, SlidingWindowSpec, MambaSpec)
     raise ValueError(f"a KV cache of kind {kind.__name__}: PdprotoConnector hands over "
-                     f"{', '.join(one.__name__ for one in (*WHOLE, SlidingWindowSpec))} only, yet")
+                     f"{', '.join(one.__name__ for one in known)} only, yet")
+
+
+def _states(spec: MambaSpec) -> Group:
+    """A group whose block holds the state after all tokens so far: no other is kept."""
+    if spec.mamba_cache_mode != ONE_STATE:
+        raise ValueError(f"mamba_cache_mode is {spec.mamba_cache_mode}: PdprotoConnector hands "
+                         f"over states of mode {ONE_STATE} only, yet: set "
+                         f"--no-enable-prefix-caching")
+    if spec.num_speculative_blocks:
+        raise ValueError("speculative decoding with Mamba states: PdprotoConnector does not hand "
+                         "that over yet: leave speculative_config out")
+    parts = zip(spec.dtypes, spec.shapes, strict=True)
+    return Group(spec.block_size, state=" and ".join(
+        f"{str(dtype).removeprefix('torch.')} {' x '.join(map(str, shape))}"
+        for dtype, shape in parts))
 
 
 def layout_of(vllm_config: Any, cache: KVCacheConfig) -> Mapping[str, str]:

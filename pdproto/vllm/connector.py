@@ -119,6 +119,8 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     @timed
     def on_new_request(self, request: Any) -> None:
         """See vLLM's KVConnectorBase_V1."""
+        if self._offering is not None:
+            self._offering.arrived(request)
         if self._loading is not None:
             self._loading.arrived(request, self._orders)
 

@@ -23,7 +23,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
 from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
-from pdproto.vllm.blocks import Group, has_what_is_needed, wanted
+from pdproto.vllm.blocks import Group, carried, has_what_is_needed, wanted
 from pdproto.vllm.layout import Layout, misfit
 from pdproto.vllm.offer import FROM_PREFILL, Offer, offer_in
 from pdproto.vllm.orders import Begin, End, Orders, Place
@@ -86,7 +86,7 @@ class LoadingScheduler:
         if expected is None or expected.is_placed:
             return 0, False
         expected.computed = computed
-        tokens = request.num_prompt_tokens
+        tokens = carried(self._groups, request.num_prompt_tokens)
         offer = expected.offer
         if computed >= tokens or (expected.problem is None and offer is not None
                                   and not has_what_is_needed(self._groups, offer.firsts, tokens,
@@ -102,7 +102,7 @@ class LoadingScheduler:
         if expected is None or expected.is_placed:
             return
         expected.is_placed = True
-        tokens = request.num_prompt_tokens
+        tokens = carried(self._groups, request.num_prompt_tokens)
         problem = expected.problem
         if external and problem is None and expected.computed + external != tokens:
             problem = (f"vLLM takes {external} tokens behind {expected.computed} of {tokens}: "

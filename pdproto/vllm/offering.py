@@ -20,7 +20,7 @@ from pdproto.pages.copies import computed_with
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from pdproto.vllm.blocks import Group, firsts, held, last
+from pdproto.vllm.blocks import Group, carried, firsts, held, last
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
 from pdproto.vllm.orders import Blocks, Orders, Send
@@ -40,6 +40,18 @@ class OfferingScheduler:
         self._groups: Final = groups
         self._layout: Final = layout
         self._rooms: Final = Rooms()
+        self._shortened: Final[set[str]] = set()  # requests whose last token decode computes
+
+    def arrived(self, request: Any) -> None:
+        """Have vLLM compute no more tokens of a request than are handed over.
+
+        A state would move on with each further token, also with one that prefill generates.
+        """
+        params, tokens = request.kv_transfer_params or {}, request.num_prompt_tokens
+        kept = carried(self._groups, tokens)
+        if params.get(FOR_DECODE) and 0 < kept < tokens:
+            shorten(request, tokens - kept)
+            self._shortened.add(request.request_id)
 
     def finished(
         self, request: Any, blocks: Sequence[Sequence[int]], orders: Orders, *, complete: bool
@@ -48,16 +60,28 @@ class OfferingScheduler:
 
         Returns whether vLLM must keep the blocks, and the kv_transfer_params for the proxy.
         """
-        params = request.kv_transfer_params or {}
+        params, name = request.kv_transfer_params or {}, request.request_id
+        is_shortened = name in self._shortened
+        self._shortened.discard(name)
         if not (complete and params.get(FOR_DECODE) and any(blocks)):
             return NOTHING
-        tokens = request.num_prompt_tokens
-        kept = held(self._groups, blocks, tokens)
+        kept = held(self._groups, blocks, request.num_prompt_tokens)
         room = self._rooms.draw()
-        orders.send.append(Send(request.request_id, room, kept))
-        offer = Offer(VERSION, str(room), tokens, firsts(kept),
+        orders.send.append(Send(name, room, kept))
+        offer = Offer(VERSION, str(room), request.num_prompt_tokens + is_shortened, firsts(kept),
                       [(*rank, *where) for rank, where in self.ranks.items()], dict(self._layout))
         return True, offer.params()
+
+
+def shorten(request: Any, tokens: int) -> None:
+    """Take the last tokens from the prompt of a request that vLLM has not begun."""
+    if request.prompt_token_ids is not None:
+        del request.prompt_token_ids[-tokens:]
+    else:
+        request.prompt_embeds = request.prompt_embeds[:-tokens]
+    del request._all_token_ids[-tokens:]
+    request.num_prompt_tokens -= tokens
+    request.max_tokens = 1
 
 
 @dataclass(slots=True)

@@ -4,11 +4,15 @@ A block of a layer is an item. vLLM names the axes of a layer [block, head, toke
 [block, token, vector] if all heads share one vector (MLA), in whatever order they lie in memory
 (VLLM_KV_CACHE_LAYOUT). In the layouts below, the bytes of a block are contiguous: heads are its
 outer axis (HNC, as on a CPU), or tokens (NHC).
+
+A layer with a state (Mamba) is a list of tensors [block, ...], which lie one behind another in a
+block.
 """
 
 import ctypes
 import re
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +25,7 @@ from pdproto.pages.devices import device_named
 HEAD_MAJOR: Final = 1  # rows of a head in a block whose outer axis is the heads
 WITH_HEADS: Final = 4  # dimensions of a layer
 LAYOUTS: Final = "LBHNC, LBNHC, BLHNC or BLNHC"
+STATES: Final = "states"
 
 
 def components(
@@ -28,13 +33,18 @@ def components(
 ) -> list[Component]:
     """The components of a rank's KV caches.
 
-    caches: a tensor for each layer of this rank, by vLLM's name of the layer. groups: the names of
-    the layers of each group. heads: KV heads of the whole model. Raises ValueError for a KV cache
-    that cannot be handed over.
+    caches: each layer of this rank, by vLLM's name of the layer. groups: the names of the layers of
+    each group. heads: KV heads of the whole model. Raises ValueError for a KV cache that cannot be
+    handed over.
     """
-    return [_component(f"{KV} group {place}" if len(groups) > 1 else KV,
-                       {name: caches[name] for name in names if name in caches}, heads)
-            for place, names in enumerate(groups)]
+    found = []
+    for place, names in enumerate(groups):
+        group = f" group {place}" if len(groups) > 1 else ""
+        layers = {name: caches[name] for name in names if name in caches}
+        has_states = any(isinstance(layer, Sequence) for layer in layers.values())
+        found.append(_states(f"{STATES}{group}", layers) if has_states
+                     else _component(f"{KV}{group}", layers, heads))
+    return found
 
 
 def device_of(caches: Mapping[str, Any]) -> Device | None:
@@ -42,7 +52,8 @@ def device_of(caches: Mapping[str, Any]) -> Device | None:
 
     Raises ValueError for layers on several devices, and for a device that cannot be used.
     """
-    found = {str(tensor.device): layer for layer, tensor in caches.items()}
+    found = {str(tensor.device): layer for layer, cache in caches.items()
+             for tensor in (cache if isinstance(cache, Sequence) else [cache])}
     if len(found) > 1:
         told = " and ".join(f"{layer} is on {name}" for name, layer in sorted(found.items())[:2])
         raise ValueError(f"{told}: the connector wants the KV cache of a worker on one device")
@@ -66,6 +77,24 @@ def _component(name: str, caches: Mapping[str, Any], heads: int) -> Component:
     split = rows.pop() if rows else None
     return Component(name, tuple(_items(layer, caches[layer]) for layer in layers), numbers,
                      None if split is None else Heads(heads, split))
+
+
+def _states(name: str, caches: Mapping[str, Sequence[Any]]) -> Component:
+    layers = sorted(caches, key=layer_number)
+    return Component(name, tuple(_state(layer, caches[layer]) for layer in layers),
+                     tuple(map(layer_number, layers)), unsplit=STATES)
+
+
+def _state(layer: str, tensors: Sequence[Any]) -> Bytes:
+    """The state of a layer as [block, byte]. Raises ValueError if it is not in one piece."""
+    sizes = [tensor[0].numel() * tensor.element_size() for tensor in tensors]
+    strides = {tensor.stride(0) * tensor.element_size() for tensor in tensors}
+    places = [tensor.data_ptr() - tensors[0].data_ptr() for tensor in tensors]
+    if (len(strides) > 1 or places != [0, *accumulate(sizes[:-1])]
+            or not all(tensor[0].is_contiguous() for tensor in tensors)):
+        raise ValueError(f"{layer}: a state of {' and '.join(map(str, sizes))} bytes at "
+                         f"{' and '.join(map(str, places))}: want one part behind another")
+    return _rows(layer, tensors[0], sum(sizes))
 
 
 def layer_number(name: str) -> int:
@@ -96,17 +125,22 @@ def _rows_of_head(layer: str, tensor: Any) -> int | None:
 
 
 def _items(layer: str, tensor: Any) -> Bytes:
-    """A layer as [block, byte], in vLLM's own memory: an array, or a tensor on a device."""
+    """A layer as [block, byte]."""
+    return _rows(layer, tensor, tensor[0].numel() * tensor.element_size())
+
+
+def _rows(layer: str, tensor: Any, length: int) -> Bytes:
+    """The first bytes of each block [block, byte], in vLLM's own memory: an array, or a tensor on a
+    device. length: how many. Raises ValueError if blocks overlap.
+    """
     blocks, width = tensor.shape[0], tensor.element_size()
-    length = tensor[0].numel() * width
-    if blocks > 1 and tensor.stride(0) * width < length:
-        raise ValueError(f"{layer}: its blocks of {length} bytes overlap, "
-                         f"{tensor.stride(0) * width} bytes apart")
+    apart = tensor.stride(0) * width
+    if blocks > 1 and apart < length:
+        raise ValueError(f"{layer}: its blocks of {length} bytes overlap, {apart} bytes apart")
     if tensor.device.type != "cpu":
         flat = tensor.as_strided((blocks, length // width), (tensor.stride(0), 1))
         found: Bytes = flat.view(torch.uint8)
         return found
-    span = (blocks - 1) * tensor.stride(0) * width + length
+    span = (blocks - 1) * apart + length
     memory = np.ctypeslib.as_array((ctypes.c_uint8 * span).from_address(tensor.data_ptr()))
-    return np.lib.stride_tricks.as_strided(
-        memory, (blocks, length), (tensor.stride(0) * width, 1))
+    return np.lib.stride_tricks.as_strided(memory, (blocks, length), (apart, 1))

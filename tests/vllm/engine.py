@@ -3,11 +3,15 @@
 The worker "computes" a token by writing its number into its place in every layer, and makes the
 token that follows from all that the request looks back at. So tokens are right only where every
 block that a request reads holds what was computed for it, wherever that was.
+
+A layer with a state takes each token into it, as a digest of all tokens so far: a state that has a
+token too many, or one too few, is wrong.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from math import prod
 from pathlib import Path
 from time import monotonic, sleep
 from types import SimpleNamespace
@@ -27,13 +31,18 @@ from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
-from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.kv_cache_utils import (
+    get_request_block_hasher,
+    init_none_hash,
+    resolve_kv_cache_block_sizes,
+)
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import (
     FullAttentionSpec,
     KVCacheConfig,
     KVCacheGroupSpec,
     KVCacheSpec,
+    MambaSpec,
     SlidingWindowSpec,
 )
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
@@ -47,6 +56,8 @@ BLOCK: Final = 32
 HEADS: Final = 2
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 VOCABULARY: Final = 300
+TOKENS_MAX: Final = 1024  # of a request
+STATE_PAGE_BYTES: Final = 128  # of a block of a layer with a state; a state has 76
 
 
 def full() -> KVCacheSpec:
@@ -57,6 +68,24 @@ def full() -> KVCacheSpec:
 def window(tokens: int) -> KVCacheSpec:
     return SlidingWindowSpec(block_size=BLOCK, num_kv_heads=HEADS, head_size=4,
                              dtype=torch.float32, sliding_window=tokens)
+
+
+def states(**changes: Any) -> MambaSpec:
+    """Layers with states, which have two parts of two types."""
+    return MambaSpec(**{
+        "block_size": TOKENS_MAX, "shapes": ((1, 6), (2, 8)),
+        "dtypes": (torch.float16, torch.float32), "mamba_cache_mode": "none", **changes})
+
+
+def state_of(spec: MambaSpec, blocks: int) -> list[torch.Tensor]:
+    """A layer's states as vLLM lays them: the parts one behind another in a block."""
+    page = torch.zeros(blocks, STATE_PAGE_BYTES, dtype=torch.uint8)
+    found, first = [], 0
+    for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True):
+        count = prod(shape) * dtype.itemsize
+        found.append(page[:, first:first + count].view(dtype).view(blocks, *shape))
+        first += count
+    return found
 
 
 def model_folder(folder: Path) -> Path:
@@ -108,16 +137,22 @@ class Engine:
         transfer = transfer_config(role, policy, dict(extra or {}), multi=multi)
         config = self._config(folder, transfer, prefix=prefix)
         config.cache_config.num_gpu_blocks = blocks
+        if len(groups) == 1:
+            config.cache_config.block_size = groups[0].kv_cache_spec.block_size
         self.config: Final = config
-        self.scheduler: Final = Scheduler(
-            config, self.cache, StructuredOutputManager(config), BLOCK, log_stats=True)
+        size, hashed = resolve_kv_cache_block_sizes(self.cache, config)
+        self.scheduler: Final = Scheduler(config, self.cache, StructuredOutputManager(config),
+                                          size, hash_block_size=hashed, log_stats=True)
         self.connector: Final[Any] = KVConnectorFactory.create_connector(
             config, KVConnectorRole.WORKER, self.cache)
         closing.callback(self.connector.shutdown)
         shape = (blocks, BLOCK, HEADS, 8) if tokens_outermost else (blocks, HEADS, BLOCK, 8)
         axes = (0, 2, 1, 3) if tokens_outermost else (0, 1, 2, 3)
-        self.layers: Final = {name: torch.zeros(shape).permute(axes)
-                              for group in groups for name in group.layer_names}
+        self.layers: Final[dict[str, Any]] = {
+            name: (state_of(group.kv_cache_spec, blocks)
+                   if isinstance(group.kv_cache_spec, MambaSpec)
+                   else torch.zeros(shape).permute(axes))
+            for group in groups for name in group.layer_names}
         self.connector.register_kv_caches(self.layers)
         where = self.connector.get_handshake_metadata()
         if where is not None:
@@ -141,11 +176,11 @@ class Engine:
         folder: Path, transfer: KVTransferConfig, *, prefix: bool
     ) -> VllmConfig:
         model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
-                            max_model_len=1024)
+                            max_model_len=TOKENS_MAX)
         return VllmConfig(
             model_config=model,
             scheduler_config=SchedulerConfig(
-                max_num_seqs=16, max_num_batched_tokens=256, max_model_len=1024,
+                max_num_seqs=16, max_num_batched_tokens=256, max_model_len=TOKENS_MAX,
                 enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
             cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix),
             device_config=DeviceConfig("cpu"),
@@ -213,7 +248,10 @@ class Engine:
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
             for place in range(first, first + count):
                 for layer in group.layer_names:
-                    self.layers[layer][ids[place // BLOCK], :, place % BLOCK] = tokens[place]
+                    if isinstance(group.kv_cache_spec, MambaSpec):
+                        take_in(self.layers[layer], ids[0], tokens[place], begins=place == 0)
+                    else:
+                        self.layers[layer][ids[place // BLOCK], :, place % BLOCK] = tokens[place]
         if first + count < len(tokens):
             return []
         return [self._next(blocks, len(tokens))]
@@ -222,6 +260,10 @@ class Engine:
         """The token that follows from what the KV cache holds."""
         read = hashlib.sha256()
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+            if isinstance(group.kv_cache_spec, MambaSpec):
+                for layer in group.layer_names:
+                    read.update(state_bytes(self.layers[layer], ids[0]))
+                continue
             reach = getattr(group.kv_cache_spec, "sliding_window", None) or length
             for place in range(max(0, length - reach), length):
                 for layer in group.layer_names:
@@ -274,6 +316,21 @@ class Engine:
         self.assert_empty()
 
 
+def state_bytes(parts: Sequence[torch.Tensor], block: int) -> bytes:
+    return b"".join(part[block].contiguous().view(torch.uint8).numpy().tobytes()
+                    for part in parts)
+
+
+def take_in(parts: Sequence[torch.Tensor], block: int, token: int, *, begins: bool) -> None:
+    """Have the state of a request take a token in. begins: it is the request's first."""
+    before = b"" if begins else state_bytes(parts, block)
+    digest = hashlib.sha256(before + token.to_bytes(4, "little")).digest()
+    for place, part in enumerate(parts):
+        numbers = torch.tensor([float(digest[(place + one) % len(digest)])
+                                for one in range(part[block].numel())])
+        part[block] = numbers.view(part[block].shape).to(part.dtype)
+
+
 class Servers:
     """Prefill and decode, which make their steps in turn."""
 
@@ -291,9 +348,9 @@ class Servers:
             self.step()
             sleep(0.001)
 
-    def compute(self, name: str, prompt: Sequence[int]) -> dict[str, Any]:
+    def compute(self, name: str, prompt: Sequence[int], new: int = 1) -> dict[str, Any]:
         """At prefill, as a proxy asks it to. Returns what the proxy gives decode."""
-        self.prefill.add(name, prompt, 1, FOR_DECODE)
+        self.prefill.add(name, prompt, new, FOR_DECODE)
         while name not in self.prefill.ends:
             self.prefill.step()
         found: dict[str, Any] = self.prefill.params[name]

@@ -304,8 +304,6 @@ OTHER_KINDS = {
         lambda: kinds.ChunkedLocalAttentionSpec(**SIZES, attention_chunk_size=8),
     "CircularBufferSpec": lambda: kinds.CircularBufferSpec(**SIZES),
     "CrossAttentionSpec": lambda: kinds.CrossAttentionSpec(**SIZES),
-    "MambaSpec": lambda: kinds.MambaSpec(
-        block_size=32, shapes=((2, 4),), dtypes=(torch.float32,)),
 }
 
 
@@ -328,8 +326,9 @@ def test_a_cache_of_another_kind_is_refused_by_name(name: str, uniform: bool) ->
 
 
 def test_a_cache_of_another_kind_ends_the_start(closing: ExitStack, folder: Path) -> None:
-    with pytest.raises(ValueError, match="MambaSpec"):
-        Engine(closing, folder, "kv_consumer", specs=(OTHER_KINDS["MambaSpec"](),), prefix=False)
+    with pytest.raises(ValueError, match="CrossAttentionSpec"):
+        Engine(closing, folder, "kv_consumer", specs=(OTHER_KINDS["CrossAttentionSpec"](),),
+               prefix=False)
 
 
 def test_groups_of_the_known_kinds_are_described() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from examples.vllm_servers.serving import NIXL, OURS
+from examples.vllm_servers.serving import HYBRID, NIXL, OURS
 from tests.servers.record import Cell, Record
 
 DEFECT: Final = "VLLM_SERVERS_DEFECT"  # in the environment of a server: see defective.py
@@ -17,9 +17,10 @@ FOLDER_OF_MODEL: Final = "llama"  # at prefill, and elsewhere at decode
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a pair is started. Flags beside those of every server. extra: settings of the connector.
-    model: the folder of decode's model, which names it. module: has the connector; None: vLLM's
-    plug-ins find it.
+    """How a pair is started. Flags beside those of every server; common: of the reference, too.
+    extra: settings of the connector. model: the folder of decode's model, which names it.
+    at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
+    vLLM's plug-ins find it.
     """
 
     connector: str = OURS
@@ -28,6 +29,8 @@ class Layout:
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     policy: str = "fail"
     model: str = FOLDER_OF_MODEL
+    at_prefill: str = FOLDER_OF_MODEL
+    common: tuple[str, ...] = ()
     module: str | None = "tests.vllm_servers.defective"
 
 
@@ -61,6 +64,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "tp-2-2": Layout(prefill=TWO, decode=TWO, extra=STEADY),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-model": Layout(model="alpaca"),
+    "hybrid": Layout(model=HYBRID, at_prefill=HYBRID, common=("--no-enable-prefix-caching",),
+                     extra=STEADY),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
 }
 
@@ -125,6 +130,9 @@ CELLS: Final = (
          "heads-swapped"),
     Cell("TP 1 -> 2", "tp-1-2", "equality_short", "one rank into two", "heads-swapped"),
     Cell("TP 2 -> 2", "tp-2-2", "equality_short", "two ranks into two", "partners-swapped"),
+    Cell("Mamba", "hybrid", "equality_short",
+         "every second layer has a Mamba 2 state: prefill computes all tokens of a prompt but the "
+         "last, which decode takes into the state", "state-moved-on"),
     Cell("model differs", "decode-model", "differs",
          "decode with a model of the same shape and another name is refused with both names",
          "misfit-unnoticed"),

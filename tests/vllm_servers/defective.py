@@ -38,6 +38,12 @@ def wrong_block() -> None:
         for ids, count in zip(blocks, counts, strict=True)]
 
 
+def state_moved_on() -> None:
+    """Prefill computes all tokens of a prompt, and decode takes the last one into the state again.
+    """
+    _wrap(offering.OfferingScheduler, "arrived", lambda _old, _self, _request: None)
+
+
 def end_untold() -> None:
     """Decode's workers do not tell of a load whose request has ended meanwhile."""
     def end(old: Any, self: Any, order: Any) -> None:
@@ -182,7 +188,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
-                   params_unread, misfit_unnoticed, misfit_computed, nixl_wrong_block)}
+                   params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
+                   nixl_wrong_block)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

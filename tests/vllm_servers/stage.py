@@ -26,7 +26,7 @@ from examples.vllm_servers.serving import (
 )
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
-from tests.vllm_servers.cells import DEFECT, FOLDER_OF_MODEL, PLUGIN_OFF, Layout
+from tests.vllm_servers.cells import DEFECT, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
 
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
@@ -171,17 +171,24 @@ class Stage:
         self.defect = defect
         self.few: Final = few
         self._folder: Final = folder
-        self._reference: Final = Reference(servers, self.model(FOLDER_OF_MODEL), (), Completions)
+        self._references: Final[dict[str, Reference]] = {}
         self._pair: Pair | None = None
         self._number = 0
 
     def reference(self, wanted: Sequence[Ask]) -> Reference:
-        """With answers to all of these. It may start a third server for them."""
-        self._reference.ensure(wanted)
-        return self._reference
+        """Of the model of the running pair, with answers to all of these. It may start a third
+        server for them.
+        """
+        layout = self._pair.layout if self._pair is not None else Layout()
+        name = layout.at_prefill
+        if name not in self._references:
+            self._references[name] = Reference(
+                self.servers, self.model(name), layout.common, Completions)
+        self._references[name].ensure(wanted)
+        return self._references[name]
 
     def model(self, name: str) -> Path:
-        """The folder of a model: all have the same shape and weights."""
+        """The folder of a model: all but the hybrid have the same shape and weights."""
         return tiny_model.make(self._folder / name)
 
     def pair(self, layout: Layout) -> Pair:
@@ -210,8 +217,8 @@ class Stage:
         if self.defect == PLUGIN_OFF:
             env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
-            f"{side}-{self._number}", self.model(FOLDER_OF_MODEL if is_prefill else layout.model),
-            layout.prefill if is_prefill else layout.decode,
+            f"{side}-{self._number}", self.model(layout.at_prefill if is_prefill else layout.model),
+            (*layout.common, *(layout.prefill if is_prefill else layout.decode)),
             transfer=transfer, port=port, env=env)
 
     def restart(self, side: str) -> Server:

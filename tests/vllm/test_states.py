@@ -1,0 +1,194 @@
+"""Layers with states (Mamba) under vLLM's own scheduler, beside layers with a KV cache.
+
+A state cannot go back by a token, and decode computes the last token of a prompt itself. So prefill
+computes all but the last one (pdproto/vllm/blocks.py).
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.skips import VLLM
+
+pytest.importorskip("vllm", reason=VLLM)
+
+import torch
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec
+
+from pdproto.items.shares import Place, share_for
+from pdproto.vllm.configuration import groups_of
+from pdproto.vllm.pools import components
+from tests.vllm.engine import (
+    FOR_DECODE,
+    Engine,
+    Servers,
+    alone,
+    full,
+    model_folder,
+    state_of,
+    states,
+    window,
+)
+from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
+
+HYBRIDS = pytest.mark.parametrize("specs", [
+    (states(), full()), (full(), states()), (states(),), (full(), window(40), states()),
+], ids=["first", "last", "alone", "beside a window"])
+
+
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    alone(monkeypatch)
+    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model_folder(tmp_path_factory.mktemp("model"))
+
+
+def pair_of(closing: ExitStack, folder: Path, *specs: KVCacheSpec, blocks: int = 64,
+            **named: Any) -> Servers:
+    return Servers(
+        Engine(closing, folder, "kv_producer", specs=specs, prefix=False, **named),
+        Engine(closing, folder, "kv_consumer", specs=specs, prefix=False, blocks=blocks, **named))
+
+
+@HYBRIDS
+@pytest.mark.parametrize("tokens", [2, 31, 33, 100, 600])
+def test_a_request_is_served(
+    closing: ExitStack, folder: Path, specs: tuple[KVCacheSpec, ...], tokens: int
+) -> None:
+    servers = pair_of(closing, folder, *specs)
+    asked = prompt(tokens, tokens)
+    servers.serve("r", asked, NEW)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.loaded == tokens - 1
+    servers.until_idle()
+    check(servers, "r", asked)
+
+
+def test_a_prompt_of_one_token_is_computed_by_decode(closing: ExitStack, folder: Path) -> None:
+    servers = pair_of(closing, folder, states(), full())
+    servers.serve("r", prompt(1, 1), NEW)
+    servers.until_idle()
+    assert servers.decode.loaded == 0
+    check(servers, "r", prompt(1, 1))
+
+
+def test_prefill_generates_one_token_whatever_a_proxy_asks_for(
+    closing: ExitStack, folder: Path
+) -> None:
+    """Each further one would be in the state that decode gets."""
+    servers = pair_of(closing, folder, states(), full())
+    servers.decode.add("r", prompt(1), NEW, servers.compute("r", prompt(1), new=8))
+    servers.until_idle()
+    assert len(servers.prefill.answers["r"]) == 1
+    check(servers, "r", prompt(1))
+
+
+def test_a_request_that_prefill_keeps_for_itself_is_not_shortened(
+    closing: ExitStack, folder: Path
+) -> None:
+    servers = pair_of(closing, folder, states(), full())
+    servers.prefill.add("own", prompt(1), NEW)
+    servers.until(lambda: "own" in servers.prefill.ends)
+    assert servers.prefill.requests["own"].num_prompt_tokens == 100
+
+
+def test_many_are_served_while_some_leave(closing: ExitStack, folder: Path) -> None:
+    servers = pair_of(closing, folder, states(), full(), blocks=40)
+    asked = {f"r{number}": prompt(number, 20 + 7 * number) for number in range(24)}
+    for number, (name, tokens) in enumerate(asked.items()):
+        servers.serve(name, tokens, NEW)
+        for _ in range(number % 4):
+            servers.step()
+        if number % 3 == 0:
+            servers.decode.abort(name)
+    servers.until_idle()
+    for number, (name, tokens) in enumerate(asked.items()):
+        if number % 3:
+            check(servers, name, tokens)
+    offering = servers.prefill.half._offering
+    assert offering is not None
+    assert not offering._shortened
+
+
+def test_a_request_that_leaves_prefill_is_forgotten(closing: ExitStack, folder: Path) -> None:
+    servers = pair_of(closing, folder, states(), full())
+    servers.prefill.add("r", prompt(1), 1, FOR_DECODE)
+    servers.prefill.abort("r")
+    servers.until_idle()
+    offering = servers.prefill.half._offering
+    assert offering is not None
+    assert not offering._shortened
+
+
+def test_preempted_requests_are_computed_again(closing: ExitStack, folder: Path) -> None:
+    servers = pair_of(closing, folder, states(), full(), blocks=20)
+    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
+    for name, tokens in asked.items():
+        servers.serve(name, tokens, 60)
+    servers.until_idle()
+    assert servers.decode.preemptions() > 0, "nothing was preempted"
+    for name, tokens in asked.items():
+        check(servers, name, tokens, 60)
+
+
+def test_a_load_that_fails_is_computed_by_decode(closing: ExitStack, folder: Path) -> None:
+    servers = pair_of(closing, folder, states(), full(), policy="recompute")
+    servers.serve("r", prompt(1), NEW)
+    kill_prefill(servers)
+    while servers.decode.scheduler.requests:
+        servers.decode.step()
+    check(servers, "r", prompt(1), engine=servers.decode)
+    servers.decode.settle()
+
+
+def test_prompts_of_other_lengths_are_told_with_both(
+    closing: ExitStack, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the lengths that the clients have asked for, of which prefill computes one less."""
+    servers = pair_of(closing, folder, states(), full())
+    servers.decode.add("r", prompt(1, 90), NEW, servers.compute("r", prompt(1, 100)))
+    servers.until_idle()
+    assert servers.decode.ends["r"] == "error"
+    assert "the prompt has 100 tokens at prefill and 90 at decode" in caplog.text
+
+
+def test_states_are_described() -> None:
+    (group,) = groups_of(cache_of(states()))
+    assert str(group) == "states of float16 1 x 6 and float32 2 x 8"
+
+
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"mamba_cache_mode": "align"}, "mamba_cache_mode is align: .* set --no-enable-prefix-caching"),
+    ({"mamba_cache_mode": "all"}, "mamba_cache_mode is all: "),
+    ({"num_speculative_blocks": 2}, "speculative decoding with Mamba states"),
+])
+def test_states_of_another_kind_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        groups_of(cache_of(states(**changes)))
+
+
+def cache_of(spec: KVCacheSpec) -> KVCacheConfig:
+    return KVCacheConfig(64, [], [KVCacheGroupSpec(["layers.0.mixer"], spec)])
+
+
+def test_states_of_unequal_tensor_parallelism_are_refused_by_name() -> None:
+    found = components({"layers.0.mixer": state_of(states(), 8)}, [["layers.0.mixer"]], 2)
+    assert [buffer.shape for one in found for buffer in one.buffers] == [(8, 12 + 64)]
+    share_for(found, Place(2, 0), Place(2, 0))
+    with pytest.raises(ValueError, match="does not split states yet"):
+        share_for(found, Place(1, 0), Place(2, 0))
+
+
+def test_a_state_in_several_pieces_is_refused() -> None:
+    parts = [torch.zeros(8, 6), torch.zeros(8, 4)]
+    with pytest.raises(ValueError, match=r"layers\.0\.mixer: a state of 24 and 16 bytes at 0 and"):
+        components({"layers.0.mixer": parts}, [["layers.0.mixer"]], 2)
