@@ -28,6 +28,7 @@ from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import is_told
 from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
+from pdproto.transport.json_logs import lost_lines
 from pdproto.transport.monitor import Monitor
 from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening
 from pdproto.transport.watchdog import Watchdog
@@ -95,6 +96,8 @@ class EventLoop:
                       lambda: self._limit.connections)
         metrics.counter("ended_connections", "Connections ended, because too many were open",
                         lambda: self._limit.ended)
+        metrics.counter("lost_log_lines", "Lines of the JSON log that could not be written",
+                        lost_lines)
         metrics.counter("impostors", "Messages under the name of another member of the cluster",
                         lambda: self.impostors)
 

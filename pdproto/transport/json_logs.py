@@ -2,12 +2,14 @@
 
     {"time": "2026-01-31T03:00:00.123Z", "level": "warning", "logger": "pdproto.node",
      "message": "node d0: ...", "rank": "d0", "peer": "p0", "room": 7}
+
+A line that cannot be written, as on a full disk, is counted (`lost_lines`), and delays nobody.
 """
 
 import json
 import logging
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
 FIELDS: Final = ("rank", "peer", "room", "incarnation", "generation")  # see `Node.fields`
 
@@ -29,12 +31,27 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class CountingHandler(logging.StreamHandler[TextIO]):
+    """lost: lines of this process that could not be written."""
+
+    lost: ClassVar[int] = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - logging's name
+        """Count it, and do not write about it: that would go to the same disk."""
+        CountingHandler.lost += 1
+
+
+def lost_lines() -> int:
+    """Log lines of this process that could not be written since it began."""
+    return CountingHandler.lost
+
+
 def log_as_json(stream: TextIO, level: int = logging.INFO) -> None:
     """Write all log lines of pdproto in this process to the stream, and nowhere else.
 
     level: lines below it are dropped.
     """
-    handler = logging.StreamHandler(stream)
+    handler = CountingHandler(stream)
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger("pdproto")
     ours.handlers[:] = [handler]

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.json_logs import JsonFormatter, log_as_json
+from pdproto.transport.json_logs import JsonFormatter, log_as_json, lost_lines
 from tests.node.data_paths import cluster, polls, published, until
 
 
@@ -52,10 +52,11 @@ def test_an_exception_is_a_field() -> None:
 
 @pytest.mark.usefixtures("written")
 def test_a_full_disk_loses_lines_and_no_hand_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the errors of logging itself go to that disk."""
+    """Also where the errors of logging itself go to that disk. The metric counts the lines."""
     disk = open("/dev/full", "w")  # noqa: SIM115 - to close it fails
     monkeypatch.setattr(sys, "stderr", disk)
     log_as_json(disk)
+    before = lost_lines()
     with cluster() as nodes:
         (sender,), (receiver,) = nodes.senders(7), nodes.receivers(7)
         receiver.abort("which is a line of the log")
@@ -66,5 +67,7 @@ def test_a_full_disk_loses_lines_and_no_hand_over(monkeypatch: pytest.MonkeyPatc
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         assert [node._loop.turn_errors for node in nodes.nodes] == [0, 0]
+        assert lost_lines() > before
+        assert {node.metrics.read()["lost_log_lines"] for node in nodes.nodes} == {lost_lines()}
     with suppress(OSError):
         disk.close()
