@@ -104,6 +104,12 @@ CATALOGUE: Final = (
           lemmas="binding_guarded_lemmas", expected={
         "default": Counts(6_378, 47_108, 18),
     }),
+    Entry("binding-ordered", "handoff.binding_ordered:SYSTEM",
+          expected={"default": Counts(8_509, 70_923, 17)}),
+    Entry("binding-ordered-no-timers", "handoff.binding_ordered:NO_TIMERS",
+          expected={"default": Counts(236_457, 1_900_719, 26)}),
+    Entry("binding-ordered-loss", "handoff.binding_ordered:LOSS",
+          expected={"default": Counts(16_215, 158_063, 22)}),
     Entry("binding-named", "handoff.binding_named:SYSTEM", lemmas="binding_named_lemmas", expected={
         "default": Counts(6_241, 49_138, 16),
         "deep": Counts(1_096_841, 13_856_770, 26),

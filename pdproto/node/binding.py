@@ -1,7 +1,7 @@
 """The request of a room to which a life belongs, on a prefill rank.
 
 Rule 1: the table of the rank decides: `binding-named` for lives and requests that the caller has
-        named (spec/handoff/binding_named.py), and `binding-guarded` for the others, where the rank
+        named (spec/handoff/binding_named.py), and `binding-ordered` for the others, where the rank
         leads every life. Here openings, introductions and aborts become events of the table.
         Requests of one name, and those of a room without a name, are a group of their own.
 Rule 2: the automaton of a room counts a life and a request until the table asks about them no more

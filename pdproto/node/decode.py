@@ -25,6 +25,7 @@ from pdproto.node.sink_memory import SinkMemory
 from pdproto.node.verification import Verification
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import EARLIER_LIVES_MAX
 from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SinkRole
 from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import (
@@ -42,7 +43,7 @@ from pdproto.runtime.wire import (
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim
-from pdproto.spec.handoff.poll import SINK_IS_OVER
+from pdproto.spec.handoff.poll import SINK_IS_NAMED, SINK_IS_OVER
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
@@ -66,11 +67,13 @@ class Decode(Node):
         self.data_path: Final = data_path
         self._generations: Final = Generations()
         self._of_peer: Final[dict[str, dict[Life, Endpoint]]] = {}
+        self._of_room: Final[dict[int, list[Receiver]]] = {}  # those without a name, in order
         self._memory: Final = SinkMemory(
             self, data_path, pool or Pool(), lambda: self._now, self._conclude)
         self._verification: Final = Verification(self, data_path, self._hear)
         self.plans.writers.update({
-            ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i)),
+            ends.introduce: lambda e, i: Introduce(self.life(e), e.owner.sinks, *self.of(e, i),
+                                                   self._earlier(e, i)),
             ends.publish: self._publish,
             ends.abort: self._abort,
         })
@@ -138,6 +141,8 @@ class Decode(Node):
         self.metrics.add("handoffs_opened")
         self._generations.begin(receiver.life.generation)
         self.lives[receiver.life] = receiver.endpoint
+        if receiver.life.use is None:
+            self._of_room.setdefault(receiver.room, []).append(receiver)
         self.stages.register(receiver)
 
     def introduce(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
@@ -270,7 +275,16 @@ class Decode(Node):
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver, source = self.life(endpoint), endpoint.owner, endpoint.peers[index]
         return Publish(life, self._memory.address(life, source), len(receiver.pages[source]),
-                       receiver.sinks, *self.of(endpoint, index))
+                       receiver.sinks, *self.of(endpoint, index), self._earlier(endpoint, index))
+
+    def _earlier(self, endpoint: Endpoint, index: int) -> tuple[int, ...]:
+        """The lives that a life names to this source, by their generations, the first one first."""
+        receiver, source = endpoint.owner, endpoint.peers[index]
+        of_room = self._of_room.get(receiver.room, [])
+        before = of_room[:of_room.index(receiver)] if receiver in of_room else []
+        named = [one.life.generation for one in before if source in one.endpoint.peers
+                 and one.endpoint.automaton.holds(SINK_IS_NAMED, one.endpoint.state)]
+        return tuple(named[-EARLIER_LIVES_MAX:])
 
     def _abort(self, endpoint: Endpoint, index: int) -> Abort:
         self.metrics.add("aborts_sent")
@@ -289,10 +303,18 @@ class Decode(Node):
                 or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
             return
         self.forget(endpoint)
+        self._leave_room(endpoint.owner)
         self._generations.end(life.generation)
         self._memory.forget(life)
         for source in endpoint.peers:
             del self._of_peer[source][life]
+
+    def _leave_room(self, receiver: Receiver) -> None:
+        of_room = self._of_room.get(receiver.room, [])
+        if receiver in of_room:
+            of_room.remove(receiver)
+            if not of_room:
+                del self._of_room[receiver.room]
 
     def floor(self) -> int:
         """See Core.floor."""

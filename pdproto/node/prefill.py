@@ -172,6 +172,8 @@ class Prefill(Node):
         """See Node.on_frame."""
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
+        if isinstance(frame, Introduce | Publish):
+            self._meet_earlier(peer, frame)
         endpoint = self.endpoint_of(peer, frame.life, type(frame))
         if endpoint is None:
             return
@@ -208,6 +210,16 @@ class Prefill(Node):
             self._bindings.hear(life, peer.name, by)
             endpoint = self.lives.get(life)
         return endpoint or self._meet(life)
+
+    def _meet_earlier(self, peer: Peer, frame: Introduce | Publish) -> None:
+        """Meet the lives that this one names, if their own introductions have not come. These are
+        rows of the table (spec/handoff/binding_ordered.py).
+        """
+        of = frame.life
+        for generation in frame.earlier:
+            life = Life(of.room, of.incarnation, generation)
+            if life not in self.lives and (met := self.endpoint_of(peer, life, Frame)) is not None:
+                met.owner.endpoint.meet((peer.name,))
 
     def _compare(self, sender: Sender, sink: str, layout: PageLayout | None) -> None:
         """Fail the hand-over if the page layouts of both ends differ, once its sender is open."""

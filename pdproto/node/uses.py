@@ -5,7 +5,7 @@ the lives of a room to its senders by itself. All ranks of a server open the sam
 same order. So the first opening of a room is use 0 on every rank, the next is use 1, and so on. A
 source sends the use with its last message. If the sources of a sink name different uses, the sink
 fails the request, because it would be made of two. The tables are those of `binding-guarded`
-(spec/handoff/binding.py).
+(spec/handoff/binding.py) and `binding-ordered` (binding_ordered.py).
 """
 
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pdproto.ground.grounding import Grounder
 from pdproto.ground.layout import Cell, Indices, Layout, cell_name, value_name
-from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
+from pdproto.ground.local import local_symbols
 from pdproto.ground.program import Action, Guard, assignment
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.local_rows import NOWHERE, AnyMessage, Conditions, LocalRow, LocalRows
@@ -84,13 +84,13 @@ class Automaton:
         self.sizes: Final = sizes
         symbols = tuple(dict.fromkeys(local_symbols(table)))
         self.layout: Final = Layout(symbols, sizes)
-        given = {rigid: frozenset(index_tuples(rigid, sizes)) for rigid in rigid_relations(table)}
-        self._ground: Final = Grounder(self.layout, given, table.place)
+        conditions = conditions or Conditions(table)
+        self._ground: Final = Grounder(self.layout, conditions.related(sizes), table.place)
         self._events: Final[dict[object, Event]] = {}
         self._cells: Final = {
             place.offset: (rank, symbol, indices, place) for rank, ((symbol, indices), place)
             in enumerate(self.layout.fields.items())}
-        self.rows: Final = LocalRows(conditions or Conditions(table), self._ground)
+        self.rows: Final = LocalRows(conditions, self._ground)
         by_itself = {row.name: row for row in table.rows if row.on is None}
         self._at_once: Final = [
             self.rows.family(row) for name, row in by_itself.items() if name not in paced]

@@ -13,6 +13,7 @@ NAME_MAX: Final = 128
 REASON_MAX: Final = 1_024
 ROOM_MAX: Final = (1 << 63) - 1
 SINKS_MAX: Final = 32
+EARLIER_LIVES_MAX: Final = 64
 CHUNKS_MAX: Final = 4_096
 PAGES_MAX: Final = 1 << 24
 LEASE_ADDRESS_MAX: Final = 1_024
@@ -83,6 +84,7 @@ LIMITS: Final = (
     Limit("REASON_MAX", "characters of the reason of a failure", DROPPED, AT),
     Limit("ROOM_MAX", "the greatest number of a room, an incarnation or a generation", DROPPED, AT),
     Limit("SINKS_MAX", "decode ranks that one prefill rank feeds for a request", DROPPED, AT),
+    Limit("EARLIER_LIVES_MAX", "earlier lives of a room that an introduction names", DROPPED, AT),
     Limit("CHUNKS_MAX", "chunks of a hand-over", DROPPED, AT),
     Limit("PAGES_MAX", "pages of a hand-over, and of a chunk", DROPPED, AT),
     Limit("LEASE_ADDRESS_MAX", "bytes of the address of a lease", DROPPED, AT),

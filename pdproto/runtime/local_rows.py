@@ -4,7 +4,7 @@ A row becomes masks when an event first needs it. The masks for one element of a
 those for another. So the first hand-over of a large topology does not delay the event loop.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -12,12 +12,14 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices
+from pdproto.ground.local import index_tuples, rigid_relations
 from pdproto.ground.program import Action, Guard, Literal, assignment
 from pdproto.spec.language.formula import And, bound_variables, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Message, Sent
+from pdproto.spec.language.symbols import Message, Rigid, Sent, Sizes
 
+AnyRigid: TypeAlias = Rigid[*tuple[Any, ...]]
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Trigger: TypeAlias = tuple[type, str]  # the kind of trigger, and its name
 
@@ -65,12 +67,24 @@ class Family:
 
 
 class Conditions:
-    """The guards of a table's rows, the same for all sizes: automata of one table share them."""
+    """The guards of a table's rows, the same for all sizes: automata of one table share them.
 
-    def __init__(self, table: Table) -> None:
+    orders: rigid relations that keep their interpretation (`given=`). The others relate all
+    elements that an instance counts.
+    """
+
+    def __init__(self, table: Table, orders: Collection[AnyRigid] = ()) -> None:
         self.table: Final = table
+        self.orders: Final = tuple(orders)
         self._whole: Final[dict[str, And]] = {}
         self._own: Final[dict[str, And]] = {}
+
+    def related(self, sizes: Sizes) -> dict[AnyRigid, frozenset[Indices]]:
+        """The elements that each rigid relation relates, at these sizes."""
+        return {rigid: frozenset(
+                    map(tuple, rigid.given(sizes)) if rigid in self.orders and rigid.given
+                    else index_tuples(rigid, sizes))
+                for rigid in rigid_relations(self.table)}
 
     def whole(self, row: Row) -> And:
         """The row's guard without the trigger, in negation normal form."""

@@ -3,13 +3,13 @@
 All hand-overs of one topology share an automaton, and so do all nodes of a process.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.runtime.local_rows import Conditions
-from pdproto.spec.handoff import binding, binding_named
+from pdproto.runtime.local_rows import AnyRigid, Conditions
+from pdproto.spec.handoff import binding_named, binding_ordered
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
 from pdproto.spec.handoff.incarnations import REQUEST
 from pdproto.spec.handoff.roles import (
@@ -31,28 +31,28 @@ from pdproto.spec.language.sorts import Sort
 
 WINDOW: Final = 2  # lives and requests of a room that an automaton counts
 PREPARED: Final = 1, 2  # ranks at the other end, for which automata are made before they are needed
-# Each rank decides for itself (binding-guarded); and where the caller has named the request.
+# Each rank decides for itself (binding-ordered); and where the caller has named the request.
 RANK_ALONE, RANK_NAMED = (
-    system.table(RANK.machine) for system in (binding.GUARDED, binding_named.SYSTEM))
+    system.table(RANK.machine) for system in (binding_ordered.SYSTEM, binding_named.SYSTEM))
 
 
 class Role:
     """The automata of one table, by their sizes.
 
     fixed: the sizes that are always the same. varied: the sorts with other sizes for each
-    hand-over. paced: rows that wait for the node (automaton.py, rule 3).
+    hand-over. paced: rows that wait for the node (automaton.py, rule 3). orders: see Conditions.
     """
 
     def __init__(
         self, table: Table, fixed: Mapping[type[Sort], int], varied: Sequence[type[Sort]],
-        paced: Sequence[str] = (),
+        paced: Sequence[str] = (), orders: Collection[AnyRigid] = (),
     ) -> None:
         self.table: Final = table
         self._fixed: Final = dict(fixed)
         self._paced: Final = tuple(paced)
         self._varied: Final = tuple(varied)
         self._automata: Final[dict[tuple[int, ...], Automaton]] = {}
-        self._conditions = Conditions(table)
+        self._conditions = Conditions(table, orders)
 
     def automaton(self, *sizes: int) -> Automaton:
         """The automaton for these numbers of elements of the varied sorts, in their order."""
@@ -67,7 +67,7 @@ class Role:
     def forget(self) -> None:
         """Make the automata anew when they are asked for: the table has other rows."""
         self._automata.clear()
-        self._conditions = Conditions(self.table)
+        self._conditions = Conditions(self.table, self._conditions.orders)
 
     def _prepare_sizes(self, *sizes: int) -> None:
         """Make the automaton for these sizes with all its rows, if it does not exist yet."""
@@ -146,11 +146,13 @@ class AfterEvent(NamedTuple):
 class RankRole(Role):
     """The part of a prefill rank in binding the lives of one room to its requests.
 
-    The rank leads every life that names no request. Its size is the number of sinks of a life.
+    The rank leads every life that names no request, and binds lives in their order. Its size is the
+    number of sinks of a life.
     """
 
     def __init__(self, table: Table = RANK_ALONE) -> None:
-        super().__init__(table, {Source: 1, Life: WINDOW, Use: WINDOW}, (Sink,))
+        super().__init__(table, {Source: 1, Life: WINDOW, Use: WINDOW}, (Sink,),
+                         orders=(binding_ordered.earlier,))
         self._after: Final[dict[tuple[Event, int], AfterEvent]] = {}
 
     def automaton_for(self, *, sinks: int) -> Automaton:

@@ -5,8 +5,6 @@ Rule 2: every size that a peer controls has a limit, and the limit is in its typ
 Rule 3: a frame is a message of the tables (`Frame.message`) with the data that the tables leave
         out: an address, the reason of a failure. The two ranks that a message names are the two
         ends of the connection. The batch names the sender and its incarnation.
-
-A batch has all frames of a node to one peer in one turn of its loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +21,7 @@ from pdproto.runtime.limits import (
     BATCH_BYTES_MAX,
     CHUNKS_MAX,
     COMPONENTS_MAX,
+    EARLIER_LIVES_MAX,
     FRAMES_MAX,
     LAYOUT_TOLD_MAX,
     LEASE_ADDRESS_MAX,
@@ -44,6 +43,7 @@ FRAMES_SENT: Final = 64  # in a batch, which a loop reads in one step: 256 messa
 U63 = Annotated[int, Meta(ge=0, le=ROOM_MAX)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Reason = Annotated[str, Meta(max_length=REASON_MAX)]
+Earlier = Annotated[tuple[U63, ...], Meta(max_length=EARLIER_LIVES_MAX)]
 Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=SINKS_MAX)]
 Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
 Buffers = Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -76,8 +76,7 @@ class PageLayout(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     """The layout of a node's pages that one peer writes or is written from.
 
     digest: over everything in which both ends must agree. told: the same as text for people.
-    buffers: of a layer, for each component, in which they must agree, too; 0 if this end does not
-    know the number, which is then not compared.
+    buffers: of a layer, for each component, and compared too; 0 if this end does not know them.
     """
 
     digest: Annotated[bytes, Meta(max_length=DIGEST_BYTES)]
@@ -89,20 +88,22 @@ class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
     """A sink tells a source of a new life.
 
     sinks: all sinks that this source feeds for this life. endpoint: the ZeroMQ endpoint of the
-    sink. layout: of the sink's pages for this source; None if the data paths compare them.
+    sink. layout: of the sink's pages for this source; None if the data paths compare them. earlier:
+    the generations of the lives of this room that come before it (spec/handoff/binding_ordered.py).
     """
 
     message = ends.introduce
     sinks: Sinks
     endpoint: Name
     layout: PageLayout | None = None
+    earlier: Earlier = ()
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
     """A sink tells a source where it may write.
 
     address: of the memory leased to this life for this source, in the engine's own encoding. pages:
-    how many pages the source is to write. layout: as in `Introduce`, which may have been lost.
+    how many pages the source is to write. layout, earlier: as in `Introduce`, which may be lost.
     """
 
     message = ends.publish
@@ -111,6 +112,7 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
     sinks: Sinks
     endpoint: Name
     layout: PageLayout | None = None
+    earlier: Earlier = ()
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
@@ -324,15 +326,13 @@ FRAMES: Final[Mapping[str, type[Frame]]] = {
 
 
 class Batch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All frames of one node to another in one turn.
+    """All frames of one node to another in one turn of its loop.
 
-    floor: every life of this node's incarnation below this generation is over for the node. It will
-    send nothing more about these lives, so the peer may forget them. For a source this is the
-    message `sink_over` of each of them (ends.py), and so is the end of the process. 0 from a node
-    that opens no lives. gone: why the node ends, in the last batch that it sends; None in all
-    others. Every life that was begun with the process ends with it, so this is `gone` of each of
-    them (ends.py). unheard_ms: milliseconds since the node last heard from the peer, if that is too
-    long; else 0. version, newest: that the batch is written in, and the newest that the node reads.
+    floor: every life of this node's incarnation below it is over for the node, which sends nothing
+    more about it, so the peer may forget it: `sink_over` of each (ends.py), as is the end of the
+    process. 0 from a node that opens no lives. gone: why the node ends, in its last batch; else
+    None. It is `gone` (ends.py) of every life begun with the process. unheard_ms: since the node
+    heard from the peer, if too long; else 0. version, newest: of this batch, and that it reads.
     """
 
     version: int

@@ -66,6 +66,8 @@ _q: Final = Source("q")
 SOURCE_IS_OVER: Final = all_of(
     sending(p, h).among(Sending.SUCCESS, Sending.FAILED), ~kv(p, h), QUIESCENT
 )
+# Later lives of its room name this one when they introduce themselves (binding_ordered.py).
+SINK_IS_NAMED: Final = receiving(d, h) != Receiving.FAILED
 # The sink has no work left for this life, and sends no more messages.
 SINK_IS_OVER: Final = all_of(
     receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED),

@@ -17,10 +17,10 @@ from pdproto.node.binding import Bindings
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
-from pdproto.runtime.local_rows import AnyMessage
+from pdproto.runtime.local_rows import AnyMessage, Conditions
 from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole
 from pdproto.runtime.wire import Abort, Life
-from pdproto.spec.handoff import binding, roles
+from pdproto.spec.handoff import binding_ordered, roles
 from pdproto.spec.handoff import binding_tables as tables
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
@@ -35,7 +35,7 @@ MOST: Final = 4  # lives and requests of a run; more than the automaton of a nod
 
 def table_of(*edits: DropClause | ReplaceRow) -> Table:
     """The rows that nodes run, with these edits."""
-    system = edited(binding.GUARDED, "defect", *edits)
+    system = edited(binding_ordered.SYSTEM, "defect", *edits)
     return next(table for table in system.tables if table.machine is RANK_ALONE.machine)
 
 
@@ -159,7 +159,8 @@ class Whole:
 
     def __init__(self) -> None:
         sizes = {roles.Source: 1, roles.Life: MOST, roles.Use: MOST, roles.Sink: 1}
-        self.automaton = Automaton(RANK_ALONE, sizes)
+        self.automaton = Automaton(
+            RANK_ALONE, sizes, conditions=Conditions(RANK_ALONE, (binding_ordered.earlier,)))
         self.state = self.automaton.initial
         self.bound: list[tuple[int, int]] = []
 

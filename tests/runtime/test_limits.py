@@ -40,6 +40,7 @@ BATCHES: Final[dict[str, Callable[[int], bytes]]] = {
     "REASON_MAX": lambda n: batch(["failed", LIFE, "r" * n]),
     "ROOM_MAX": lambda n: batch(["drained", [n, 2, 3]]),
     "SINKS_MAX": lambda n: batch(["introduce", LIFE, ["d"] * n, "e"]),
+    "EARLIER_LIVES_MAX": lambda n: batch(["introduce", LIFE, ["d"], "e", None, [1] * n]),
     "CHUNKS_MAX": lambda n: batch(["done", LIFE, [1] * n, b"", b""]),
     "PAGES_MAX": lambda n: batch(["done", LIFE, [n], b"", b""]),
     "LEASE_ADDRESS_MAX": lambda n: batch(["publish", LIFE, b"a" * n, 1, ["d"], "e"]),

@@ -142,7 +142,7 @@ def test_the_plain_batch_is_one() -> None:
     """What the cases below are changed from, field by field."""
     assert msgspec.msgpack.decode(PLAIN) == [
         VERSION, "d0", 8, 0,
-        [["introduce", [7, 8, 9, None], ["d0"], "tcp://127.0.0.1:1", None]], None, 0, VERSION]
+        [["introduce", [7, 8, 9, None], ["d0"], "tcp://127.0.0.1:1", None, []]], None, 0, VERSION]
     assert decode(changed((1,), "d1")).node == "d1"
 
 
