@@ -192,17 +192,21 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
                 all_of(leads(h, p), binds(p, h, u), status(d, h) == Status.BEGUN),
                 any_of(status(d, h) != Status.BEGUN, knows(d, h, u)), under=under,
                 why="the sink has to tell the other ranks"),
-        LeadsTo("L1_every_rank_binds_as_its_leader",
-                all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u),
-                       opening(q, u) == Opening.WAITING),
-                opening(q, u) != Opening.WAITING, under=under,
-                why="sinks pass the use on, even for a life that has ended"),
+        _every_rank_binds(*under),
         LeadsTo("L2_a_failure_reaches_the_sink",
                 all_of(meeting(p, h) == Meeting.FAILED, status(d, h) == Status.BEGUN),
                 status(d, h) != Status.BEGUN, under=under,
                 why="a message reports the failure, and no clock"),
         _failure_reaches_every_rank(*under),
     )
+
+
+def _every_rank_binds(*under: Fairness) -> LeadsTo:
+    return LeadsTo(
+        "L1_every_rank_binds_as_its_leader",
+        all_of(ALL_UNDER_ONE, leads(h, p), binds(p, h, u), opening(q, u) == Opening.WAITING),
+        opening(q, u) != Opening.WAITING, under=under,
+        why="sinks pass the use on, even for a life that has ended")
 
 
 def _failure_reaches_every_rank(*under: Fairness) -> LeadsTo:
@@ -302,7 +306,8 @@ NO_TIMERS: Final = edited(
 # A message that is delivered again hides that it did not count the first time.
 ONCE: Final = edited(
     NO_TIMERS, "binding-once",
-    ReplaceProperties((_landed_life_ends(Fairness.NO_TIMERS, Fairness.CONSUMED),)),
+    ReplaceProperties((_landed_life_ends(Fairness.NO_TIMERS, Fairness.CONSUMED),
+                       _every_rank_binds(Fairness.NO_TIMERS, Fairness.CONSUMED))),
     about="The binding where each message is delivered once, and there is no clock.",
     configurations={"default": Configuration(_sizes(lives=1), dead_bits=True, symmetry=True)},
 )
