@@ -66,6 +66,7 @@ READS: Mapping[str, str] = {
     "group/pass_rank.py:is_open": KEPT,
     "group/rank.py:_apply": KEPT,
     "node/decode.py:_conclude": KEPT,
+    "node/decode.py:_earlier": "which lives an introduction names; binding_ordered.py says so",
     "node/prefill.py:_put": SHOWN,
     "node/remembered_lives.py:_drop": KEPT,
     "node/remembered_lives.py:settle": KEPT,
