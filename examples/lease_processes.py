@@ -17,6 +17,7 @@ from pdproto.runtime.process import Name, Process
 from pdproto.runtime.trace_shared import SharedTrace
 
 NAMES: tuple[Name, ...] = (("server",), ("store",), ("client", "ann"), ("client", "bob"))
+PATIENCE_S = 60.0  # the others may start late, and no lease shall run out
 
 
 def run(name: Name, addresses: Addresses, folder: Path) -> None:
@@ -24,19 +25,20 @@ def run(name: Name, addresses: Addresses, folder: Path) -> None:
     with (folder / f"{'-'.join(map(str, name))}.jsonl").open("wb", buffering=0) as file:
         process = Process(
             SYSTEM, *map(str, name), among=NAMES, trace=SharedTrace(str(name[-1]), file),
-            waits={"lease_over": 2.0}, choose={"lend": lambda: {"t": time_ns()}},
+            waits={"lease_over": PATIENCE_S}, choose={"lend": lambda: {"t": time_ns()}},
         )  # fmt: skip
-        with ZeroMQ(process, addresses) as driver:
+        with ZeroMQ(process, addresses, linger_s=PATIENCE_S) as driver:
             if name[0] == "client":
                 driver.call("lock")
-                driver.serve(lambda: bool(driver.machine.stored(has)), seconds=10.0)
+                driver.serve(lambda: bool(driver.machine.stored(has)), seconds=PATIENCE_S)
                 driver.call("write")
                 driver.call("unlock")
             elif name[0] == "store":
-                driver.serve(lambda: len(driver.machine.stored(wrote)) == 2, seconds=10.0)
+                driver.serve(lambda: len(driver.machine.stored(wrote)) == 2, seconds=PATIENCE_S)
             else:
                 stored = driver.machine.stored
-                driver.serve(lambda: len(stored(issued)) == 2 and not stored(lent), seconds=10.0)
+                driver.serve(
+                    lambda: len(stored(issued)) == 2 and not stored(lent), seconds=PATIENCE_S)
 
 
 if __name__ == "__main__":

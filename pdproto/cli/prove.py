@@ -248,7 +248,7 @@ def _proof(
             workers=arguments.workers,
             cache_folder=folder,
             monitor=reporter.line,
-            slow=lambda name, seconds: reporter.say(f"slow: {name} took {seconds:.1f} s"),
+            slow=lambda name, seconds: reporter.remark(f"slow: {name} took {seconds:.1f} s"),
         )
         if one.lemmas_of:
             one = surviving(one, lambda asked: prove(one.system, asked, settings))

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from ipaddress import ip_address
-from socket import AF_INET, SOCK_STREAM, socket
+from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Final, TypeAlias
 
 from pdproto.runtime.process import Name, Process
@@ -16,14 +16,20 @@ LOOPBACK: Final = "127.0.0.1"
 def on_loopback(names: Collection[Name]) -> dict[Name, str]:
     """An address for each instance on this host, at ports that are free now.
 
-    Another process may take such a port before yours does: fixed ports are better in production.
+    The system gives these ports to nobody else until this process ends: a socket stays bound to
+    each, and never listens. A driver can listen there, because it reuses addresses too
+    (SO_REUSEADDR), and so does each process that this one starts.
     """
+    addresses = {}
     with ExitStack() as held:
         sockets = [held.enter_context(socket(AF_INET, SOCK_STREAM)) for _ in names]
-        for each in sockets:
+        for name, each in zip(names, sockets, strict=True):
+            each.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             each.bind((LOOPBACK, 0))
-        return {name: f"{LOOPBACK}:{each.getsockname()[1]}"
-                for name, each in zip(names, sockets, strict=True)}
+            addresses[name] = f"{LOOPBACK}:{each.getsockname()[1]}"
+        for each in sockets:
+            each.detach()  # bound until the process ends
+    return addresses
 
 
 def place(address: str) -> tuple[str, int]:

@@ -20,23 +20,26 @@ from pdproto.runtime.store import Shared, SharedStep
 require_runtime("zmq")
 import zmq  # noqa: E402 - where it is missing, the line before says what to install
 
-LINGER_MS: Final = 500  # how long a closed process may still send its last frames
 AT_ONCE_MAX: Final = 100  # frames that are read before clocks are looked at
 
 
 class ZeroMQ:
     """A process with its sockets and its clock. dropped: frames that no queue had room for.
 
+    linger_s: how long closing waits for peers to take the last frames; they may not listen yet.
+
     Raises OSError if it cannot listen at its address, and ValueError for an address that other
     hosts can reach, unless `trusted_network`. Use it from one thread.
     """
 
     def __init__(
-        self, process: Process, addresses: Addresses, *, trusted_network: bool = False
+        self, process: Process, addresses: Addresses, *, trusted_network: bool = False,
+        linger_s: float = 0.5,
     ) -> None:
         self.process: Final = process
         self.dropped = 0
         self._addresses: Final = addresses
+        self._linger_ms: Final = round(linger_s * 1e3)
         own = listening_place(process, addresses, trusted_network=trusted_network)
         self._context: Final = zmq.Context()
         self._outlets: Final[dict[Name, zmq.Socket[bytes]]] = {}
@@ -107,9 +110,9 @@ class ZeroMQ:
         return self._outlets[name]
 
     def close(self) -> None:
-        """Send the last frames for up to `LINGER_MS`, and close the sockets."""
+        """Send the last frames for up to `linger_s`, and close the sockets."""
         for socket in self._outlets.values():
-            socket.close(linger=LINGER_MS)
+            socket.close(linger=self._linger_ms)
         self._inlet.close(linger=0)
         self._context.term()
 

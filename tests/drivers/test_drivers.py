@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from time import time_ns
 
 import pytest
@@ -144,6 +145,27 @@ def test_an_address_is_a_host_and_a_port(address: str) -> None:
 
 def test_an_ipv6_host_is_in_brackets() -> None:
     assert place("[::1]:7400") == ("::1", 7400)
+
+
+def test_nobody_else_gets_a_port_before_its_process_listens() -> None:
+    addresses = on_loopback(NAMES)
+    for address in addresses.values():
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(place(address))
+    with ZeroMQ(process(("server",)), addresses):
+        pass
+
+
+def test_frames_wait_for_a_peer_that_listens_when_its_sender_has_ended() -> None:
+    addresses = on_loopback(NAMES)
+    with ZeroMQ(process(("client", "ann")), addresses, linger_s=60.0) as ann:
+        ann.call("lock")
+        ending = Thread(target=ann.close)
+        ending.start()
+        ending.join(1.0)  # more than the default of linger_s
+        with ZeroMQ(process(("server",)), addresses) as server:
+            assert server.serve(lambda: bool(server.machine.stored(lent)), seconds=10.0)
+        ending.join()
 
 
 def test_a_taken_port_is_told_with_the_process() -> None:

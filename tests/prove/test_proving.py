@@ -172,6 +172,16 @@ def test_the_command_line_shows_the_failing_row(capsys: pytest.CaptureFixture[st
     assert "a run of 7 steps violates it: this is a defect" in told
 
 
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_row_that_takes_long_is_told_unless_it_shall_be_quiet(
+    options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(proving, "SLOW_S", 0.0)
+    assert main(["prove", "two-phase-commit", "--property", "agreement", "--no-cache",
+                 *options]) == 0
+    assert ("pdproto: slow: " in capsys.readouterr().err) == (not options)
+
+
 def test_an_unknown_property_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prove", "two-phase-commit", "--property", "nonsense"]) == 2
     assert "no safety property 'nonsense'" in capsys.readouterr().err

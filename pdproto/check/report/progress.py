@@ -55,6 +55,11 @@ class Reporter:
         self._stream.write(f"pdproto: {line}\n")
         self._stream.flush()
 
+    def remark(self, line: str) -> None:
+        """Print a line about the progress that is not rewritten."""
+        if not self._quiet:
+            self.say(line)
+
     def clear(self) -> None:
         """Take the line of progress away, so that others may print."""
         self._rewrite("")
