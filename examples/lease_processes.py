@@ -17,7 +17,7 @@ from pdproto.runtime.process import Name, Process
 from pdproto.runtime.trace_shared import SharedTrace
 
 NAMES: tuple[Name, ...] = (("server",), ("store",), ("client", "ann"), ("client", "bob"))
-PATIENCE_S = 60.0  # the others may start late, and no lease shall run out
+PATIENCE_S = 300.0  # the others may start late, and no lease shall run out
 
 
 def run(name: Name, addresses: Addresses, folder: Path) -> None:

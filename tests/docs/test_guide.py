@@ -45,7 +45,7 @@ def entered(line: str) -> None:
     command, *arguments = shlex.split(line)
     if command == "python":
         done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+            [sys.executable, *arguments], capture_output=True, text=True, timeout=300, check=False)
         sys.stdout.write(done.stdout)
         sys.stderr.write(done.stderr)
     else:

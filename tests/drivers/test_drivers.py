@@ -36,7 +36,7 @@ def test_four_processes_make_traces_that_conform(
 ) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "lease_processes.py", tmp_path],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     traces = sorted(map(str, tmp_path.glob("*.jsonl")))

@@ -176,7 +176,7 @@ def test_the_page_of_a_real_run_begins_at_its_end(
 ) -> None:
     """Four processes share a lease over TCP, and their traces are one path of the whole system."""
     subprocess.run([sys.executable, ROOT / "examples" / "lease_processes.py", tmp_path],
-                   check=True, timeout=60)
+                   check=True, timeout=300)
     traces = sorted(map(str, tmp_path.glob("*.jsonl")))
     with explored(f"{ROOT / 'examples' / 'lease_lock.py'}:SYSTEM", "--trace", *traces) as link:
         opened = browser.new_page()
