@@ -15,6 +15,9 @@ from typing import Any, Final
 
 from pdproto.transport.watchdog import SLOW_TURNS
 
+# For a process to begin. It imports for a second of a processor, which took over a minute where
+# other programs kept every core busy. One that dies is noticed at once.
+START_S: Final = 300.0
 ENDING: Final = signal.SIGINT, signal.SIGTERM
 STACKS: Final = signal.SIGUSR1  # has a child write the stacks of its threads to stderr
 STDERR: Final = 2

@@ -22,7 +22,6 @@ from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import Keys
 
 REGISTRY: Final = "registry"
-START_S: Final = 60.0
 END_S: Final = 30.0
 
 
@@ -190,8 +189,8 @@ class HandoffCluster:
     @staticmethod
     def _said(pipe: "Connection[Any, Any]", name: str) -> str:
         """The first message of a process, which it sends when it is ready."""
-        if not pipe.poll(START_S):
-            raise TimeoutError(f"{name} did not start within {START_S:g} s")
+        if not pipe.poll(children.START_S):
+            raise TimeoutError(f"{name} did not start within {children.START_S:g} s")
         try:
             return str(pipe.recv())
         except EOFError:

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic, process_time, sleep
 from typing import Any, Final
 
+from pdproto.drill import children
 from pdproto.drill.handoff.directory import Directory, registrar, wait_for
 from pdproto.drill.handoff.group import GroupedSenders
 from pdproto.drill.handoff.group_optimistic import GroupedOptimisticSenders
@@ -41,7 +42,6 @@ from pdproto.transport.keys import Keys
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode, RunningNode
 
 REPORT_S: Final = 0.2
-START_S: Final = 60.0
 # For everything to be given back after the last request: longer than a transfer takes to time out
 # (handoff.py), which is how long decode waits for a life that a killed server has never begun.
 SETTLE_S: Final = 60.0
@@ -185,7 +185,7 @@ def decode_rank(rank: RankTask, pipe: "Connection[Any, Any]") -> None:
         pipe.send(rank.name)
         pipe.recv()  # every process is there
         gc.freeze()  # later collections skip the objects that exist now
-        if not wait_for(directory, START_S):
+        if not wait_for(directory, children.START_S):
             raise TimeoutError(f"{rank.name}: not every prefill rank has registered: "
                                f"{directory.problem}")
         report, pool = Report(rank.name), Pool(load.pool_pages)

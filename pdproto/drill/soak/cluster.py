@@ -27,7 +27,7 @@ from pdproto.drill.soak.state import SoakSettings
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import RefusedError
 
-START_S: Final = 60.0
+ANSWER_S: Final = 60.0  # for a rank that runs to tell its resources
 END_S: Final = 30.0
 LOOK_UP_S: Final = 0.3  # between two questions to the registry
 
@@ -118,7 +118,7 @@ class SoakCluster:
     def start(self, name: str) -> None:
         """Start the process of a rank, for the first time or again, behind a listener of its own.
 
-        Its first message is read later, within START_S.
+        Its first message is read later, within children.START_S.
         """
         self._starts += 1
         listener = f"{name}#{self._starts}"
@@ -202,11 +202,11 @@ class SoakCluster:
     @staticmethod
     def _first_word(pipe: Pipe, name: str) -> Any:
         try:
-            if pipe.poll(START_S):
+            if pipe.poll(children.START_S):
                 return pipe.recv()
         except EOFError:
             raise ProcessLostError(f"{name} has ended") from None
-        raise ProcessLostError(f"{name} has said nothing for {START_S:g} s")
+        raise ProcessLostError(f"{name} has said nothing for {children.START_S:g} s")
 
     # The router
 
@@ -287,8 +287,8 @@ class SoakCluster:
                 raise ProcessLostError(f"{member.name} has ended by itself, with status "
                                        f"{member.process.exitcode}") from None
         for member in self.members.values():
-            if not member.ready and monotonic() - member.begun > START_S:
-                raise ProcessLostError(f"{member.name} has not begun within {START_S:g} s")
+            if not member.ready and monotonic() - member.begun > children.START_S:
+                raise ProcessLostError(f"{member.name} has not begun within {children.START_S:g} s")
 
     def _take(self, member: SoakProcess, said: Any) -> None:
         if isinstance(said, State):
@@ -316,7 +316,7 @@ class SoakCluster:
         for member in self.members.values():
             member.told = None
             member.pipe.send(True)
-        deadline = monotonic() + START_S
+        deadline = monotonic() + ANSWER_S
         while any(member.told is None for member in self.members.values()):
             if monotonic() > deadline:
                 raise ProcessLostError(f"{', '.join(self._silent())}: no answer")

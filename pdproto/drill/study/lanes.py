@@ -22,7 +22,6 @@ from pdproto.drill.study.rooms import Routing
 from pdproto.sim.plan import PlannedRequest
 from pdproto.sim.study import RETRIES
 
-START_S: Final = 60.0
 END_S: Final = 10.0
 LEAD_S: Final = 0.3  # from when processes are told of a job until it begins
 PATIENCE_S: Final = 60.0  # after the last request has come everywhere, for all to end
@@ -222,8 +221,8 @@ def _end(servers: Sequence[Server]) -> None:
 
 def said(pipe: Any, who: str) -> Any:
     """The next message of a process. Raises TimeoutError, or RankDiedError."""
-    if not pipe.poll(START_S):
-        raise TimeoutError(f"{who} did not start within {START_S:g} s")
+    if not pipe.poll(children.START_S):
+        raise TimeoutError(f"{who} did not start within {children.START_S:g} s")
     try:
         return pipe.recv()
     except (EOFError, ConnectionResetError):
