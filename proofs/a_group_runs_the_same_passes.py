@@ -22,7 +22,8 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "optimistic-group-history", whole=True, helped=True, slow=("holds", "lemmas"),
-    nightly=("holds-optimistic-group-history", "something", "defect-start"),
+    nightly=("holds-optimistic-group-history", "something", "defect-start",
+             "defect-decide_to_yield"),
     defects=(
         DropClause("start", EARLIER),
         DropClause("decide_to_yield", ~finalized(h)),

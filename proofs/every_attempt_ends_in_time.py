@@ -26,7 +26,7 @@ from proofs import draining
 from proofs.claim import Liveness, Pending
 
 LOSS = Liveness(
-    "optimistic-loss", slow=("holds",),
+    "optimistic-loss", slow=("holds",), nightly=("holds",),
     defects=(
         Pending("give_up_waiting", "L5_no_capacity_deadlock"),
         Pending("give_up_transfer", "L1_a_sink_ends"),

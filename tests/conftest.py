@@ -45,9 +45,10 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     durations.mark(items)
     night.mark(items)
+    config.stash[tiers.COLLECTED] = tuple(items)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,7 +27,7 @@ class Wait:
 NIGHT: Final[dict[str, Wait]] = {
     "proofs/variants_rest_on_the_same_lemmas.py::test_it_holds_for_all_sizes": Wait(
         "variants of systems that are proved by day, with the same lemmas",
-        by_day=("transfer-restart", "optimistic-crash")),
+        by_day=("transfer-restart",)),
     "tests/check/opinions/test_promela.py::"
     "test_spin_finds_the_published_states_of_two_phase_commit": Wait(
         "the same model with more participants", by_day=("3-288",)),
@@ -36,6 +36,9 @@ NIGHT: Final[dict[str, Wait]] = {
         "SPIN compiles each; a sample by day", by_day=3),
     "tests/check/opinions/test_tla.py::test_liveness_assumes_the_fairness_of_the_property": Wait(
         "TLC starts for each; one kind of fairness by day", by_day=1),
+    "tests/check/opinions/test_tla.py::"
+    "test_tlc_finds_the_published_states_of_two_phase_commit": Wait(
+        "TLC counts the states of two other systems by day, and SPIN those of this one"),
     "tests/check/opinions/test_tla.py::test_tlc_finds_the_states_of_the_oracle": Wait(
         "TLC starts for each; by day the largest language and all names",
         by_day=("paxos-", "own-names-")),
@@ -56,6 +59,9 @@ NIGHT: Final[dict[str, Wait]] = {
         "one of the systems by day", by_day=1),
     "tests/check/test_mutate.py::test_equivalent_mutants_have_the_same_graph": Wait(
         "one of the systems by day", by_day=1),
+    "tests/cli/test_shards.py::test_together_they_say_what_the_whole_run_says": Wait(
+        "one run of each verb by day",
+        by_day=("check a violation", "prove", "mutate a sample", "bugs", "sim")),
     "tests/cli/test_shards.py::test_without_one_of_them_nothing_holds": Wait(
         "the shards of the other verbs; all of them are merged by day", by_day=3),
     "tests/e2e/test_drill_ended.py::"
@@ -89,8 +95,8 @@ NIGHT: Final[dict[str, Wait]] = {
         "the process of the writer imports the engine's library for seconds; in-process tests "
         "have all engines", by_day=("shared-memory", "tcp")),
     "tests/engine/test_contract.py::test_a_writer_in_another_process_lands_its_bytes": Wait(
-        "a writer of cuda-ipc imports torch; its in-process tests run by day",
-        by_day=("shared-memory", "nixl", "mooncake", "tcp")),
+        "the process of the writer imports the engine's library for seconds; in-process tests "
+        "have all engines", by_day=("shared-memory", "nixl", "tcp")),
     "tests/engine/test_contract.py::test_a_writer_killed_in_mid_write_departs": Wait(
         "the process of the writer imports the engine's library for seconds; in-process tests "
         "have all engines", by_day=("shared-memory", "tcp", "mooncake")),
@@ -104,8 +110,12 @@ NIGHT: Final[dict[str, Wait]] = {
         "have all engines", by_day=("shared-memory", "tcp")),
     "tests/engine/test_contract.py::test_memory_that_is_not_given_up_would_show_the_old_life": Wait(
         "that the test above can fail is shown for one engine", by_day=("shared-memory",)),
+    "tests/engine/test_nixl.py::test_a_sink_that_dies_in_mid_write_is_named": Wait(
+        "the other transports of UCX by night; TCP by day", by_day=("tcp",)),
+    "tests/engine/test_nixl.py::test_taking_memory_back_is_no_fence": Wait(
+        "the other transports of UCX by night; TCP by day", by_day=("tcp",)),
     "tests/handoff/test_end_to_end.py::test_each_link_between_the_parts_is_needed": Wait(
-        "a link that is not needed makes no answer wrong; a sample by day", by_day=6),
+        "a link that is not needed makes no answer wrong; a sample by day", by_day=3),
     "tests/handoff/test_group_attempts.py::test_the_defect_is_refuted": Wait(
         "the largest defects to explore; the simulator sees all by day "
         "(tests/sim/test_system_defects.py)", by_day=3),
@@ -113,27 +123,27 @@ NIGHT: Final[dict[str, Wait]] = {
     "test_deferring_is_unsafe_with_its_clock_and_endless_without_it": Wait(
         "why a lighter protocol was not taken; no table that runs is asked"),
     "tests/handoff/test_optimistic.py::test_liveness_needs_the_row": Wait(
-        "a row that is not needed makes no answer wrong; a sample by day", by_day=5),
+        "a row that is not needed makes no answer wrong; a sample by day", by_day=3),
     "tests/handoff/test_registry.py::test_a_message_about_a_rank_need_arrive_only_once": Wait(
-        "a message that is not needed makes no answer wrong; a sample by day", by_day=5),
+        "a message that is not needed makes no answer wrong; a sample by day", by_day=3),
     "tests/handoff/test_registry.py::test_the_edit_alone_breaks_the_property": Wait(
         "the correct tables keep all properties at the sizes of the day (test_counts.py)",
-        by_day=6),
+        by_day=3),
     "tests/handoff/test_thirty_edits.py::test_it_is_refuted": Wait(
-        "edits that a stranger could make; a sample by day", by_day=10),
+        "edits that a stranger could make; a sample by day", by_day=5),
     "tests/handoff/test_transfer.py::test_liveness_needs_the_row": Wait(
-        "a row that is not needed makes no answer wrong; a sample by day", by_day=10),
+        "a row that is not needed makes no answer wrong; a sample by day", by_day=5),
     "tests/handoff/test_transfer.py::test_no_premise_is_empty_where_two_of_everything_meet": Wait(
         "it explores the transfer at five sizes; `check` tells an empty premise at the sizes of "
         "the day"),
     "tests/handoff/test_transfer.py::test_only_the_edit_breaks_the_property": Wait(
         "the correct tables keep all properties at the sizes of the day (test_counts.py)",
-        by_day=12),
+        by_day=6),
     "tests/handoff/test_transfer_two.py::"
     "test_each_row_is_needed_where_two_lives_share_one_chunk": Wait(
         "a row that is not needed makes no answer wrong; a sample by day", by_day=1),
     "tests/handoff/test_twenty_edits.py::test_it_is_refuted": Wait(
-        "edits that a stranger could make; a sample by day", by_day=7),
+        "edits that a stranger could make; a sample by day", by_day=4),
     "tests/hosts/test_drill.py::test_a_drill_between_two_hosts": Wait(
         "each IP version and an engine of either kind by day; tests/hosts/test_addresses.py has "
         "both versions of each address", by_day=("tcp-6", "nixl-4")),
@@ -150,13 +160,13 @@ NIGHT: Final[dict[str, Wait]] = {
         "run all by day", by_day=1, among="interpreter"),
     "tests/kernels/test_cast.py::test_codes_and_scales_are_those_of_the_definition": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=4, among="interpreter"),
+        "run all by day", by_day=2, among="interpreter"),
     "tests/kernels/test_cast.py::test_rows_may_be_apart_and_in_another_order": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=6, among="interpreter"),
+        "run all by day", by_day=2, among="interpreter"),
     "tests/kernels/test_cast.py::test_scales_are_those_of_any_bits": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=3, among="interpreter"),
+        "run all by day", by_day=2, among="interpreter"),
     "tests/kernels/test_chunk.py::test_digests_alone_equal_the_fused_ones": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
         "run all by day", by_day=3, among="interpreter"),
@@ -171,7 +181,7 @@ NIGHT: Final[dict[str, Wait]] = {
         "run all by day", by_day=1, among="interpreter"),
     "tests/kernels/test_chunk.py::test_pack_is_the_reference": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=5, among="interpreter"),
+        "run all by day", by_day=3, among="interpreter"),
     "tests/kernels/test_chunk.py::"
     "test_pages_that_changed_places_with_their_digests_are_found": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
@@ -184,10 +194,10 @@ NIGHT: Final[dict[str, Wait]] = {
         "run all by day", by_day=1, among="interpreter"),
     "tests/kernels/test_chunk.py::test_slices_are_the_reference": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=4, among="interpreter"),
+        "run all by day", by_day=2, among="interpreter"),
     "tests/kernels/test_chunk.py::test_unpack_is_the_reference": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
-        "run all by day", by_day=7, among="interpreter"),
+        "run all by day", by_day=3, among="interpreter"),
     "tests/node/test_memory.py::test_a_request_that_has_ended_takes_no_memory": Wait(
         "other ends of the same request; a sample by day", by_day=2),
     "tests/project/test_gpu.py::test_the_tests_for_a_gpu_are_found_without_one": Wait(
@@ -202,6 +212,8 @@ NIGHT: Final[dict[str, Wait]] = {
     "tests/property/test_tours.py::test_every_transition_is_taken": Wait(
         "a larger group of the same tables",
         by_day=("agreement, two ranks that may die", "transfer, whoever dies")),
+    "tests/prove/test_coverage.py::test_lint_says_the_same_of_every_edited_table": Wait(
+        "edits of two examples; a sample by day", by_day=12),
     "tests/prove/test_proving.py::test_cvc5_confirms_every_obligation": Wait(
         "cvc5 beside the two solvers that prove both by day", by_day=("two-phase-commit",)),
     "tests/prove/test_ranked.py::test_no_helper_is_idle": Wait(
@@ -211,6 +223,8 @@ NIGHT: Final[dict[str, Wait]] = {
     "tests/runtime/test_automaton.py::test_every_row_in_every_reachable_state": Wait(
         "states of random walks through wider systems compare the source by day "
         "(test_more_peers_and_chunks)", by_day=("sink",)),
+    "tests/prove/test_suggest.py::test_no_suggested_lemma_can_be_left_out": Wait(
+        "a lemma that is not needed makes no proof wrong"),
     "tests/sim/test_checks.py::test_each_defect_is_found_at_the_same_step": Wait(
         "the judge of a run beside a slow one, with other defects; a sample by day", by_day=9),
     "tests/sim/test_defects.py::test_it_is_caught": Wait(
@@ -218,21 +232,22 @@ NIGHT: Final[dict[str, Wait]] = {
         "(tests/sim/test_system_defects.py)", by_day=9),
     "tests/sim/test_runs.py::test_all_faults_together": Wait(
         "other seeds of the same run", by_day=4),
+    "tests/sim/test_verb.py::test_a_study_elsewhere_says_the_same": Wait(
+        "each kind of executor runs other verbs by day (tests/check/test_executor.py)",
+        by_day=("where0",)),
+    "tests/sim/test_verb.py::test_the_documented_figures_of_a_release_at_once": Wait(
+        "the figures of the other study are made again by day, and a small study of this kind"),
     "tests/vllm/test_other_process.py::"
     "test_another_version_of_the_protocol_is_refused_with_both": Wait(
-        "the other direction by night; each direction has two of the four by day",
-        by_day=("SGLang-vLLM",)),
+        "the other direction by night", by_day=("SGLang-vLLM",)),
     "tests/vllm/test_other_process.py::test_other_digests_are_noticed": Wait(
-        "the other direction by night; each direction has two of the four by day",
-        by_day=("vLLM-SGLang",)),
+        "in one process by day (tests/items/test_data_path.py)"),
     "tests/vllm/test_other_process.py::"
     "test_pages_of_another_size_are_refused_with_both_sizes": Wait(
-        "the other direction by night; each direction has two of the four by day",
-        by_day=("SGLang-vLLM",)),
+        "in one process by day (tests/items/test_layouts.py)"),
     "tests/vllm/test_other_process.py::"
     "test_pages_of_latent_attention_that_are_equal_are_handed_over": Wait(
-        "the other direction by night; each direction has two of the four by day",
-        by_day=("vLLM-SGLang",)),
+        "the other direction by night", by_day=("vLLM-SGLang",)),
 }
 
 

@@ -13,6 +13,8 @@ from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 DAY: Final = "ci"  # the profile of Hypothesis (tests/conftest.py)
+# All tests that this process has collected, before -m chooses among them.
+COLLECTED: Final = pytest.StashKey[tuple[pytest.Item, ...]]()
 
 
 def examples(day: int, night: int) -> int:

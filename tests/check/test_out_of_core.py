@@ -77,7 +77,7 @@ def test_ids_do_not_depend_on_threads_or_steps() -> None:
 
 
 @pytest.mark.parametrize("level", [
-    pytest.param(level, marks=() if level in (0, 5, 10) else pytest.mark.nightly)
+    pytest.param(level, marks=() if level == 5 else pytest.mark.nightly)
     for level in range(11)])
 def test_it_goes_on_from_any_level(level: int, tmp_path: Path) -> None:
     """With all counts, whichever level an earlier run has ended after, or in."""

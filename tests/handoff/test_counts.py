@@ -10,16 +10,17 @@ from tests.handoff.exploring import counts, explored, failing
 
 # Each of these systems is explored at other sizes too; CI's `make run` explores these as well.
 LARGE: Final = {
+    ("agreement", "two-slots"),
     ("binding", "default"),
-    ("dp-rank", "two-rooms"),
+    ("dp-rank", "crash"), ("dp-rank", "two-rooms"), ("dp-rank-no-timers", "two-rooms"),
     ("optimistic", "running-slots"), ("optimistic", "slots"),
     ("optimistic-at-once", "running-slots"),
-    ("registry", "disconnect-restart"), ("registry", "disconnect-two"), ("registry", "lossy"),
-    ("registry", "restart"),
+    ("registry", "alarm"), ("registry", "clocks"), ("registry", "disconnect-restart"),
+    ("registry", "disconnect-two"), ("registry", "lossy"), ("registry", "restart"),
     ("transfer", "chunks"), ("transfer", "sinks"), ("transfer", "sources"),
     ("transfer", "no-fence"), ("transfer", "pairs"), ("transfer", "restart"),
     ("transfer-direct", "sources"), ("transfer-in-place", "sources"),
-    ("transfer-no-timers", "sources"),
+    ("transfer-loss", "chunks"), ("transfer-no-timers", "sinks"), ("transfer-no-timers", "sources"),
 }
 
 

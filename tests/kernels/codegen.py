@@ -1,4 +1,4 @@
-"""Compile every kind of kernel for sm_90, without a GPU, and print what came out as JSON.
+"""Compile kernels for sm_90, without a GPU: those that are named, or all. Print them as JSON.
 
 A program of its own, because Triton either compiles or interprets in one process, and the
 other tests interpret. The assembler and the disassembler come with Triton.
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,10 +126,13 @@ def _specializations() -> list[Any]:
     return found
 
 
-def main() -> None:
-    """One entry per kernel; a vector is 16 bytes that a thread of one tile stores, or reads."""
+def main(asked: Collection[str]) -> None:
+    """One entry per kernel that is asked for; a vector is 16 bytes that a thread of one tile
+    stores, or reads.
+    """
     found: dict[str, Any] = {}
-    for name, (size, atom, depth, from_pool, store, digest, check, peers) in COPIES.items():
+    for name in (name for name in COPIES if name in asked):
+        size, atom, depth, from_pool, store, digest, check, peers = COPIES[name]
         table = Table(np.zeros((1, 14), np.int64), atom, depth, False, size, True)
         variant = variant_for(
             table, from_pool=from_pool, store=store, digest=digest, check=check, peers=peers
@@ -136,7 +140,8 @@ def main() -> None:
         unit = 16 if atom == 16 else 8
         vectors = variant.pages * variant.units * unit / (WARPS * 32 * 16)
         found[name] = _described(compiled(page_copy.copy_kernel, variant), vectors)
-    for name, (depth, apart, scale, to_chunk) in CASTS.items():
+    for name in (name for name in CASTS if name in asked):
+        depth, apart, scale, to_chunk = CASTS[name]
         casting = CastVariant(tl.bfloat16, 16, 256, depth, False, apart, scale, to_chunk, True)
         vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
         found[name] = _described(compiled(page_cast.cast_kernel, casting), vectors)
@@ -145,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or (*COPIES, *CASTS))

@@ -13,10 +13,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from _pytest.mark import ParameterSet
+
+from tests.shared_answers import once
 
 pytest.importorskip("triton")
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -34,14 +39,27 @@ BUDGETS: Final = {
 }  # fmt: skip
 
 
-def _printed(program: str) -> Any:
+# Of each way to copy and to cast; `make test-ptx` and the night compile all.
+BY_DAY: Final = (
+    "pack", "unpack", "pack flat", "pack slices", "unpack and verify", "cast static", "cast page",
+    "cast head", "uncast",
+)  # fmt: skip
+
+
+def kinds(budgets: Mapping[str, object]) -> list[ParameterSet]:
+    """The names of the kernels, of which some wait for the night."""
+    return [pytest.param(name, marks=() if name in BY_DAY else pytest.mark.nightly)
+            for name in budgets]
+
+
+def _printed(program: str, *arguments: str) -> Any:
     """What a program prints, from a process where Triton compiles."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     # Another Triton than the installed one comes by this path, see the Makefile.
     paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
     environment |= {"PYTHONPATH": os.pathsep.join(paths), "PYTHONWARNINGS": "error"}
     done = subprocess.run(
-        [sys.executable, "-m", program],
+        [sys.executable, "-m", program, *arguments],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -49,8 +67,11 @@ def _printed(program: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def printed() -> dict[str, Any]:
-    found: dict[str, Any] = _printed("tests.kernels.codegen")
+def printed(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Of the kernels of the day, or of all if a test of the night is chosen."""
+    by_night = any(item.get_closest_marker("nightly") for item in request.session.items)
+    asked = () if by_night else BY_DAY
+    found: dict[str, Any] = once("codegen", partial(_printed, "tests.kernels.codegen", *asked))
     return found
 
 
@@ -77,7 +98,7 @@ def test_no_value_of_a_chunk_makes_triton_compile_again(printed: dict[str, Any])
     assert len(set(printed["specializations"])) == 1
 
 
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("name", kinds(BUDGETS))
 def test_payload_moves_in_16_bytes(compiled: dict[str, Any], name: str) -> None:
     memory, vectors = compiled[name]["memory"], compiled[name]["vectors"]
     assert memory["LDG.E.128"] == vectors
@@ -89,7 +110,7 @@ def test_payload_moves_in_16_bytes(compiled: dict[str, Any], name: str) -> None:
     assert not [opcode for opcode in memory if opcode[2] == "G" and ".U" in opcode]
 
 
-@pytest.mark.parametrize("name", BUDGETS)
+@pytest.mark.parametrize("name", kinds(BUDGETS))
 def test_budgets_hold(
     printed: dict[str, Any], compiled: dict[str, Any], name: str
 ) -> None:
@@ -107,7 +128,7 @@ CAST_BUDGETS: Final = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CAST_BUDGETS)
+@pytest.mark.parametrize("name", kinds(CAST_BUDGETS))
 def test_budgets_of_casts_hold(
     printed: dict[str, Any], compiled: dict[str, Any], name: str
 ) -> None:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -38,10 +38,15 @@ Seen: TypeAlias = Mapping[str, Mapping[Tier, frozenset[str]]]  # by id and tier:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """As a plugin: print a line for each defect that a test sees."""
-    for item in session.items:
+    for line in _lines(session.items):
+        sys.stdout.write(f"{LINE} {line}\n")
+
+
+def _lines(items: Iterable[pytest.Item]) -> Iterator[str]:
+    for item in items:
         for bug in _defects(item):
             module = item.nodeid.split("::")[0].removeprefix("tests/").removesuffix(".py")
-            sys.stdout.write(f"{LINE} {_tier(item).name} {bug.id} {module}\n")
+            yield f"{_tier(item).name} {bug.id} {module}"
 
 
 def _defects(item: pytest.Item) -> Iterator[Bug]:
@@ -56,17 +61,30 @@ def _tier(item: pytest.Item) -> Tier:
     return Tier.TEST if item.get_closest_marker("slow") else Tier.QUICK
 
 
+def seen_by(collected: Collection[pytest.Item]) -> Seen:
+    """By these tests, if they are all; else a process of its own collects them."""
+    folders = [ROOT / folder for folder in FOLDERS]
+    items = [item for item in collected if any(map(item.path.is_relative_to, folders))]
+    modules = {path for folder in folders for path in (folder, *folder.rglob("test_*.py"))
+               if path.is_file()}
+    return _of(_lines(items)) if modules == {item.path for item in items} else seen()
+
+
 def seen() -> Seen:
     """What pytest collects, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", PLUGIN, *FOLDERS],
         cwd=ROOT, capture_output=True, text=True, check=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)})
+    return _of(line.removeprefix(LINE) for line in done.stdout.splitlines()
+               if line.startswith(LINE))
+
+
+def _of(lines: Iterable[str]) -> Seen:
     found: dict[str, dict[Tier, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for line in done.stdout.splitlines():
-        if line.startswith(LINE):
-            _, tier, bug, module = line.split()
-            found[bug][Tier[tier]].add(module)
+    for line in lines:
+        tier, bug, module = line.split()
+        found[bug][Tier[tier]].add(module)
     return {bug: {tier: frozenset(modules) for tier, modules in tiers.items()}
             for bug, tiers in found.items()}
 
