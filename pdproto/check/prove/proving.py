@@ -1,6 +1,6 @@
 """Proves all obligations of a system: with one or both engines, in worker processes, with a cache.
 
-There is a process for each row, so that a solver that does not return can be killed. A proof is
+Processes decide the rows, so that a solver that does not return can be killed. A proof is
 kept (kept.py) under a digest of its content: the obligation in every detail, the solver's version
 and the engines' own text.
 """
@@ -9,6 +9,7 @@ import hashlib
 import multiprocessing
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from multiprocessing.connection import Connection, wait
@@ -255,91 +256,110 @@ def _question(obligation: Obligation) -> Hashable:
 def _run(
     system: System, tasks: Sequence[RowTask], settings: ProofSettings
 ) -> Iterator[EngineAnswer]:
-    """Run each task in a process of its own, at most `workers` at a time."""
-    waiting = list(reversed(tasks))
+    """Run the tasks in at most `workers` processes, each of which decides one after another."""
+    waiting = list(reversed(range(len(tasks))))
     running: dict[Connection, _Worker] = {}
-    began = time.monotonic()
+    began, done = time.monotonic(), 0
     try:
         while waiting or running:
             while waiting and len(running) < settings.workers:
-                worker = _Worker(system, waiting.pop(), settings.timeout_s)
-                running[worker.inbox] = worker
+                worker = _Worker(system, tasks, settings.timeout_s)
+                worker.begin(waiting.pop())
+                running[worker.pipe] = worker
             left = min(worker.until for worker in running.values()) - time.monotonic()
             ready = wait(list(running), max(0.0, left))
-            for inbox in [c for c in running if c in ready or time.monotonic() > running[c].until]:
-                worker = running[inbox]
+            for pipe in [c for c in running if c in ready or time.monotonic() > running[c].until]:
+                worker = running[pipe]
                 yield from worker.outcomes()
-                if worker.finished:
-                    del running[inbox]
-                    took = time.monotonic() - worker.began
-                    done = len(tasks) - len(waiting) - len(running)
-                    settings.monitor(
-                        f"{system.name}: {done} of {len(tasks)} rows", time.monotonic() - began
-                    )
-                    if took > SLOW_S:
-                        settings.slow(worker.task.name, took)
+                if worker.deciding:
+                    continue
+                done += 1
+                took = time.monotonic() - worker.began
+                told = f"{system.name}: {done} of {len(tasks)} rows"
+                settings.monitor(told, time.monotonic() - began)
+                if took > SLOW_S:
+                    settings.slow(worker.task.name, took)
+                if waiting and not worker.ended:
+                    worker.begin(waiting.pop())
+                else:
+                    running.pop(pipe).end()
     finally:
         for worker in running.values():
             worker.end()
 
 
 class _Worker:
-    """One process that decides a task. It sends one judgement for each obligation, then None."""
+    """One process that decides tasks. For each it sends a judgement for each obligation, then None.
 
-    def __init__(self, system: System, task: RowTask, timeout_s: float) -> None:
+    A copy of this process for each task would take longer than most tasks, if it has much memory.
+    """
+
+    def __init__(self, system: System, tasks: Sequence[RowTask], timeout_s: float) -> None:
         context = multiprocessing.get_context("fork")
-        self.task: Final = task
         self.timeout_s: Final = timeout_s
-        self.inbox, outbox = context.Pipe(duplex=False)
+        self.ended = self.deciding = False
+        self._tasks: Final = tasks
+        self.pipe, theirs = context.Pipe()
         self.process: Final[ForkProcess] = context.Process(
-            target=_work, args=(system, task, timeout_s, outbox), daemon=True
-        )
+            target=_work, args=(system, tasks, timeout_s, theirs, self.pipe), daemon=True)
         self.process.start()
-        outbox.close()
-        self.finished = False
-        self._left: Final = list(task.group)
+        theirs.close()
+
+    def begin(self, number: int) -> None:
+        """Have it decide the task of this number."""
+        self.task = self._tasks[number]
+        self._left = list(self.task.group)
+        self.deciding = True
         self.began = self._since = time.monotonic()
-        self.until = self._since + timeout_s * 2 + GRACE_S
+        self.until = self._since + self.timeout_s * 2 + GRACE_S
+        with suppress(BrokenPipeError, ConnectionResetError):  # `outcomes` tells that it has died
+            self.pipe.send(number)
 
     def outcomes(self) -> Iterator[EngineAnswer]:
         """The verdicts that have arrived. If the process is out of time, the others are UNKNOWN."""
         try:
-            while self.inbox.poll():
-                judgement = self.inbox.recv()
+            while self.pipe.poll():
+                judgement = self.pipe.recv()
                 now = time.monotonic()
                 if isinstance(judgement, Exception):
                     raise judgement
                 if judgement is None:
-                    self.end()
+                    self.deciding = False
                     return
                 took, self._since = now - self._since, now
                 self.until = now + self.timeout_s * 2 + GRACE_S
                 yield EngineAnswer(self._left.pop(0), self.task.engine, judgement, took)
-            why = "" if time.monotonic() < self.until else "it was ended: out of time"
-        except EOFError:
-            why = "its process died"
-        if why:
-            self.end()
-            for obligation in self._left:
-                unknown = Judgement(Status.UNKNOWN, why)
-                yield EngineAnswer(obligation, self.task.engine, unknown, self.timeout_s)
+            if time.monotonic() < self.until:
+                return
+            unknown = Judgement(Status.UNKNOWN, "it was ended: out of time")
+        except (EOFError, ConnectionResetError):
+            unknown = Judgement(Status.UNKNOWN, "its process died")
+        self.end()
+        for obligation in self._left:
+            yield EngineAnswer(obligation, self.task.engine, unknown, self.timeout_s)
 
     def end(self) -> None:
         """Kill the process, also if it is busy."""
-        self.finished = True
+        self.ended, self.deciding = True, False
         self.process.kill()
         self.process.join()
-        self.inbox.close()
+        self.pipe.close()
 
 
-def _work(system: System, task: RowTask, timeout_s: float, outbox: Connection) -> None:
+def _work(
+    system: System, tasks: Sequence[RowTask], timeout_s: float, pipe: Connection, other: Connection
+) -> None:
+    other.close()  # so that this process ends with the one that has made it
     try:
-        for judgement in ENGINES[task.engine](system, task.group, timeout_s):
-            outbox.send(judgement)
-        outbox.send(None)
+        while True:
+            task = tasks[pipe.recv()]
+            for judgement in ENGINES[task.engine](system, task.group, timeout_s):
+                pipe.send(judgement)
+            pipe.send(None)
+    except EOFError:
+        pass  # nobody asks any more
     except Exception as error:
-        # The parent process raises it.
-        outbox.send(error)
+        pipe.send(error)  # to be raised there
 
 
 class Digests:
