@@ -63,7 +63,8 @@ class Witness:
 class Use:
     """A claim with an `exists` that the proof needs, where its variables are these elements.
 
-    at: the witness, or the variable of the property, for each of them; the others are any elements.
+    claim: its name, or that of a `reject` row, which can never fire. at: the witness, or the
+    variable of the property, for each of them; the others are any elements.
     """
 
     claim: str

@@ -21,11 +21,14 @@ from pdproto.check.prove.settling import settling
 from pdproto.spec.language import (
     TRUE,
     Call,
+    Completion,
     Fairness,
     Formula,
+    Ignore,
     LeadsTo,
     Machine,
     Message,
+    Reject,
     Row,
     Sort,
     SpecError,
@@ -254,6 +257,28 @@ def test_the_ranking_needs_a_first_element() -> None:
     told = replace(ranking, witnesses=(Witness(next_turn, ~taken(next_turn)),))
     assert unproved(statuses(system, (), told)) == set()
     assert unproved(statuses(system, (), ranking)) == {"all: helped at all pends"}
+
+
+def test_a_ranking_may_use_that_a_row_never_fires() -> None:
+    """A job that is asked for is taken up, because its rejection cannot happen."""
+    clerk = Machine("clerk")
+    asked, allowed, taken = (clerk.relation(name, Job) for name in ("asked", "allowed", "taken"))
+    rows = (
+        Row("ask", on=Call("ask", j), when=~asked(j),
+            do=[asked(j).to(True), allowed(j).to(True)]),
+        Row("take", choose=(j,), when=[asked(j), allowed(j), ~taken(j)], do=[taken(j).to(True)]),
+        Reject(Completion("look", j), when=[asked(j), ~allowed(j)], why="both come at once"),
+        Ignore(Completion("look", j), when=~asked(j) | allowed(j), why="all is well"),
+    )
+    system = System("clerk", "", (Table(clerk, rows=rows),),
+                    (LeadsTo("taken", asked(j), taken(j), under=(Fairness.TIMERS,)),), final=TRUE)
+    ranking = Ranking("taken", (Help("take"),))
+    told = replace(ranking, using=(Use("reject_look", {j: j}),))
+    assert unproved(statuses(system, (), told)) == set()
+    assert unproved(statuses(system, (), ranking)) == {"taken: helped at taken pends"}
+    wrong = replace(told, using=(Use("ignore_look", {j: j}),))
+    with pytest.raises(SpecError, match="no claim 'ignore_look' to use"):
+        statuses(system, (), wrong)
 
 
 def test_a_malformed_ranking_is_refused() -> None:

@@ -237,14 +237,20 @@ class _Rankings:
                            (*first, *closed, *unhelpful))
 
     def _used(self, ranking: Ranking, named: Sequence[Sort]) -> Iterator[Formula]:
-        """The assumed claims with `exists` that the ranking names, as facts at its elements."""
-        claims = {claim.name: claim for claim in self.assumed}
+        """The claims that the ranking names, as facts at its elements."""
         for use in ranking.using:
-            if use.claim not in claims:
+            if use.claim not in self.usable:
                 raise SpecError(ranking.place, f"there is no claim {use.claim!r} to use")
             _check_named(ranking, use.claim, use.at, named)
-            claim = apart(claims[use.claim].formula, MARK)
+            claim = apart(self.usable[use.claim], MARK)
             yield renamed(claim, {marked(v, MARK): element for v, element in use.at.items()})
+
+    @cached_property
+    def usable(self) -> Mapping[str, Formula]:
+        """By name, the assumed claims, and for each `reject` row that it cannot fire."""
+        rejected = {row.name: Not(all_of(*table.guard(row).parts))
+                    for table, row in self.protocol if row.kind == "reject"}
+        return rejected | {claim.name: claim.formula for claim in self.assumed}
 
     def _about(
         self, ranking: Ranking, claim: Claim, variables: tuple[Sort, ...], when: Formula,
