@@ -5,14 +5,15 @@ fails. For any number of ranks, requests, attempts and decisions.
 
 Method: induction over every row, fault rows included, by the cut-off, and by Z3 with quantifiers
 where that does not suffice (pdproto/check/prove/cutoff.py); the lemmas are in
-spec/lemmas/optimistic_group_lemmas.py, each with its reason. They need the log of the entry, so the
-proof is one of spec/handoff/optimistic_group_history.py, which adds variables that no row reads.
+spec/lemmas/optimistic_group_lemmas.py and optimistic_group_loss_lemmas.py, each with its reason.
+They need the log of the entry, so the proofs are about the systems of
+spec/handoff/optimistic_group_history.py, which adds variables that no row reads.
 Bound: none, on any sort. Assumes: the identity of a life is never used again; ranks die with their
 group.
 Vacuity: every row can fire in a state in which all claims hold. Mutants: ranks that begin a pass
 out of turn; an entry that lets a finalized pass yield; one that finalizes before every rank is
 ready; one that yields before every rank has computed its chunk.
-Not covered: lost messages (optimistic-group-loss) and liveness, which are explored.
+Not covered: liveness (a_group_ends_every_request.py).
 """
 
 from pdproto.spec.handoff.group import h
@@ -22,8 +23,9 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "optimistic-group-history", whole=True, helped=True, slow=("holds", "lemmas"),
-    nightly=("holds-optimistic-group-history", "something", "defect-start",
-             "defect-decide_to_yield"),
+    proved_in=("optimistic-group-history", "optimistic-group-loss-history"),
+    nightly=("holds-optimistic-group-history", "holds-optimistic-group-loss-history", "something",
+             "defect-start", "defect-decide_to_yield"),
     defects=(
         DropClause("start", EARLIER),
         DropClause("decide_to_yield", ~finalized(h)),

@@ -105,10 +105,14 @@ class Safety:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A property that pends for ever in some system without a row."""
+    """A property that pends for ever in some system without a row.
+
+    unfair: the row is there, but need not fire.
+    """
 
     row: str
     leads_to: str
+    unfair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +137,13 @@ class Liveness:
             yield Question(name, partial(ask, self.system, *self.promises),
                            name in self.slow, name in self.nightly)
         for defect in self.defects:
-            yield Question(f"defect-{defect.row}-{defect.leads_to}", partial(self._notice, defect))
+            name = f"defect-{defect.row}-{defect.leads_to}"
+            yield Question(name, partial(self._notice, defect),
+                           name in self.slow, name in self.nightly)
 
     def _notice(self, defect: Pending) -> None:
-        broken = draining.without(subject(self.system).system, defect.row)
+        change = draining.unfair if defect.unfair else draining.without
+        broken = change(subject(self.system).system, defect.row)
         unhelped = draining.unhelped(
             self.system, broken, draining.ranking(self.system, defect.leads_to))
         assert unhelped == {defect.leads_to: Status.FAILED}

@@ -11,7 +11,7 @@ from pdproto.check.prove.proving import Proof, ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import subject
-from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, edited
+from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, ReplaceRow, edited
 from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 from proofs import shared_proofs
@@ -25,6 +25,12 @@ def without(system: System, row: str) -> System:
     kept = tuple(claim for claim in system.properties
                  if not isinstance(claim, OnRow) or claim.row != row)
     return edited(system, f"without-{row}", ReplaceProperties(kept), DropRow(row))
+
+
+def unfair(system: System, row: str) -> System:
+    """The system with a row of the protocol that need not fire."""
+    (one,) = (each for _, each in system.rows() if each.name == row)
+    return edited(system, f"unfair-{row}", ReplaceRow(row, replace(one, fair=False)))
 
 
 def found(

@@ -9,7 +9,8 @@ with its reason, and those of both parts.
 Bound: one source rank, as end_to_end_attempts.py has it; none on any other sort. Assumes: a
 finished fence keeps writes out (rule 2 of spec/handoff/engine.py). Vacuity: every row can fire in a
 state in which all claims hold. Mutants: a place that is given back while the engine reads from it;
-a pass that is sent before it is computed. Not covered: liveness, which is explored.
+a pass that is sent before it is computed. Not covered: liveness
+(a_pass_gives_its_places_back.py).
 """
 
 from pdproto.spec.handoff.end_to_end_attempts import COMPUTED

@@ -276,13 +276,17 @@ CATALOGUE: Final = (
         "deep": Counts(47_594, 278_970, 47),
     }),
     Entry("optimistic-group-history", "handoff.optimistic_group_history:HISTORY",
-          Purpose.COMPARED, lemmas="optimistic_group_lemmas", expected={
+          Purpose.COMPARED, lemmas="optimistic_group_lemmas", ranking="optimistic_group_ranking",
+          expected={
         "default": Counts(61_449, 239_986, 37),
     }),
     Entry("optimistic-group-loss", "handoff.optimistic_group_loss:LOSS", expected={
         "default": Counts(124_676, 1_686_703, 26),
         "deep": Counts(223_140, 4_335_534, 37),
     }),
+    Entry("optimistic-group-loss-history", "handoff.optimistic_group_history:LOSS_HISTORY",
+          Purpose.COMPARED, lemmas="optimistic_group_loss_lemmas",
+          ranking="optimistic_group_loss_ranking"),
     Entry("optimistic-crash", "handoff.optimistic_crash:CRASHING",
           lemmas="optimistic_lemmas", expected={
         "default": Counts(682, 3_107, 20),
@@ -348,7 +352,7 @@ CATALOGUE: Final = (
         "default": Counts(33_033, 250_395, 33),
     }),
     Entry("end-to-end-attempts", "handoff.end_to_end_attempts:SYSTEM", Purpose.COMPOSED,
-          lemmas="end_to_end_attempts_lemmas", expected={
+          lemmas="end_to_end_attempts_lemmas", ranking="end_to_end_attempts_ranking", expected={
         "default": Counts(13_762, 94_368, 30),
         "one-attempt": Counts(8_478, 59_107, 30),
         "deep": Counts(2_337_809, 25_667_963, 58),

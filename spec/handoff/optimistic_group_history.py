@@ -12,7 +12,8 @@ from typing import Final
 from pdproto.spec.handoff.attempts import a
 from pdproto.spec.handoff.group import Decision, Rank, h, n, r
 from pdproto.spec.handoff.group_attempts import entry, rank
-from pdproto.spec.handoff.optimistic_group import SAFETY, SYSTEM
+from pdproto.spec.handoff.optimistic_group import LIVENESS, SAFETY, SYSTEM
+from pdproto.spec.handoff.optimistic_group_loss import LOSS
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
     AddEffect,
@@ -43,6 +44,9 @@ latest = entry.function("latest", Attempt, Life)  # the last pass that the entry
 current = rank.function("current", Attempt, Life)  # the last pass that this rank has begun
 begun_by = rank.function("begun_by", Decision, Life)  # the decision to run it
 put_back = rank.function("put_back", Decision, Life)  # the last decision to yield
+# The passes of which this rank has computed the first chunk, and those that it has computed.
+computed = rank.relation("computed", Life, Attempt)
+completed = rank.relation("completed", Life, Attempt)
 
 OF_THE_LATEST: Final = each(a, within(n, a).to(True), where=latest(h) == a)
 EFFECTS: Final = tuple(AddEffect(row, effect) for row, effects in {
@@ -57,13 +61,24 @@ EFFECTS: Final = tuple(AddEffect(row, effect) for row, effects in {
     "abort": (log(n, h).to(Verdict.FAIL),),
     "start": (current(r, h).to(a), begun_by(r, h).to(n)),
     "drop": (put_back(r, h).to(n),),
+    "finish_first": (computed(r, h, a).to(True),),
+    "finish_last": (completed(r, h, a).to(True),),
 }.items() for effect in effects)
 
 HISTORY: Final = edited(
-    SYSTEM, "optimistic-group-history", *EFFECTS, ReplaceProperties(SAFETY),
+    SYSTEM, "optimistic-group-history", *EFFECTS, ReplaceProperties((*SAFETY, *LIVENESS)),
     about="The same group, where each decision and its pass are remembered.",
     configurations={
         "default": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("crash",),
                                  symmetry=True, dead_bits=True),
+    },
+)
+
+LOSS_HISTORY: Final = edited(
+    LOSS, "optimistic-group-loss-history", *EFFECTS,
+    about="The group that loses messages, where each decision and its pass are remembered.",
+    configurations={
+        "default": Configuration({Rank: 2, Life: 1, Attempt: 1, Decision: 5},
+                                 faults=("lossy", "crash"), symmetry=True, dead_bits=True),
     },
 )

@@ -43,6 +43,8 @@ from pdproto.spec.handoff.group_attempts import (
 from pdproto.spec.handoff.optimistic_group_history import (
     Verdict,
     begun_by,
+    completed,
+    computed,
     current,
     latest,
     log,
@@ -181,18 +183,20 @@ _MESSAGES: Final = (
           (go_on, Verdict.GO_ON), (finalize, Verdict.FINALIZE), (give_way, Verdict.YIELD),
           (admit, Verdict.ADMIT), (fail, Verdict.FAIL))),
     Always("a_pass_yields_when_all_have_reported",
-           implies(all_of(log(n, h) == Verdict.YIELD, within(n, a)), half(r, h, a)),
+           implies(all_of(log(n, h) == Verdict.YIELD, within(n, a)), computed(r, h, a)),
            why="a pass yields when every rank has computed the decided chunks (rule 3)"),
     Always("a_pass_that_went_on_yields_when_it_is_whole",
            implies(all_of(log(n, h) == Verdict.YIELD, within(n, a), log(o, h) == Verdict.GO_ON,
                           within(o, a)),
-                   whole(r, h, a)),
+                   completed(r, h, a)),
            why="a pass yields when every rank has computed the decided chunks (rule 3)"),
-    Always("finalized_when_all_are_ready", implies(log(n, h) == Verdict.FINALIZE, ready(r, h)),
-           why="a pass is finalized when every rank has its bootstrap (rule 2)"),
-    Always("a_reported_pass_has_begun", implies(half(r, h, a), begun(r, h, a)),
-           why="a rank reports the pass that it runs"),
-    Always("a_whole_pass_has_both_chunks", implies(whole(r, h, a), half(r, h, a)),
+    Always("a_reported_chunk_is_of_its_pass", implies(half(r, h, a), computed(r, h, a)),
+           why="a rank reports a chunk when it has computed it"),
+    Always("a_reported_pass_is_over", implies(whole(r, h, a), completed(r, h, a)),
+           why="a rank reports a pass when it has computed it"),
+    Always("a_computed_pass_has_begun", implies(computed(r, h, a), begun(r, h, a)),
+           why="a rank computes the pass that it runs"),
+    Always("a_completed_pass_has_both_chunks", implies(completed(r, h, a), computed(r, h, a)),
            why="the last chunk comes after the first"),
     Always("a_rank_that_is_out_has_voted", implies(dead(r, h), vote(r, h) == Vote.DEAD),
            why="a rank votes as it reports"),
@@ -300,18 +304,26 @@ _RANKS: Final = (
                           current(r, h) == a),
                    ~forward(r, h).among(Forward.FIRST, Forward.HALF)),
            why="a rank computes every chunk that is decided (rule 1)"),
-    Always("a_reported_chunk_is_computed",
-           implies(all_of(half(r, h, a), current(r, h) == a), forward(r, h) != Forward.FIRST),
-           why="a rank reports a chunk when it has computed it"),
-    Always("a_computed_chunk_is_reported",
+    Always("a_computed_chunk_is_over",
+           implies(all_of(computed(r, h, a), current(r, h) == a), forward(r, h) != Forward.FIRST),
+           why="a chunk is computed once"),
+    Always("a_chunk_that_is_over_was_computed",
            implies(all_of(current(r, h) == a,
                           forward(r, h).among(Forward.HALF, Forward.LAST, Forward.WHOLE)),
-                   half(r, h, a)),
-           why="a rank reports a chunk when it has computed it"),
-    Always("a_reported_pass_is_computed",
-           implies(all_of(whole(r, h, a), current(r, h) == a),
+                   computed(r, h, a)),
+           why="the rank notes a chunk when it has computed it"),
+    Always("a_completed_pass_is_computed",
+           implies(all_of(completed(r, h, a), current(r, h) == a),
                    forward(r, h).among(Forward.WHOLE, Forward.NONE)),
-           why="a rank reports a pass when it has computed it"),
+           why="the rank notes a pass when it has computed it"),
 )
 
-LEMMAS: Final = (*_LOG, *_PASSES, *_MESSAGES, *_RANKS)
+# A rank reports its bootstrap once, and the report is not lost.
+_READY: Final = (
+    Always("finalized_when_all_are_ready", implies(log(n, h) == Verdict.FINALIZE, ready(r, h)),
+           why="a pass is finalized when every rank has its bootstrap (rule 2)"),
+)
+
+# Also while messages are lost.
+LOSSY: Final = (*_LOG, *_PASSES, *_MESSAGES, *_RANKS)
+LEMMAS: Final = (*LOSSY, *_READY)
