@@ -26,14 +26,12 @@ PROMPT = Liveness(
     nightly=(
         "holds", "something", "defect-hand_over-L1_every_request_is_answered",
         "defect-finish_last-L1_every_request_is_answered",
-        "defect-force_retry-L2_readiness_is_decided", "defect-drop-L2_a_decision_reaches_all",
-        "defect-follow-L3_no_orphan",
+        "defect-drop-L2_a_decision_reaches_all", "defect-follow-L3_no_orphan",
     ),
     defects=(
         Pending("decide_fail", _DAY),
         Pending("hand_over", "L1_every_request_is_answered"),
         Pending("finish_last", "L1_every_request_is_answered", unfair=True),
-        Pending("force_retry", "L2_readiness_is_decided"),
         Pending("drop", "L2_a_decision_reaches_all"),
         Pending("follow", "L3_no_orphan"),
     ),
@@ -43,12 +41,11 @@ LOSS = Liveness(
     slow=("holds", "something"),
     nightly=(
         "holds", "something", "defect-whole_again-L1_every_request_is_answered",
-        "defect-give_way_again-L2_a_decision_reaches_all", "defect-send-L3_no_orphan",
+        "defect-give_way_again-L2_a_decision_reaches_all",
     ),
     defects=(
         Pending("give_up", _DAY, unfair=True),
         Pending("whole_again", "L1_every_request_is_answered"),
         Pending("give_way_again", "L2_a_decision_reaches_all"),
-        Pending("send", "L3_no_orphan", unfair=True),
     ),
 )

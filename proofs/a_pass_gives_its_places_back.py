@@ -19,7 +19,9 @@ from proofs.claim import Liveness, Pending
 
 CLAIM = Liveness(
     "end-to-end-attempts",
-    slow=("holds", "something"), nightly=("holds", "something"),
+    slow=("holds", "something"),
+    nightly=("holds", "something", "defect-finish_last-L4_slots_and_running_slots_come_back",
+             "defect-release_places-L4_slots_and_running_slots_come_back"),
     defects=(
         Pending("end_pass", "a_sinks_failure_ends_the_pass"),
         Pending("release_places", "L4_slots_and_running_slots_come_back"),
