@@ -188,7 +188,7 @@ class Expressions:
 
     def _any_of(self, parts: tuple[Formula, ...]) -> str:
         cell = one_cell(parts)
-        if len(parts) > 1 and cell is not None:
+        if len(parts) > 1 and cell is not None and len(cell[2]) > 1:
             symbol, arguments, values = cell
             wanted = ", ".join(self.value(v) for v in symbol.values if v in values)
             return f"{self._value_of(symbol, arguments)} in ({wanted})"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,11 +13,13 @@ from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import CUTOFF, QUANTIFIED, ProofSettings, prove
 from pdproto.check.result import Verdict
 from pdproto.check.stepping.formulas import wanted
+from pdproto.check.trace.verify import verify
 from pdproto.check.words import formula_text, update_text
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.store import Shared
+from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.language import (
     ANY,
     Always,
@@ -225,3 +228,20 @@ class TestShared:
         shared.call("cast", "bob", 3)
         shared.apply_fault(CRASH, "crash", v="ann")
         assert (shared.element(vote, "ann", 3), shared.element(seen, "ann")) == (None, None)
+
+    def test_a_trace_tells_that_a_row_clears_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "ann.jsonl"
+        with path.open("wb") as file:
+            witness = SharedTrace("ann", file).begin(VOTER, ("ann",))
+            shared = Shared(VOTER, own=("ann",), witness=witness)
+            shared.call("cast", "bob", 3)
+            shared.call("forget")
+        assert verify(SYSTEM, [path]).verdict is Verdict.HOLDS
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text + text.splitlines()[-1].replace('"n":3', '"n":4') + "\n", "utf-8")
+        rejection = verify(SYSTEM, [path]).rejection
+        assert rejection is not None
+        assert rejection.why == "forget cannot fire here"
+        assert rejection.trace is not None
+        changes = [change for step in rejection.trace.steps for change in step.changes]
+        assert [(c.variable, c.before, c.after) for c in changes][-1] == ("seen(ann)", "3", "unset")

@@ -85,6 +85,16 @@ def test_a_formula_that_would_search_is_refused(guard: Formula) -> None:
     Shared(only, bounded={Job: (0, 1), Number: (0, 1)}, rigid={near: lambda *_: True})
 
 
+def test_a_disjunction_may_repeat_itself() -> None:
+    same = course(j) == Course.OPEN
+    opened = Row("open", on=Call("open", j), do=[course(j).to(Course.OPEN)])
+    shared = Shared(Table(desk, rows=(Row("look", on=Call("look", j), when=same | same), opened)))
+    with pytest.raises(LocalProtocolError):
+        shared.call("look", 7)
+    shared.call("open", 7)
+    assert shared.call("look", 7).row == "look"
+
+
 def test_an_effect_without_an_end_is_refused() -> None:
     with pytest.raises(SpecError, match=r"each.* sends to an unbounded sort"):
         Shared(table(send=[each(i, told(i))]))

@@ -5,6 +5,7 @@ Elements are shown as in the lines. Only rows that fired are steps.
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from pdproto.check.result import Arrow, Change, Lane, Trace, TraceStep
@@ -14,7 +15,7 @@ from pdproto.check.words import trigger_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Machine, Row, Table
-from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.sorts import ANY
 from pdproto.spec.language.symbols import Message, Sent, Update
 from pdproto.spec.language.system import System
 
@@ -95,7 +96,9 @@ def _changes(
         arguments, value = update.symbol.reading(update.arguments, update.value)
         key = tuple(ANY if v is ANY else chosen[v] for v in arguments)
         cell = _applied(str(update.symbol), ("any" if of is ANY else of for of in key))
-        after = str(chosen[value]) if isinstance(value, Sort) else value_name(value)
+        # The value of a function into a sort is an element, or none.
+        after = (value_name(value) if isinstance(value, bool | Enum) else
+                 str(chosen.get(value, value)))
         before = "" if ANY in key else cells.text(update.symbol, key)
         if before != after:
             yield Change(lane, cell, before, after)

@@ -1,0 +1,48 @@
+"""`pdproto trace` against the interpreter, on random runs of random systems."""
+
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, note, reject, settings
+from hypothesis import strategies as st
+
+from pdproto.check.result import Verdict
+from pdproto.check.trace.verify import verify
+from pdproto.spec.language import SpecError, System
+from tests.check.systems import SIZES, systems
+from tests.check.trace.shared_oracle import Judge, RandomRun, altered, put, read
+from tests.tiers import examples
+
+STEPS = 14
+RUNS = settings(
+    max_examples=examples(12, settings().max_examples),
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+
+
+@pytest.mark.slow
+@given(systems(), st.integers(0, 7))
+@RUNS
+def test_a_trace_is_accepted_exactly_if_the_interpreter_allows_it(
+    system: System, seed: int
+) -> None:
+    """The trace of a run, and the trace with a line dropped, swapped or replaced."""
+    random = Random(seed)  # noqa: S311 - no secret
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            paths = RandomRun(system, SIZES, random).record(folder, STEPS)
+        except SpecError:  # a store cannot look the cells up
+            reject()
+        assert verify(system, paths).verdict is Verdict.HOLDS
+        files = read(paths)
+        assert Judge(system, SIZES, files).conforms()
+        for number, lines in enumerate(files):
+            for kind, other in altered(system, SIZES, lines, random):
+                one = [*files[:number], other, *files[number + 1:]]
+                result = verify(system, put(one, folder))
+                allowed = Judge(system, SIZES, one).conforms()
+                note(f"{kind}: {result.rejection}")
+                assert (result.verdict is Verdict.HOLDS) == allowed
