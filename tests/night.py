@@ -34,6 +34,10 @@ NIGHT: Final[dict[str, Wait]] = {
     "tests/check/opinions/test_promela.py::"
     "test_spin_finds_the_states_and_transitions_of_the_oracle": Wait(
         "SPIN compiles each; a sample by day", by_day=3),
+    "tests/check/opinions/test_random_exports.py::"
+    "test_the_exports_refute_the_properties_that_our_engine_refutes": Wait(
+        "TLC starts six times for a system; by day both count the states of random systems, and "
+        "refute properties of fixed ones"),
     "tests/check/opinions/test_tla.py::test_liveness_assumes_the_fairness_of_the_property": Wait(
         "TLC starts for each; one kind of fairness by day", by_day=1),
     "tests/check/opinions/test_tla.py::"
