@@ -1,11 +1,9 @@
-"""Specs in the CI of their users: annotations, the action's step, pytest, and editors."""
+"""Specs in the CI of their users: annotations, pytest, and editors."""
 
 import json
-import os
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,17 @@ from pdproto.check.report import github
 from pdproto.cli.main import main
 from pdproto.spec.language.place import Place
 from tests.docs.documents import ROOT
+from tests.project.own_repository import repository
 
-LEASE = ROOT / "examples" / "lease.py"
 GUIDE = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's folder: a spec that holds, and the same without its guard."""
-    text = LEASE.read_text(encoding="utf-8")
-    (tmp_path / "lease.py").write_text(text, encoding="utf-8")
-    broken = text.replace("when=free, ", "").replace('"lease"', '"broken"')
-    (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(repository(tmp_path / "repository"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path
+    return Path.cwd()
 
 
 def test_a_violation_is_shown_beside_its_property(
@@ -54,40 +48,6 @@ def test_a_remark_is_escaped_for_github() -> None:
     remark = Remark("a:b,c", Severity.NOTE, "100 %\nof it", Place("a,b.py", 3))
     assert [*github.of_lint([remark])] == [
         "::notice file=a%2Cb.py,line=3,title=a%3Ab%2Cc::100 %25%0Aof it"]
-
-
-def action_step() -> str:
-    """The text of the step that checks, as the action has it."""
-    text = (ROOT / "action.yml").read_text(encoding="utf-8")
-    (found,) = re.findall(r"      run: \|\n((?:        .*\n)+)", text)
-    return textwrap.dedent(found)
-
-
-def act(shard: str, systems: str) -> tuple[int, set[str]]:
-    """Run the step; returns its status, and the names of the reports."""
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", action_step()],
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-             "SYSTEMS": systems, "SHARD": shard, "REPORTS": f"reports {shard[0]}"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert "rror:" not in done.stderr, done.stderr
-    return done.returncode, {path.name for path in Path(f"reports {shard[0]}").iterdir()}
-
-
-SYSTEMS = "lease.py:SYSTEM --size Client=2\n\nbroken.py:SYSTEM\n"
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_action_checks_every_system_of_its_shard() -> None:
-    assert act("1/2", SYSTEMS) == (0, {"1.sarif", "1.html"})
-    assert act("2/2", SYSTEMS) == (1, {"2.sarif", "2.html"})
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_action_goes_on_after_a_violation() -> None:
-    both = act("1/1", "broken.py:SYSTEM\nlease.py:SYSTEM\n")
-    assert both == (1, {"1.sarif", "1.html", "2.sarif", "2.html"})
 
 
 def collected(*arguments: str) -> str:

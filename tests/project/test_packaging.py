@@ -11,25 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.documents import ROOT
 from tests.project import clean_wheel
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.project.own_repository import copied
 
 
 def built(folder: Path, **environment: str) -> Path:
     """A wheel built from a copy of the tree."""
-    source = folder / "source"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout.split()
-    for name in listed:
-        target = source / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_symlink():
-            target.symlink_to((ROOT / name).readlink())
-        elif (ROOT / name).is_file():
-            target.write_bytes((ROOT / name).read_bytes())
+    source = copied(folder / "source")
     subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source],
         check=True, capture_output=True, env={**os.environ, **environment},
