@@ -7,7 +7,7 @@ with the replay that it judges (check/trace/shared.py).
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import product
@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from pdproto.check.interpret import Interpreter, Store
+from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.words import trigger_name
 from pdproto.runtime.compile import arguments_of
 from pdproto.runtime.store import Shared, SharedStep
@@ -23,7 +24,7 @@ from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language.channels import channel_of
 from pdproto.spec.language.machine import Call, Completion, Machine, Row, Table
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Message, Sent, Sizes
+from pdproto.spec.language.symbols import Message, Sent, Sizes, Variable
 from pdproto.spec.language.system import System
 from pdproto.testing.ends import messages_read
 from tests.check.trace.alterations import Line, renumbered, write
@@ -31,13 +32,18 @@ from tests.check.trace.alterations import Line, renumbered, write
 AnyMachine: TypeAlias = Machine[*tuple[Any, ...]]
 AnyMessage: TypeAlias = Message[*tuple[Any, ...]]
 Key: TypeAlias = tuple[int, ...]
-Instance: TypeAlias = tuple[AnyMachine, Key]
+Instance: TypeAlias = tuple[AnyMachine, Key | None]
 Told: TypeAlias = tuple[AnyMessage, Key]  # a message with its arguments
 
 
-def instances(system: System, sizes: Sizes) -> Iterator[tuple[Table, Key]]:
-    """Each machine but the world, with its own elements."""
+def instances(
+    system: System, sizes: Sizes, together: Collection[str]
+) -> Iterator[tuple[Table, Key | None]]:
+    """Each machine but the world, with its own elements; None for all instances together."""
     for table in system.tables:
+        if table.machine.name in together:
+            yield table, None
+            continue
         for own in product(*(range(sizes[sort]) for sort in table.machine.sorts)):
             yield table, own
 
@@ -46,14 +52,17 @@ class RandomRun:
     """A run under way: the state by the interpreter, and the machines, which write traces.
 
     Every machine hears at once each message that its guards read. Of the faults, only messages are
-    lost that wait in a channel.
+    lost that wait in a channel. together: the machines of which one process runs all instances.
     """
 
-    def __init__(self, system: System, sizes: Sizes, random: Random) -> None:
+    def __init__(
+        self, system: System, sizes: Sizes, random: Random, together: Collection[str] = ()
+    ) -> None:
         self.store: Store = frozenset()
         self._system = system
         self._sizes = sizes
         self._random = random
+        self._together = together
         self._book = Interpreter(system, sizes, tuple(system.faults))
         self._machines: dict[Instance, Shared] = {}
         self._said: set[Told] = set()
@@ -65,8 +74,8 @@ class RandomRun:
         bounded = {sort: range(size) for sort, size in self._sizes.items()}
         paths = []
         with ExitStack() as files:
-            for table, own in instances(self._system, self._sizes):
-                name = "-".join([table.machine.name, *map(str, own)])
+            for table, own in instances(self._system, self._sizes, self._together):
+                name = "-".join([table.machine.name, *map(str, own or ())])
                 paths.append(folder / f"{name}.jsonl")
                 trace = SharedTrace(name, files.enter_context(paths[-1].open("wb")))
                 self._machines[table.machine, own] = shared(
@@ -111,10 +120,11 @@ class RandomRun:
         return True
 
     def _take(self, table: Table, row: Row, at: Mapping[Sort, int]) -> SharedStep:
-        own = tuple(at[v] for v in table.machine.own)
-        machine = self._machines[table.machine, own]
+        together = table.machine.name in self._together
+        own = () if together else table.machine.own
+        machine = self._machines[table.machine, None if together else tuple(at[v] for v in own)]
         given = arguments_of(row)
-        chosen = {v.name: i for v, i in at.items() if v not in (*table.machine.own, *given)}
+        chosen = {v.name: i for v, i in at.items() if v not in (*own, *given)}
         arguments = [at[v] for v in given]
         match row.on:
             case Sent():
@@ -135,12 +145,12 @@ class RandomRun:
                         one.set(message, key, True)
 
 
-def is_for(message: AnyMessage, key: Key, machine: AnyMachine, own: Key) -> bool:
+def is_for(message: AnyMessage, key: Key, machine: AnyMachine, own: Key | None) -> bool:
     """Whether this machine is a receiver of the message. One that is not named is every one."""
     named = dict(zip(message.formals, key, strict=True))
     end = message.receiver
-    return end.machine is machine and all(
-        named.get(v, element) == element for v, element in zip(end.variables, own, strict=True))
+    return end.machine is machine and (own is None or all(
+        named.get(v, element) == element for v, element in zip(end.variables, own, strict=True)))
 
 
 @dataclass
@@ -196,7 +206,8 @@ class Judge:
 
     def _view(self, line: Line) -> View:
         (table,) = [t for t in self.system.tables if t.machine.name == line["machine"]]
-        return View(table, {v: line["own"][v.name] for v in table.machine.own})
+        own = line["own"]
+        return View(table, {v: own[v.name] for v in table.machine.own} if own is not None else {})
 
     def _follow(self, view: View, lines: list[Line]) -> bool:
         """Take lines until one has to wait; returns whether any was taken."""
@@ -262,6 +273,17 @@ class Judge:
             self.queues.setdefault(self._channel(*told), []).append(told)
 
 
+def replayed(replay: SharedReplay, sizes: Sizes) -> Store:
+    """The values of all variables at the end of a replay, as the interpreter keeps them."""
+    return frozenset(
+        ((symbol, key), value)
+        for one in replay.instances
+        for symbol in one.table.machine.symbols if isinstance(symbol, Variable)
+        for key in product(*(range(sizes[sort]) for sort in symbol.sorts))
+        if key[:len(one.own)] == tuple(one.own.values())
+        and (value := one.cells.value(symbol, key)) != symbol.values[0])
+
+
 def read(paths: Sequence[Path]) -> list[list[Line]]:
     """The lines of each file."""
     return [[json.loads(line) for line in path.read_bytes().splitlines()] for path in paths]
@@ -278,14 +300,15 @@ def altered(system: System, sizes: Sizes, lines: Sequence[Line], random: Random
         if behind:
             yield "swapped", renumbered([*before, behind[0], line, *behind[1:]])
         if "row" in line:
-            yield "replaced", [*before, {**line, **_other(system, sizes, line, random)}, *behind]
+            other = _other(system, sizes, lines[0], random)
+            yield "replaced", [*before, {**line, **other}, *behind]
 
 
-def _other(system: System, sizes: Sizes, line: Line, random: Random) -> Line:
-    """Any row of the machine, at any elements."""
-    (table,) = [table for table in system.tables if table.machine.name == line["machine"]]
+def _other(system: System, sizes: Sizes, begins: Line, random: Random) -> Line:
+    """Any row of the machine that has begun with this line, at any elements."""
+    (table,) = [table for table in system.tables if table.machine.name == begins["machine"]]
     row = random.choice(table.rows)
-    given = [v for v in table.parameters(row) if v not in table.machine.own]
+    given = [v for v in table.parameters(row) if v.name not in (begins["own"] or {})]
     return {"row": row.name, "on": None if row.on is None else str(row.on),
             "with": {v.name: random.randrange(sizes[type(v)]) for v in given}}
 

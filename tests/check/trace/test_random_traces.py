@@ -9,13 +9,15 @@ from hypothesis import HealthCheck, given, note, reject, settings
 from hypothesis import strategies as st
 
 from pdproto.check.result import Verdict
+from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.trace.verify import verify
 from pdproto.spec.language import SpecError, System
+from pdproto.spec.language.symbols import Variable
 from tests.check.systems import SIZES, systems
-from tests.check.trace.shared_oracle import Judge, RandomRun, altered, put, read
+from tests.check.trace.shared_oracle import Judge, RandomRun, altered, put, read, replayed
 from tests.tiers import examples
 
-STEPS = 14
+STEPS = 20
 RUNS = settings(
     max_examples=examples(12, settings().max_examples),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
@@ -23,20 +25,26 @@ RUNS = settings(
 
 
 @pytest.mark.slow
-@given(systems(), st.integers(0, 7))
+@given(systems(), st.sampled_from([(), ("node",)]), st.integers(0, 7))
 @RUNS
 def test_a_trace_is_accepted_exactly_if_the_interpreter_allows_it(
-    system: System, seed: int
+    system: System, together: tuple[str, ...], seed: int
 ) -> None:
-    """The trace of a run, and the trace with a line dropped, swapped or replaced."""
+    """The trace of a run, and the trace with a line dropped, swapped or replaced. Each node has a
+    trace of its own, or one process runs them all.
+    """
     random = Random(seed)  # noqa: S311 - no secret
     with TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            paths = RandomRun(system, SIZES, random).record(folder, STEPS)
+            run = RandomRun(system, SIZES, random, together)
+            paths = run.record(folder, STEPS)
         except SpecError:  # a store cannot look the cells up
             reject()
-        assert verify(system, paths).verdict is Verdict.HOLDS
+        replay = SharedReplay(system, paths, from_middle=False)
+        assert replay.run() is None
+        assert replayed(replay, SIZES) == frozenset(
+            one for one in run.store if isinstance(one[0][0], Variable))
         files = read(paths)
         assert Judge(system, SIZES, files).conforms()
         for number, lines in enumerate(files):
