@@ -1,9 +1,9 @@
-"""Random runs of any system, written as traces; and a second judge of such traces.
+"""Random runs of any system, written as traces; and a second verdict on such traces.
 
 The machines are those that processes run (runtime/store.py), and the interpreter chooses their
-steps. The judge evaluates the tables by the interpreter too, with a view of the state for each
+steps. The oracle evaluates the tables by the interpreter too, with a view of the state for each
 machine: its variables, the messages that it has sent, and those that it has got. It shares no code
-with the replay that it judges (check/trace/shared.py).
+with the replay that it is compared with (check/trace/shared.py).
 """
 
 import json
@@ -171,8 +171,8 @@ class LaterError(Exception):
 
 
 @dataclass
-class Judge:
-    """Judges whole traces, a list of lines for each machine."""
+class SharedOracle:
+    """Decides about whole traces, a list of lines for each machine."""
 
     system: System
     sizes: Sizes
@@ -273,15 +273,26 @@ class Judge:
             self.queues.setdefault(self._channel(*told), []).append(told)
 
 
+def kept(system: System, store: Store) -> Store:
+    """The cells of a state that some machine keeps: variables, and messages that guards read."""
+    read_by_guards = {message for table in system.tables for message in messages_read(table)}
+    return frozenset(cell for cell in store if isinstance(cell[0][0], Variable)
+                     or cell[0][0] in read_by_guards)
+
+
 def replayed(replay: SharedReplay, sizes: Sizes) -> Store:
-    """The values of all variables at the end of a replay, as the interpreter keeps them."""
-    return frozenset(
-        ((symbol, key), value)
-        for one in replay.instances
-        for symbol in one.table.machine.symbols if isinstance(symbol, Variable)
-        for key in product(*(range(sizes[sort]) for sort in symbol.sorts))
-        if key[:len(one.own)] == tuple(one.own.values())
-        and (value := one.cells.value(symbol, key)) != symbol.values[0])
+    """The same cells at the end of a replay."""
+    found = set()
+    for one in replay.instances:
+        own = tuple(one.own.values())
+        variables = [s for s in one.table.machine.symbols if isinstance(s, Variable)]
+        for symbol in (*variables, *messages_read(one.table)):
+            for key in product(*(range(sizes[sort]) for sort in symbol.sorts)):
+                value = one.cells.value(symbol, key)
+                mine = not isinstance(symbol, Variable) or key[:len(own)] == own
+                if mine and value != symbol.values[0]:
+                    found.add(((symbol, key), value))
+    return frozenset(found)
 
 
 def read(paths: Sequence[Path]) -> list[list[Line]]:
