@@ -59,7 +59,7 @@ class End(Protocol):
         """Let the event of the row happen. If it raises ProtocolError, nothing has changed."""
 
     def hear(self, message: AnyMessage, indices: Indices) -> Taken:
-        """Take a message that triggers no row."""
+        """Note that a message has come which guards read, without a row."""
 
     def write(self, written: Written) -> Taken:
         """Take the writes of a device. Raises LocalProtocolError for a value it may not write."""
@@ -353,7 +353,8 @@ class StoreEnd:
         return Taken(((answered.name, tuple(environment.get(v, 0) for v in names)),), step.sent)
 
     def hear(self, message: AnyMessage, indices: Indices) -> Taken:
-        self._store.receive(message, *indices)
+        # Not `receive`: where the message triggers a row too, taking that row is another event.
+        self._store.set(message, indices, True)
         return Taken()
 
     def write(self, written: Written) -> Taken:

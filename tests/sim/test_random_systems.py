@@ -14,8 +14,18 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import SearchLimits
 from pdproto.check.result import Verdict
 from pdproto.sim.system import SimulatedSystem
-from pdproto.spec.language import Configuration, SpecError, System
-from tests.check.systems import SIZES, systems
+from pdproto.spec.language import (
+    Call,
+    Configuration,
+    Machine,
+    Message,
+    Row,
+    SpecError,
+    System,
+    Table,
+    exists,
+)
+from tests.check.systems import SIZES, Node, systems
 
 LIMITS = SearchLimits(states_max=20_000)
 STORES = st.sampled_from([frozenset[str](), frozenset({"hub"}), frozenset({"hub", "node"})])
@@ -44,3 +54,25 @@ def test_what_a_simulation_finds_the_explorer_finds_too(
     verdicts = {one.name: one.verdict for one in explored.findings}
     # Where the search has reached its bound, the verdict may be open.
     assert verdicts[seen.name] in (Verdict.VIOLATED, Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize("stores", [frozenset[str](), frozenset({"node"})])
+def test_a_message_that_a_guard_reads_may_trigger_a_row_too(stores: frozenset[str]) -> None:
+    """To have heard it is one event, and to take its row another."""
+    n = Node("n")
+    hub, node = Machine("hub"), Machine("node", n)
+    taken, read = node.relation("taken"), node.relation("read")
+    stop = Message("stop", sender=hub, receiver=node)
+    system = System(
+        "stopped", "Nodes are stopped.",
+        tables=(
+            Table(hub, rows=(Row("halt", on=Call("halt"), send=[stop()]),)),
+            Table(node, rows=(
+                Row("take", on=stop(), do=[taken(n).to(True)]),
+                Row("look", on=Call("look"), when=stop(), do=[read(n).to(True)]),
+            )),
+        ),
+        final=exists(n, taken(n) | ~taken(n)),
+    )
+    simulated = SimulatedSystem(system, Configuration({Node: 1}), Random, stores=stores)
+    assert simulated.first_violation(range(20)) is None

@@ -32,7 +32,8 @@ RUNS = settings(
 
 
 @pytest.mark.slow
-@given(systems(), st.sampled_from([(), ("node",)]), st.integers(0, 7))
+@given(st.one_of(systems(), systems(channels=True)), st.sampled_from([(), ("node",)]),
+       st.integers(0, 7))
 @RUNS
 def test_a_trace_is_accepted_exactly_if_the_interpreter_allows_it(
     system: System, together: tuple[str, ...], seed: int
