@@ -277,9 +277,7 @@ CATALOGUE: Final = (
     }),
     Entry("optimistic-group-history", "handoff.optimistic_group_history:HISTORY",
           Purpose.COMPARED, lemmas="optimistic_group_lemmas", ranking="optimistic_group_ranking",
-          expected={
-        "default": Counts(61_449, 239_986, 37),
-    }),
+          expected={"default": Counts(61_449, 239_986, 37)}),
     Entry("optimistic-group-loss", "handoff.optimistic_group_loss:LOSS", expected={
         "default": Counts(124_676, 1_686_703, 26),
         "deep": Counts(223_140, 4_335_534, 37),
