@@ -6,10 +6,11 @@ writes a trace into the folder; `pdproto trace` replays them together.
 
 import multiprocessing
 import sys
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from time import time_ns
 
-from lease_lock import SYSTEM, has, issued, lent, wrote
+from lease_lock import SYSTEM, has, issued, lent
 
 from pdproto.drivers.addresses import Addresses, on_loopback
 from pdproto.drivers.zeromq import ZeroMQ
@@ -20,8 +21,11 @@ NAMES: tuple[Name, ...] = (("server",), ("store",), ("client", "ann"), ("client"
 PATIENCE_S = 300.0  # the others may start late, and no lease shall run out
 
 
-def run(name: Name, addresses: Addresses, folder: Path) -> None:
-    """One of the processes, until its part is done."""
+def run(name: Name, addresses: Addresses, folder: Path, all_sent: Event) -> None:
+    """One of the processes, until its part is done. all_sent: the clients have ended.
+
+    The store takes two writes or one: that of the first lease may come behind that of the second.
+    """
     with (folder / f"{'-'.join(map(str, name))}.jsonl").open("wb", buffering=0) as file:
         process = Process(
             SYSTEM, *map(str, name), among=NAMES, trace=SharedTrace(str(name[-1]), file),
@@ -34,7 +38,9 @@ def run(name: Name, addresses: Addresses, folder: Path) -> None:
                 driver.call("write")
                 driver.call("unlock")
             elif name[0] == "store":
-                driver.serve(lambda: len(driver.machine.stored(wrote)) == 2, seconds=PATIENCE_S)
+                while not all_sent.is_set():
+                    driver.serve(seconds=0.1)
+                driver.serve(seconds=1.0)
             else:
                 stored = driver.machine.stored
                 driver.serve(
@@ -44,9 +50,13 @@ def run(name: Name, addresses: Addresses, folder: Path) -> None:
 if __name__ == "__main__":
     addresses, folder = on_loopback(NAMES), Path(sys.argv[1])
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=run, args=(name, addresses, folder)) for name in NAMES]
-    for each in processes:
+    all_sent = spawn.Event()
+    server, store, *clients = [
+        spawn.Process(target=run, args=(name, addresses, folder, all_sent)) for name in NAMES]
+    for each in (server, store, *clients):
         each.start()
-    for each in processes:
+    for each in (*clients, server):
         each.join()
-    sys.exit(any(each.exitcode for each in processes))
+    all_sent.set()
+    store.join()
+    sys.exit(any(each.exitcode for each in (server, store, *clients)))

@@ -28,7 +28,7 @@ from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import UNREAD_ANSWERS_MAX
-from pdproto.runtime.repeats import is_told
+from pdproto.runtime.repeats import Repeats
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Sink(Generic[AnyLine]):
         self._waiting: set[AnyLine] = set()  # connections with unsent frames
         self._departed: Final[deque[Departed]] = deque(maxlen=DEPARTED_MAX)
         self._dropped_peers = 0
-        self._unaccepted = 0  # how often there was no file for a peer
+        self._repeats: Final = Repeats()
         self._wake: Callable[[], None] = lambda: None
         self.loop: Final = Loop(
             f"the sink engine at {leases.endpoint}", work=lambda: False, end=self._end,
@@ -190,16 +190,15 @@ class Sink(Generic[AnyLine]):
         try:
             step()
         except RemoteProtocolError as error:
-            self._note_dropped(f"dropping {line.peer}: {error}")
+            self._note_dropped(str(line.peer), str(error))
             self._hang_up(line, str(error))
         except OSError as error:
             self._hang_up(line, str(error))
 
-    def _note_dropped(self, why: str) -> None:
+    def _note_dropped(self, peer: str, why: str) -> None:
         self._dropped_peers += 1
-        if is_told(self._dropped_peers):
-            log.warning("%s: %s (%d dropped so far)", self.leases.endpoint, why,
-                        self._dropped_peers)
+        if count := self._repeats.told(why):
+            log.warning("%s: dropping %s: %s (%d so far)", self.leases.endpoint, peer, why, count)
 
     def _over(self, held: Held) -> None:
         """React to the end of a lease by fence or release. Writes of it may be under way."""
@@ -210,10 +209,9 @@ class Sink(Generic[AnyLine]):
         except (BlockingIOError, ConnectionAbortedError):
             return  # The peer has disconnected already.
         except OSError as error:
-            self._unaccepted += 1
-            if is_told(self._unaccepted):
+            if count := self._repeats.told(str(error)):
                 log.warning("%s: cannot accept a peer: %s (%d so far)", self.leases.endpoint, error,
-                            self._unaccepted)
+                            count)
             self._make_room()
             sleep(OUT_OF_FILES_SECONDS)
             return
@@ -221,13 +219,13 @@ class Sink(Generic[AnyLine]):
         if len(self._lines) >= self._connections_max:
             self._make_room()
         if len(self._lines) >= self._connections_max:
-            self._note_dropped(f"more than {self._connections_max} peers")
+            self._note_dropped("a peer", f"more than {self._connections_max} connections")
             sock.close()
             return
         try:
             line = self._line(sock)
         except OSError as error:
-            self._note_dropped(f"refused a peer: {error}")
+            self._note_dropped("a peer", str(error))
             sock.close()
             return
         self._lines[line] = None
@@ -240,7 +238,7 @@ class Sink(Generic[AnyLine]):
         for line in self._lines:
             if line.source is None:
                 why = "it has shown no token, and other peers want to connect"
-                self._note_dropped(f"dropping {line.peer}: {why}")
+                self._note_dropped(str(line.peer), why)
                 self._hang_up(line, why)
                 return
 

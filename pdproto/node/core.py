@@ -19,7 +19,7 @@ from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
-from pdproto.runtime.repeats import is_told
+from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
 from pdproto.runtime.wire import AnyFrame, Batch, decode
 
@@ -49,6 +49,7 @@ class Core:
         self.name: Final = name
         self.link: Final = link
         self.incarnation: Final = incarnation
+        self.repeats: Final = Repeats()
         self.malformed: Final[dict[str, int]] = {}  # malformed batches, by the sender's name
         self.mistakes = 0  # calls of the application that the tables do not allow
         self.connections: Final = Connections(name, incarnation, link, self)
@@ -136,9 +137,9 @@ class Core:
         name = sender if is_named else ""
         self.malformed[name] = self.malformed.get(name, 0) + 1
         self.on_malformed(sender)
-        if is_told(self.malformed[name]):
+        if count := self.repeats.told(f"{sender} {error}"):
             log.warning("node %s: dropped a batch of %r: %s (%d so far)", self.name, sender, error,
-                        self.malformed[name], extra={"rank": self.name, "peer": sender})
+                        count, extra={"rank": self.name, "peer": sender})
 
     def _take_batch(self, sender: str, parts: Sequence[bytes], now: float) -> None:
         if len(parts) != 1:

@@ -31,7 +31,6 @@ from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX
-from pdproto.runtime.repeats import is_told
 from pdproto.runtime.role import Role
 from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import AnyFrame, Batch, Life, PageLayout
@@ -137,10 +136,9 @@ class Node(Core):
                 self.on_frame(peer, frame)
             except RemoteProtocolError as error:
                 self.metrics.add("refused_frames")
-                peer.refused += 1
-                if is_told(peer.refused):
+                if count := self.repeats.told(f"{peer.name} {error}"):
                     log.warning("node %s: dropped a message of %s about %s: %s (%d so far)",
-                                self.name, peer.name, frame.life, error, peer.refused,
+                                self.name, peer.name, frame.life, error, count,
                                 extra={**self.fields(frame.life), "peer": peer.name})
         self.on_floor(peer, batch.floor)
 

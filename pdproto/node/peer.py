@@ -26,7 +26,7 @@ class Peer:
     Each direction has a connection of its own, so one may be broken while the other works. mute:
     since when nothing has come from the peer though a sign of life was due. deaf: since when the
     peer has received nothing from this node, as it reports itself. version: of the wire format, for
-    batches to the peer. refused: messages that it may not send.
+    batches to the peer.
     """
 
     name: str
@@ -44,7 +44,6 @@ class Peer:
     lost: bool = False
     ended: bool = False
     barred: str = ""
-    refused: int = 0
     version: int = OLDEST
 
     def unheard_ms(self, now: float) -> int:

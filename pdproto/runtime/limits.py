@@ -29,6 +29,7 @@ WAITING_FRAMES_MAX: Final = 1 << 17
 EARLY_LIVES_MAX: Final = 1 << 17
 USED_ROOMS_MAX: Final = 1 << 16
 EARLY_DECISIONS_MAX: Final = 4_096
+TOLD_MAX: Final = 64
 RUNS_MAX: Final = 8
 
 # The registry.
@@ -117,6 +118,8 @@ LIMITS: Final = (
           "later ones are dropped; the entry repeats them",
           "tests/group/test_early_decisions.py:"
           "test_decisions_past_the_limit_are_dropped_and_applied_when_repeated"),
+    Limit("TOLD_MAX", "mistakes of its peers that the log of a node or an engine tells apart",
+          "the others are counted, and told, together", "tests/runtime/test_repeats.py"),
     Limit("BODY_BYTES_MAX", "bytes of the body of a request to the registry", "413", AT),
     Limit("BODY_S", "seconds in which the body must come", "408",
           "tests/registry/test_strangers.py:test_a_body_that_never_comes_is_not_waited_for"),

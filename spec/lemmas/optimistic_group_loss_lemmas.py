@@ -22,7 +22,7 @@ NOTED: Final = (
 
 LEMMAS: Final = (
     *LOSSY,
-    *(Always(f"what_says_{noted.name.lower()}_is_logged",
+    *(Always(f"a_noted_{noted.name.lower()}_is_logged",
              implies(said(n, h) == noted, log(n, h) == verdict),
              why="the entry notes what it decides")
       for noted, verdict in NOTED),

@@ -76,7 +76,8 @@ def test_every_system_with_axioms_has_been_asked_about() -> None:
     assert with_axioms
     assert with_axioms <= {*PROVED} | {
         "ring-election", "dp-rank-no-timers", "paxos", "paxos-broken",
-        "alternating-bit-broken", "snapshot-broken"}
+        "alternating-bit-broken", "snapshot-broken",
+        "binding-ordered", "binding-ordered-no-timers", "binding-ordered-loss"}
 
 
 def test_an_unknown_answer_proves_nothing(capsys: Output, tmp_path: Path) -> None:
