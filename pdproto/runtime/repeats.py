@@ -1,4 +1,4 @@
-"""How often the log tells of what comes again and again, such as the malformed batches of a peer.
+"""How often the log tells of a mistake that a peer repeats, such as a malformed batch.
 
 A line each would fill a disk as fast as messages come. The counters have all of them.
 """

@@ -19,7 +19,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
     """Decode takes longer to find memory than passes take; 4 running slots are for 8 requests.
 
     500 ms: after a retry an entry runs a request again only while decode has no memory for it. At
-    100 ms some busy machines came to that in no request (2 of 3 runs beside 10 busy loops).
+    100 ms no request ran again in 2 of 3 runs beside 10 busy loops.
     """
     return Drill(tmp_path_factory.mktemp("drill"), "--requests", str(REQUESTS), "--pp", "2",
                  "--tp", "2", "--optimistic", str(RETRIES), "--force-retry", str(FORCED),

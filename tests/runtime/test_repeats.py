@@ -1,4 +1,4 @@
-"""What the log tells of mistakes that a peer makes again and again."""
+"""The log tells of a mistake that a peer repeats ever less often."""
 
 from pdproto.runtime.limits import TOLD_MAX
 from pdproto.runtime.repeats import Repeats

@@ -53,7 +53,7 @@ LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "role": "vLLM's",
     "set_host_xfer_buffer_ops": "the data path copies from the device itself",
     "set_xfer_handshake_metadata": "vLLM gives all stages, by set_xfer_handshake_metadata_pp_aware",
-    "supports_divergent_local_hybrid_hits": "recurrent states are refused",
+    "supports_divergent_local_hybrid_hits": "states are handed over without prefix caching, and then no hits differ",
     "take_events": "no block is stored anywhere",
 }
 LABELS = {"model_name": "tiny", "engine": "0"}
