@@ -27,7 +27,7 @@ from pdproto.vllm.offer import offer_in
 from pdproto.vllm.plugin import NAME, plugin
 from pdproto.vllm.versions import KNOWN
 from tests.vllm.beside import STEPS, Beside
-from tests.vllm.engine import FOR_DECODE, Engine, Servers, alone, model_folder
+from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
 
 LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
@@ -53,23 +53,10 @@ LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "role": "vLLM's",
     "set_host_xfer_buffer_ops": "the data path copies from the device itself",
     "set_xfer_handshake_metadata": "vLLM gives all stages, by set_xfer_handshake_metadata_pp_aware",
-    "supports_divergent_local_hybrid_hits": "states are handed over without prefix caching, and then no hits differ",
+    "supports_divergent_local_hybrid_hits": "states come without prefix caching: no hits differ",
     "take_events": "no block is stored anywhere",
 }
 LABELS = {"model_name": "tiny", "engine": "0"}
-
-
-@pytest.fixture
-def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    alone(monkeypatch)
-    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 def pair(closing: ExitStack, folder: Path, **named: Any) -> Servers:

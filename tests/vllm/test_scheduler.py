@@ -5,7 +5,7 @@ Every token is compared with those of an engine that computes alone (engine.py s
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,23 +24,10 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 from pdproto.vllm.blocks import Group
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
-from tests.vllm.engine import FOR_DECODE, Engine, Servers, alone, full, model_folder, window
+from tests.vllm.engine import FOR_DECODE, Engine, Servers, full, window
 
 NEW = 6
 CLOCKS = "seconds", "cpu_seconds"
-
-
-@pytest.fixture
-def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    alone(monkeypatch)
-    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 Pair = Callable[..., Servers]

@@ -4,7 +4,6 @@ A state cannot go back by a token, and decode computes the last token of a promp
 computes all but the last one (pdproto/vllm/blocks.py).
 """
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,19 @@ from tests.skips import VLLM
 pytest.importorskip("vllm", reason=VLLM)
 
 import torch
+from vllm.sampling_params import SamplingParams
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec
+from vllm.v1.request import Request
 
 from pdproto.items.shares import Place, share_for
 from pdproto.vllm.configuration import groups_of
+from pdproto.vllm.offering import shorten
 from pdproto.vllm.pools import components
 from tests.vllm.engine import (
     FOR_DECODE,
     Engine,
     Servers,
-    alone,
     full,
-    model_folder,
     state_of,
     states,
     window,
@@ -37,19 +37,6 @@ from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
 HYBRIDS = pytest.mark.parametrize("specs", [
     (states(), full()), (full(), states()), (states(),), (full(), window(40), states()),
 ], ids=["first", "last", "alone", "beside a window"])
-
-
-@pytest.fixture
-def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    alone(monkeypatch)
-    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model_folder(tmp_path_factory.mktemp("model"))
 
 
 def pair_of(closing: ExitStack, folder: Path, *specs: KVCacheSpec, blocks: int = 64,
@@ -159,6 +146,14 @@ def test_prompts_of_other_lengths_are_told_with_both(
     servers.until_idle()
     assert servers.decode.ends["r"] == "error"
     assert "the prompt has 100 tokens at prefill and 90 at decode" in caplog.text
+
+
+def test_a_prompt_of_embeddings_is_shortened_too() -> None:
+    request = Request("r", None, SamplingParams(max_tokens=8), None,
+                      prompt_embeds=torch.arange(20.0).view(5, 4))
+    shorten(request, 1)
+    assert torch.equal(request.prompt_embeds, torch.arange(16.0).view(4, 4))
+    assert (request.num_prompt_tokens, request.num_tokens, request.max_tokens) == (4, 4, 1)
 
 
 def test_states_are_described() -> None:
