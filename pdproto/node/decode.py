@@ -251,9 +251,8 @@ class Decode(Node):
 
     def on_returned(self, peer: Peer) -> None:
         """See Core.on_returned. Messages in both directions may be lost, so repeat ours at once."""
-        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
-            for name in self._timers.fire_now(endpoint):
-                self.take(endpoint, endpoint.automaton.timer(name))
+        for endpoint in self._of_peer.get(peer.name, {}).values():
+            self._timers.fire_now(endpoint, self._now)
 
     def on_timer(self, name: str, endpoint: Endpoint) -> None:
         """See Node.on_timer. The reason also names sources that have sent nothing yet."""

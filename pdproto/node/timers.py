@@ -1,9 +1,10 @@
 """Deadlines without a heap: all waits of one name have the same length, so each name has a queue.
 
 A wait that repeats a message is an exception. Each time that no answer comes, the next wait is
-twice as long, and it is in another queue. So a hundred thousand waiting hand-overs do not keep
-their nodes busy with repeats. The length of a wait is policy: the tables demand only that a message
-that may have been lost is sent again.
+twice as long, and it is in another queue. And repeats are rationed: a peer that is behind has most
+messages in its queue, and each repeat would put it further behind. So a hundred thousand waiting
+hand-overs do not keep their nodes busy with repeats. The length of a wait is policy: the tables
+demand only that a message that may have been lost is sent again.
 """
 
 from collections import deque
@@ -17,6 +18,33 @@ from pdproto.spec.handoff.timers import WAITS
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
 CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame
+REPEATS_PER_S: Final = 2_000  # a tenth to a fifth of a core, here and at the peers
+WINDOW_S: Final = 0.1  # in which the repeats are counted
+
+
+class Ration:
+    """How many repeats may still be made: `REPEATS_PER_S`, counted in windows of time."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._renewed_at = 0.0  # the end of this window
+
+    def renew(self, now: float) -> None:
+        """Begin another window, if this one is over."""
+        if now >= self._renewed_at:
+            self._renewed_at = now + WINDOW_S
+            self._left = round(REPEATS_PER_S * WINDOW_S)
+
+    def take(self) -> bool:
+        """Take one repeat from the ration. Returns False if none is left in this window."""
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
+
+    def earliest(self, deadline: float) -> float:
+        """When a repeat with this deadline may be made at the earliest."""
+        return deadline if self._left else max(deadline, self._renewed_at)
 
 
 class Timers:
@@ -39,6 +67,8 @@ class Timers:
         self._queues: Final[dict[str, dict[int, deque[tuple[float, Endpoint]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
         self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
+        self._ration: Final = Ration()
+        self._at_once: Final[deque[tuple[float, str, Endpoint]]] = deque()  # see `fire_now`
 
     def follow(self, endpoint: Endpoint, names: tuple[str, ...], now: float) -> None:
         """Start those of the named timers that do not run for the endpoint, and stop all others."""
@@ -56,32 +86,49 @@ class Timers:
         endpoint.timers = names
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
-        """The waits that have ended: name and endpoint. The next `follow` starts a repeat again."""
+        """The waits that have ended: name and endpoint. The next `follow` starts a repeat again.
+        A repeat that exceeds the ration ends later.
+        """
         if now < self._quiet_until:
             return
         self._quiet_until = 0.0
+        self._ration.renew(now)
+        while self._at_once:
+            deadline, name, endpoint = self._at_once.popleft()
+            if endpoint.armed.get(name) == deadline:
+                del endpoint.armed[name]
+                endpoint.timers = ()
+                yield name, endpoint
         for name, queues in tuple(self._queues.items()):
+            repeats = name in REPEATS
             for queue in tuple(queues.values()):
                 for _ in range(len(queue)):
                     if not queue or queue[0][0] > now:
                         break
-                    deadline, endpoint = queue.popleft()
-                    if endpoint.armed.get(name) != deadline:
+                    deadline, endpoint = queue[0]
+                    is_cancelled = endpoint.armed.get(name) != deadline
+                    if repeats and not is_cancelled and not self._ration.take():
+                        break
+                    queue.popleft()
+                    if is_cancelled:
                         self._cancelled[name] -= 1
                         continue
                     del endpoint.armed[name]
                     endpoint.timers = ()
-                    endpoint.repeats += name in REPEATS
+                    endpoint.repeats += repeats
                     yield name, endpoint
 
-    def fire_now(self, endpoint: Endpoint) -> list[str]:
-        """End the repeat timers of the endpoint, and reset their doubling. Returns their names."""
-        repeats = [name for name in endpoint.armed if name in REPEATS]
-        for name in repeats:
-            del endpoint.armed[name]
-            self._cancelled[name] += 1
-        endpoint.repeats, endpoint.timers = 0, ()
-        return repeats
+    def fire_now(self, endpoint: Endpoint, now: float) -> None:
+        """End the repeat timers of the endpoint with the next `due`, whatever the ration, and reset
+        their doubling: its messages may be lost.
+        """
+        endpoint.repeats = 0
+        for name in endpoint.armed:
+            if name in REPEATS:
+                endpoint.armed[name] = now
+                self._cancelled[name] += 1  # its entry in the queue
+                self._at_once.append((now, name, endpoint))
+                self._quiet_until = min(self._quiet_until, now)
 
     def next(self) -> float | None:
         """The time of the next `due`: no wait ends before it. None if no wait runs."""
@@ -89,15 +136,16 @@ class Timers:
         return None if quiet_until == inf else quiet_until
 
     def _first(self) -> float:
-        """The deadline of the first wait."""
-        first = inf
+        """The time at which the first wait ends."""
+        first = self._at_once[0][0] if self._at_once else inf
         for name, queues in self._queues.items():
             for queue in queues.values():
                 while queue and queue[0][1].armed.get(name) != queue[0][0]:
                     queue.popleft()
                     self._cancelled[name] -= 1
                 if queue:
-                    first = min(first, queue[0][0])
+                    ends = queue[0][0]
+                    first = min(first, self._ration.earliest(ends) if name in REPEATS else ends)
         self._quiet_until = first
         return first
 

@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Final, Generic, TypeVar
 
-from pdproto.node.timers import DOUBLINGS_MAX, Timers
-from pdproto.spec.handoff.timers import WAITS
+from pdproto.node.timers import DOUBLINGS_MAX, REPEATS, Ration, Timers
 from pdproto.spec.language.machine import Row, Table, Timer
 
 CANCELLED_MIN: Final = 1_024  # entries that it does not pay to clear away
@@ -30,9 +29,9 @@ class Waits(Generic[K]):
     or are more than the others.
 
     After each repeat without an answer, the next wait is twice as long, up to a limit, until the
-    request has made progress. seconds: by name of timer, in place of the defaults in
-    spec/handoff/timers.py; for a repeat it is the length of the first wait. Raises ValueError for
-    an unknown name.
+    request has made progress. Repeats are rationed (timers.py). seconds: by name of timer, in place
+    of the defaults in spec/handoff/timers.py; for a repeat it is the length of the first wait.
+    Raises ValueError for an unknown name.
     """
 
     def __init__(self, names: Collection[str], seconds: Mapping[str, float] | None) -> None:
@@ -40,11 +39,12 @@ class Waits(Generic[K]):
         self.seconds: Final = {name: known[name] for name in names}
         # By name and by the number of doublings, so that each queue is in the order of time.
         self._queues: Final[dict[str, tuple[deque[tuple[float, K]], ...]]] = {
-            name: tuple(deque() for _ in range(1 + DOUBLINGS_MAX * WAITS[name].again))
+            name: tuple(deque() for _ in range(1 + DOUBLINGS_MAX * (name in REPEATS)))
             for name in names}
         self._armed: Final[dict[K, dict[str, float]]] = {}
         self._repeats: Final[dict[K, int]] = {}
         self._entries = 0  # of all queues
+        self._ration: Final = Ration()
 
     def follow(
         self, life: K, names: Collection[str], now: float, *, further: bool = False
@@ -59,26 +59,34 @@ class Waits(Generic[K]):
         if names:
             self._armed[life] = {
                 name: armed[name] if armed and name in armed and not (
-                    further and WAITS[name].again) else self._begin(name, life, now)
+                    further and name in REPEATS) else self._begin(name, life, now)
                 for name in names}
         if self._entries > CANCELLED_MIN + 2 * len(self.seconds) * len(self._armed):
             self._clear()
 
     def due(self, now: float) -> Iterator[tuple[str, K]]:
-        """The waits that have ended: name and life. Only `follow` starts them again."""
+        """The waits that have ended: name and life. Only `follow` starts them again. A repeat that
+        exceeds the ration ends later.
+        """
         if not self._entries:
             return
+        self._ration.renew(now)
         for name, queues in self._queues.items():
+            repeats = name in REPEATS
             for queue in queues:
                 for _ in range(len(queue)):
                     if not queue or queue[0][0] > now:
                         break
-                    deadline, life = queue.popleft()
-                    self._entries -= 1
+                    deadline, life = queue[0]
                     armed = self._armed.get(life, {})
-                    if armed.get(name) == deadline:
+                    has_ended = armed.get(name) == deadline
+                    if repeats and has_ended and not self._ration.take():
+                        break
+                    queue.popleft()
+                    self._entries -= 1
+                    if has_ended:
                         del armed[name]
-                        if WAITS[name].again:
+                        if repeats:
                             self._repeats[life] = self._repeats.get(life, 0) + 1
                         yield name, life
 
@@ -87,7 +95,7 @@ class Waits(Generic[K]):
         self._repeats.clear()
         for life, armed in self._armed.items():
             for name in armed:
-                if WAITS[name].again:
+                if name in REPEATS:
                     armed[name] = now
                     self._queues[name][0].appendleft((now, life))
                     self._entries += 1
@@ -96,7 +104,8 @@ class Waits(Generic[K]):
         """A time at which no wait has ended yet, or the first one ends; None if none runs."""
         if not self._entries:
             return None
-        return min((queue[0][0] for queues in self._queues.values() for queue in queues if queue),
+        return min((self._ration.earliest(queue[0][0]) if name in REPEATS else queue[0][0]
+                    for name, queues in self._queues.items() for queue in queues if queue),
                    default=None)
 
     def __len__(self) -> int:
@@ -105,7 +114,7 @@ class Waits(Generic[K]):
 
     def _begin(self, name: str, life: K, now: float) -> float:
         doublings = 0
-        if WAITS[name].again:
+        if name in REPEATS:
             doublings = min(self._repeats.get(life, 0), DOUBLINGS_MAX)
         deadline = now + self.seconds[name] * (1 << doublings)
         self._queues[name][doublings].append((deadline, life))

@@ -1,6 +1,7 @@
 """What a group repeats, it repeats ever more seldom, and at once when a connection is back."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import msgspec
 
 from pdproto.group.group import Group
 from pdproto.node.link import Link
-from pdproto.node.timers import DOUBLINGS_MAX
+from pdproto.node.timers import DOUBLINGS_MAX, REPEATS_PER_S, WINDOW_S
 from pdproto.node.waits import Waits
 from pdproto.runtime.wire import Life
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
@@ -75,6 +76,18 @@ def test_a_wait_that_is_fired_now_is_due_at_once_and_once() -> None:
     waits.follow(LIFE, ("no_votes", "transfer_timeout"), 8.5)
     ended = run(waits, 11.0, "no_votes", "transfer_timeout")
     assert ended == [(10.5, "no_votes")], "as if one had been in vain"
+
+
+def test_repeats_of_many_are_rationed() -> None:
+    waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0})
+    many = 2 * REPEATS_PER_S
+    for room in range(many):
+        waits.follow(Life(room, 1, room), ("no_votes",), 0.0)
+    fired: list[float] = []
+    while (due := waits.next()) is not None and due < 2.95:
+        fired += [due for _ in waits.due(due)]
+    assert set(Counter(fired).values()) == {round(REPEATS_PER_S * WINDOW_S)}
+    assert (len(fired), len(waits)) == (many, 0)
 
 
 def test_the_entry_asks_a_rank_that_does_not_vote_ever_more_seldom(tmp_path: Path) -> None:

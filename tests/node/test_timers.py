@@ -1,6 +1,8 @@
 """Deadlines: which waits end when, and that what is in vain is repeated ever more seldom."""
 
-from pdproto.node.timers import DOUBLINGS_MAX, Timers
+from collections import Counter
+
+from pdproto.node.timers import DOUBLINGS_MAX, REPEATS_PER_S, WINDOW_S, Timers
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import SINK_ROLE
 from pdproto.runtime.wire import Life
@@ -56,6 +58,40 @@ def test_progress_makes_repeats_prompt_again() -> None:
     endpoint.take(endpoint.automaton.call("abort_receiver"))
     follow(timers, endpoint, 20.0)
     assert [due for due, name in run(timers, 22.0) if name == "no_answer"] == [20.5, 21.5]
+
+
+def test_repeats_of_many_are_rationed() -> None:
+    """Without a ration, each of these closed hand-overs was repeated while its answer waited behind
+    the repeats of the others: a hundred thousand needed five hundred thousand aborts.
+    """
+    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    many = 3 * REPEATS_PER_S
+    waiting = [opened(timers) for _ in range(many)]
+    times = [due for due, _ in run(timers, 3.95)]
+    window = round(REPEATS_PER_S * WINDOW_S)
+    assert set(Counter(times).values()) == {window}, "none is lost, and the loop takes no idle turn"
+    assert len(times) == many == len([one for one in waiting if one.repeats])
+    assert times[0] == 1.0
+    assert times[-1] < 4.0
+
+
+def test_a_connection_that_is_back_has_all_repeated_at_once() -> None:
+    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    waiting = [opened(timers) for _ in range(2 * REPEATS_PER_S)]
+    for endpoint in waiting:
+        timers.fire_now(endpoint, 0.5)
+    assert [due for due, _ in run(timers, 0.5)] == [0.5] * len(waiting)
+    assert not any(one.repeats for one in waiting), "the next wait is a short one again"
+    assert timers.next() == 1.5
+
+
+def test_a_repeat_that_a_step_has_made_needless_is_not_made_at_once() -> None:
+    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    endpoint = opened(timers)
+    timers.fire_now(endpoint, 0.25)
+    endpoint.take(endpoint.automaton.call("abort_receiver"))
+    follow(timers, endpoint, 0.25)
+    assert [name for _, name in run(timers, 0.75)] == ["no_answer"]
 
 
 def test_a_cancelled_timer_is_not_kept() -> None:
