@@ -64,8 +64,11 @@ class _Room:
 
     def open(self, sender: Sender) -> None:
         """The router has put a request of this room here."""
-        self.requests.queue.append(sender)
-        self._fill()
+        requests = self.requests
+        if requests.queue or len(requests.inside) == WINDOW:
+            requests.queue.append(sender)
+        else:
+            self._count_request(sender)
 
     def knows(self, life: Life) -> bool:
         """Whether the life has been introduced, and is not bound."""
@@ -97,15 +100,15 @@ class _Room:
 
     def _counts(self, life: Life, sink: str) -> bool:
         """Whether the automaton counts the life, and so takes an event about it now."""
-        sinks = self._sinks.setdefault(life, [])
-        if not sinks:
+        sinks = self._sinks.get(life)
+        if sinks is None:
+            self._sinks[life] = [sink]
             self.lives.queue.append(life)
-        inside = life in self.lives.inside
+            self._fill()
+            return False
         if sink not in sinks:
             sinks.append(sink)
-        if not inside:
-            self._fill()
-        return inside
+        return life in self.lives.inside
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of this life any more."""
@@ -169,12 +172,7 @@ class _Room:
         """Count elements of the queues while there is place for them."""
         requests, lives = self.requests, self.lives
         while requests.queue and len(requests.inside) < WINDOW:
-            sender = requests.queue.popleft()
-            requests.inside.append(sender)
-            self._take(self._automaton.call("open_sender", (len(requests.inside) - 1,)))
-            if sender in self._ended:
-                self._ended.remove(sender)
-                self.leave(sender)
+            self._count_request(requests.queue.popleft())
         while lives.queue and self._has_place():
             life = lives.queue.popleft()
             lives.inside.append(life)
@@ -184,6 +182,14 @@ class _Room:
             for sink in list(self._sinks[life]):
                 if life in lives.inside:
                     self._hear(tables.introduce, life, sink)
+
+    def _count_request(self, sender: Sender) -> None:
+        inside = self.requests.inside
+        inside.append(sender)
+        self._take(self._automaton.call("open_sender", (len(inside) - 1,)))
+        if sender in self._ended:
+            self._ended.remove(sender)
+            self.leave(sender)
 
     def _has_place(self) -> bool:
         """Whether the automaton can count one more life; an aborted one may give its place up."""
@@ -234,8 +240,10 @@ class Bindings:
 
     def open(self, sender: Sender) -> None:
         """The router has put a request here."""
-        self._room(_of_sender(sender)).open(sender)
-        self._tidy(_of_sender(sender))
+        group = _of_sender(sender)
+        room = self._room(group)
+        room.open(sender)
+        self._tidy(group, room)
 
     def leave(self, sender: Sender) -> None:
         """The request has ended here."""
@@ -243,12 +251,13 @@ class Bindings:
 
     def hear(self, life: Life, sink: str, by: type[Frame] = Introduce) -> None:
         """A sink sends a frame of this kind about a life that has no request."""
-        room = self._room(_of_life(life))
+        group = _of_life(life)
+        room = self._room(group)
         if by is Abort:
             room.abort(life, sink)
         else:
             room.introduce(life, sink, by)
-        self._tidy(_of_life(life))
+        self._tidy(group, room)
 
     def forget_life(self, life: Life) -> None:
         """No sink speaks of the life any more."""
@@ -269,15 +278,14 @@ class Bindings:
         room = self._rooms.get(group)
         if room is not None:
             action(room)
-            self._tidy(group)
+            self._tidy(group, room)
 
-    def _tidy(self, group: Group) -> None:
-        room = self._rooms.get(group)
-        if room is None:
-            return
-        self._waits.follow(group, (OTHER_LIFE,) if room.is_armed else (), self._clock())
+    def _tidy(self, group: Group, room: _Room) -> None:
+        is_armed = room.is_armed
+        if is_armed or group in self._waits:
+            self._waits.follow(group, (OTHER_LIFE,) if is_armed else (), self._clock())
         if not room.requests and not room.lives:
-            del self._rooms[group]
+            self._rooms.pop(group, None)
 
 
 def _of_life(life: Life) -> Group:

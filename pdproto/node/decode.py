@@ -280,7 +280,9 @@ class Decode(Node):
         """The lives that a life names to this source, by their generations, the first one first."""
         receiver, source = endpoint.owner, endpoint.peers[index]
         of_room = self._of_room.get(receiver.room, [])
-        before = of_room[:of_room.index(receiver)] if receiver in of_room else []
+        if len(of_room) < 2 or receiver not in of_room:
+            return ()
+        before = of_room[:of_room.index(receiver)]
         named = [one.life.generation for one in before if source in one.endpoint.peers
                  and one.endpoint.automaton.holds(SINK_IS_NAMED, one.endpoint.state)]
         return tuple(named[-EARLIER_LIVES_MAX:])
@@ -298,7 +300,7 @@ class Decode(Node):
     def _conclude(self, endpoint: Endpoint) -> None:
         """Drop a life that is over for the table; raise the floor if it was the oldest."""
         life = self.life(endpoint)
-        if (endpoint.owner.unverified or self._memory.is_settling(life) or life not in self.lives
+        if (endpoint.owner.is_verifying or self._memory.is_settling(life) or life not in self.lives
                 or not endpoint.automaton.holds(SINK_IS_OVER, endpoint.state)):
             return
         self.forget(endpoint)

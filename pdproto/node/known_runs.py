@@ -5,7 +5,8 @@ Rule 1: the table decides (REQUEST in spec/handoff/incarnations.py). Here batche
 Rule 2: the table counts the runs of a source in the order in which the hand-over has heard of them.
 """
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import Event, Step
@@ -19,19 +20,22 @@ from pdproto.spec.handoff.roles import Incarnation
 
 _ASKING: Final = {(tables.asking, Asking.ASKED)}  # the change that asks for memory
 _ASKS: Final[dict[Step, bool]] = {}  # whether a step has it
+Heard: TypeAlias = tuple[tuple[int, ...], ...]  # the incarnations of each source, in order
 
 
 class KnownRuns:
-    """See the rules above. sources: the names of the nodes."""
+    """See the rules above. sources: the names of the nodes.
 
-    __slots__ = ("_answers", "_automaton", "_heard", "_sources", "_state")
+    Many hand-overs are open at a time, and most have heard the same: they share one tuple.
+    """
+
+    __slots__ = ("_automaton", "_heard", "_sources", "_state")
 
     def __init__(self, sources: tuple[str, ...]) -> None:
         self._sources: Final = sources
         self._automaton = RUNS_ROLE.automaton(len(sources), 1)
         self._state = self._automaton.initial
-        self._heard: Final[dict[str, list[int]]] = {}  # the incarnations of a source, in order
-        self._answers: Final[dict[tuple[str, int], Event]] = {}  # of a run, for this automaton
+        self._heard: Heard = _nothing(len(sources))
 
     def expect(self, source: str) -> None:
         """Nothing has been heard of this source yet."""
@@ -47,25 +51,23 @@ class KnownRuns:
 
     def counts(self, source: str, incarnation: int) -> bool:
         """Whether a frame counts that this run has sent about the hand-over."""
-        event = self._answers.get((source, incarnation))
-        if event is None:
-            event = self._said(tables.answer, source, incarnation)
-            self._answers[source, incarnation] = event
+        event = self._said(tables.answer, source, incarnation)
         return self._take(event).rows[0][0].kind != "ignore"
 
     def _said(self, message: AnyMessage, source: str, incarnation: int) -> Event:
-        heard = self._heard.setdefault(source, [])
+        of = self._sources.index(source)
+        heard = self._heard[of]
         if incarnation not in heard:
             if len(heard) == RUNS_MAX:
                 raise RemoteProtocolError(f"{source} has been started more than {RUNS_MAX} times "
                                           f"during one hand-over")
-            heard.append(incarnation)
+            self._heard = _and(self._heard, of, incarnation)
+            heard = self._heard[of]
             if len(heard) > self._automaton.sizes[Incarnation]:
                 wider = RUNS_ROLE.automaton(len(self._sources), len(heard))
                 self._state = self._automaton.translate(self._state, wider)
                 self._automaton = wider
-                self._answers.clear()
-        place: Indices = self._sources.index(source), heard.index(incarnation), 0
+        place: Indices = of, heard.index(incarnation), 0
         return self._automaton.message(message, place)
 
     def _asks(self, event: Event) -> bool:
@@ -80,3 +82,14 @@ class KnownRuns:
         step = event.steps.get(self._state) or self._automaton.take(event, self._state)
         self._state = step.state
         return step
+
+
+@lru_cache
+def _nothing(sources: int) -> Heard:
+    return ((),) * sources
+
+
+@lru_cache
+def _and(heard: Heard, source: int, incarnation: int) -> Heard:
+    """And this incarnation of the source."""
+    return *heard[:source], (*heard[source], incarnation), *heard[source + 1:]

@@ -172,7 +172,7 @@ class Prefill(Node):
         """See Node.on_frame."""
         if not isinstance(frame, OF_SINKS):
             raise RemoteProtocolError(f"{frame.message}: a sink must not send this message")
-        if isinstance(frame, Introduce | Publish):
+        if not isinstance(frame, Abort) and frame.earlier:
             self._meet_earlier(peer, frame)
         endpoint = self.endpoint_of(peer, frame.life, type(frame))
         if endpoint is None:

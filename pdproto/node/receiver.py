@@ -1,6 +1,6 @@
 """The handle of a hand-over at a decode rank."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -42,11 +42,24 @@ class ReceiverNode(Opener, Protocol):
         """In the loop: the application has closed the hand-over."""
 
 
+@dataclass(slots=True)
+class Part:
+    """The chunks of a source. done: the message that they have been written. since: when it came; 0
+    once the span has been given away. use: of the room (uses.py); None if the message has a
+    problem.
+    """
+
+    done: Done
+    since: float
+    is_verifying: bool = True
+    use: int | None = None
+
+
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "queued", "runs", "sinks",
-                 "slot", "unverified", "uses", "written")
+    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "parts", "queued",
+                 "runs", "sinks", "slot")
 
     _node: ReceiverNode
 
@@ -62,18 +75,26 @@ class Receiver(Handle):
         self.runs = KnownRuns(sources)
         self.addressed: Addressed | None = None
         self.pages: dict[str, tuple[int, ...]] | None = None
-        self.every_page: frozenset[int] = frozenset()  # of all sources
+        self.every_page: Collection[int] = ()  # of all sources, each once
         self.slot: int | None = None
         self.queued = 0.0  # since when it waits for staging memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
-        self.unverified: dict[str, Done] = {}
-        self.written: dict[str, float] = {}  # when the *done* of each source came
-        self.uses: dict[str, int] = {}  # of the room, by source (uses.py)
+        self.parts: dict[str, Part] = {}  # by source
 
     @property
     def room(self) -> int:
         """The number of the room."""
         return self.life.room
+
+    @property
+    def is_verifying(self) -> bool:
+        """Whether chunks of a source are being verified."""
+        return any(part.is_verifying for part in self.parts.values())
+
+    @property
+    def uses(self) -> dict[str, int]:
+        """The use of the room, by source."""
+        return {source: part.use for source, part in self.parts.items() if part.use is not None}
 
     def pages_of(self, source: str) -> tuple[int, ...]:
         """The pages that this source fills, in its order; empty before they are published."""
@@ -115,20 +136,18 @@ class Receiver(Handle):
               if isinstance(pages, Mapping) else dict.fromkeys(sources, mark(pages)))
         if of.keys() != set(sources):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
-        every_page: frozenset[int] = frozenset()
         for source, numbers in of.items():
-            every_page |= self.each_once(numbers, source)
+            self.require_once(numbers, source)
         self.pages = of
-        self.every_page = every_page
+        self.every_page = (next(iter(of.values())) if len(of) == 1
+                           else frozenset().union(*of.values()))
         self.slot = slot
 
-    def each_once(self, numbers: Sequence[int], source: str) -> frozenset[int]:
-        """The pages of a source. Raises LocalProtocolError for too many, and for one twice."""
-        once = frozenset(numbers)
-        if len(numbers) > PAGES_MAX or len(once) != len(numbers):
+    def require_once(self, numbers: Sequence[int], source: str) -> None:
+        """Raise LocalProtocolError if a source has too many pages, or one twice."""
+        if len(numbers) > PAGES_MAX or len(set(numbers)) != len(numbers):
             raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} pages, "
                                      f"each once")
-        return once
 
     def abort(self, reason: str = "aborted by decode") -> None:
         """Abort the hand-over. It ends with FAILED, unless it has ended already."""

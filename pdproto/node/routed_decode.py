@@ -128,7 +128,7 @@ class RoutedDecode(Decode):
             raise LocalProtocolError(f"node {self.name} has no desk: it cannot ask a registry")
         receiver = self.new(room, (), (self.name,), None, use)
         receiver.watch(on_released, watcher)
-        receiver.each_once(pages, server)
+        receiver.require_once(pages, server)
         self._generations.use(receiver.life.generation)
         sought = Sought(receiver, server, pages=self.mark(pages), slot=slot)
         self.ask(lambda: self._seek(sought, named))

@@ -182,8 +182,9 @@ class Spans:
 
     def _verified(self, endpoint: Endpoint, owner: Receiver, source: str, *, clean: bool) -> None:
         """The chunks of a source have been compared, some time after its *done* has come."""
-        since = owner.written.pop(source, None)
-        if since is not None:
+        part = owner.parts.get(source)
+        if part is not None and part.since:
+            since, part.since = part.since, 0.0
             self._end(endpoint, "verify", since, None if clean else owner.blame or "failed",
                       {"pdproto.peer": source})
 

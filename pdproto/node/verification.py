@@ -9,7 +9,7 @@ from typing import Final
 
 from pdproto.node.data_path import SinkDataPath, Verified
 from pdproto.node.node import Node
-from pdproto.node.receiver import Receiver
+from pdproto.node.receiver import Part, Receiver
 from pdproto.node.uses import mixed
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Done
@@ -40,17 +40,16 @@ class Verification:
 
     def begin(self, receiver: Receiver, source: str, done: Done) -> None:
         """Have the source's chunks copied and compared. A second *done* of it is ignored."""
-        if source in receiver.unverified:
+        parts, pages = receiver.parts, receiver.pages_of(source)
+        if source in parts and parts[source].is_verifying:
             return
-        receiver.unverified[source] = done
-        receiver.written[source] = self._node.clock()
-        pages = receiver.pages_of(source)
+        part = parts[source] = Part(done, self._node.clock())
         problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
         if not problem:
-            receiver.uses[source] = done.use
+            part.use = done.use
             self._data_path.verify(receiver.life, source, done.chunks, pages)
             return
-        del receiver.unverified[source]
+        part.is_verifying = False
         receiver.blame = f"{source} {problem}"
         self._hear(receiver.endpoint, done, source)
 
@@ -59,7 +58,8 @@ class Verification:
         meanwhile, and its pages are about to be free.
         """
         endpoint, source = receiver.endpoint, report.source
-        done = receiver.unverified.pop(source)
+        part = receiver.parts[source]
+        done, part.is_verifying = part.done, False
         receiver.metadata[source] = done.metadata
         if report.clean:
             receiver.landed_chunks += len(done.chunks)

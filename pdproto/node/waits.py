@@ -108,6 +108,10 @@ class Waits(Generic[K]):
                     for name, queues in self._queues.items() for queue in queues if queue),
                    default=None)
 
+    def __contains__(self, life: K) -> bool:
+        """Whether a timer of this request runs, or has ended and waits for `follow`."""
+        return life in self._armed
+
     def __len__(self) -> int:
         """The number of requests with a timer."""
         return sum(bool(armed) for armed in self._armed.values())

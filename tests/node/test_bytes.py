@@ -44,7 +44,7 @@ def test_pages_that_are_not_compared_are_not_called_spoilt() -> None:
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
-        until(lambda: receiver.unverified)
+        until(lambda: receiver.is_verifying)
         receiver.abort()
         until(polls([receiver], KVPoll.FAILED))
         until(nodes.landing.end)
@@ -60,7 +60,7 @@ def test_pages_are_held_while_they_are_copied() -> None:
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
         until(polls([sender], KVPoll.SUCCESS))
-        until(lambda: receiver.unverified)
+        until(lambda: receiver.is_verifying)
         receiver.abort()
         until(polls([receiver], KVPoll.FAILED))
         assert not receiver.released
