@@ -2,7 +2,7 @@
 
 Two systems have the same identity if and only if their tables, properties, faults and places are
 the same. A place is a file and a line; results name places. The digest includes every field of
-every object, so a field that is added to the language later is included too.
+every object with which it is made, so a field that is added to the language later is included too.
 """
 
 import enum
@@ -24,8 +24,7 @@ from pdproto.spec.language.system import Configuration, System
 # A result depends on the code that computes it: the checker, the ground form, and the language.
 CODE: Final = ("check", "ground", "spec/language")
 SUFFIXES: Final = (".py", ".c", ".h")
-# The explored configuration is a separate argument, and no result depends on the base.
-LEFT_OUT: Final = {"configurations", "base"}
+LEFT_OUT: Final = {"configurations"}  # the explored configuration is a separate argument
 
 
 def identity(system: System, configuration: Configuration, *rest: object) -> str:
@@ -129,7 +128,7 @@ def _is_member(value: object) -> bool:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(kind))
+    return tuple(one.name for one in fields(kind) if one.init)
 
 
 @cache

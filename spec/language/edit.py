@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, cast, get_args
 
 from .formula import Formula
-from .kinds import require, shown, suggestion
+from .kinds import shown, suggestion
 from .machine import Machine, Row, Table
 from .place import Place, SpecError, here
 from .properties import OnRow, Property
@@ -187,11 +187,13 @@ def _edited(
     configurations: Mapping[str, Configuration] | None,
 ) -> System:
     given: object = system
-    require(isinstance(given, System), f"edited({shown(given)}): want the system first, as in "
-                                       "edited(SYSTEM, 'broken', DropRow('lend'))")
+    if not isinstance(given, System):
+        raise SpecError(here(), f"edited({shown(given)}): want the system first, as in "
+                                "edited(SYSTEM, 'broken', DropRow('lend'))")
     for edit in edits:
-        require(isinstance(edit, get_args(Edit)), f"edited({system.name!r}) was given "
-                f"{shown(edit)}: want edits, such as DropRow('lend'), one after the other")
+        if not isinstance(edit, get_args(Edit)):
+            raise SpecError(here(), f"edited({system.name!r}) was given {shown(edit)}: want edits, "
+                                    f"such as DropRow('lend'), one after the other")
     draft = _Draft(system.name, system.tables, system.faults, system.properties)
     for edit in edits:
         draft = _apply(draft, edit)

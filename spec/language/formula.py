@@ -264,51 +264,65 @@ def _pushed(formula: Formula) -> Formula:
             return Not(formula)
 
 
+# These walks are most of the time in which a spec is read: they make no generators, and the classes
+# that share a field are tuples, since `isinstance` with `A | B` makes a new object for each call.
+_JOINED: Final = And, Or
+_QUANTIFIED: Final = Forall, Exists
+_COMPARED: Final = Same, Before
+
+
 def atoms(formula: Formula, *, positive: bool = True) -> Iterator[tuple[Atom, bool]]:
     """Every atom with its polarity: True where it stands under an even number of negations."""
-    match formula:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from atoms(part, positive=positive)
-        case Not(part):
-            yield from atoms(part, positive=not positive)
-        case Forall(_, body) | Exists(_, body):
-            yield from atoms(body, positive=positive)
-        case Atom():
-            yield formula, positive
+    found: list[tuple[Atom, bool]] = []
+    _find_atoms(formula, positive, found)
+    return iter(found)
+
+
+def _find_atoms(formula: Formula, positive: bool, found: list[tuple[Atom, bool]]) -> None:
+    if isinstance(formula, Atom):
+        found.append((formula, positive))
+    elif isinstance(formula, _JOINED):
+        for part in formula.parts:
+            _find_atoms(part, positive, found)
+    elif isinstance(formula, Not):
+        _find_atoms(formula.part, not positive, found)
+    elif isinstance(formula, _QUANTIFIED):
+        _find_atoms(formula.body, positive, found)
 
 
 def free_variables(formula: Formula) -> tuple["Sort", ...]:
     """The variables that no quantifier binds, in order of first occurrence."""
-    return tuple(dict.fromkeys(_free(formula, ())))
+    return every_variable(formula)[0]
 
 
-def _free(formula: Formula, bound: tuple["Sort", ...]) -> Iterator["Sort"]:
-    match formula:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _free(part, bound)
-        case Not(part):
-            yield from _free(part, bound)
-        case Forall(variable, body) | Exists(variable, body):
-            yield from _free(body, (*bound, variable))
-        case Same(left, right) | Before(left, right):
-            yield from (v for v in (left, right) if v not in bound)
-        case Atom(arguments=arguments):
-            yield from (v for v in arguments if v not in bound)
-
-
-def bound_variables(formula: Formula) -> Iterator["Sort"]:
+def bound_variables(formula: Formula) -> tuple["Sort", ...]:
     """The variables that quantifiers bind, outermost first."""
-    match formula:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from bound_variables(part)
-        case Not(part):
-            yield from bound_variables(part)
-        case Forall(variable, body) | Exists(variable, body):
-            yield variable
-            yield from bound_variables(body)
+    return every_variable(formula)[1]
+
+
+def every_variable(formula: Formula) -> tuple[tuple["Sort", ...], tuple["Sort", ...]]:
+    """The free variables and the bound ones, in the order of the two functions above."""
+    free: dict[Sort, None] = {}
+    bound: list[Sort] = []
+    _find_variables(formula, (), free, bound)
+    return tuple(free), tuple(bound)
+
+
+def _find_variables(
+    formula: Formula, inside: tuple["Sort", ...], free: dict["Sort", None], bound: list["Sort"],
+) -> None:
+    if isinstance(formula, Atom):
+        free.update({v: None for v in formula.arguments if v not in inside})
+    elif isinstance(formula, _JOINED):
+        for part in formula.parts:
+            _find_variables(part, inside, free, bound)
+    elif isinstance(formula, Not):
+        _find_variables(formula.part, inside, free, bound)
+    elif isinstance(formula, _QUANTIFIED):
+        bound.append(formula.variable)
+        _find_variables(formula.body, (*inside, formula.variable), free, bound)
+    elif isinstance(formula, _COMPARED):
+        free.update({v: None for v in (formula.left, formula.right) if v not in inside})
 
 
 def strangers(formula: object) -> Iterator[object]:

@@ -284,6 +284,9 @@ class Table:
     state: Function[Any, *tuple[Any, ...]] | None = None
     rows: tuple[Row, ...] = ()
     place: Place = field(default_factory=here, compare=False, kw_only=True)
+    # By the `id` of a row. The row is kept beside its guard, so that no other gets its `id`.
+    _guards: dict[int, tuple[Row, And]] = field(
+        default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -332,8 +335,11 @@ class Table:
 
     def guard(self, row: Row) -> And:
         """The row's whole guard: state, trigger and conditions."""
-        on = (row.on.arrived,) if isinstance(row.on, Sent) else ()
-        return And((*on, *self.condition(row).parts))
+        known = self._guards.get(id(row))
+        if known is None or known[0] is not row:
+            on = (row.on.arrived,) if isinstance(row.on, Sent) else ()
+            known = self._guards[id(row)] = row, And((*on, *self.condition(row).parts))
+        return known[1]
 
     def condition(self, row: Row) -> And:
         """The row's guard without its trigger."""

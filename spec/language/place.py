@@ -27,7 +27,7 @@ def here() -> Place:
     frame = sys._getframe(1)
     while frame.f_back is not None and not _is_outside(frame.f_code.co_filename):
         frame = frame.f_back
-    return Place(_relative(frame.f_code.co_filename, Path.cwd()), frame.f_lineno)
+    return Place(_relative(frame.f_code.co_filename, str(Path.cwd())), frame.f_lineno)
 
 
 # Every update asks for its place, and few files ask: without the caches, looking at paths takes
@@ -42,7 +42,7 @@ def _is_outside(path: str) -> bool:
 
 
 @cache
-def _relative(path: str, directory: Path) -> str:
+def _relative(path: str, directory: str) -> str:
     """The path relative to the directory if it lies below it, and unchanged otherwise."""
     try:
         return str(Path(path).relative_to(directory))

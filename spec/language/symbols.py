@@ -205,9 +205,10 @@ class Cell(NoFormula, Generic[E]):
 
     def _checked(self, value: E) -> E:
         given: object = value
-        require(not isinstance(given, NoFormula),
-                f"{shown(given)} is no value of {self.symbol.signature}: go value by value, as in "
-                "any_of(*(all_of(f(p) == x, g(p) == x) for x in Phase))")
+        if isinstance(given, NoFormula):
+            raise SpecError(here(), f"{shown(given)} is no value of {self.symbol.signature}: go "
+                                    "value by value, as in "
+                                    "any_of(*(all_of(f(p) == x, g(p) == x) for x in Phase))")
         if value not in self.symbol.values:
             raise SpecError(here(), no_value(value, self.symbol.signature, self.symbol.values))
         return value

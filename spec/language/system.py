@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from .elements import ElementFunction
-from .formula import Formula, atoms, bound_variables, free_variables
+from .formula import Formula, atoms, every_variable
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
@@ -143,7 +143,8 @@ class System:
         for table, row in self.rows():
             found += (type(variable) for variable in table.parameters(row))
         for formula in self.formulas():
-            found += (type(v) for v in (*free_variables(formula), *bound_variables(formula)))
+            free, bound = every_variable(formula)
+            found += map(type, (*free, *bound))
         return tuple(dict.fromkeys(found))
 
     def table(self, machine: Machine[*tuple[Any, ...]]) -> Table:
