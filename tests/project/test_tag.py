@@ -1,5 +1,7 @@
 """`make tag`: the version and the notes of a release come from the changelog."""
 
+import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -64,6 +66,29 @@ def test_a_release_is_tagged_with_its_section_of_the_changelog(repository: Path)
     told = git(repository, "for-each-ref", "--format=%(contents)", "refs/tags/v1.2.0")
     assert told.strip() == f"pdproto 1.2.0\n\n{NOTES.strip()}"
     assert git(repository, "rev-parse", "v1.2.0^{commit}") == git(repository, "rev-parse", "HEAD")
+
+
+def test_the_workflow_of_a_release_has_the_notes_of_the_tag(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """After its checkout, which makes a tag without a message of the commit that is pushed."""
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert 'tags: ["v*"]' in workflow
+    steps = re.findall(r"- run: (.*)", workflow)
+    assert [step.split()[0] for step in steps] == ["git", "make", "gh"]
+    assert "--notes-from-tag" in steps[-1]
+    assert tag(repository).returncode == 0
+    checkout = tmp_path_factory.mktemp("checkout")
+    git(checkout, "init", "--quiet")
+    git(checkout, "remote", "add", "origin", repository.as_uri())
+    commit_id = git(repository, "rev-parse", "HEAD").strip()
+    git(checkout, "fetch", "--quiet", "--depth", "1", "--no-tags", "origin",
+        f"+{commit_id}:refs/tags/v1.2.0")
+    assert git(checkout, "cat-file", "-t", "v1.2.0") == "commit\n"
+    subprocess.run(["bash", "-c", steps[0]], cwd=checkout, check=True, capture_output=True,
+                   env={**os.environ, "GITHUB_REF_NAME": "v1.2.0"})
+    told = git(checkout, "for-each-ref", "--format=%(contents)", "refs/tags/v1.2.0")
+    assert told.strip() == f"pdproto 1.2.0\n\n{NOTES.strip()}"
 
 
 def test_a_section_without_a_day_is_no_release(repository: Path) -> None:
