@@ -274,7 +274,7 @@ class World:
 
     def _explore_again(self, variant: Fairness) -> Exploration:
         """The graph that liveness needs: without symmetry, with other timers or deliveries."""
-        ground = self._ground(variant)
+        ground = self.ground if variant is Fairness.TIMERS else self._ground(variant)
         return explore(
             ground,
             reductions=Reductions(dead_bits=self.configuration.dead_bits),
