@@ -24,7 +24,7 @@ from proofs.claim import Safety
 CLAIM = Safety(
     "optimistic-group-history", whole=True, helped=True, slow=("holds", "lemmas"),
     proved_in=("optimistic-group-history", "optimistic-group-loss-history"),
-    nightly=("holds-optimistic-group-history", "holds-optimistic-group-loss-history", "something",
+    nightly=("holds-optimistic-group-history", "holds-optimistic-group-loss-history",
              "defect-start", "defect-decide_to_yield"),
     defects=(
         DropClause("start", EARLIER),

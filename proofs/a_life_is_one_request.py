@@ -21,7 +21,6 @@ from proofs.claim import Known, Safety
 
 LED = Safety(
     "binding", impossible=("find_mixed",), slow=("holds", "something", "lemmas", "defect"),
-    nightly=("something",),
     defects=(Known("first-come", row="bind"), Known("retry-lost", row="end_named")),
 )
 NAMED = Safety(

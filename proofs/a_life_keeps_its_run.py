@@ -22,7 +22,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "end-to-end-bootstrap", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
-    nightly=("holds-end-to-end-bootstrap", "something"),
+    nightly=("holds-end-to-end-bootstrap",),
     defects=(
         DropClause("accept", f.same(e)),
         DropClause("open_receiver", phase(d, h) == Phase.WAITING_FOR_INPUT),

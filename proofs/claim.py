@@ -49,9 +49,11 @@ class Safety:
     of, if not `system` alone. impossible: rows that cannot fire in any state. bridge: the lemmas
     that must be used (none: every lemma); unasked: the question is left out. slow: the questions
     that take several seconds. Where it is slow the question about lemmas is asked at night, because
-    an idle lemma makes no proof wrong, and this proves the system once more. nightly: more of them
-    that are asked at night, by name. engine: the one that proves it. explored: small sizes
-    show that every row can fire, and which claim a defect breaks, where the solver takes too long.
+    an idle lemma makes no proof wrong, and this proves the system once more. So is `something`
+    where any question is slow: what is proved holds in each state that is reached, and the explorer
+    fires the rows in such states by day. nightly: more of them that are asked at night, by name.
+    engine: the one that proves it. explored: small sizes show that every row can fire, and which
+    claim a defect breaks, where the solver takes too long.
     helped: in a whole proof Z3 with quantifiers decides the obligations that the cut-off leaves
     open.
     """
@@ -75,9 +77,7 @@ class Safety:
             standing.is_proved, engines=(self.engine,))
         for name in self.proved_in or (self.system,):
             yield self._question("holds", partial(show, name), name)
-        yield self._question("something", partial(
-            standing.is_about_what_is_explored, self.system) if self.explored else partial(
-            standing.is_about_something, self.system, self.impossible))
+        yield self._about_something()
         if self.bridge:
             yield self._at_night("lemmas", partial(
                 standing.has_no_idle_lemma_among, self.system, self.bridge))
@@ -89,6 +89,14 @@ class Safety:
     def _question(self, name: str, ask: Callable[[], None], of: str = "") -> Question:
         full = f"{name}-{of}" if of else name
         return Question(full, ask, name in self.slow, full in self.nightly)
+
+    def _about_something(self) -> Question:
+        if self.explored:
+            return self._question("something", partial(
+                standing.is_about_what_is_explored, self.system))
+        asked = self._question("something", partial(
+            standing.is_about_something, self.system, self.impossible))
+        return replace(asked, nightly=bool(self.slow))
 
     def _at_night(self, name: str, ask: Callable[[], None]) -> Question:
         """Asked by `make test` too, unless it is slow."""

@@ -21,7 +21,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "end-to-end-routing", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
-    nightly=("holds-end-to-end-routing", "something"),
+    nightly=("holds-end-to-end-routing",),
     # These rows are the answers of a dead source, and no source dies here.
     impossible=("disown_meeting", "disown_address", "disown_abort"),
     defects=(

@@ -22,7 +22,7 @@ from proofs.claim import Safety
 CLAIM = Safety(
     "end-to-end-attempts", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
     proved_in=("end-to-end-attempts", "end-to-end-contended"),
-    nightly=("holds-end-to-end-attempts", "holds-end-to-end-contended", "something"),
+    nightly=("holds-end-to-end-attempts", "holds-end-to-end-contended"),
     defects=(
         DropClause("release_places", UNREAD),
         DropClause("begin_transfer", COMPUTED),

@@ -23,7 +23,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "end-to-end", whole=True, proved_in=("end-to-end-restart",), unasked=True, slow=("holds",),
-    nightly=("holds-end-to-end-restart", "something"),
+    nightly=("holds-end-to-end-restart",),
     # A pass makes room for another life's, and there is one life only.
     impossible=("run_again", "fall_back"),
     defects=(

@@ -20,7 +20,7 @@ from proofs.claim import Safety
 
 CLAIM = Safety(
     "group-transfer", whole=True, bridge=BRIDGE, slow=("holds", "lemmas"),
-    nightly=("holds-group-transfer", "something"),
+    nightly=("holds-group-transfer",),
     defects=(
         DropClause("report_broken", UNREAD),
         DropClause("begin_transfer", stage(r, h) == Stage.RUNNING),

@@ -161,7 +161,7 @@ def test_the_cost_of_a_question_is_independent_of_earlier_ones() -> None:
     assert kept.steps
 
 
-@settings(max_examples=examples(8, 25), deadline=None)
+@settings(max_examples=examples(5, 25), deadline=None)
 @given(system=systems())
 def test_random_systems(system: System) -> None:
     """Whatever the explorer finds within ten steps is found, and nothing else."""

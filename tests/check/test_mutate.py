@@ -240,7 +240,7 @@ def test_where_delivery_consumes_an_ignored_message_matters() -> None:
     assert same_graph(without_consumption(SMALL_LOCKS), changed, dropped, chosen, NO_LIMITS)
 
 
-@settings(max_examples=examples(3, 20), deadline=None)
+@settings(max_examples=examples(2, 20), deadline=None)
 @given(system=systems(), data=st.data())
 def test_equivalence_of_random_mutants(system: System, data: st.DataObject) -> None:
     mutant = data.draw(st.sampled_from(mutants([system])))

@@ -26,7 +26,7 @@ from tests.tiers import examples
 
 STATES_MAX = 300
 SEARCHES = settings(
-    max_examples=examples(10, settings().max_examples // 4),
+    max_examples=examples(6, settings().max_examples // 4),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
@@ -74,7 +74,7 @@ def test_engines_agree_with_the_oracle(system: System, faults: tuple[str, ...]) 
 
 
 @given(systems())
-@settings(SEARCHES, max_examples=examples(4, SEARCHES.max_examples))
+@settings(SEARCHES, max_examples=examples(3, SEARCHES.max_examples))
 def test_an_assignment_gives_the_cell_that_element_alone(system: System) -> None:
     """All readers share the relation behind a function into a sort, so this knows nothing of it."""
     book = Interpreter(system, SIZES)

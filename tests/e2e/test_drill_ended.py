@@ -39,9 +39,9 @@ def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
 
 
 def wait_for_hand_overs(verb: str, traces: Path, deadline: float) -> None:
-    """Wait until every rank has taken rows; `soak` keeps no trace, and gets as long as it needs."""
+    """Wait until every rank has taken rows; `soak` keeps no trace, and gets two seconds."""
     if verb == "soak":
-        time.sleep(5.0)
+        time.sleep(2.0)
         return
     while time.monotonic() < deadline:
         sizes = [path.stat().st_size for path in traces.glob("*.jsonl")]

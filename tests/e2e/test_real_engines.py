@@ -1,15 +1,16 @@
 """The hand-over over Mooncake and NIXL: real processes, and libraries that lie, fail, come late."""
 
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError
 from typing import Any, Final
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from pdproto.cli.main import main
+from pdproto.engine import one_sided
 from pdproto.engine.contract import SinkEngine, SourceEngine
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -194,19 +195,16 @@ def test_m3_4_memory_is_leased_while_a_write_of_an_aborted_hand_over_is_under_wa
 
 
 @pytest.mark.parametrize("name", ["mooncake", "nixl"])
-def test_an_engine_that_is_not_installed_gives_one_clear_line(name: str) -> None:
+def test_an_engine_that_is_not_installed_gives_one_clear_line(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Here the library's package is hidden from the command."""
-    program = f"""
-import sys
-from importlib import metadata
-from pdproto.engine import one_sided
-def missing(package):
-    raise metadata.PackageNotFoundError(package)
-one_sided.version = missing
-from pdproto.cli.main import main
-sys.exit(main(["handoff", "--engine", {name!r}]))"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          timeout=60, check=False)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert f"engine {name!r} is not installed: pip install" in done.stderr
+
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(one_sided, "version", missing)
+    assert main(["handoff", "--engine", name]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"engine {name!r} is not installed: pip install" in told

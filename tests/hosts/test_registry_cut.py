@@ -29,7 +29,7 @@ from tests.hosts.wire import Wire
 
 FAR, NEAR = Rank(0, 0, 0, 0), Rank(0, 0, 0, 1)  # the rank that is cut off, and the other one
 PREFILL, REGISTRY = 0, 1  # places of hosts
-EVERY_S: Final = 0.02
+EVERY_S: Final = 0.05
 SILENT_S: Final = WAITS["no_sign_of_life"].seconds
 INTERVAL_S: Final = WAITS["sign_of_life"].seconds
 HELD_S: Final = 3.0  # the cut goes on after the registry has noticed it

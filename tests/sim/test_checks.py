@@ -191,7 +191,7 @@ FAULTS: Final = st.sets(st.sampled_from(list(Kind)), max_size=4)
 
 
 @given(DEFECTS, FAULTS, st.integers(0, 1 << 16), st.integers(1, 2), st.integers(1, 6))
-@runs(examples(8, 20))
+@runs(examples(4, 20))
 def test_random_runs_with_defects_are_judged_alike(
     defect: str | None, faults: set[Kind], seed: int, pp: int, chunks: int
 ) -> None:

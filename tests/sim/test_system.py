@@ -13,6 +13,7 @@ from pdproto.cli.systems import load
 from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.bugs import registry as defects
 from pdproto.spec.bugs.bug import Bug
+from tests.tiers import examples
 
 STORES: Final = frozenset({"entry"})  # as a server runs it
 SYSTEMS: Final = (
@@ -41,7 +42,7 @@ def told(of: SimulatedSystem, seed: int) -> str:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_everything_that_is_promised_holds(name: str) -> None:
     of = simulated(name)
-    runs = [of.run(seed) for seed in range(40)]
+    runs = [of.run(seed) for seed in range(examples(12, 40))]
     assert [run.finding for run in runs] == [None] * len(runs)
     assert max(run.steps for run in runs) > 10
 
