@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.proving import CUTOFF
+from pdproto.check.prove.proving import CUTOFF, QUANTIFIED
 from pdproto.cli.systems import load, subject
 from pdproto.spec.language import edited
 from pdproto.spec.language.edit import RowEdit
@@ -55,7 +55,7 @@ class Safety:
     engine: the one that proves it. explored: small sizes show that every row can fire, and which
     claim a defect breaks, where the solver takes too long.
     helped: in a whole proof Z3 with quantifiers decides the obligations that the cut-off leaves
-    open.
+    open. ranked: the lemmas that no safety claim needs, but a ranking.
     """
 
     system: str
@@ -70,6 +70,7 @@ class Safety:
     engine: str = CUTOFF
     explored: bool = False
     helped: bool = False
+    ranked: tuple[str, ...] = ()
 
     def questions(self) -> Iterator[Question]:
         """The four questions, some of them about several systems or defects."""
@@ -82,7 +83,9 @@ class Safety:
             yield self._at_night("lemmas", partial(
                 standing.has_no_idle_lemma_among, self.system, self.bridge))
         elif not self.unasked:
-            yield self._at_night("lemmas", partial(standing.has_no_idle_lemma, self.system))
+            engines = (self.engine, QUANTIFIED) if self.helped else (self.engine,)
+            yield self._at_night("lemmas", partial(
+                standing.has_no_idle_lemma, self.system, engines=engines, ranked=self.ranked))
         for defect in self.defects:
             yield self._question("defect", partial(self._notice, defect), defect.row)
 

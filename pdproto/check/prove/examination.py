@@ -4,15 +4,23 @@ Contradictory claims would prove everything. So every row must be enabled in som
 claims hold, except for rows that are meant never to fire.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final, TypeAlias
 
-from pdproto.check.prove.cutoff import ground
+from pdproto.check.prove import quantified
+from pdproto.check.prove.clauses import TooManyClausesError
+from pdproto.check.prove.cutoff import WEAKENED_MAX, ground
 from pdproto.check.prove.obligations import Claim, Method, Obligation, Sequent
 from pdproto.check.prove.places import ProofRows
+from pdproto.check.prove.proving import CUTOFF, QUANTIFIED
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.spec.language.formula import FALSE, TRUE, normal
 from pdproto.spec.language.system import System
+
+# For each obligation, names of claims that suffice for an engine to prove it; None if it does not.
+Cores: TypeAlias = Callable[
+    [System, Sequence[Obligation], float], Iterator[frozenset[str] | None]]
 
 
 def impossible_rows(
@@ -33,24 +41,49 @@ def impossible_rows(
 
 
 def rested_on(
-    system: System, obligations: Sequence[Obligation], timeout_s: float
+    system: System, obligations: Sequence[Obligation], timeout_s: float,
+    engines: Sequence[str] = (CUTOFF,),
 ) -> Iterator[frozenset[str]]:
-    """For each obligation that the cut-off has proved, names of claims that suffice to meet it.
+    """For each obligation, names of claims that suffice for the first of the engines to prove it.
 
     The obligations must have the same row and the same assumptions, because they share the
     grounding, which takes most of the time. Raises AssertionError for one that is not proved.
+    """
+    found: dict[int, frozenset[str]] = {}
+    for engine in engines:
+        left = [one for one in obligations if id(one) not in found]
+        for obligation, names in zip(left, _CORES[engine](system, left, timeout_s), strict=True):
+            if names is not None:
+                found[id(obligation)] = names
+    for obligation in obligations:
+        if id(obligation) not in found:
+            raise AssertionError(f"{obligation.name} is not proved")
+        yield found[id(obligation)]
+
+
+def _cores_of_cutoff(
+    system: System, obligations: Sequence[Obligation], timeout_s: float
+) -> Iterator[frozenset[str] | None]:
+    """For each obligation, names of claims that suffice to meet it; None if the cut-off does not
+    prove it.
     """
     grounded = ground(system, obligations, weakened=False, switched=True)
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     for obligation, selector in zip(obligations, grounded.selectors, strict=True):
         names = _suffice(solver, selector, grounded.switches)
-        if names is None:
-            alone = ground(system, [obligation], weakened=True, switched=True)
-            again = Solver(alone.clauses.dimacs, timeout_s=timeout_s)
-            names = _suffice(again, alone.selectors[0], alone.switches)
-        if names is None:
-            raise AssertionError(f"{obligation.name} is not proved")
-        yield names
+        yield _core_by_itself(system, obligation, timeout_s) if names is None else names
+
+
+def _core_by_itself(
+    system: System, obligation: Obligation, timeout_s: float
+) -> frozenset[str] | None:
+    """The same of one obligation, also with the assumed claims that have an `exists`."""
+    try:
+        grounded = ground(system, [obligation], weakened=True, switched=True, most=WEAKENED_MAX)
+    except TooManyClausesError:
+        return None
+    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
+    return _suffice(solver, grounded.selectors[0], grounded.switches)
 
 
 def _suffice(
@@ -63,10 +96,14 @@ def _suffice(
     return frozenset(names[number] for number in solver.core() if number in names)
 
 
+_CORES: Final[Mapping[str, Cores]] = {CUTOFF: _cores_of_cutoff, QUANTIFIED: quantified.cores}
+
+
 def idle_lemmas(
-    system: System, every: Sequence[Claim], found: Sequence[Obligation], timeout_s: float
+    system: System, every: Sequence[Claim], found: Sequence[Obligation], timeout_s: float,
+    engines: Sequence[str] = (CUTOFF,),
 ) -> tuple[str, ...]:
-    """The lemmas that these proofs use for no other claim.
+    """The lemmas that these proofs, by the first engine that has one, use for no other claim.
 
     All other claims are proved without such a lemma. Other proofs might do without more lemmas; to
     find out, prove the obligations `without` one.
@@ -78,7 +115,8 @@ def idle_lemmas(
             key = obligation.scope, id(obligation.sequent.assumed)
             groups.setdefault(key, []).append(obligation)
     for group in groups.values():
-        for obligation, names in zip(group, rested_on(system, group, timeout_s), strict=True):
+        rested = rested_on(system, group, timeout_s, engines)
+        for obligation, names in zip(group, rested, strict=True):
             used |= names - {obligation.claim.name}
     return tuple(claim.name for claim in every if claim.is_lemma and claim.name not in used)
 

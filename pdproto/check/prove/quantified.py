@@ -36,6 +36,7 @@ from pdproto.spec.language.system import System
 
 OLD: Final = ""
 NEW: Final = "^after"  # SMT-LIB 2 allows this character without quotes
+NAMED: Final = "claim!"  # before the name of an assumed claim, so that no symbol has that name
 # Making a theory takes longer than most questions, so the questions of a row share one. But the
 # state that earlier questions leave in Z3 may slow it down. A question without an answer after this
 # time is asked again with a theory of its own.
@@ -199,10 +200,19 @@ def _effects(
             yield sent.arguments, True, where, chosen
 
 
-def question(theory: Theory, obligation: Obligation) -> Any:
-    """A solver with assertions that are unsatisfiable if and only if the obligation is met."""
+def question(theory: Theory, obligation: Obligation, *, named: bool = False) -> Any:
+    """A solver with assertions that are unsatisfiable if and only if the obligation is met.
+
+    named: its unsatisfiable core has the names of the assumed claims that it needs.
+    """
     solver = z3.Solver(ctx=theory.context)
-    solver.add(*theory.axioms, *theory.assumed(obligation.sequent.assumed))
+    solver.add(*theory.axioms)
+    assumed = obligation.sequent.assumed
+    for one, formula in zip(assumed, theory.assumed(assumed), strict=True):
+        if named:
+            solver.assert_and_track(formula, z3.Bool(f"{NAMED}{one.name}", theory.context))
+        else:
+            solver.add(formula)
     claim = obligation.claim
     if obligation.table is None or obligation.row is None:
         solver.add(*theory.start(), z3.Not(theory.everywhere(claim.formula, OLD)))
@@ -234,6 +244,24 @@ def decide(
         if fewer is not obligation and judgement.status is not Status.PROVED:
             judgement = _decided(theory, obligation, timeout_s)
         yield judgement
+
+
+def cores(
+    system: System, obligations: Sequence[Obligation], timeout_s: float
+) -> Iterator[frozenset[str] | None]:
+    """For each obligation, names of assumed claims that suffice to meet it; None if Z3 does not
+    prove it. timeout_s: as in `decide`.
+    """
+    for obligation in obligations:
+        names = _core(system, _from_fewer_claims(system, obligation), timeout_s)
+        yield _core(system, obligation, timeout_s) if names is None else names
+
+
+def _core(system: System, obligation: Obligation, timeout_s: float) -> frozenset[str] | None:
+    solver = question(Theory(system), obligation, named=True)
+    if _judged(solver, timeout_s).status is not Status.PROVED:
+        return None
+    return frozenset(str(name).removeprefix(NAMED) for name in solver.unsat_core())
 
 
 def _from_fewer_claims(system: System, obligation: Obligation) -> Obligation:
