@@ -9,8 +9,9 @@ with its reason, and those of both parts. Bound: none, on any sort. Assumes: a r
 remainder; the sources are the ranks of one group; a finished fence keeps writes out (rule 2 of
 spec/handoff/engine.py). Vacuity: every row except the answers of dead sources can fire in a state
 in which all claims hold. Mutants: a sender opened for a room that its group does not have; a
-receiver opened for a group that decode does not address. Not covered: liveness, which is explored;
-processes that die, which registry.py and a_life_keeps_its_run.py cover.
+receiver opened for a group that decode does not address. Not covered: liveness
+(a_routed_room_is_struck_out.py); processes that die, which registry.py and a_life_keeps_its_run.py
+cover.
 """
 
 from pdproto.spec.handoff.end_to_end_routing import RUN_HERE, addressed

@@ -311,19 +311,19 @@ CATALOGUE: Final = (
         "deep": Counts(18_209, 109_923, 31),
     }),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
-          lemmas="group_transfer_lemmas", expected={
+          lemmas="group_transfer_lemmas", ranking="group_transfer_ranking", expected={
         "default": Counts(10_337, 76_845, 29),
     }),
     Entry("group-transfer-pair", "handoff.group_transfer:PAIR", Purpose.COMPOSED,
-          lemmas="group_transfer_lemmas", expected={
+          lemmas="group_transfer_lemmas", ranking="group_transfer_ranking", expected={
         "deep": Counts(493_849, 7_544_364, 44),
     }),
     Entry("sink-group", "handoff.sink_group:SYSTEM", Purpose.COMPOSED,
-          lemmas="sink_group_lemmas", expected={
+          lemmas="sink_group_lemmas", ranking="sink_group_ranking", expected={
         "default": Counts(7_520, 52_105, 28),
     }),
     Entry("sink-group-pair", "handoff.sink_group:PAIR", Purpose.COMPOSED,
-          lemmas="sink_group_lemmas", expected={
+          lemmas="sink_group_lemmas", ranking="sink_group_ranking", expected={
         "deep": Counts(234_194, 3_492_971, 45),
     }),
     Entry("sink-group-loss", "handoff.sink_group:LOSS", Purpose.COMPOSED,
@@ -333,20 +333,20 @@ CATALOGUE: Final = (
         "deep": Counts(2_953_988, 41_918_693, 53),
     }),
     Entry("end-to-end", "handoff.end_to_end:SYSTEM", Purpose.COMPOSED,
-          lemmas="end_to_end_lemmas", expected={
+          lemmas="end_to_end_lemmas", ranking="end_to_end_ranking", expected={
         "default": Counts(54_708, 433_524, 47),
     }),
     Entry("end-to-end-restart", "handoff.end_to_end:RESTART", Purpose.COMPOSED,
-          lemmas="end_to_end_lemmas", expected={
+          lemmas="end_to_end_lemmas", ranking="end_to_end_ranking", expected={
         "deep": Counts(3_056_856, 29_398_530, 58),
     }),
     Entry("end-to-end-bootstrap", "handoff.end_to_end_bootstrap:SYSTEM", Purpose.COMPOSED,
-          lemmas="end_to_end_bootstrap_lemmas", expected={
+          lemmas="end_to_end_bootstrap_lemmas", ranking="end_to_end_bootstrap_ranking", expected={
         "default": Counts(246_946, 2_100_752, 44),
         "deep": Counts(356_530, 2_985_340, 45),
     }),
     Entry("end-to-end-routing", "handoff.end_to_end_routing:SYSTEM", Purpose.COMPOSED,
-          lemmas="end_to_end_routing_lemmas", expected={
+          lemmas="end_to_end_routing_lemmas", ranking="end_to_end_routing_ranking", expected={
         "default": Counts(33_033, 250_395, 33),
     }),
     Entry("end-to-end-attempts", "handoff.end_to_end_attempts:SYSTEM", Purpose.COMPOSED,

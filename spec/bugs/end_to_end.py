@@ -10,7 +10,7 @@ from pdproto.spec.handoff import end_to_end_routing as rooms
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.bootstrap import Phase
 from pdproto.spec.handoff.end_to_end_ends import UNOPENED
-from pdproto.spec.handoff.ends import Sending, d, h, p, sending
+from pdproto.spec.handoff.ends import d, h
 from pdproto.spec.handoff.roles import Incarnation
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
@@ -54,7 +54,7 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("successor", "sglang 0.5.23, the rank number of every message",
         "A restarted rank goes on with rooms that its sink had agreed on with the earlier run.",
         edited(lookup.SYSTEM, "successor",
-               DropEffect("crash", sending(p, h).to(Sending.GONE))),
+               DropEffect("crash", lookup.TAKEN_ALONG)),
         ONE_RUN, "the_writing_run_was_looked_up",
         note="the transfer knows ranks, and the registry knows runs"),
     Bug("B16", "sglang #31239, #31368",

@@ -90,7 +90,7 @@ IN_TIME: Final[tuple[Property, ...]] = (
       if claim.name != "a_failed_look_up_gives_everything_back"),
 )
 # These need a second run.
-_OF_TWO: Final = (
+OF_TWO: Final = (
     "a_peer_restarts_under_a_look_up", "a_stale_address_reaches_a_new_source_and_all_is_well",
     "the_writing_run_is_not_older_than_the_answer", RESTARTED.name,
 )
@@ -116,7 +116,7 @@ RESTART: Final = edited(
 
 SYSTEM: Final = edited(
     RESTART, "end-to-end",
-    ReplaceProperties(tuple(c for c in RESTART.properties if c.name not in _OF_TWO)),
+    ReplaceProperties(tuple(c for c in RESTART.properties if c.name not in OF_TWO)),
     about="Registration, look-up, optimistic prefill and transfer of one room.",
     # One run, and it may die. A second run takes minutes, so RESTART has it.
     configurations={"default": Configuration(

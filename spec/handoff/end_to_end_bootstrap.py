@@ -13,7 +13,9 @@ Rule 4: Once a receiver is open, the transfer decides how its hand-over ends.
 
 A run that has welcomed a life may die before the sink has the welcome. Either the welcome arrives
 all the same: then the life is gone (CRASH's `crash`). Or it never arrives: then nothing of the life
-is left, and the next run may take it (`crash_unnoticed`). There is no third case.
+is left, and the next run may take it (`lose_welcome`, before `crash`). There is no third case, but
+each life of the run has a case of its own. Until the run dies, it is as if the introduction were
+still under way.
 
 The detectors of the registry and of the sinks are never wrong here, and clocks are right:
 registry.py covers a run whose number does not count, and a sink that is cut off from a living run.
@@ -86,6 +88,7 @@ from pdproto.spec.language import (
     Table,
     all_of,
     any_of,
+    each,
     edited,
     exists,
     forall,
@@ -143,18 +146,18 @@ HOST: Final = Table(host, rows=(
         why="the current run answers only for itself; if there is none, no answer comes"),
 ))
 
-_DIES: Final = (run(p, e).to(Run.CRASHED), suspected(p, e).to(True), missed(p, e).to(True))
+# All lives that began with the run end with it.
+TAKEN_ALONG: Final = each(h, sending(p, h).to(Sending.GONE), where=begun(p, e, h))
 CRASH: Final = Table(world, rows=(
-    Row("crash_idle", choose=(p, e), when=[run(p, e) == Run.UP, forall(h, ~begun(p, e, h))],
-        do=_DIES, fair=False, why="a process dies with which no life began"),
-    Row("crash", choose=(p, e, h), when=[run(p, e) == Run.UP, begun(p, e, h)],
-        do=[*_DIES, sending(p, h).to(Sending.GONE)], fair=False,
+    Row("crash", choose=(p, e), when=run(p, e) == Run.UP,
+        do=[run(p, e).to(Run.CRASHED), suspected(p, e).to(True), missed(p, e).to(True),
+            TAKEN_ALONG], fair=False,
         why="a process dies; its adapter may still be writing"),
-    Row("crash_unnoticed", choose=(p, e, h),
+    Row("lose_welcome", choose=(p, e, h),
         when=[run(p, e) == Run.UP, begun(p, e, h), sending(p, h) == Sending.UNKNOWN,
               forall(d, link(d, h, p, e) != Link.WELCOMED)],
-        do=[*_DIES, begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,
-        why="a process dies, and its connections lose all that it has sent about this life"),
+        do=[begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,
+        why="the process dies next, and its connections lose all that it has sent about this life"),
 ))
 
 LOOKED_UP: Final = phase(d, h) == Phase.WAITING_FOR_INPUT

@@ -21,10 +21,8 @@ from pdproto.spec.handoff.end_to_end_attempts import (
     stage,
 )
 from pdproto.spec.handoff.ends import (
-    Receiving,
     Sending,
     Write,
-    abort,
     b,
     can_fence,
     d,
@@ -32,13 +30,12 @@ from pdproto.spec.handoff.ends import (
     h,
     kv,
     p,
-    receiving,
     sending,
     target,
     write,
 )
 from pdproto.spec.handoff.roles import Chunk, Life, Sink, Source
-from pdproto.spec.language import Always, Sort, all_of, any_of, exists, forall, implies
+from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, exists, forall, implies
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 from pdproto.spec.lemmas import optimistic_ranking, transfer_ranking
 
@@ -67,10 +64,7 @@ LEMMAS: Final = (
            implies(stage(h) == Stage.FAILED,
                    sending(p, h).among(Sending.SUCCESS, Sending.FAILED, Sending.GONE)),
            why="rule 4: the end of the sender ends the request"),
-    Always("a_failed_sink_tells_its_sources",
-           implies(all_of(receiving(d, h) == Receiving.FAILED, feeds(p, d)),
-                   any_of(abort(d, h, p), sending(p, h).among(Sending.SUCCESS, Sending.GONE))),
-           why="a sink that fails stops its sources, if they have not sent all"),
+    transfer_ranking.A_FAILED_SINK_TELLS,
 )
 
 _FAILED: Final = stage(h) == Stage.FAILED
@@ -84,48 +78,58 @@ MONOTONE: Final = (
 )
 
 # The request ends with its sender, its batch runs to its end, and its places are free.
-_PASS_ENDS: Final = tuple(map(Help, ("end_pass", "conclude")))
-_PLACES: Final = (
+PASS_ENDS: Final = tuple(map(Help, ("end_pass", "conclude")))
+PLACES: Final = (
     Help("finish_first", _FAILED), Help("finish_last", _FAILED),
     Help("release_places"), Help("bury_pass"),
 )
-(_OF_PAGES,) = (one for one in transfer_ranking.RANKINGS
-                if one.leads_to == "L4_source_pages_come_back")
+_OF_TRANSFER: Final = {**transfer_ranking.IN_PARTS}
+_OF_PAGES: Final = _OF_TRANSFER.pop("L4_source_pages_come_back")
 
 
 # Rows of a sink, and of a device.
-_OF_NO_SOURCE: Final = ("give_up_bootstrap", "give_up_queue", "give_up_transfer",
-                        "finish_first", "finish_last")
+_OF_NO_SOURCE: Final = (*transfer_ranking.OF_NO_SOURCE, "finish_first", "finish_last")
 
 
-def _of_holder(one: Help) -> Help:
-    at: Mapping[Sort, Sort] = {h: holder}
-    if one.row not in _OF_NO_SOURCE:
-        at = {**at, p: sender}
-    return replace(one, at={**at, **one.at})
+def gives_back(
+    leads_to: str, request: Life, assumed: Mapping[str, Formula], why: str, *,
+    first: tuple[Witness, ...] = (), using: tuple[Use, ...] = (),
+) -> Ranking:
+    """The ranking of a promise that this request ends and gives all its places back. first: the
+    witnesses on which the others depend. using: further claims.
+    """
+    def of_request(one: Help) -> Help:
+        at: Mapping[Sort, Sort] = {h: request}
+        if one.row not in _OF_NO_SOURCE:
+            at = {**at, p: sender}
+        return replace(one, at={**at, **one.at})
+
+    return Ranking(
+        leads_to, tuple(map(of_request, (*_OF_PAGES.helpers, *PASS_ENDS, *PLACES))),
+        witnesses=(
+            *first,
+            Witness(sender, sending(sender, request) != Sending.UNKNOWN),
+            Witness(waiting, all_of(
+                feeds(sender, somewhere),
+                ~write(sender, request, somewhere, waiting).among(Write.POSTED, Write.LANDED))),
+        ),
+        using=(Use("a_sending_source_has_addresses", {p: sender, h: request, d: somewhere}),
+               *using),
+        assumed=assumed, why=why)
 
 
 RANKINGS: Final = (
-    *(one for one in transfer_ranking.RANKINGS
-      if one.leads_to not in (_OF_PAGES.leads_to, "L1_a_sink_with_all_parts_ends")),
-    replace(_OF_PAGES, helpers=(*_OF_PAGES.helpers, *_PASS_ENDS, *_PLACES)),
+    *_OF_TRANSFER.values(),
+    replace(_OF_PAGES, helpers=(*_OF_PAGES.helpers, *PASS_ENDS, *PLACES)),
     Ranking(
-        "a_sinks_failure_ends_the_pass", (Help("stop"), *_PASS_ENDS),
+        "a_sinks_failure_ends_the_pass", (Help("stop"), *PASS_ENDS),
         assumed={"the_source_feeds_every_sink": forall((p, d), feeds(p, d))},
         why="the abort of the sink ends the sender, and the end of the sender its request"),
-    Ranking(
-        "L4_slots_and_running_slots_come_back",
-        tuple(map(_of_holder, (*_OF_PAGES.helpers, *_PASS_ENDS, *_PLACES))),
-        witnesses=(
-            Witness(holder, any_of(exists(m, slot(holder, m)),
-                                   exists(s, running_slot(holder, s)))),
-            Witness(sender, sending(sender, holder) != Sending.UNKNOWN),
-            Witness(waiting, all_of(
-                feeds(sender, somewhere),
-                ~write(sender, holder, somewhere, waiting).among(Write.POSTED, Write.LANDED))),
-        ),
-        using=(Use("a_sending_source_has_addresses", {p: sender, h: holder, d: somewhere}),),
+    gives_back(
+        "L4_slots_and_running_slots_come_back", holder,
         # A write that is never fenced may read its place for ever.
-        assumed={"every_sink_can_fence": forall(d, can_fence(d))},
-        why="every request ends with its sender, and gives back all that it has"),
+        {"every_sink_can_fence": forall(d, can_fence(d))},
+        "every request ends with its sender, and gives back all that it has",
+        first=(Witness(holder, any_of(exists(m, slot(holder, m)),
+                                      exists(s, running_slot(holder, s)))),)),
 )

@@ -1,11 +1,9 @@
 """Why a transfer begins with the run of a rank that was looked up, for any number of ranks, runs,
-sinks and chunks, of one life.
+lives, sinks and chunks.
 
 The lemmas of the transfer and of the bootstrap hold here too. The lemmas below say: runs of a rank
 come one after the other; the registry and the sink know only runs that have existed; and the run of
 a life that has begun is alive, or the life is gone with it.
-
-One life: `crash` ends the life that the process holds (end_to_end_bootstrap.py), and it holds one.
 """
 
 from typing import Final
@@ -37,7 +35,6 @@ from pdproto.spec.handoff.ends import (
     d,
     g,
     h,
-    k,
     lease,
     memory,
     p,
@@ -46,10 +43,8 @@ from pdproto.spec.handoff.ends import (
     sending,
 )
 from pdproto.spec.handoff.registry_claims import PROPERTIES
-from pdproto.spec.language import Always, all_of, forall, implies
+from pdproto.spec.language import Always, all_of, implies
 from pdproto.spec.lemmas import registry_lemmas, transfer_lemmas
-
-ASSUMED: Final = {"one_life": forall((h, k), h.same(k))}
 
 entry: Final = BOOTSTRAP.symbol(bootstrap.entry)
 hello: Final = BOOTSTRAP.symbol(bootstrap.introduce)

@@ -177,3 +177,13 @@ RANKINGS: Final = (
             using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
             why="every write lands, is refused, or is in quarantine"),
 )
+
+# Those that the composed systems promise, too; and the rows that help there and are of no source.
+IN_PARTS: Final = {one.leads_to: one for one in RANKINGS
+                   if one.leads_to != "L1_a_sink_with_all_parts_ends"}
+OF_NO_SOURCE: Final = tuple(one.row for one in _SINK_GIVES_UP)
+A_FAILED_SINK_TELLS: Final = Always(
+    "a_failed_sink_tells_its_sources",
+    implies(all_of(receiving(d, h) == Receiving.FAILED, feeds(p, d)),
+            any_of(abort(d, h, p), sending(p, h).among(Sending.SUCCESS, Sending.GONE))),
+    why="a sink that fails stops its sources, if they have not sent all")

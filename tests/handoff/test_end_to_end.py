@@ -1,5 +1,6 @@
 """The hand-over from end to end, at its smallest: its defects, and the rows that join its parts."""
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -7,28 +8,45 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.end_to_end import BUGS
+from pdproto.spec.entry import Counts
 from pdproto.spec.handoff import attempts, dp_rank, registry, registry_world, transfer
 from pdproto.spec.handoff import end_to_end_attempts as passes
 from pdproto.spec.handoff import end_to_end_bootstrap as lookup
 from pdproto.spec.handoff import end_to_end_routing as rooms
-from pdproto.spec.handoff.bootstrap import e
-from pdproto.spec.handoff.end_to_end import HOST, RESTART, SYSTEM
-from pdproto.spec.handoff.ends import d, h, kv, p
+from pdproto.spec.handoff.bootstrap import Run, e
+from pdproto.spec.handoff.end_to_end import HOST, OF_TWO, RESTART, SYSTEM
+from pdproto.spec.handoff.ends import (
+    Receiving,
+    Sending,
+    d,
+    h,
+    k,
+    kv,
+    p,
+    receiving,
+    sending,
+)
+from pdproto.spec.handoff.roles import Incarnation, Life
 from pdproto.spec.handoff.sink import DROP
 from pdproto.spec.language import (
+    ANY,
     Always,
     Configuration,
     DropClause,
     DropEffect,
     DropRow,
+    LeadsTo,
     OnRow,
     ReplaceProperties,
+    ReplaceRow,
     Sometimes,
     System,
+    all_of,
     edited,
 )
 from pdproto.spec.language.edit import Edit
-from tests.handoff.exploring import explored, failing, name_of
+from proofs.a_life_keeps_its_run import ONE_ALONE
+from tests.handoff.exploring import counts, explored, failing, name_of
 
 SYSTEMS: Final = (
     SYSTEM, RESTART, lookup.SYSTEM, rooms.SYSTEM, passes.SYSTEM, passes.CONTENDED,
@@ -91,8 +109,8 @@ def test_no_part_has_the_property_that_a_defect_violates(bug: Bug) -> None:
 # Each of these goes wrong without this edit's row; real defects are in spec/bugs.
 NEEDED: Final[list[tuple[System, str, Edit]]] = [
     (lookup.SYSTEM, "a_completed_look_up_begins_the_transfer", DropRow("open_receiver")),
-    (lookup.SYSTEM, "a_life_is_begun_with_one_run",
-     DropEffect("crash_unnoticed", lookup.begun(p, e, h).to(False))),
+    (lookup.SYSTEM, "the_writing_run_was_looked_up",
+     DropEffect("lose_welcome", lookup.welcome(ANY, h, p, e).to(False))),
     (rooms.SYSTEM, "a_refusal_ends_the_transfer", DropRow("obey_refusal")),
     (rooms.SYSTEM, "L4_every_page_comes_back", DropEffect("obey_refusal", DROP[0])),
     (rooms.SYSTEM, "nothing_is_sent_of_a_room_in_conflict",
@@ -126,3 +144,37 @@ def test_each_link_between_the_parts_is_needed(system: System, name: str, edit: 
 def test_two_passes_are_dropped_where_two_contend() -> None:
     fired = set(explored(passes.CONTENDED.name).rows_fired)
     assert {"run_again", "fall_back"} <= fired
+
+
+# Two lives with memory for one, and one run of their source.
+TWO_LIVES: Final = Configuration(
+    {**lookup.SIZES, Incarnation: 1, Life: 2}, faults=("crash",), dead_bits=True, symmetry=True)
+_TOOK_TWO_ALONG: Final = Sometimes("a_run_takes_two_lives_along", all_of(
+    h.differs(k), lookup.run(p, e) == Run.CRASHED,
+    *(all_of(lookup.begun(p, e, one), sending(p, one) == Sending.GONE,
+             receiving(d, one).among(Receiving.BOOTSTRAPPING, Receiving.WAITING))
+      for one in (h, k))))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_run_that_dies_takes_all_its_lives_along() -> None:
+    """Two lives of one run keep every promise. The witnesses that need a second run are left out.
+    """
+    safe = tuple(claim for claim in lookup.SYSTEM.properties
+                 if not isinstance(claim, LeadsTo) and claim.name not in OF_TWO)
+    found = check(
+        edited(lookup.SYSTEM, "two-lives", ReplaceProperties((*safe, _TOOK_TWO_ALONG))),
+        TWO_LIVES, CheckSettings())
+    assert failing(found) == []
+    assert counts(found) == Counts(1_284_030, 12_409_684, 54)
+
+
+@pytest.mark.parametrize(("sizes", "violated"), [(TWO_LIVES, True), (
+    replace(TWO_LIVES, sizes={**TWO_LIVES.sizes, Life: 1}), False)], ids=["two", "one"])
+def test_only_two_lives_show_a_run_that_takes_one_along(
+    sizes: Configuration, violated: bool
+) -> None:
+    wrong = edited(lookup.SYSTEM, "one-alone", ReplaceRow("crash", ONE_ALONE))
+    name = "the_writing_run_was_looked_up"
+    assert broken(wrong, name, sizes) == [name] * violated

@@ -1,0 +1,108 @@
+"""Why a group of sinks answers every request, and why the ends of the transfer drain, for any
+number of ranks, sources, lives, decisions, pages and chunks.
+
+The rankings of the transfer hold here as they are, but for the pages of a sink, which wait for the
+group. Those of the agreement hold with the rows of a sink in the place of the call by which a rank
+ends its part. That the pages come back, and that a refusal reaches the sources, have no ranking.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from pdproto.spec.handoff.ends import Receiving, can_fence, claim, d, h, p, receiving
+from pdproto.spec.handoff.group import (
+    Rank,
+    Stage,
+    Status,
+    lost,
+    n,
+    numbered,
+    r,
+    stage,
+    status,
+)
+from pdproto.spec.handoff.roles import Sink, Source
+from pdproto.spec.handoff.sink import THREATENS
+from pdproto.spec.handoff.sink_group import runs
+from pdproto.spec.language import Always, Sort, all_of, exists, forall, implies
+from pdproto.spec.language.ranking import Help, Ranking, Use, Witness
+from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
+from pdproto.spec.lemmas.agreement_ranking import departed, following, serving, unended
+
+# The rank of the sink; the sink of a rank that has not ended its part, and a source that may still
+# write to it.
+owner, carrier, threat = Rank("owner"), Sink("carrier"), Source("threat")
+
+_NOT_HERE: Final = ("a_lease_was_asked_for", "a_page_was_asked_for", "a_slot_was_asked_for")
+_OF_GROUP: Final = {one.name: one for one in (
+    *agreement_ranking.LEMMAS, *agreement_ranking.FAULT_FREE.lemmas)}
+LEMMAS: Final = (
+    *(one for one in transfer_ranking.LEMMAS if one.name not in _NOT_HERE),
+    *_OF_GROUP.values(),
+    Always("a_rank_has_a_receiver", exists(d, runs(r, d)),
+           why="each rank runs the receiver of its own number"),
+    Always("a_running_rank_has_opened_its_receiver",
+           implies(all_of(runs(r, d), stage(r, h).among(Stage.READY, Stage.RUNNING)),
+                   receiving(d, h) != Receiving.UNKNOWN),
+           why="a rank votes when its receiver has pages"),
+    Always("a_begun_sink_has_a_rank",
+           implies(receiving(d, h) != Receiving.UNKNOWN, exists(r, runs(r, d))),
+           why="a rank opens its own receiver"),
+    Always("a_begun_sink_has_its_request",
+           implies(all_of(runs(r, d), receiving(d, h) != Receiving.UNKNOWN),
+                   stage(r, h) != Stage.ABSENT),
+           why="a rank opens a receiver for a request that it has"),
+)
+MONOTONE: Final = transfer_ranking.MONOTONE
+
+_AS_THEY_ARE: Final = (
+    "L1_a_source_ends", "L1_a_sink_ends", "a_failure_is_told_to_each_sink_once",
+    "L3_every_claim_is_settled", "L4_source_pages_come_back")
+# The sink of a rank ends by its own clocks, and then the rank reports the end of its part.
+_OF_CARRIER: Final[Mapping[Sort, Sort]] = {d: carrier, h: serving}
+_PART_ENDS: Final = (
+    *(Help(row, at=_OF_CARRIER)
+      for row in ("give_up_bootstrap", "give_up_queue", "give_up_transfer")),
+    *(Help(row, at={**_OF_CARRIER, p: threat}) for row in ("fence_silent", "finish_fence")),
+    *(Help(row, at={**_OF_CARRIER, r: unended}) for row in ("report_done", "report_broken")),
+)
+
+
+def _of_group(one: Ranking) -> Ranking:
+    """The ranking of the agreement, with the end of a part in the place of its call."""
+    return replace(
+        one, helpers=(*one.helpers, *_PART_ENDS),
+        witnesses=(*one.witnesses, Witness(carrier, runs(unended, carrier)),
+                   Witness(threat, claim(carrier, serving, threat).among(*THREATENS))),
+        using=(*one.using, Use("a_rank_has_a_receiver", {r: unended})),
+        # The group frees no page to which a source may still write.
+        assumed={**one.assumed, "every_sink_can_fence": forall(d, can_fence(d))})
+
+
+_DECIDED: Final = ("L1_every_request_is_answered", "L3_no_orphan")
+_LOST: Final = receiving(d, h).among(Receiving.FAILED, Receiving.GONE)
+(_REACHES,) = (one for one in agreement_ranking.FAULT_FREE.rankings
+               if one.leads_to == "L2_a_decision_reaches_all")
+RANKINGS: Final = (
+    *(one for one in transfer_ranking.RANKINGS if one.leads_to in _AS_THEY_ARE),
+    *(_of_group(one) for one in agreement_ranking.RANKINGS if one.leads_to in _DECIDED),
+    Ranking(
+        "L2_a_sinks_failure_is_decided",
+        (Help("vote_dead", at={r: owner}), Help("decide_fail", at={r: owner, n: following}),
+         Help("end", at={r: departed}), Help("answer_lost")),
+        pending=_LOST & (status(h) == Status.OPEN),
+        witnesses=(Witness(owner, runs(owner, d)), Witness(departed, lost(departed)),
+                   Witness(following, ~numbered(following))),
+        using=(Use("a_begun_sink_has_a_rank"), Use("an_ended_rank_lost_one"),
+               Use("an_ended_group_lost_one")),
+        assumed={"numbers_do_not_run_out": exists(n, ~numbered(n))},
+        why="the rank votes against the request, and the entry decides by that vote"),
+    replace(
+        _REACHES, leads_to="L2_a_refusal_reaches_every_sink",
+        helpers=(*_REACHES.helpers, *(Help(row, at={r: owner})
+                                      for row in ("obey", "end_receiver"))),
+        witnesses=(*_REACHES.witnesses, Witness(owner, runs(owner, d))),
+        using=(*_REACHES.using, Use("a_begun_sink_has_a_rank")),
+        why="each rank applies the decisions that it lacks, in turn, and its sink obeys"),
+)
