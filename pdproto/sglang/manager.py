@@ -106,6 +106,7 @@ class PdprotoKVManager(BaseKVManager):
         self.settings: Final = load(os.environ, defaults=settings.defaults(
             _environment, _is_set, get_local_ip_auto()))
         log.info("%s", self.settings.told())
+        _refuse_parts(self.settings)
         share_interpreter(self.settings)
         self._host: Final = self.settings.host
         self._link: Final = self.settings.link()
@@ -333,6 +334,13 @@ def _kv_dtype(args: Any) -> str:
     """
     told = str(args.kv_cache_dtype_str)
     return f"auto ({process_model_config().dtype})" if told == "auto" else told
+
+
+def _refuse_parts(asked: Settings) -> None:
+    if asked.page_tokens:
+        raise ValueError(f"page_tokens={asked.page_tokens}: SGLang gives its backends the pages of "
+                         f"a request and not its tokens, so the pdproto backend does not hand over "
+                         f"parts of pages yet: leave it out, and give both servers one --page-size")
 
 
 def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:

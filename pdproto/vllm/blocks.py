@@ -9,10 +9,13 @@ Layers with states (Mamba) keep one block of a request, which holds what all tok
 Decode always computes the last token of a prompt, to get the first one that it generates. It can do
 that over a KV cache of all tokens, but not over a state that has the last one in it. So with such
 layers prefill computes, and decode loads, all tokens but the last (`carried`).
+
+Servers whose blocks differ in size hand over *parts* of blocks, of one number of tokens at both
+ends (the setting page_tokens). The rest of the connector counts parts as it counts blocks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
@@ -20,29 +23,58 @@ NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of layers. block_tokens: tokens of a block. window: tokens that attention reads, with
-    the present one; None for all. state: the parts of a layer's state; "" if it has a KV cache.
+    """A group of layers. block_tokens: tokens of a block, or of a part of it. window: tokens that
+    attention reads, with the present one; None for all. state: the contents of a layer's state; ""
+    if it has a KV cache. parts: of one of vLLM's blocks; 1 if whole blocks are handed over.
     """
 
     block_tokens: int
     window: int | None = None
     state: str = ""
+    parts: int = 1
 
     def blocks(self, tokens: int) -> int:
         """The number of blocks for this number of tokens."""
         return -(-tokens // self.block_tokens)
 
     def first_needed(self, tokens: int) -> int:
-        """The first block that decode needs in order to compute the last of these tokens."""
+        """The first block that decode needs in order to compute the last of these tokens.
+
+        It is the first part of one of vLLM's blocks, which vLLM may keep for later prompts: then
+        all of it must be right.
+        """
         if self.window is None:
             return 0
-        return max(0, tokens - self.window) // self.block_tokens
+        return max(0, tokens - self.window) // (self.block_tokens * self.parts) * self.parts
 
     def __str__(self) -> str:
         if self.state:
             return f"states of {self.state}"
         window = "" if self.window is None else f", window {self.window}"
         return f"{self.block_tokens} tokens a block{window}"
+
+
+def in_parts(groups: Sequence[Group], tokens: int) -> list[Group]:
+    """The groups with their blocks in parts of so many tokens. A state has no parts.
+
+    Raises ValueError for blocks that have no such parts.
+    """
+    return [group if group.state else _in_parts(group, tokens) for group in groups]
+
+
+def _in_parts(group: Group, tokens: int) -> Group:
+    if group.block_tokens % tokens:
+        raise ValueError(f"page_tokens={tokens}: blocks of {group.block_tokens} tokens have no "
+                         f"parts of {tokens}: want a number that divides the block sizes of both "
+                         f"servers")
+    return replace(group, block_tokens=tokens, parts=group.block_tokens // tokens)
+
+
+def parts_of(groups: Sequence[Group], blocks: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The numbers of the parts of these blocks, group by group. Those of the null block are null.
+    """
+    return [[block and block * group.parts + part for block in ids for part in range(group.parts)]
+            for group, ids in zip(groups, blocks, strict=True)]
 
 
 def carried(groups: Sequence[Group], tokens: int) -> int:

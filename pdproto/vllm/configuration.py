@@ -1,7 +1,7 @@
 """The parts of vLLM's configuration that the connector reads, and those that it refuses."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from pdproto.transport.settings import Settings, load
-from pdproto.vllm.blocks import Group
-from pdproto.vllm.layout import groups_told
+from pdproto.vllm.blocks import Group, in_parts
+from pdproto.vllm.layout import BLOCKS, groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
 WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
@@ -50,9 +50,13 @@ def refuse(vllm_config: Any) -> None:
                          f"ends at the first request, with any connector or none: want 1")
 
 
-def groups_of(cache: KVCacheConfig) -> list[Group]:
-    """The groups of blocks. Raises ValueError for an unsupported kind of KV cache."""
-    return [_group(group.kv_cache_spec) for group in cache.transfer_groups]
+def groups_of(cache: KVCacheConfig, page_tokens: int = 0) -> list[Group]:
+    """The groups of blocks, or of their parts of so many tokens (see Settings).
+
+    Raises ValueError for an unsupported kind of KV cache, and for blocks without such parts.
+    """
+    groups = [_group(group.kv_cache_spec) for group in cache.transfer_groups]
+    return in_parts(groups, page_tokens) if page_tokens else groups
 
 
 def _group(spec: Any) -> Group:
@@ -93,7 +97,9 @@ def _states(spec: MambaSpec) -> Group:
         for dtype, shape in parts))
 
 
-def layout_of(vllm_config: Any, cache: KVCacheConfig) -> Mapping[str, str]:
+def layout_of(
+    vllm_config: Any, cache: KVCacheConfig, groups: Sequence[Group]
+) -> Mapping[str, str]:
     """The description of this server's KV cache, which both servers compare."""
     model, caching = vllm_config.model_config, vllm_config.cache_config
     dtype = model.dtype if caching.cache_dtype == "auto" else caching.cache_dtype
@@ -105,5 +111,5 @@ def layout_of(vllm_config: Any, cache: KVCacheConfig) -> Mapping[str, str]:
         "head size": str(model.get_head_size()),
         "KV cache dtype": str(dtype).removeprefix("torch."),
         "KV cache layout": str(cache.kv_cache_layout),
-        "blocks": groups_told(groups_of(cache)),
+        BLOCKS: groups_told(groups),
     }

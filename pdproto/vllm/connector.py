@@ -27,6 +27,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.v1.request import RequestStatus
 
 from pdproto.vllm import versions
+from pdproto.vllm.blocks import parts_of
 from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
 from pdproto.vllm.loading import LoadingScheduler
 from pdproto.vllm.offering import NOTHING, OfferingScheduler
@@ -74,8 +75,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         versions.check(vllm.__version__)
         super().__init__(vllm_config, role, kv_cache_config)
         refuse(vllm_config)
-        transfer, groups = vllm_config.kv_transfer_config, groups_of(kv_cache_config)
-        layout = layout_of(vllm_config, kv_cache_config)
+        transfer, settings = vllm_config.kv_transfer_config, settings_of(vllm_config)
+        self._block_groups: Final = groups_of(kv_cache_config, settings.page_tokens)
+        layout = layout_of(vllm_config, kv_cache_config, self._block_groups)
         self.stopwatch: Final = Stopwatch()
         self._orders = StepOrders()
         self._offering: OfferingScheduler | None = None
@@ -84,12 +86,12 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         self._bad_blocks: set[int] = set()
         self._failed = 0
         if role is KVConnectorRole.WORKER:
-            self._worker = Worker(settings_of(vllm_config), vllm_config, kv_cache_config)
+            self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
         if transfer.is_kv_producer:
-            self._offering = OfferingScheduler(groups, layout)
+            self._offering = OfferingScheduler(self._block_groups, layout)
         if transfer.is_kv_consumer:
-            self._loading = LoadingScheduler(groups, layout)
+            self._loading = LoadingScheduler(self._block_groups, layout)
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> PdprotoStats:
@@ -171,8 +173,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         return self._offering.finished(request, self._groups_of(block_ids), self._orders,
                                        complete=request.status in COMPLETE)
 
-    def _groups_of(self, block_ids: tuple[list[int], ...]) -> tuple[list[int], ...]:
-        return tuple(self._kv_cache_config.select_transfer_block_ids(block_ids))
+    def _groups_of(self, block_ids: tuple[list[int], ...]) -> list[list[int]]:
+        return parts_of(self._block_groups,
+                        self._kv_cache_config.select_transfer_block_ids(block_ids))
 
     # In a worker
 
@@ -231,7 +234,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def get_block_ids_with_load_errors(self) -> set[int]:
         """None where there are several groups: there vLLM goes by the names of requests."""
         bad, self._bad_blocks = self._bad_blocks, set()
-        return bad if len(self._kv_cache_config.kv_cache_groups) == 1 else set()
+        if len(self._kv_cache_config.kv_cache_groups) > 1:
+            return set()
+        return {block // group.parts for group in self._block_groups for block in bad}
 
     def get_kv_connector_stats(self) -> PdprotoStats:
         """See vLLM's KVConnectorBase_V1."""

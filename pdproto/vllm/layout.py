@@ -8,6 +8,8 @@ from pdproto.vllm.blocks import Group
 Layout = Mapping[str, str]
 
 NOT_THERE: Final = "not said"
+BLOCKS: Final = "blocks"
+IN_PARTS: Final = ", or set page_tokens to a number of tokens that divides both"
 
 
 def groups_told(groups: Sequence[Group]) -> str:
@@ -20,4 +22,7 @@ def misfit(there: Layout, here: Layout) -> str | None:
     told = [f"{name} is {there.get(name, NOT_THERE)} at prefill and {here.get(name, NOT_THERE)} "
             f"at decode" for name in sorted(there.keys() | here.keys())
             if there.get(name) != here.get(name)]
-    return f"{'; '.join(told)}: want the same at both ends" if told else None
+    if not told:
+        return None
+    is_size = len(told) == 1 and there.get(BLOCKS) != here.get(BLOCKS)
+    return f"{'; '.join(told)}: want the same at both ends{IN_PARTS if is_size else ''}"

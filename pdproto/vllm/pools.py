@@ -5,6 +5,9 @@ A block of a layer is an item. vLLM names the axes of a layer [block, head, toke
 (VLLM_KV_CACHE_LAYOUT). In the layouts below, the bytes of a block are contiguous: heads are its
 outer axis (HNC, as on a CPU), or tokens (NHC).
 
+Where block sizes of the two servers differ, an item is a part of a block (blocks.py): some of its
+tokens, which must be in one piece.
+
 A layer with a state (Mamba) is a list of tensors [block, ...], which lie one behind another in a
 block.
 """
@@ -25,17 +28,19 @@ from pdproto.pages.devices import device_named
 HEAD_MAJOR: Final = 1  # rows of a head in a block whose outer axis is the heads
 WITH_HEADS: Final = 4  # dimensions of a layer
 LAYOUTS: Final = "LBHNC, LBNHC, BLHNC or BLNHC"
+IN_PARTS: Final = "LBNHC"  # where tokens are the outer axis of a block, and blocks lie in a row
 STATES: Final = "states"
 
 
 def components(
-    caches: Mapping[str, Any], groups: Sequence[Sequence[str]], heads: int
+    caches: Mapping[str, Any], groups: Sequence[Sequence[str]], heads: int,
+    parts: Sequence[int] = (),
 ) -> list[Component]:
     """The components of a rank's KV caches.
 
     caches: each layer of this rank, by vLLM's name of the layer. groups: the names of the layers of
-    each group. heads: KV heads of the whole model. Raises ValueError for a KV cache that cannot be
-    handed over.
+    each group. heads: KV heads of the whole model. parts: of a block, for each group; () for whole
+    blocks. Raises ValueError for a KV cache that cannot be handed over.
     """
     found = []
     for place, names in enumerate(groups):
@@ -43,7 +48,7 @@ def components(
         layers = {name: caches[name] for name in names if name in caches}
         has_states = any(isinstance(layer, Sequence) for layer in layers.values())
         found.append(_states(f"{STATES}{group}", layers) if has_states
-                     else _component(f"{KV}{group}", layers, heads))
+                     else _component(f"{KV}{group}", layers, heads, parts[place] if parts else 1))
     return found
 
 
@@ -63,20 +68,20 @@ def device_of(caches: Mapping[str, Any]) -> Device | None:
         raise ValueError(f"a KV cache on {', '.join(found)}: {error}") from None
 
 
-def _component(name: str, caches: Mapping[str, Any], heads: int) -> Component:
+def _component(name: str, caches: Mapping[str, Any], heads: int, parts: int) -> Component:
     by_memory: dict[int, str] = {}  # layers may share the cache of another
     for layer, tensor in caches.items():
         by_memory.setdefault(tensor.data_ptr(), layer)
     layers = sorted(by_memory.values(), key=layer_number)
     numbers = tuple(map(layer_number, layers))
-    rows = {_rows_of_head(layer, caches[layer]) for layer in layers}
+    rows = {_rows_of_part(layer, caches[layer], parts) for layer in layers}
     if len(rows) > 1:
         raise ValueError(f"{name}: its layers lie in several ways, with and without heads or with "
                          f"heads and with tokens outermost: the connector hands over layers of one "
                          f"kind in a group")
     split = rows.pop() if rows else None
-    return Component(name, tuple(_items(layer, caches[layer]) for layer in layers), numbers,
-                     None if split is None else Heads(heads, split))
+    items = tuple(_items(layer, caches[layer], parts) for layer in layers)
+    return Component(name, items, numbers, None if split is None else Heads(heads, split))
 
 
 def _states(name: str, caches: Mapping[str, Sequence[Any]]) -> Component:
@@ -124,9 +129,24 @@ def _rows_of_head(layer: str, tensor: Any) -> int | None:
                      f"in one piece: set VLLM_KV_CACHE_LAYOUT to {LAYOUTS}")
 
 
-def _items(layer: str, tensor: Any) -> Bytes:
-    """A layer as [block, byte]."""
-    return _rows(layer, tensor, tensor[0].numel() * tensor.element_size())
+def _rows_of_part(layer: str, tensor: Any, parts: int) -> int | None:
+    """The same for a part of a block. Raises ValueError for parts that are in several pieces."""
+    rows = _rows_of_head(layer, tensor)
+    if parts == 1:
+        return rows
+    is_in_pieces = rows == HEAD_MAJOR and tensor.shape[1] > 1
+    if is_in_pieces or tensor.stride(0) != tensor[0].numel():
+        raise ValueError(f"{layer}: page_tokens hands over parts of blocks, and a part of a block "
+                         f"of shape {tuple(tensor.shape[1:])} and strides {tensor.stride()} is not "
+                         f"in one piece beside the next: set VLLM_KV_CACHE_LAYOUT to {IN_PARTS}, "
+                         f"or use one block size at both ends")
+    return rows if rows in {None, HEAD_MAJOR} else rows // parts
+
+
+def _items(layer: str, tensor: Any, parts: int) -> Bytes:
+    """A layer as [block, byte], or as [part, byte]."""
+    found = _rows(layer, tensor, tensor[0].numel() * tensor.element_size())
+    return found if parts == 1 else found.reshape(len(found) * parts, -1)
 
 
 def _rows(layer: str, tensor: Any, length: int) -> Bytes:

@@ -18,6 +18,7 @@ from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import OperatorPort, serve_operator
 from pdproto.transport.settings import Settings
+from pdproto.vllm.blocks import Group
 from pdproto.vllm.loading import LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingWorker
 from pdproto.vllm.orders import Orders
@@ -29,15 +30,18 @@ log = logging.getLogger("pdproto.vllm")
 
 
 class Worker:
-    """The worker's half of one rank. cache: vLLM's description of the KV cache. In a server of both
-    roles it has two nodes.
+    """The worker's half of one rank. cache: vLLM's description of the KV cache. groups: of blocks,
+    or of their parts. In a server of both roles it has two nodes.
     """
 
-    def __init__(self, settings: Settings, vllm_config: Any, cache: Any) -> None:
+    def __init__(
+        self, settings: Settings, vllm_config: Any, cache: Any, groups: Sequence[Group]
+    ) -> None:
         self._settings: Final = settings
         self._config: Final = vllm_config
         self._blocks: Final = int(cache.num_blocks)
         self._groups: Final = [list(group.layer_names) for group in cache.transfer_groups]
+        self._parts: Final = [group.parts for group in groups]
         self._offering: OfferingWorker | None = None
         self._loading: LoadingWorker | None = None
         self._ports: Final[list[OperatorPort]] = []
@@ -46,12 +50,12 @@ class Worker:
         """Open the nodes. Raises ValueError for a KV cache that cannot be handed over."""
         transfer = self._config.kv_transfer_config
         heads = self._config.model_config.get_total_num_kv_heads()
-        found = components(caches, self._groups, heads)
+        found = components(caches, self._groups, heads, self._parts)
         device = device_of(caches)
-        for component in found:
-            if component.buffers and component.items != self._blocks:
-                raise ValueError(f"{component.name}: {component.items} blocks in memory, and vLLM "
-                                 f"counts {self._blocks}: want one block size for both")
+        for component, parts in zip(found, self._parts, strict=True):
+            if component.buffers and component.items != self._blocks * parts:
+                raise ValueError(f"{component.name}: {component.items // parts} blocks in memory, "
+                                 f"and vLLM counts {self._blocks}: want one block size for both")
         log.info("%s", self._settings.told())
         share_interpreter(self._settings)
         pipeline, tensor = get_pp_group(), get_tp_group()

@@ -72,6 +72,13 @@ def test_a_device_that_cannot_be_used_is_named_with_its_flag(device: str, why: s
     assert manager._device(SimpleNamespace(device="cpu"), SimpleNamespace(gpu_id=64)) is None
 
 
+def test_parts_of_pages_are_refused_because_sglang_tells_no_tokens() -> None:
+    manager._refuse_parts(load({}))
+    with pytest.raises(ValueError, match="page_tokens=16: SGLang gives its backends the pages of a "
+                                         r"request and not its tokens, .* --page-size"):
+        manager._refuse_parts(load({"PDPROTO_PAGE_TOKENS": "16"}))
+
+
 def test_a_setting_that_keeps_the_backend_from_starting_is_named(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({"PDPROTO_DIRECT": "maybe"}, [], "direct='maybe' (PDPROTO_DIRECT): want 1 or 0"),
     ({}, ["silent_s=soon"], "silent_s='soon' (--set): want seconds, a number"),
     ({}, ["staging_bytes=0"], "staging_bytes='0' (--set): want a whole number of bytes above 0"),
+    ({}, ["page_tokens=-16"], "page_tokens='-16' (--set): want a whole number above 0"),
     ({"PDPROTO_STAGING_BYTES": "4G"}, [],
      "staging_bytes='4G' (PDPROTO_STAGING_BYTES): want a whole number of bytes above 0"),
     ({}, ["waits.no_drain=0"], "waits.no_drain=0 (--set): want more than 0 seconds"),

@@ -60,13 +60,13 @@ TOKENS_MAX: Final = 1024  # of a request
 STATE_PAGE_BYTES: Final = 128  # of a block of a layer with a state; a state has 76
 
 
-def full() -> KVCacheSpec:
-    return FullAttentionSpec(block_size=BLOCK, num_kv_heads=HEADS, head_size=4,
+def full(block: int = BLOCK) -> KVCacheSpec:
+    return FullAttentionSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
                              dtype=torch.float32)
 
 
-def window(tokens: int) -> KVCacheSpec:
-    return SlidingWindowSpec(block_size=BLOCK, num_kv_heads=HEADS, head_size=4,
+def window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
+    return SlidingWindowSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
                              dtype=torch.float32, sliding_window=tokens)
 
 
@@ -146,12 +146,16 @@ class Engine:
         self.connector: Final[Any] = KVConnectorFactory.create_connector(
             config, KVConnectorRole.WORKER, self.cache)
         closing.callback(self.connector.shutdown)
-        shape = (blocks, BLOCK, HEADS, 8) if tokens_outermost else (blocks, HEADS, BLOCK, 8)
         axes = (0, 2, 1, 3) if tokens_outermost else (0, 1, 2, 3)
+
+        def zeros(block: int) -> torch.Tensor:
+            shape = (blocks, block, HEADS, 8) if tokens_outermost else (blocks, HEADS, block, 8)
+            return torch.zeros(shape).permute(axes)
+
         self.layers: Final[dict[str, Any]] = {
             name: (state_of(group.kv_cache_spec, blocks)
                    if isinstance(group.kv_cache_spec, MambaSpec)
-                   else torch.zeros(shape).permute(axes))
+                   else zeros(group.kv_cache_spec.block_size))
             for group in groups for name in group.layer_names}
         self.connector.register_kv_caches(self.layers)
         where = self.connector.get_handshake_metadata()
@@ -164,7 +168,7 @@ class Engine:
         self.stats: Final[list[dict[str, Any]]] = []  # of the connector, step by step
         self.loaded = 0  # tokens that it has not computed
         init_none_hash(sha256)
-        self._hasher: Final = get_request_block_hasher(BLOCK, sha256)
+        self._hasher: Final = get_request_block_hasher(hashed, sha256)
 
     @property
     def half(self) -> PdprotoConnector:
@@ -246,12 +250,13 @@ class Engine:
         blocks = self.scheduler.kv_cache_manager.get_block_ids(name)
         tokens = list(request.all_token_ids)
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+            size = group.kv_cache_spec.block_size
             for place in range(first, first + count):
                 for layer in group.layer_names:
                     if isinstance(group.kv_cache_spec, MambaSpec):
                         take_in(self.layers[layer], ids[0], tokens[place], begins=place == 0)
                     else:
-                        self.layers[layer][ids[place // BLOCK], :, place % BLOCK] = tokens[place]
+                        self.layers[layer][ids[place // size], :, place % size] = tokens[place]
         if first + count < len(tokens):
             return []
         return [self._next(blocks, len(tokens))]
@@ -264,10 +269,11 @@ class Engine:
                 for layer in group.layer_names:
                     read.update(state_bytes(self.layers[layer], ids[0]))
                 continue
+            size = group.kv_cache_spec.block_size
             reach = getattr(group.kv_cache_spec, "sliding_window", None) or length
             for place in range(max(0, length - reach), length):
                 for layer in group.layer_names:
-                    read.update(self.layers[layer][ids[place // BLOCK], :, place % BLOCK]
+                    read.update(self.layers[layer][ids[place // size], :, place % size]
                                 .numpy().tobytes())
         return int.from_bytes(read.digest()[:4], "little") % VOCABULARY
 
