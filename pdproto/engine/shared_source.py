@@ -313,8 +313,13 @@ class SharedLine:
         posted = self.open.get(frame.write)
         if posted is None or posted.begun:
             raise RemoteProtocolError(f"write {frame.write} is granted, but does not wait for it")
-        for file in files:
-            self._map(frame.region, file)
+        try:
+            for file in files:
+                self._map(frame.region, file)
+        except OSError as error:  # of this host or its device: other writes to the sink go on
+            self._send(Frame(Kind.DROPPED, region=frame.region, version=self._version))
+            self._source.finish(posted, Result.REFUSED, f"region {frame.region}: {error}")
+            return
         region = self._mapped.get(frame.region)
         if region is None or frame.offset != posted.offset or frame.length > len(region.memory):
             raise RemoteProtocolError(f"write {frame.write} is granted without its memory")
@@ -329,7 +334,7 @@ class SharedLine:
     def _map(self, region: int, file: int) -> None:
         try:
             self._mapped[region] = self._source.map(file)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             raise RemoteProtocolError(f"region {region} cannot be mapped: {error}") from None
 
     def _drop(self, region: int) -> None:

@@ -19,9 +19,13 @@ def copies_for(
     one.
     """
     device = device or device_named(layout.device)
-    source = engine if isinstance(engine, Source) else None
+    copies = _copies(layout, device, engine if isinstance(engine, Source) else None)
     if isinstance(engine, OnDevice):
-        engine.use(device)
+        engine.use(copies.shares)
+    return copies
+
+
+def _copies(layout: KVLayout, device: Device | None, source: Source | None) -> Copies:
     if device is None:
         return HostCopies(gathers=source is not None and source.gathers)
     from pdproto.pages.device_copies import DeviceCopies  # noqa: PLC0415 - needs torch

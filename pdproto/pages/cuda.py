@@ -11,7 +11,14 @@ import torch
 from pdproto.kernels.arguments import Launch
 from pdproto.kernels.device_memory import on_stream
 from pdproto.pages.cuda_driver import Driver
-from pdproto.pages.device import DeviceError, DeviceEvent, never_recorded, no_memory, not_pinned
+from pdproto.pages.device import (
+    DeviceError,
+    DeviceEvent,
+    never_recorded,
+    no_memory,
+    not_pinned,
+    not_reached,
+)
 from pdproto.pages.tensors import Span, cuda_tensor, gpu_of
 
 EXPORTED: Final[WeakValueDictionary[int, Span]] = WeakValueDictionary()
@@ -95,15 +102,16 @@ class CudaDevice:
 
     def map(self, description: bytes) -> Any:
         """See Device. A GPU reaches memory of another one if they are peers (P2P access)."""
-        told = msgspec.msgpack.decode(description, type=Shared)
+        try:
+            told = msgspec.msgpack.decode(description, type=Shared)
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"a description of memory: {error}") from None
         if told.process == os.getpid():
-            return _memory(EXPORTED[told.address])
+            return _memory(_exported(told.address))
         try:
             span = Span(self._driver.open(told.handle), told.length)
         except OSError as error:
-            raise OSError(f"{self.name} does not reach the memory of process {told.process}: "
-                          f"{error}: it must be a GPU of this host with access to the other one "
-                          f"(nvidia-smi topo -p2p r); or use engine shm") from error
+            raise OSError(not_reached(self.name, told.process, error)) from error
         finalize(span, self._driver.close, span.address).atexit = False
         return _memory(span)
 
@@ -161,6 +169,13 @@ class CudaStream:
     def record(self) -> DeviceEvent:
         """See DeviceStream."""
         return _recorded(self._stream)
+
+
+def _exported(address: int) -> Span:
+    span = EXPORTED.get(address)
+    if span is None:
+        raise ValueError(f"this process exports no memory at {address:#x}")
+    return span
 
 
 def _memory(span: Span) -> Any:

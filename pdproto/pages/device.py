@@ -97,7 +97,7 @@ class Device(Protocol):
 
     def map(self, description: bytes) -> Any:
         """See SharesMemory: a tensor over the memory that another process exported, uint8 [byte].
-        Raises OSError if this device cannot reach it.
+        Raises OSError if this device cannot reach it, ValueError for what describes no memory.
         """
 
     def lost(self) -> bool:
@@ -115,6 +115,12 @@ def never_recorded(name: str) -> str:
     """The error text of an event that would count as happened."""
     return (f"{name}: the event of the pass was never recorded: record it behind the work that "
             f"computes the pages, before the pages are handed over")
+
+
+def not_reached(name: str, process: int, why: object) -> str:
+    """The error text of memory of another process that a device cannot map."""
+    return (f"{name} does not reach the memory of process {process}: {why}: it must be a GPU of "
+            f"this host with access to the other one (nvidia-smi topo -p2p r); or use engine shm")
 
 
 def not_pinned(name: str, length: int, why: object) -> str:

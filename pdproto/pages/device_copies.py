@@ -25,7 +25,6 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pdproto.engine.memory import size_class
 from pdproto.kernels.arguments import ALIGNMENT, Launch, Numbers
@@ -41,6 +40,7 @@ from pdproto.pages.copies import (
     Unpacked,
 )
 from pdproto.pages.device import Device, DeviceError, DeviceEvent, DeviceStream
+from pdproto.pages.device_health import DeviceHealth
 from pdproto.pages.tensors import address_of, host_tensor
 
 BEHIND_S: Final = 30.0  # a device that takes no work for so long counts as failed
@@ -112,9 +112,10 @@ class DeviceCopies:
 
     def __init__(self, device: Device, pools: str, *, carries: bool = False) -> None:
         self._device: Final = device
-        self.shares: Final = device
+        self.shares: Final = DeviceHealth(device)
+        self._failed: Final = self.shares.failed
+        self.pin: Final = self.shares.pin
         self._pools: Final = pools
-        self.broken: str | None = None
         self._stream: Final = device.stream()
         self._carrier: Final = device.stream()  # copies of one chunk, while another is packed
         self._carries: Final = carries
@@ -122,14 +123,10 @@ class DeviceCopies:
         self._unpacks: Final[Spares[Buffers]] = Spares()
         self._placed: Final = lru_cache(LAYOUTS_KEPT)(self._place)
 
-    def pin(self, memory: NDArray[Any]) -> Callable[[], None]:
-        """See Device."""
-        try:
-            return self._device.pin(memory)
-        except OSError as error:
-            if self._device.lost():
-                raise OSError(str(self._failed(error))) from error
-            raise
+    @property
+    def broken(self) -> str | None:
+        """See Copies."""
+        return self.shares.broken
 
     def begin_thread(self) -> None:
         """See Copies."""
@@ -379,11 +376,3 @@ class DeviceCopies:
             return True
 
         return is_over
-
-    def _failed(self, error: Exception) -> DeviceError:
-        """The error with the device's name; the first one, if the device has failed for good."""
-        told, name = str(error), self._device.name
-        told = told if told.startswith(name) else f"{name}: {told}"
-        if self.broken is None and self._device.lost():
-            self.broken = f"{told}: the device has failed for good: restart this process"
-        return DeviceError(self.broken or told)

@@ -20,7 +20,14 @@ from weakref import ref
 import torch
 
 from pdproto.kernels.arguments import Launch
-from pdproto.pages.device import DeviceError, DeviceEvent, never_recorded, no_memory, not_pinned
+from pdproto.pages.device import (
+    DeviceError,
+    DeviceEvent,
+    never_recorded,
+    no_memory,
+    not_pinned,
+    not_reached,
+)
 from pdproto.pages.tensors import host_tensor
 
 LAG: Final = 2  # questions for a step of any stream, on average
@@ -34,8 +41,8 @@ class HostDevice:
 
     passes: the stream of the engine, whose work computes pages. Faults are put in by attributes:
     faults: raised by the next call of this name. fails_at: the call at which the device fails for
-    good. elsewhere: addresses of another device, by its
-    name. bytes_max, pinned_max: of the memory on the device, and of the host memory that it pins.
+    good. elsewhere: addresses of another device, by its name. bytes_max, pinned_max: of the memory
+    on the device, and of the host memory that it pins. has_access: to memory of other devices.
     stands_still: no stream does a step. calls: how often each call of the port was made, on all
     streams.
     """
@@ -49,6 +56,7 @@ class HostDevice:
         self.failure: str | None = None
         self.fails_at = ""
         self.stands_still = False
+        self.has_access = True
         self.calls: Final[Counter[str]] = Counter()
         self.faults: Final[dict[str, Exception]] = {}
         self.elsewhere: Final[dict[int, str]] = {}
@@ -124,6 +132,8 @@ class HostDevice:
 
     def map(self, description: bytes) -> Any:
         """See Device."""
+        if not self.has_access:
+            raise OSError(not_reached(self.name, int(description.split(b"/")[2]), "no access"))
         self.called("map")
         with open(description, "r+b") as file:
             return torch.frombuffer(mmap(file.fileno(), 0), dtype=torch.uint8)

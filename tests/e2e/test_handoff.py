@@ -73,14 +73,16 @@ def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> No
 @pytest.mark.parametrize("options", [
     ("late", "--requests", "90", "--kill", "--engine", "tcp"),
     ("late", "--requests", "90", "--kill", "--engine", "cuda-ipc"),
-    ("interpreter", "--requests", "8", "--layers", "1", "--page-bytes", "256", "--pages", "2",
-     "--in-flight", "4"),
-], ids=["late", "from device to device", "interpreter"])
+    *(("interpreter", "--requests", "12", "--layers", "1", "--page-bytes", "256", "--pages", "2",
+       "--in-flight", "4", "--kill", "--engine", engine) for engine in ("tcp", "shm", "cuda-ipc")),
+], ids=["late", "from device to device", "interpreter over tcp", "interpreter over shm",
+        "interpreter over cuda-ipc"])
 def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
     """The device does all work late: who reads or frees a page too early, spoils it."""
     pytest.importorskip("torch")
     numbers = handoff("--device", *options)
     assert numbers["succeeded"] > 2
+    assert numbers["restarted"] == ["prefill-0-0-0"]
 
 
 @pytest.mark.slow

@@ -254,6 +254,32 @@ def test_memory_of_a_device_is_freed_when_no_process_has_it_mapped() -> None:
         assert both.sink.counts().abandoned_bytes == 0
 
 
+def test_memory_that_a_device_cannot_map_refuses_its_write_alone() -> None:
+    """Another write of the same connection lands, and the memory can be mapped later."""
+    with closing(OnDevices()) as both:
+        first, second = leased(both.sink), leased(both.sink)
+        held = both.write(first)
+        both.there.has_access = False
+        refused = Held(8)
+        number = both.source.post(second.address, 0, (), refused)
+        (end,) = finished(both.source)
+        assert (end.write, end.result) == (number, Result.REFUSED)
+        assert end.reason.startswith("region 2: the late device does not reach the memory of "
+                                     "process ")
+        assert (refused.place, refused.pins) == (None, [])
+        held.finish()
+        assert finished(both.source)[0].result is Result.LANDED
+        both.there.has_access = True
+        third = leased(both.sink)
+        both.write(third).finish()
+        assert finished(both.source)[0].result is Result.LANDED
+        for lease in (first, second, third):
+            both.sink.fence(lease)
+            both.sink.release(lease)
+        until(lambda: both.here.calls["free"] == 1, "the memory that was not mapped to be freed")
+        assert both.sink.counts().abandoned_bytes == 0
+
+
 def carry_and_close(address: str) -> None:
     """In a process of its own: a write that lands, and a source that is closed."""
     source = DeviceSharedSource()

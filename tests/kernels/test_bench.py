@@ -262,6 +262,22 @@ class TestCasesOfAGpu:
             with pytest.raises(bench_subject.WrongResultError):
                 baselines.prove(subject, name, [lambda: None] * len(calls), baseline.right)
 
+    def test_the_static_scale_reaches_the_largest_values_of_a_large_case(
+        self, subjects: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run on a GPU has 7e8 normal values, and more rounds may have 1e10: 5.4, and 6.5."""
+        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
+
+        pools = bench_subject._pools
+
+        def with_large_ones(*of: Any) -> Any:
+            made = pools(*of)
+            made[..., 0], made[..., 1] = 6.5, -6.5
+            return made
+
+        monkeypatch.setattr(bench_subject, "_pools", with_large_ones)
+        bench_subject.check(subjects(next(case for case in TINY if case.scale is Scale.STATIC)))
+
     def test_a_wrong_result_is_not_timed(
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -42,8 +42,12 @@ def plainly(sender: Sender) -> None:
 
 def hand_over(both: Pair, room: int, send: Send = plainly) -> str:
     """Returns why it failed; "" if it did not. Both sides end it, and free its pages."""
-    sender, receiver = both.begin(room, list(PAGES))
-    send(sender)
+    sender = both.prefill.open(room)
+    receiver = both.decode.open(room, {"p": both.prefill.endpoint})
+    receiver.publish(list(PAGES))
+    until(lambda: sender.poll() in (KVPoll.WAITING_FOR_INPUT, *ENDED))
+    if sender.poll() not in ENDED:
+        send(sender)
     until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
     reasons = f"{sender.failure or ''}\n{receiver.failure or ''}".strip()
     receiver.close()
@@ -71,6 +75,10 @@ def no_pinned_memory_here(both: Pair) -> None:
     both.here.pinned_max = 0
 
 
+def no_access_there(both: Pair) -> None:
+    both.there.has_access = False
+
+
 def no_cache_of_kernels(both: Pair) -> None:
     both.there.faults["run"] = PermissionError(13, "Permission denied", "/kept/triton/cache")
 
@@ -79,36 +87,46 @@ STAGING = r"the late device has no [\d,]+ bytes for staging: .*--mem-fraction-st
 PINNED = r"the late device pins no [\d,]+ bytes of host memory: lower the setting staging_bytes"
 
 
-@pytest.mark.parametrize(("fault", "why"), [
-    (no_device_memory_there, STAGING),
-    (no_device_memory_here, STAGING),
-    (no_pinned_memory_there, PINNED),
-    (no_pinned_memory_here, r"staging memory of \d+ bytes: " + PINNED),
-    (no_cache_of_kernels, "the late device: a kernel cannot be compiled: .*/kept/triton/cache.*: "
-                          "set TRITON_CACHE_DIR to a folder"),
+@pytest.mark.parametrize(("engine", "fault", "why"), [
+    ("shm", no_device_memory_there, STAGING),
+    ("shm", no_device_memory_here, STAGING),
+    ("shm", no_pinned_memory_there, PINNED),
+    ("shm", no_pinned_memory_here, r"staging memory of \d+ bytes: " + PINNED),
+    ("shm", no_cache_of_kernels,
+     "the late device: a kernel cannot be compiled: .*/kept/triton/cache.*: set TRITON_CACHE_DIR "
+     "to a folder"),
+    ("cuda-ipc", no_device_memory_here, r"lease: no staging memory of \d+ bytes: " + STAGING),
+    ("cuda-ipc", no_access_there,
+     r"the late device does not reach the memory of process \d+: no access: it must be a GPU of "
+     r"this host with access to the other one \(nvidia-smi topo -p2p r\); or use engine shm"),
 ])
 def test_a_fault_is_told_with_the_setting_and_is_over_when_it_is_mended(
-    fault: Callable[[Pair], None], why: str
+    engine: str, fault: Callable[[Pair], None], why: str
 ) -> None:
-    with pair() as both:
+    with pair(engine=engine) as both:
         fault(both)
         told = hand_over(both, 1)
         assert re.search(why, told), told
         for device in (both.there, both.here):
             device.bytes_max = device.pinned_max = 1 << 62
+            device.has_access = True
         assert hand_over(both, 2) == ""
 
 
-CALLS = {"there": ("memory", "host_memory", "wait", "run", "copy", "record"),
-         "here": ("memory", "host_memory", "pin", "run", "copy", "record")}
+CALLS = {("shm", "there"): ("memory", "host_memory", "wait", "run", "copy", "record"),
+         ("shm", "here"): ("memory", "host_memory", "pin", "run", "copy", "record"),
+         ("cuda-ipc", "there"): ("memory", "host_memory", "map", "copy"),
+         ("cuda-ipc", "here"): ("export", "host_memory", "run")}
 EACH_CALL = pytest.mark.parametrize(
-    ("side", "call"), [(side, call) for side, calls in CALLS.items() for call in calls])
+    ("engine", "side", "call"), [(*at, call) for at, calls in CALLS.items() for call in calls])
 
 
 @EACH_CALL
-def test_a_call_that_is_refused_once_fails_one_hand_over_at_most(side: str, call: str) -> None:
+def test_a_call_that_is_refused_once_fails_one_hand_over_at_most(
+    engine: str, side: str, call: str
+) -> None:
     """An event that a device refuses to record is recorded later: then the hand-over goes on."""
-    with pair() as both:
+    with pair(engine=engine) as both:
         kind = OSError if call == "pin" else RuntimeError
         device, name = getattr(both, side), "the late device"
         device.faults[call] = kind(f"{name}: too many resources")
@@ -121,8 +139,10 @@ def test_a_call_that_is_refused_once_fails_one_hand_over_at_most(side: str, call
 
 
 @EACH_CALL
-def test_a_device_that_fails_at_any_call_makes_its_process_unhealthy(side: str, call: str) -> None:
-    with pair() as both:
+def test_a_device_that_fails_at_any_call_makes_its_process_unhealthy(
+    engine: str, side: str, call: str
+) -> None:
+    with pair(engine=engine) as both:
         node, device = (both.prefill if side == "there" else both.decode), getattr(both, side)
         device.fails_at = call
         for room in (1, 2):
