@@ -12,13 +12,11 @@ A layer with a state (Mamba) is a list of tensors [block, ...], which lie one be
 block.
 """
 
-import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from pdproto.items.components import KV, Bytes, Component, Heads
@@ -157,10 +155,8 @@ def _rows(layer: str, tensor: Any, length: int) -> Bytes:
     apart = tensor.stride(0) * width
     if blocks > 1 and apart < length:
         raise ValueError(f"{layer}: its blocks of {length} bytes overlap, {apart} bytes apart")
-    if tensor.device.type != "cpu":
-        flat = tensor.as_strided((blocks, length // width), (tensor.stride(0), 1))
-        found: Bytes = flat.view(torch.uint8)
-        return found
-    span = (blocks - 1) * apart + length
-    memory = np.ctypeslib.as_array((ctypes.c_uint8 * span).from_address(tensor.data_ptr()))
-    return np.lib.stride_tricks.as_strided(memory, (blocks, length), (apart, 1))
+    memory: Any = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    memory.set_(tensor.untyped_storage(), tensor.storage_offset() * width, (blocks, length),
+                (apart, 1))
+    found: Bytes = memory.numpy() if tensor.device.type == "cpu" else memory
+    return found

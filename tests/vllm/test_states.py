@@ -183,6 +183,18 @@ def test_states_of_unequal_tensor_parallelism_are_refused_by_name() -> None:
         share_for(found, Place(1, 0), Place(2, 0))
 
 
+def test_every_byte_of_a_state_is_an_item_whatever_its_parts_are_made_of() -> None:
+    """On a device it is a view of the same kind."""
+    spec = states(shapes=((1, 4), (3,)), dtypes=(torch.float32, torch.float16))
+    parts = state_of(spec, 8)
+    ((buffer,),) = (one.buffers for one in components({"layers.0.mixer": parts},
+                                                      [["layers.0.mixer"]], 2))
+    assert buffer.shape == (8, 16 + 6)
+    buffer[5] = 255
+    assert int((parts[1].view(torch.uint8) == 255).sum()) == 6
+    assert bool((parts[1].view(torch.uint8)[5] == 255).all())
+
+
 def test_a_state_in_several_pieces_is_refused() -> None:
     parts = [torch.zeros(8, 6), torch.zeros(8, 4)]
     with pytest.raises(ValueError, match=r"layers\.0\.mixer: a state of 24 and 16 bytes at 0 and"):
