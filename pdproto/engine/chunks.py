@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine.contract import Buffer
+from pdproto.kernels.arguments import DEFAULT
 from pdproto.kernels.chunk import (
     KVLayout,
+    Launch,
     Outcome,
     digests_in,
     new_report,
@@ -57,7 +59,8 @@ def chunk_offset(layout: KVLayout, page: int) -> int:
 
 
 def pack_pages(
-    layout: KVLayout, pages: Sequence[int], key: int, into: NDArray[np.uint8] | None = None
+    layout: KVLayout, pages: Sequence[int], key: int, into: NDArray[np.uint8] | None = None,
+    launch: Launch = DEFAULT,
 ) -> NDArray[np.uint8]:
     """Pack pages and their digests, uint8 [chunk_bytes]. into: memory to pack into, if given.
 
@@ -73,11 +76,13 @@ def pack_pages(
     plan = plan_for(layout, len(pages)).only
     # The padding between payload and digests is sent as well: it must hold no secret.
     chunk[plan.payload_bytes : plan.digest_offset] = 0
-    pack_chunk(layout, pages, chunk, digests=digests_in(plan, chunk), key=key)
+    pack_chunk(layout, pages, chunk, digests=digests_in(plan, chunk), key=key, launch=launch)
     return chunk
 
 
-def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key: int) -> Outcome:
+def unpack_verified(
+    layout: KVLayout, landed: Buffer, pages: Sequence[int], key: int, launch: Launch = DEFAULT
+) -> Outcome:
     """Store a landed chunk into `pages`, and compare the digests of the stored bytes.
 
     landed: uint8 [chunk_bytes] or more. Use the pages only if the outcome is `clean`; its
@@ -88,7 +93,7 @@ def unpack_verified(layout: KVLayout, landed: Buffer, pages: Sequence[int], key:
     plan = plan_for(layout, len(pages)).only
     report = new_report(layout)
     expected = digests_in(plan, landed)
-    unpack_chunk(layout, pages, landed, expected=expected, key=key, report=report)
+    unpack_chunk(layout, pages, landed, expected=expected, key=key, report=report, launch=launch)
     return report.read()
 
 

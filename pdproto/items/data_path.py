@@ -86,10 +86,10 @@ class SourceItems(SourcePages):
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SourceEngine, *,
-        device: Device | None = None,
+        device: Device | None = None, threads: int = 1,
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,
-                         device=device)
+                         device=device, threads=threads)
         self.numbering: Final = Numbering(components)
         self._told: Final = layout_told(components)
         self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
@@ -151,10 +151,10 @@ class SinkItems(SinkPages):
 
     def __init__(
         self, components: Sequence[Component], place: Place, engine: SinkEngine, *,
-        device: Device | None = None,
+        device: Device | None = None, threads: int = 1,
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,
-                         device=device)
+                         device=device, threads=threads)
         self.numbering: Final = Numbering(components)
         self._place: Final = place
         self._components: Final = components

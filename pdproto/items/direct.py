@@ -144,9 +144,10 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
     landing = SinkItems
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SinkEngine
+        self, components: Sequence[Component], place: Place, engine: SinkEngine, *,
+        threads: int = 1,
     ) -> None:
-        super().__init__(components, place, engine)
+        super().__init__(components, place, engine, threads=threads)
         self._places: Final = lru_cache(SHARES_KEPT)(self._places_by)
         self._presumed: Final[dict[str, bool]] = {}  # by source: it still holds
 

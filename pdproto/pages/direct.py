@@ -43,6 +43,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
+        threads: int = 1,
     ) -> None:
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
@@ -60,7 +61,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
                 f"no page sizes (page_tokens={page_tokens}): use staging memory "
                 f"({self.landing.__name__}), or let the source cut its pages to the size of these"
             )
-        super().__init__(pools, engine, order=order)
+        super().__init__(pools, engine, order=order, threads=threads)
         self._targets: Final[dict[tuple[Life, str], AnyTarget]] = {}
         self._leaving: Final[dict[Life, None]] = {}  # settled lives whose pages are not free yet
         self._ending: Final[dict[Life, list[Ticket]]] = {}  # fences of released leases

@@ -9,19 +9,23 @@ import numpy as np
 from pdproto.engine.chunks import chunk_bytes, host_only, pack_pages, unpack_verified
 from pdproto.engine.page_target import PagePlaces
 from pdproto.engine.page_views import chunk_views, places_in
-from pdproto.kernels.chunk import KVLayout
+from pdproto.kernels.chunk import KVLayout, Launch
 from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Spares, Staged, Unpacked
 from pdproto.pages.device import DeviceEvent
 
 
 class HostCopies:
-    """See Copies. gathers: the engine writes large pages from the pool, without a copy."""
+    """See Copies. gathers: the engine writes large pages from the pool, without a copy.
+
+    threads: that copy a large chunk, if copy.c is compiled.
+    """
 
     pin: Final = None
     shares: Final = None
     broken: Final = None
 
-    def __init__(self, *, gathers: bool = False) -> None:
+    def __init__(self, *, gathers: bool = False, threads: int = 1) -> None:
+        self._launch: Final = Launch(threads=threads)
         self._buffers: Final[Spares[Bytes]] = Spares()
         self._places: Final[Callable[[KVLayout], PagePlaces | None]] = (
             lru_cache(LAYOUTS_KEPT)(places_in) if gathers else lambda _: None)
@@ -49,7 +53,7 @@ class HostCopies:
         buffer = self._buffers.take(length, lambda: np.empty(length, np.uint8))
         buffer[:len(head)] = np.frombuffer(head, np.uint8)
         if pages:
-            pack_pages(layout, pages, key, buffer[len(head):])
+            pack_pages(layout, pages, key, buffer[len(head):], self._launch)
         return Staged([buffer], length, keep=lambda: self._buffers.keep(length, buffer))
 
     def stage(self, head: bytes) -> Staged:
@@ -69,5 +73,5 @@ class HostCopies:
         after: DeviceEvent | None = None,  # noqa: ARG002 - see `mark`
     ) -> Unpacked:
         """See Copies."""
-        clean = unpack_verified(layout, landed, pages, key).clean
+        clean = unpack_verified(layout, landed, pages, key, self._launch).clean
         return Unpacked(lambda: clean)

@@ -75,12 +75,13 @@ class SinkPages:
     """A decode node's data path.
 
     pools: one array for each layer, K and V, which every source fills; or such pools by source, in
-    the order of that source's pools. order, device, page_tokens: as in SourcePages.
+    the order of that source's pools. order, device, page_tokens, threads: as in SourcePages.
     """
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
+        threads: int = 1,
     ) -> None:
         self.engine: Final = engine
         of_sources = pools if isinstance(pools, Mapping) else {None: pools}
@@ -94,7 +95,7 @@ class SinkPages:
             source: layout_of(of) for source, of in self._layouts.items()}
         if self._layout is not None:
             self._layouts_told[None] = layout_of(self._layout)  # for every source
-        self._copies: Final = copies_for(self.layouts[0], device, engine)
+        self._copies: Final = copies_for(self.layouts[0], device, engine, threads)
         for layout in self.layouts:
             self._copies.warm(layout)
         self._worker: Final = CopyWorker("pdproto-unpack", self._copies.begin_thread)

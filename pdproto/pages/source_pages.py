@@ -59,13 +59,15 @@ class SourcePages:
 
     pools: one array for each layer, K and V, in host memory or on one device. order: of the axes of
     a page, see kernels. device: if not that of the pools. page_tokens: hand over parts of pages, of
-    so many tokens (page_sizes.py). Raises DeviceError if the device cannot copy them, for instance
-    because no kernel can be compiled, and ValueError where pages have no such parts.
+    so many tokens (page_sizes.py). threads: that copy a large chunk in host memory. Raises
+    DeviceError if the device cannot copy them, for instance because no kernel can be compiled, and
+    ValueError where pages have no such parts.
     """
 
     def __init__(
         self, pools: Sequence[Any], engine: SourceEngine, *, order: Order = Order.NHD,
         device: Device | None = None, page_tokens: int | None = None,
+        threads: int = 1,
     ) -> None:
         self.engine: Final = engine
         whole = register(pools, order=order)
@@ -77,7 +79,7 @@ class SourcePages:
         self._packed: Final[deque[tuple[Job, Staged]]] = deque()
         self._posted: Final[dict[int, tuple[int, Staged]]] = {}
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
-        self._copies: Final = copies_for(self.layout, device, engine)
+        self._copies: Final = copies_for(self.layout, device, engine, threads)
         self._copies.warm(self.layout)
         self._worker: Final = CopyWorker("pdproto-pack", self._copies.begin_thread)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node

@@ -114,8 +114,9 @@ class PdprotoKVManager(BaseKVManager):
         self._waits: Final = self.settings.waits
         engine = self.settings.engine
         if is_prefill:
-            self._begin_prefill(SourceItems(components, self.place,
-                                            open_source(engine, self._host), device=self.device))
+            self._begin_prefill(SourceItems(
+                components, self.place, open_source(engine, self._host), device=self.device,
+                threads=self.settings.copy_threads))
         else:
             self._begin_decode(components, open_sink(
                 engine, self._host, self.settings.staging_bytes))
@@ -181,8 +182,10 @@ class PdprotoKVManager(BaseKVManager):
         self._group = self.settings.named(f"decode-{incarnation}")
         begin = DirectDecodeNode if is_direct else DecodeNode
         self.sink_data_path = data_path = (
-            DirectItems(components, self.place, engine) if is_direct
-            else SinkItems(components, self.place, engine, device=self.device))
+            DirectItems(components, self.place, engine, threads=self.settings.copy_threads)
+            if is_direct
+            else SinkItems(components, self.place, engine, device=self.device,
+                           threads=self.settings.copy_threads))
         self.turns = Turns() if parallel.attn_tp_size > 1 else None
         name = self.name_of(self.place.rank)
         self.node = begin(name, data_path, link=self._link, incarnation=incarnation,

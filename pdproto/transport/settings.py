@@ -72,6 +72,7 @@ class Settings:
     direct: bool = _about(True, "write straight into pages where the engine can fence them")
     staging_bytes: int = _about(CAPACITY_BYTES, "staging memory of a decode node, at most; it is "
                                                 "pinned where pages are on a GPU")
+    copy_threads: int = _about(1, "threads that copy a large chunk of pages in host memory")
     page_tokens: int = _about(0, "tokens of the parts of blocks that are handed over under vLLM, "
                                  "where blocks of prefill and decode differ in size: a number that "
                                  "divides both; 0: whole blocks")

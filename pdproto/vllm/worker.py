@@ -78,7 +78,7 @@ class Worker:
     def _offer(self, found: Sequence[Component], rank: Rank, device: Device | None) -> None:
         told, settings = ToldRooms(), self._settings
         data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host),
-                                device=device)
+                                device=device, threads=settings.copy_threads)
         name = settings.named(f"prefill-{rank.name().rpartition('decode-')[2]}")
         node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
                            trace=settings.spans(name), refuses=told.refusal)
@@ -92,8 +92,9 @@ class Worker:
         engine = open_sink(settings.engine, settings.host, settings.staging_bytes)
         direct = device is None and _is_direct(found, rank.place, engine, settings)
         begin = DirectDecodeNode if direct else DecodeNode
-        data_path = (DirectItems(found, rank.place, engine) if direct
-                     else SinkItems(found, rank.place, engine, device=device))
+        threads = settings.copy_threads
+        data_path = (DirectItems(found, rank.place, engine, threads=threads) if direct
+                     else SinkItems(found, rank.place, engine, device=device, threads=threads))
         node = begin(rank.name(), data_path, link=settings.link(), incarnation=incarnation,
                      waits=settings.waits, trace=settings.spans(rank.name()))
         self._loading = LoadingWorker(node, data_path, rank)

@@ -24,7 +24,7 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 from pdproto.vllm.blocks import Group
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
-from tests.vllm.engine import FOR_DECODE, Engine, Servers, full, window
+from tests.vllm.engine import FOR_DECODE, Engine, Servers, full, ours, window
 
 NEW = 6
 CLOCKS = "seconds", "cpu_seconds"
@@ -279,6 +279,17 @@ def test_a_setting_that_there_is_not_is_refused_with_the_nearest(pair: Pair) -> 
     with pytest.raises(ValueError, match="kv_connector_extra_config: there is no setting silent: "
                                          "did you mean silent_s"):
         pair(extra={"silent": 3})
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_the_setting_of_threads_reaches_both_data_paths(pair: Pair, *, direct: bool) -> None:
+    servers = pair(extra={"copy_threads": 3, "direct": direct})
+    offering, loading = (ours(engine.connector).worker
+                         for engine in (servers.prefill, servers.decode))
+    for half in (offering._offering, loading._loading):
+        assert half is not None
+        copies: Any = half._data_path._copies
+        assert copies._launch.threads == 3
 
 
 SIZES = {"block_size": 32, "num_kv_heads": 2, "head_size": 4, "dtype": torch.float32}
