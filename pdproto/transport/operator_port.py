@@ -17,7 +17,7 @@ but no KV cache.
 import hmac
 import logging
 import sys
-from asyncio import to_thread
+from asyncio import Lock, Task, create_task, shield, to_thread
 from typing import Final
 
 import msgspec
@@ -53,6 +53,8 @@ class OperatorPort(HttpServer):
                  faults_token: str = "") -> None:
         self._node: Final = node
         self._faults_token: Final = faults_token
+        self._writing: Final = Lock()
+        self._next: Task[bytes] | None = None  # the metrics, to be read after now
         app = web.Application(client_max_size=FAULTS_BYTES_MAX)
         app.add_routes([
             web.get("/metrics", self._metrics),
@@ -66,9 +68,16 @@ class OperatorPort(HttpServer):
         super().__init__(f"operator's port of {node.name}", app, host, port)
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        text = await to_thread(self._node.metrics.text)
-        return web.Response(body=text.encode(),
+        """One text for all who ask while another is written: each takes the node's processor."""
+        if self._next is None:
+            self._next = create_task(self._write_metrics())
+        return web.Response(body=await shield(self._next),
                             headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    async def _write_metrics(self) -> bytes:
+        async with self._writing:
+            self._next = None  # who asks from now on gets a later text
+            return (await to_thread(self._node.metrics.text)).encode()
 
     async def _health(self, _: web.Request) -> web.Response:
         return _verdict(self._node.stalled())

@@ -21,6 +21,7 @@ import pytest
 from examples.servers.serving import free_port
 from tests import skips
 from tests.docs.test_deploy import alerts, expression_of, panels
+from tests.node import data_paths
 from tests.node.data_paths import until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -119,13 +120,17 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
         found.close()
 
 
-def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(walk: Walk) -> None:
+def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_paths, "PATIENCE_S", 120.0)  # six programs start on a busy machine
     *starts, kill, ask = walk.commands
     assert (kill, ask.split()[0]) == ("kill -KILL %3", "curl")
     for command in starts:
         walk.type(command)
     until(lambda: len(walk.query("handoffs_succeeded_total > 20") or ()) == 2)
     assert walk.fires() == set()
+    assert walk.query('{__name__=~"(bootstrap|transfer)_failed_reqs_total"} > 0') == []
     assert '"prefill-0"' in walk.printed("pdproto probe https://127.0.0.1:8998/ranks")
     assert walk.query("pdproto_registry_ranks == 1"), "a registry with keys is scraped, too"
     for rule in alerts():
@@ -140,3 +145,9 @@ def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(walk: Walk)
     until(lambda: '"prefill-0"' not in walk.printed(
         "pdproto probe https://127.0.0.1:8998/ranks"))
     until(lambda: ("PdprotoRanksMissing", "9390") in walk.fires(), lambda: str(walk.fires()))
+    walk.raw("kill %4; wait %4")
+    for start in starts:
+        if "node.py" in start:
+            walk.type(start)
+    ended = {("PdprotoNodeDown", "9400"), ("PdprotoRanksMissing", "9390")}
+    until(lambda: not ended & walk.fires(), lambda: str(walk.fires()))

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -263,6 +264,33 @@ def test_every_metric_of_the_node_is_served() -> None:
         assert status == 200
         for name in nodes.prefills[0].metrics.read():
             assert name.split("{")[0] in text
+
+
+def test_many_who_ask_at_once_share_an_answer_that_is_not_of_before_they_asked() -> None:
+    """Each answer takes the node's processor: 200 scrapers made hand-overs ten times slower."""
+    with both() as (nodes, prefill, _):
+        metrics, askers = nodes.prefills[0].metrics, 50
+        text, begun, go_on = metrics.text, threading.Semaphore(0), threading.Event()
+
+        def slow() -> str:
+            begun.release()
+            go_on.wait(30.0)
+            return text()
+
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1 + askers) as pool:
+            patch.setattr(metrics, "text", slow)
+            first = pool.submit(prefill.get, "/metrics")
+            assert begun.acquire(timeout=30.0)
+            metrics.add("handoffs_opened", 7)
+            later = [pool.submit(prefill.get, "/metrics") for _ in range(askers)]
+            go_on.set()
+            assert first.result()[0] == 200
+            for one in later:
+                assert "handoffs_opened_total{node=\"p0\",side=\"prefill\"} 7.0" in one.result()[1]
+            count = 1
+            while begun.acquire(blocking=False):
+                count += 1
+        assert count < 10, f"{count} texts were written"
 
 
 @pytest.mark.parametrize(("path", "status"), [
