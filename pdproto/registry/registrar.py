@@ -12,6 +12,7 @@ import msgspec
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import Rank, RefusedError, Registration, Run
 from pdproto.runtime.limits import ASKED_ROOMS_MAX
+from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import bootstrap, registry_world
@@ -67,6 +68,7 @@ class Registrar:
         self._trace: Final = trace
         self._machine = self._begun("start")
         self._told: Registration | None = None  # the last that the registry has recorded
+        self._repeats = Repeats()  # errors since the last answer
         self._leaving: tuple[int, ...] | None = None
         self._goodbye = True
         self._stopping: Final = threading.Event()
@@ -142,6 +144,7 @@ class Registrar:
             began = monotonic()
             try:
                 self._turn()
+                self._repeats = Repeats()
                 wait, retry_s = self._sign_of_life_s, self._retry_s
             except NotFoundError:
                 wait = 0.0 if self.recorded.is_set() else retry_s
@@ -205,7 +208,8 @@ class Registrar:
                 self._client.deregister(self._run)
 
     def _note(self, error: Exception) -> None:
-        log.warning("%s", error)
+        if count := self._repeats.told(str(error)):
+            log.warning("%s (%d so far)", error, count)
         if isinstance(error, RefusedError) and self.refused != error.reason:
             self.refused = error.reason
             if self._on_refused is not None:

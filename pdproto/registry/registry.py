@@ -143,9 +143,7 @@ class Registry:
         server.refused.pop(rank, None)
         server.topology = server.topology.completed(request.topology)
         server.forget_before(rank, number)
-        address = RankAddress(request.rank_ip, request.rank_port, number, request.name)
-        promised = request.incarnation is not None
-        server.runs[rank][number] = Recorded(address, now, self.changes, promised)
+        server.runs[rank][number] = Recorded(request.at(number), now, self.changes, request.beats)
         if request.leaving is not None:
             server.leaving.begin(rank, request.leaving)
         self.complete()
@@ -154,18 +152,20 @@ class Registry:
         """Give the table a registration. Raises RefusedError if the table rejects the run."""
         step = taken(server.ranks, self.rows, bootstrap.register, rank, (number, rank))
         if not any(message is bootstrap.recorded for message, _ in step.sent):
-            raise self._refusal(step, rank, number)
+            raise self._refusal(server, step, rank, number)
 
     @staticmethod
-    def _refusal(step: SharedStep, rank: Rank, number: int) -> RefusedError:
+    def _refusal(server: Server, step: SharedStep, rank: Rank, number: int) -> RefusedError:
         """The refusal of a run whose number does not count, from the row that rejected it."""
+        run = f"incarnation: {number} of {rank}"
         for message, about in step.sent:
             if message is bootstrap.outdated:
                 _, _, (exceed, _) = about
-                return RefusedError(409, f"incarnation: {number} of {rank} counts no more: "
-                                         f"register under one above {exceed}", exceed)
-        return RefusedError(409, f"incarnation: {number} of {rank} does not count while another "
-                                 f"run of it is registered")
+                return RefusedError(409, f"{run} counts no more: register under one above {exceed}",
+                                    exceed)
+        other = server.runs[rank].get(server.current(rank) or 0)
+        fix = f", {other.address}: end one of the two, or correct its rank" if other else ""
+        return RefusedError(409, f"{run} does not count while another run of it is registered{fix}")
 
     def keep_alive(self, request: Run, now: float) -> None:
         """Note a sign of life: a registration without its data. Raises RefusedError if this run

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pdproto.engine.hosts import is_wildcard
+from pdproto.engine.hosts import is_wildcard, joined
 from pdproto.runtime import versions
 from pdproto.runtime.limits import (
     ASKED_ROOMS_MAX,
@@ -166,6 +166,15 @@ class Registration(Struct, frozen=True, kw_only=True):
     leaving: Annotated[tuple[U63, ...], Meta(max_length=ASKED_ROOMS_MAX)] | None = None
 
     @property
+    def beats(self) -> bool:
+        """Whether its client sends signs of life: one that gives an incarnation does."""
+        return self.incarnation is not None
+
+    def at(self, number: int) -> "RankAddress":
+        """The address of this run. number: of the run."""
+        return RankAddress(self.rank_ip, self.rank_port, number, self.name)
+
+    @property
     def rank(self) -> Rank:
         """One data-parallel rank is that of attention, unless the system has several servers."""
         dp = self.attn_dp_rank if self.system_dp_size == 1 else self.system_dp_rank
@@ -279,6 +288,9 @@ class RankAddress(Struct, frozen=True):
     rank_port: int
     incarnation: int
     name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name or 'a rank without a name'} at {joined(self.rank_ip, self.rank_port)}"
 
 
 class Located(Struct, frozen=True):

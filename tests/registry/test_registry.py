@@ -312,11 +312,31 @@ def test_a_registrar_says_why_it_is_refused(server: RegistryServer, client: Regi
         on_refused=reasons.put,
     )
     registrar.start()
-    assert "another run of it is registered" in reasons.get(timeout=PATIENCE_S)
+    assert reasons.get(timeout=PATIENCE_S).endswith(
+        "another run of it is registered, a rank without a name at 10.0.0.1:5000: end one of the "
+        "two, or correct its rank")
     registrar.stop()
     registrar.stop()
     assert reasons.empty()
     client.health()
+
+
+def test_a_registrar_tells_the_same_trouble_ever_less_often(
+    caplog: pytest.LogCaptureFixture
+) -> None:
+    """A registry that is down for a day made a line each 2.5 s. After an answer it is told anew."""
+    with socket.create_server((OWN_HOST, 0)) as reserved:
+        port = reserved.getsockname()[1]
+    trouble = "Connection refused') ("
+    registrar = Registrar(
+        f"{OWN_HOST}:{port}", prefill(0, of=1), retry_s=0.0, sign_of_life_s=0.01)
+    registrar.start()
+    until(lambda: f"{trouble}64 so far)" in caplog.text)
+    assert caplog.text.count(trouble) in (7, 8)
+    with RegistryServer(OWN_HOST, port):
+        assert registrar.recorded.wait(PATIENCE_S)
+    until(lambda: caplog.text.count(f"{trouble}1 so far)") == 2)
+    registrar.stop()
 
 
 @pytest.mark.parametrize(("answer", "error", "named"), [
