@@ -11,7 +11,7 @@ Sinks of one source each may then have them (decision 075), so they are left out
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import methodcaller
@@ -59,7 +59,7 @@ NOT_ALIKE: Final = f"{OUT_OF_ORDER}|{MIXED}"
 PICK: Final = st.integers(0, 255)
 APART: Final = "each sink has one source"  # so no sink can compare what the other one is told
 # The sinks, and the sources of each.
-TOPOLOGIES: Final = {
+TOPOLOGIES: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     APART: {"d0": SOURCES[:1], "d1": SOURCES[1:]},
     "one sink": {"d0": SOURCES},
     "each sink has all sources": {"d0": SOURCES, "d1": SOURCES},
