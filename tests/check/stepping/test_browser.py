@@ -332,8 +332,8 @@ def test_no_edge_of_the_map_strikes_through_the_label_at_its_start(page: Page) -
 def test_values_behind_a_violation_are_broken_between_two_values(page: Page, address: str) -> None:
     page.goto(address + WAY)
     values = page.locator(".standings .violated .because .value")
-    assert values.all_inner_texts() == [
-        "c=c0,", "d=c1:", "phase(c0) = holding,", "phase(c1) = holding"]
+    expect(values).to_have_text([
+        "c=c0,", "d=c1:", "phase(c0) = holding,", "phase(c1) = holding"])
 
 
 def brightness(colour: str) -> int:
