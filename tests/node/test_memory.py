@@ -125,3 +125,21 @@ def test_a_request_that_has_ended_takes_no_memory(
         logging.disable(logging.NOTSET)
     before, after = held
     assert (after - before) / (ROUNDS * AT_ONCE) < LIMIT
+
+
+def test_a_source_that_is_lost_before_its_first_message_leaves_no_request() -> None:
+    link = Link(sign_of_life_s=0.05, silent_s=0.3)
+    with closing(Cluster(0, 1, link=link)) as nodes:
+        (decode,) = nodes.decodes
+        receivers = [decode.open(room, {"p9": "tcp://127.0.0.1:9"}) for room in range(AT_ONCE)]
+        until(polls(receivers, KVPoll.FAILED))
+        for receiver in receivers:
+            receiver.close()
+        del receiver, receivers
+        until(lambda: not living())
+
+
+def living() -> list[Receiver]:
+    """The receivers of this process."""
+    gc.collect()
+    return [one for one in gc.get_objects() if isinstance(one, Receiver)]
