@@ -200,9 +200,12 @@ class WatchedCopies(DeviceCopies):
             self._watched.uses = ()
 
 
-def watched(layout: KVLayout, device: Device | None, engine: Any) -> WatchedCopies:
+def watched(
+    layout: KVLayout, device: Device | None, engine: Any, threads: int
+) -> WatchedCopies:
     """See copies_for."""
     assert isinstance(device, WatchedDevice)
+    assert threads == 1
     return WatchedCopies(device, layout.device, carries=getattr(engine, "carries", False))
 
 
