@@ -2,21 +2,30 @@
 two lives, for any number of ranks, lives, requests and sinks, under any loss. A sink that succeeds
 has the parts of all ranks, and of one request. This holds where one rank decides (`binding`), where
 the caller names the request (`binding-named`), and, of a success, where each rank decides for
-itself (`binding-guarded`).
+itself (`binding-guarded`). Where each rank decides for itself and lives come in their order
+(`binding-ordered`), a rank binds a life to the request of its place while no end fails there. So
+all ranks bind it alike (`S2_ranks_bind_a_life_alike_while_nothing_fails`, which is explored).
 
 Method: induction over every row, fault rows included, by the cut-off
-(pdproto/check/prove/cutoff.py); the lemmas are in spec/lemmas/binding_lemmas.py,
-binding_named_lemmas.py and binding_guarded_lemmas.py, each with its reason.
+(pdproto/check/prove/cutoff.py), in `binding-ordered` also by Z3 with quantifiers; the lemmas are in
+spec/lemmas/binding_lemmas.py, binding_named_lemmas.py, binding_guarded_lemmas.py and
+binding_ordered_lemmas.py, each with its reason.
 Bound: none, on any sort. Assumes: a life has one leader; the caller gives each number to one life.
+In `binding-ordered` each rank leads, lives have a total order, and there are as many as requests:
+some of them may never begin or open.
 Vacuity: every row can fire in a state in which all claims hold, but `find_mixed` where no rank is
-wrong, and a loss of the answer of a leader where none leads. Mutants: ranks that bind as lives
-come, a life that has ended and takes any request, a rank that binds a life to any request, and a
-sink that compares nothing.
-Not covered: liveness, see a_life_and_its_request_are_bound.py.
+wrong, a loss of the answer of a leader where none leads, and the rows of a named request where
+each rank leads. Mutants: ranks that bind as lives come, a life that has ended and takes any
+request, a rank that binds a life to any request, a sink that compares nothing, and, in the order of
+lives, a rank that binds any life first, and introductions that name no earlier life.
+Not covered: which lemmas of `binding-ordered` carry a proof, for the cut-off cannot say so of what
+only Z3 decides; liveness, see a_life_and_its_request_are_bound.py.
 """
 
+from pdproto.check.prove.proving import QUANTIFIED
+from pdproto.spec.handoff.binding_ordered import ALL_EARLIER_MET, NAMING
 from pdproto.spec.handoff.binding_tables import d, h, knows, named, p, took, u, v
-from pdproto.spec.language import DropClause, forall, implies
+from pdproto.spec.language import DropClause, DropEffect, forall, implies
 from proofs.claim import Known, Safety
 
 LED = Safety(
@@ -31,3 +40,12 @@ GUARDED = Safety("binding-guarded", slow=("holds", "lemmas"), defects=(
     DropClause("commit", forall((p, u, v), implies(
         took(d, h, p, u) & knows(d, h, v), u.same(v)))),
 ))
+ORDERED = Safety(
+    "binding-ordered", whole=True, helped=True, engine=QUANTIFIED, unasked=True,
+    impossible=("learn_use_first", "learn_use", "ignore_name", "bind_named", "end_named",
+                "find_over", "find_taken", "ignore_ask_of_another", "ignore_ask_bound",
+                "ignore_abort_of_another", "lose_name"),
+    slow=("holds", "something", "defect"), nightly=("defect-bind", "defect-meet_first"),
+    defects=(DropClause("bind", ALL_EARLIER_MET), DropEffect("meet_first", NAMING[0]),
+             DropEffect("be_asked_first", NAMING[0])),
+)

@@ -105,7 +105,7 @@ CATALOGUE: Final = (
         "default": Counts(6_378, 47_108, 18),
     }),
     Entry("binding-ordered", "handoff.binding_ordered:SYSTEM",
-          expected={"default": Counts(8_509, 70_923, 17)}),
+          lemmas="binding_ordered_lemmas", expected={"default": Counts(8_509, 70_923, 17)}),
     Entry("binding-ordered-no-timers", "handoff.binding_ordered:NO_TIMERS",
           expected={"default": Counts(236_457, 1_900_719, 26)}),
     Entry("binding-ordered-loss", "handoff.binding_ordered:LOSS",

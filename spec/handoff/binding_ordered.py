@@ -99,7 +99,7 @@ NOTHING_FAILED: Final = all_of(forall(h, meeting(p, h) != Meeting.FAILED),
                                forall(u, opening(p, u) != Opening.OVER))  # on this rank
 # Also in the rows that nodes run: the life that waits for longest is bound first.
 FIRST_LIFE_FIRST: Final = AddClause("bind", ALL_EARLIER_MET)
-_NAMING: Final = (
+NAMING: Final = (
     each(k, meeting(p, k).to(Meeting.UNBOUND),
          where=all_of(earlier(k, h), meeting(p, k) == Meeting.UNMET)),
     each(k, met(p, k, d).to(True), where=earlier(k, h)),
@@ -116,9 +116,8 @@ S2_ALIKE: Final = Always(
     implies(all_of(NOTHING_FAILED, forall(h, meeting(q, h) != Meeting.FAILED),
                    forall(u, opening(q, u) != Opening.OVER), binds(p, h, u), binds(q, h, v)),
             u.same(v)),
-    why="both orders are the same on every rank")
+    why="each rank binds it to the request of its place, and a life has one place")
 IN_ORDER: Final = (
-    S2_ALIKE,
     Always("S2_a_life_gets_the_request_of_its_place",
            implies(all_of(NOTHING_FAILED, binds(p, h, u)), pairs(h, u)),
            why="the first life gets the first request, the second the second"),
@@ -158,7 +157,7 @@ SYSTEM: Final[System] = edited(
             }),
     "binding-ordered",
     DropRow("begin"), FIRST_LIFE_FIRST,
-    *(AddEffect(row, effect) for row in ("meet_first", "be_asked_first") for effect in _NAMING),
+    *(AddEffect(row, effect) for row in ("meet_first", "be_asked_first") for effect in NAMING),
     ReplaceProperties((
         *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
         NOT_FAILED_BY_PREDECESSOR)),
@@ -172,7 +171,7 @@ NO_TIMERS: Final[System] = edited(
     *(DropRow(row.name) for table in SYSTEM.tables for row in table.rows
       if isinstance(row.on, Timer)),
     ReplaceProperties((
-        *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE)),
+        S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE)),
     about="The binding in the order of lives on two ranks, without a clock.",
     configurations={"default": _configuration()},
 )
@@ -186,7 +185,7 @@ LOSS: Final[System] = edited(
     "binding-ordered-loss",
     *map(DropRow, _LEFT_OUT),
     ReplaceProperties((
-        *IN_ORDER,
+        S2_ALIKE, *IN_ORDER,
         LeadsTo("L1_a_life_is_bound_to_the_request_of_its_place",
                 all_of(status(d, h) == Status.BEGUN, pairs(h, u), opening(p, u) == Opening.WAITING),
                 binds(p, h, u), under=(Fairness.TIMERS, Fairness.CONSUMED),
