@@ -71,7 +71,7 @@ class Room:
     """The nodes, and the ends of the room on each of them, in the order in which they began."""
 
     net: Network
-    sources_of: dict[str, Sequence[str]]
+    sources_of: Mapping[str, Sequence[str]]
     nodes: dict[str, RunningNode] = field(default_factory=dict)
     senders: dict[str, list[Sender]] = field(default_factory=dict)
     receivers: dict[str, list[Receiver]] = field(default_factory=dict)
@@ -174,7 +174,7 @@ class RoomMachine(RuleBasedStateMachine):
     def start(self, pick: int, aborts: bool) -> None:
         topology = self.topologies[pick % len(self.topologies)]
         self.aborts = aborts and topology != APART
-        self.room = Room(self.net, dict(TOPOLOGIES[topology]))
+        self.room = Room(self.net, TOPOLOGIES[topology])
         self.room.start()
         self.net.do(lambda proxy: setattr(proxy, "fate", self.fate))
         self.commands.append(topology)
