@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from pdproto.check.checking import VACUOUS, CheckSettings, check
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims
@@ -13,7 +14,7 @@ from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, ReplaceRow, edited
 from pdproto.spec.language.ranking import Ranking
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import DEFAULT, System
 from proofs import shared_proofs
 
 LIMIT_S: Final = 60.0
@@ -93,6 +94,17 @@ def pends(name: str, *promises: str) -> None:
     assert unhelped(name, one.system, *bare) == {
         ranking.leads_to: Status.FAILED for ranking in bare
     }
+
+
+def pends_where_explored(name: str, *promises: str) -> None:
+    """No property holds by vacuity: each pends in a state that is reached at the default sizes."""
+    one = subject(name)
+    ranked = {ranking.leads_to for ranking in one.every_ranking}
+    settings = CheckSettings(properties=tuple(ranked & {*promises} if promises else ranked))
+    result = check(one.system, one.system.configurations[DEFAULT], settings)
+    pending = {found.name for found in result.findings if VACUOUS not in found.note}
+    assert settings.properties
+    assert {*settings.properties} <= pending
 
 
 def ranking(name: str, leads_to: str) -> Ranking:
