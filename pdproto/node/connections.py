@@ -201,8 +201,9 @@ class Connections:
         peer = batch.peer
         if taken:
             peer.out = list(batch.left)
-        if not (taken and peer.out):
-            self.dirty.pop(peer.name, None)
+        self.dirty.pop(peer.name, None)
+        if taken and peer.out:
+            self.dirty[peer.name] = peer  # behind the others: a turn may have time for one batch
 
     def check_peers(self, now: float) -> None:
         """Lose peers that are gone, and give signs of life. Then compute when the next check is

@@ -7,6 +7,7 @@ from pdproto.node.core import Core
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import ConnectionChange
+from pdproto.runtime import wire
 from pdproto.runtime.wire import Abort, Batch, Drained, Life, encode
 from tests.node.offline import Offline
 
@@ -77,6 +78,23 @@ def test_a_batch_that_the_connection_refuses_is_sent_with_the_next_sign_of_life(
     assert line.frames == [drained(7)]
     offline.turn(after=1.1)
     assert line.frames == [drained(7)], "it is sent once"
+
+
+def test_a_peer_with_many_frames_holds_up_no_batch_for_another(
+    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a turn has time for one batch. The first peer that had frames was always served
+    first, and the others heard nothing as long as it had more.
+    """
+    for generation in range(3 * wire.FRAMES_SENT):
+        node.say(node.connect("d0", "tcp://127.0.0.1:1"), drained(generation))
+    node.say(node.connect("d1", "tcp://127.0.0.1:2"), drained(7))
+    monkeypatch.setattr(type(node.pace), "has_time", False)
+    offline.turn()
+    assert offline.line("d1").frames == []
+    offline.turn()
+    assert offline.line("d1").frames == [drained(7)]
+    assert len(offline.line("d0").frames) == wire.FRAMES_SENT
 
 
 def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(

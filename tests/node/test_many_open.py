@@ -1,4 +1,4 @@
-"""Many hand-overs are closed at once: the loop serves others between them."""
+"""Many hand-overs are closed at once, or lose their peer: the loop serves others between them."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ import pytest
 from pdproto.node.handle import ENDED
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import watchdog
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, idle, polls, published, until
 from tests.transport.test_operator_port import standing_still
 
 pytestmark = pytest.mark.slow
@@ -47,3 +47,38 @@ def test_turns_without_a_limit_would_be_noticed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(watchdog, "PART_S", 1e9)
     with cluster() as nodes:
         assert longest_turn_of_closing(nodes) > TURN_S
+
+
+def longest_turn_of_losing(nodes: Cluster) -> float:
+    """Publish the pages of many receivers to a prefill node, which then ends, and hand over a room
+    from another one. Returns the processor time of the longest turn of decode, in seconds.
+    """
+    (ending, staying), (decode,) = nodes.prefills, nodes.decodes
+    waiting = published(decode.open(room, {"p0": ending.endpoint}) for room in range(OPEN))
+    until(polls(waiting, KVPoll.WAITING_FOR_INPUT))
+    decode._loop.pace.longest_s = 0.0
+    ending.close()
+    until(lambda: "p0" in decode.lost_peers())
+    sender = staying.open(OPEN)
+    (late,) = published([decode.open(OPEN, {"p1": staying.endpoint})])
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send([1, 2, 3])
+    until(polls([sender, late], KVPoll.SUCCESS))
+    late.close()
+    until(polls(waiting, KVPoll.FAILED))
+    until(lambda: len(nodes.landing.asked) == OPEN)
+    nodes.landing.put_up()  # the fences, all at once
+    until(lambda: idle(decode))
+    return decode._loop.pace.longest_s
+
+
+def test_to_lose_a_peer_of_many_rooms_holds_up_no_other_hand_over() -> None:
+    """The loss is noted for all of them in one turn, which takes 2.5 us each; they fail in many."""
+    with cluster(2, decode={"fences": False}) as nodes:
+        assert longest_turn_of_losing(nodes) < TURN_S
+
+
+def test_losing_all_in_one_turn_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "PART_S", 1e9)
+    with cluster(2, decode={"fences": False}) as nodes:
+        assert longest_turn_of_losing(nodes) > TURN_S
