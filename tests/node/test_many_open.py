@@ -13,6 +13,7 @@ from tests.transport.test_operator_port import standing_still
 pytestmark = pytest.mark.slow
 
 OPEN: Final = 3_000
+LOST: Final = 2_000
 TURN_S: Final = 0.05  # a turn stops within 2 ms, but not in the midst of a batch of a peer
 
 
@@ -54,19 +55,19 @@ def longest_turn_of_losing(nodes: Cluster) -> float:
     from another one. Returns the processor time of the longest turn of decode, in seconds.
     """
     (ending, staying), (decode,) = nodes.prefills, nodes.decodes
-    waiting = published(decode.open(room, {"p0": ending.endpoint}) for room in range(OPEN))
+    waiting = published(decode.open(room, {"p0": ending.endpoint}) for room in range(LOST))
     until(polls(waiting, KVPoll.WAITING_FOR_INPUT))
     decode._loop.pace.longest_s = 0.0
     ending.close()
     until(lambda: "p0" in decode.lost_peers())
-    sender = staying.open(OPEN)
-    (late,) = published([decode.open(OPEN, {"p1": staying.endpoint})])
+    sender = staying.open(LOST)
+    (late,) = published([decode.open(LOST, {"p1": staying.endpoint})])
     until(polls([sender], KVPoll.WAITING_FOR_INPUT))
     sender.send([1, 2, 3])
     until(polls([sender, late], KVPoll.SUCCESS))
     late.close()
     until(polls(waiting, KVPoll.FAILED))
-    until(lambda: len(nodes.landing.asked) == OPEN)
+    until(lambda: len(nodes.landing.asked) == LOST)
     nodes.landing.put_up()  # the fences, all at once
     until(lambda: idle(decode))
     return decode._loop.pace.longest_s
