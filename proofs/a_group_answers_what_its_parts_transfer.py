@@ -13,19 +13,16 @@ Bound: none, on any sort. Assumes: every timer and every fair row that stays ena
 that are there are received; ranks die finitely often; finitely many requests, and always a number
 for the next decision; each sink can fence a write, for the answers.
 Not covered: that a refusal reaches the other side, and that the pages of sinks come back; these are
-explored (docs/explanation/decisions/079-a-ranking-holds-in-each-system-with-its-rows.md).
+explored (docs/explanation/decisions/077-a-ranking-holds-in-each-system-with-its-rows.md).
 Vacuity: in some state that is reached each property pends. Mutants: tables without the row by which
-a source gives up a sink that never came, and by which a rank votes against a request whose sender
-or sink has failed.
+a rank votes against a request whose sender or sink has failed.
 """
 
 from proofs.claim import Liveness, Pending
 
 SOURCES = Liveness(
-    "group-transfer", slow=("holds", "something"), nightly=("holds",), explored=True, defects=(
-        Pending("give_up_waiting", "L1_a_source_ends"),
-        Pending("vote_dead", "L2_a_sinks_failure_is_decided"),
-    ))
+    "group-transfer", slow=("holds", "something"), nightly=("holds",), explored=True,
+    defects=(Pending("vote_dead", "L2_a_sinks_failure_is_decided"),))
 SINKS = Liveness(
     "sink-group", slow=("holds", "something"), nightly=("holds",), explored=True,
     defects=(Pending("vote_dead", "L2_a_sinks_failure_is_decided"),))
