@@ -110,9 +110,7 @@ class Node(Core):
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Give the event to the endpoint, and carry out the effects of its step."""
-        # As Endpoint.take, without the call.
-        step = event.steps.get(endpoint.state) or endpoint.automaton.take(event, endpoint.state)
-        endpoint.state = step.state
+        step = endpoint.take(event)
         if self._write is not None:
             self._write(endpoint, event, step)
         plan = self.plans.known.get(step) or self.plans.learn(endpoint.automaton, step)

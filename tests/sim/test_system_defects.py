@@ -44,7 +44,7 @@ SEEDS: Final = {
     "O5-endless": 29, "B07-attempts": 218, "O5-dice": 17, "O5-later": 27, "B06-attempts": 2,
     "B36-attempts": 12, "early-yield": 44, "report-once": 822,
     "decision-once": 7, "B38-attempts": 32, "B02-transfer": 0,
-    "B28-transfer": 111, "successor": 111, "B16": 64, "B62-pass": 5, "refused-late": 43,
+    "B28-transfer": 1844, "successor": 111, "B16": 64, "B62-pass": 5, "refused-late": 43,
     "abort-in-quarantine": 647, "group-free": 34, "empty-before-confirmed": 31, "O6": 3,
     "O6-forced": 23, "I1": 7238, "I2": 87,
 }
