@@ -56,9 +56,8 @@ run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto handoff --requests 100 --pp 2
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
-# Three workers for two cores: part of the time of a test is spent waiting for clocks and processes.
-# With four, both cores are busy all the time, and the tests took as long.
-WORKERS := -n 3 --dist worksteal
+# Four workers for two cores: part of the time of a test is spent waiting for clocks and processes.
+WORKERS := -n 4 --dist worksteal
 
 lint: $(FULL)
 	$(BIN)/ruff check .

@@ -30,6 +30,7 @@ from proofs.claim import Known, Safety
 
 LED = Safety(
     "binding", impossible=("find_mixed",), slow=("holds", "something", "lemmas", "defect"),
+    nightly=("holds-binding",),  # nodes run the tables of the other three
     defects=(Known("first-come", row="bind"), Known("retry-lost", row="end_named")),
 )
 NAMED = Safety(

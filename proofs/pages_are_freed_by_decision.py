@@ -23,8 +23,8 @@ from proofs.claim import Safety
 CLAIM = Safety(
     "sink-group-pair", whole=True, proved_in=("sink-group", "sink-group-pair", "sink-group-loss"),
     bridge=BRIDGE, slow=("holds", "lemmas"),
-    nightly=("holds-sink-group-pair", "holds-sink-group-loss", "defect-report_broken",
-             "defect-publish_pages"),
+    nightly=("holds-sink-group", "holds-sink-group-pair", "holds-sink-group-loss",
+             "defect-report_broken", "defect-publish_pages"),
     defects=(
         DropClause("report_broken", NO_CLAIM),
         DropClause("publish_pages", stage(r, h) == Stage.RUNNING),

@@ -95,8 +95,11 @@ def receive_the_kv_of_a_guessed_room(
     opened.callback(thief.close)
     receiver = thief.open(3, {"p0": nodes.prefills[0].endpoint}, pages=[1, 2, 3], slot=0)
 
+    sent: list[bool] = []
+
     def is_stolen() -> bool:
-        if sender.poll() is KVPoll.WAITING_FOR_INPUT:
+        if sender.poll() is KVPoll.WAITING_FOR_INPUT and not sent:
+            sent.append(True)
             sender.send([0, 1, 2])
         return receiver.poll() is KVPoll.SUCCESS
 
