@@ -18,8 +18,8 @@ wrong, a loss of the answer of a leader where none leads, and the rows of a name
 each rank leads. Mutants: ranks that bind as lives come, a life that has ended and takes any
 request, a rank that binds a life to any request, a sink that compares nothing, and, in the order of
 lives, a rank that binds any life first, and introductions that name no earlier life.
-Not covered: which lemmas of `binding-ordered` carry a proof, for the cut-off cannot say so of what
-only Z3 decides; liveness, see a_life_and_its_request_are_bound.py.
+Not covered: which lemmas of `binding-ordered` carry a proof, for the cut-off cannot say so of
+obligations that only Z3 decides; liveness, see a_life_and_its_request_are_bound.py.
 """
 
 from pdproto.check.prove.proving import QUANTIFIED

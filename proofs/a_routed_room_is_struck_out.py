@@ -4,7 +4,7 @@ rooms, sinks, pages and chunks (L1 to L4 of end-to-end-routing).
 
 Method: a ranking by local progress (pdproto/check/prove/ranking.py). The rankings of the transfer
 (every_hand_over_drains.py) hold here as they are; spec/lemmas/end_to_end_routing_ranking.py has
-what the room adds. It also uses the safety claims of decode_addresses_the_sender_of_a_room.py.
+those of the room. It also uses the safety claims of decode_addresses_the_sender_of_a_room.py.
 Bound: none, on any sort. Assumes: every timer and every fair row that stays enabled fires; messages
 that are there are received; messages of the router are lost finitely often; finitely many rooms.
 The two promises about the end of a room assume that the rule leads to this group, because rooms of

@@ -189,8 +189,8 @@ class SharesMemory(Protocol):
 
     def map(self, description: bytes) -> Any:
         """The memory that another process exported, [byte]. It is unmapped when the last view of
-        it is gone. Raises OSError if this device cannot reach it, ValueError for what describes
-        no memory.
+        it is gone. Raises OSError if this device cannot reach it, ValueError for
+        bytes that describe no memory.
         """
 
 

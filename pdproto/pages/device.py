@@ -97,7 +97,7 @@ class Device(Protocol):
 
     def map(self, description: bytes) -> Any:
         """See SharesMemory: a tensor over the memory that another process exported, uint8 [byte].
-        Raises OSError if this device cannot reach it, ValueError for what describes no memory.
+        Raises OSError if this device cannot reach it, ValueError for other bytes.
         """
 
     def lost(self) -> bool:

@@ -46,7 +46,7 @@ class DeviceHealth:
             raise self.failed(error) from error
 
     def map(self, description: bytes) -> Any:
-        """See SharesMemory. Raises OSError, and ValueError for what describes no memory."""
+        """See SharesMemory. Raises OSError, and ValueError for other bytes."""
         try:
             return self._device.map(description)
         except (OSError, RuntimeError) as error:

@@ -68,7 +68,9 @@ class OperatorPort(HttpServer):
         super().__init__(f"operator's port of {node.name}", app, host, port)
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        """One text for all who ask while another is written: each takes the node's processor."""
+        """One text for all clients that ask while another is written: each takes the node's
+        processor.
+        """
         if self._next is None:
             self._next = create_task(self._write_metrics())
         return web.Response(body=await shield(self._next),
@@ -76,7 +78,7 @@ class OperatorPort(HttpServer):
 
     async def _write_metrics(self) -> bytes:
         async with self._writing:
-            self._next = None  # who asks from now on gets a later text
+            self._next = None  # a client that asks from now on gets a later text
             return (await to_thread(self._node.metrics.text)).encode()
 
     async def _health(self, _: web.Request) -> web.Response:
