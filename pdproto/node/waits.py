@@ -6,6 +6,7 @@ a queue of its own, so no sorting is needed.
 
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
+from math import inf
 from typing import Final, Generic, TypeVar
 
 from pdproto.node.timers import DOUBLINGS_MAX, REPEATS, Ration, Timers
@@ -45,6 +46,7 @@ class Waits(Generic[K]):
         self._repeats: Final[dict[K, int]] = {}
         self._entries = 0  # of all queues
         self._ration: Final = Ration()
+        self._fired_at = -inf  # the deadline of the waits that `fire_now` has ended last
 
     def follow(
         self, life: K, names: Collection[str], now: float, *, further: bool = False
@@ -66,7 +68,7 @@ class Waits(Generic[K]):
 
     def due(self, now: float) -> Iterator[tuple[str, K]]:
         """The waits that have ended: name and life. Only `follow` starts them again. A repeat that
-        exceeds the ration ends later.
+        exceeds the ration ends later, but not after `fire_now`.
         """
         if not self._entries:
             return
@@ -80,7 +82,8 @@ class Waits(Generic[K]):
                     deadline, life = queue[0]
                     armed = self._armed.get(life, {})
                     has_ended = armed.get(name) == deadline
-                    if repeats and has_ended and not self._ration.take():
+                    is_rationed = repeats and deadline != self._fired_at
+                    if is_rationed and has_ended and not self._ration.take():
                         break
                     queue.popleft()
                     self._entries -= 1
@@ -93,6 +96,7 @@ class Waits(Generic[K]):
     def fire_now(self, now: float) -> None:
         """End all repeat timers now and reset their doubling, because messages may be lost."""
         self._repeats.clear()
+        self._fired_at = now
         for life, armed in self._armed.items():
             for name in armed:
                 if name in REPEATS:
@@ -104,9 +108,13 @@ class Waits(Generic[K]):
         """A time at which no wait has ended yet, or the first one ends; None if none runs."""
         if not self._entries:
             return None
-        return min((self._ration.earliest(queue[0][0]) if name in REPEATS else queue[0][0]
+        return min((self._earliest(name, queue[0][0])
                     for name, queues in self._queues.items() for queue in queues if queue),
                    default=None)
+
+    def _earliest(self, name: str, deadline: float) -> float:
+        is_rationed = name in REPEATS and deadline != self._fired_at
+        return self._ration.earliest(deadline) if is_rationed else deadline
 
     def __contains__(self, life: K) -> bool:
         """Whether a timer of this request runs, or has ended and waits for `follow`."""

@@ -90,6 +90,16 @@ def test_repeats_of_many_are_rationed() -> None:
     assert (len(fired), len(waits)) == (many, 0)
 
 
+def test_a_connection_that_is_back_has_all_repeated_at_once() -> None:
+    waits: Waits[Life] = Waits(NAMES, {"no_votes": 1.0})
+    many = 2 * REPEATS_PER_S
+    for room in range(many):
+        waits.follow(Life(room, 1, room), ("no_votes",), 0.0)
+    waits.fire_now(0.5)
+    assert waits.next() == 0.5
+    assert len(list(waits.due(0.5))) == many
+
+
 def test_the_entry_asks_a_rank_that_does_not_vote_ever_more_seldom(tmp_path: Path) -> None:
     """Both ranks after 0.02 s, then twice, four times ... 16 times as long; and not every 0.02 s.
     """
