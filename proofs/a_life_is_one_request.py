@@ -3,8 +3,8 @@ two lives, for any number of ranks, lives, requests and sinks, under any loss. A
 has the parts of all ranks, and of one request. This holds where one rank decides (`binding`), where
 the caller names the request (`binding-named`), and, of a success, where each rank decides for
 itself (`binding-guarded`). Where each rank decides for itself and lives come in their order
-(`binding-ordered`), a rank binds a life to the request of its place while no end fails there. So
-all ranks bind it alike (`S2_ranks_bind_a_life_alike_while_nothing_fails`, which is explored).
+(`binding-ordered`), a rank binds a life to the request of its place while no end fails there. From
+that it follows that all ranks bind it alike (`S2_ranks_bind_a_life_alike_while_nothing_fails`).
 
 Method: induction over every row, fault rows included, by the cut-off
 (pdproto/check/prove/cutoff.py), in `binding-ordered` also by Z3 with quantifiers; the lemmas are in

@@ -116,6 +116,7 @@ S2_ALIKE: Final = Always(
     implies(all_of(NOTHING_FAILED, forall(h, meeting(q, h) != Meeting.FAILED),
                    forall(u, opening(q, u) != Opening.OVER), binds(p, h, u), binds(q, h, v)),
             u.same(v)),
+    by=("S2_a_life_gets_the_request_of_its_place",),
     why="each rank binds it to the request of its place, and a life has one place")
 IN_ORDER: Final = (
     Always("S2_a_life_gets_the_request_of_its_place",
@@ -159,7 +160,7 @@ SYSTEM: Final[System] = edited(
     DropRow("begin"), FIRST_LIFE_FIRST,
     *(AddEffect(row, effect) for row in ("meet_first", "be_asked_first") for effect in NAMING),
     ReplaceProperties((
-        *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
+        S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
         NOT_FAILED_BY_PREDECESSOR)),
     about="The binding where each rank decides for itself, and a life names those before it.",
     configurations={"default": _configuration(sources=1)},

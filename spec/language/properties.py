@@ -28,15 +28,22 @@ class Fairness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """The claim holds in every reachable state."""
+    """The claim holds in every reachable state.
+
+    by: names of other `always` properties of the system, from which this one follows in each state.
+    A proof shows that, in place of an induction over the rows.
+    """
 
     name: str
     claim: Formula
     why: str = ""
+    by: tuple[str, ...] = field(default=(), kw_only=True)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         require_name("property", self.name, self.place)
+        require(isinstance(self.by, tuple), f"property {self.name!r}: by= is {shown(self.by)}: "
+                                            f'want names, as in by=("a_claim",)', self.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from .formula import Formula, NoFormula, strangers
-from .kinds import shown
+from .kinds import shown, suggestion
 from .machine import Call, Completion, Row, Table, Timer
 from .place import Place, SpecError
 from .properties import PROPERTY_KINDS, Always, LeadsTo, OnRow, Sometimes
@@ -42,7 +42,9 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
 
 
 def check_parts(system: "System") -> None:
-    """Raise SpecError where `tables=` or `properties=` is no tuple, for instance a single one."""
+    """Raise SpecError where `tables=` or `properties=` is no tuple, for instance a single one, or
+    where `by=` of a property names another than an `always` property without it.
+    """
     for name, kind, given in (
         ("tables", Table, system.tables), ("properties", PROPERTY_KINDS, system.properties),
     ):
@@ -55,6 +57,12 @@ def check_parts(system: "System") -> None:
                 wanted = "Table" if kind is Table else "Always, Sometimes, OnRow and LeadsTo"
                 problem = f"{name}= has {shown(part)}: want a tuple of {wanted}"
                 raise SpecError(system.place, problem)
+    claims = [claim for claim in system.properties if isinstance(claim, Always)]
+    first = [claim.name for claim in claims if not claim.by]
+    for claim in claims:
+        for wrong in set(claim.by).difference(first):
+            problem = f"by= names {wrong!r}{suggestion(wrong, first)}: want `always` properties"
+            raise SpecError(claim.place, f"property {claim.name!r}: {problem} without by=")
 
 
 def _no_states(table: Table, row: Row) -> Iterator[str]:

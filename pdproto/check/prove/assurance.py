@@ -127,7 +127,9 @@ def _text(system: System) -> Iterator[str]:
         yield from (effect_text(effect) for effect in row.send)
     for claim in system.properties:
         match claim:
-            case Always() | Sometimes():
+            case Always():
+                yield f"{claim.name} {formula_text(claim.claim)} {claim.by}"
+            case Sometimes():
                 yield f"{claim.name} {formula_text(claim.claim)}"
             case OnRow():
                 yield f"{claim.name} {claim.row} {formula_text(claim.claim)}"

@@ -99,9 +99,9 @@ class Answers:
 def coverage(system: System, every: Sequence[Claim]) -> Iterator[Obligation]:
     """The obligations that every trigger of the system has exactly one answer.
 
-    every: all claims; the inductive ones are assumed.
+    every: all claims; those about every state are assumed.
     """
-    assumed = tuple(claim for claim in every if claim.inductive)
+    assumed = tuple(claim for claim in every if claim.holds_always)
     for answers in triggers(system):
         comes = answers.layer == "" and _comes_in_any_state(answers.on)
         if comes and (answers.rows or not _is_read(system, answers.on)):

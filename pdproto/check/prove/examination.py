@@ -27,7 +27,7 @@ def impossible_rows(
     system: System, every: Sequence[Claim], timeout_s: float
 ) -> Iterator[str]:
     """The rows, without rejecting ones, that can fire in no state in which all claims hold."""
-    assumed = tuple(claim for claim in every if claim.inductive)
+    assumed = tuple(claim for claim in every if claim.holds_always)
     for table, _, row, layer in ProofRows(system).rows():
         if row.kind == "reject":
             continue
@@ -111,7 +111,7 @@ def idle_lemmas(
     used: set[str] = set()
     groups: dict[tuple[str, int], list[Obligation]] = {}
     for obligation in found:
-        if obligation.row is not None:
+        if obligation.sequent.assumed:
             key = obligation.scope, id(obligation.sequent.assumed)
             groups.setdefault(key, []).append(obligation)
     for group in groups.values():

@@ -2,9 +2,9 @@
 
 The proof is by induction: the claim holds at the start, and after each row that fires in a state in
 which all claims hold. So there is an obligation for each claim and each row, also for the fault
-rows of all layers. Four kinds of claims are about one state only: a property of states in which a
-row can fire (`OnRow`); a variable moves along its edges; no `reject` row is ever enabled; and no
-row without a trigger sends in a state that it does not change.
+rows of all layers. Five kinds of claims are about one state only: a claim that follows from others
+(`by`); a property of states in which a row can fire (`OnRow`); a variable moves along its edges; no
+`reject` row is ever enabled; and no row without a trigger sends in a state that it does not change.
 
 An obligation is a *sequent*: some formulas hold for all elements, and others for some elements, its
 constants. It is met if no state of any size satisfies all of them.
@@ -43,6 +43,7 @@ from pdproto.spec.language.system import System
 
 MARK: Final = "_"  # on the variables of a claim, to distinguish them from those of a row
 START: Final = "the start"
+ANY_STATE: Final = "any state"
 MONOTONE: Final = "monotone"  # the part that all obligations of monotone predicates belong to
 
 
@@ -50,6 +51,7 @@ class Method(StrEnum):
     """The method by which a claim is proved."""
 
     INDUCTION = "induction"
+    CONSEQUENCE = "consequence"
     ON_ROW = "on its row"
     EDGES = "edges"
     REJECTS = "rejects"
@@ -69,12 +71,18 @@ class Claim:
     why: str = ""
     is_lemma: bool = False
     row: str = ""  # of ON_ROW
+    by: tuple[str, ...] = ()  # of CONSEQUENCE
     part_of: str = ""  # for COVERAGE and RANKING: the group of the claim
 
     @property
     def inductive(self) -> bool:
-        """Whether the claim is proved by induction, so that others may assume it."""
+        """Whether the claim is proved by induction."""
         return self.method is Method.INDUCTION
+
+    @property
+    def holds_always(self) -> bool:
+        """Whether the claim is about every state, so that a step from one may assume it."""
+        return self.method in (Method.INDUCTION, Method.CONSEQUENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,7 @@ class Sequent:
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """The obligation of one claim for one row, or for the initial state (no row).
+    """The obligation of one claim for one row, or for the initial state or any one (no row).
 
     row: a row that uses a channel is another one here, of the same name (places.py).
     """
@@ -105,8 +113,10 @@ class Obligation:
 
     @property
     def scope(self) -> str:
-        """The name of the row, or START."""
-        return START if self.row is None else self.row.name
+        """The name of the row, or START, or ANY_STATE."""
+        if self.row is not None:
+            return self.row.name
+        return ANY_STATE if self.claim.method is Method.CONSEQUENCE else START
 
     @property
     def name(self) -> str:
@@ -126,17 +136,20 @@ def claims(system: System, lemmas: Sequence[Always] = ()) -> tuple[Claim, ...]:
         if lemma.name in taken:
             raise SpecError(lemma.place, f"lemma {lemma.name!r}: another claim has this name")
         taken.add(lemma.name)
-        found.append(Claim(
-            lemma.name, lemma.claim, Method.INDUCTION, lemma.place, lemma.why, is_lemma=True
-        ))
+        found.append(replace(_always(lemma), is_lemma=True))
     return tuple(replace(claim, formula=places.claimed(claim.formula)) for claim in found)
+
+
+def _always(claim: Always) -> Claim:
+    method = Method.CONSEQUENCE if claim.by else Method.INDUCTION
+    return Claim(claim.name, claim.claim, method, claim.place, claim.why, by=claim.by)
 
 
 def _properties(system: System) -> Iterator[Claim]:
     for claim in system.properties:
         match claim:
             case Always():
-                yield Claim(claim.name, claim.claim, Method.INDUCTION, claim.place, claim.why)
+                yield _always(claim)
             case OnRow():
                 yield Claim(claim.name, claim.claim, Method.ON_ROW, claim.place, claim.why,
                             row=claim.row)
@@ -161,11 +174,11 @@ def _derived(system: System, places: ProofRows) -> Iterator[Claim]:
 def obligations(
     system: System, every: Sequence[Claim], *, wanted: Sequence[str] = ()
 ) -> tuple[Obligation, ...]:
-    """The obligations of the claims; all inductive claims are assumed.
+    """The obligations of the claims; a step assumes all claims that hold in every state.
 
     wanted: the names of claims; all if empty.
     """
-    assumed = tuple(claim for claim in every if claim.inductive)
+    assumed = tuple(claim for claim in every if claim.holds_always)
     places = tuple(ProofRows(system).rows())
     found: list[Obligation] = []
     for claim in every:
@@ -173,6 +186,8 @@ def obligations(
             continue
         if claim.inductive:
             found.append(_initiation(claim))
+        elif claim.method is Method.CONSEQUENCE:
+            found.append(_consequence(claim, every))
         found += _steps(places, claim, assumed)
     return tuple(found)
 
@@ -180,6 +195,13 @@ def obligations(
 def _initiation(claim: Claim) -> Obligation:
     goal = initially(negated(claim.formula))
     return Obligation(claim, Sequent((), (normal(goal),), free_variables(claim.formula)))
+
+
+def _consequence(claim: Claim, every: Sequence[Claim]) -> Obligation:
+    """The claims that it follows from are proved by induction, so there is no circle."""
+    assumed = tuple(other for other in every if other.name in claim.by)
+    return Obligation(claim, Sequent(
+        assumed, (normal(negated(claim.formula)),), free_variables(claim.formula)))
 
 
 def _steps(

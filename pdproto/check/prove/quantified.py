@@ -15,7 +15,7 @@ import z3
 
 from pdproto.check.prove.in_channels import refusing
 from pdproto.check.prove.judgement import Judgement, Status
-from pdproto.check.prove.obligations import Claim, Method, Obligation
+from pdproto.check.prove.obligations import START, Claim, Method, Obligation
 from pdproto.check.prove.stratified import stratified
 from pdproto.spec.language.formula import (
     And,
@@ -215,7 +215,9 @@ def question(theory: Theory, obligation: Obligation, *, named: bool = False) -> 
             solver.add(formula)
     claim = obligation.claim
     if obligation.table is None or obligation.row is None:
-        solver.add(*theory.start(), z3.Not(theory.everywhere(claim.formula, OLD)))
+        if obligation.scope == START:
+            solver.add(*theory.start())
+        solver.add(z3.Not(theory.everywhere(claim.formula, OLD)))
         return solver
     parameters = obligation.table.parameters(obligation.row)
     bound = {v: theory.constant(v, "!row") for v in parameters}

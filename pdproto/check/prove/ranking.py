@@ -118,7 +118,7 @@ def ranking_obligations(
     system: System, every: Sequence[Claim], monotone: Sequence[Monotone],
     rankings: Sequence[Ranking],
 ) -> Iterator[Obligation]:
-    """The obligations of the rankings; every inductive claim is assumed.
+    """The obligations of the rankings; every claim about every state is assumed.
 
     Raises SpecError for a ranking that names no `leads_to` of the system, or an element without a
     variable, or depends on the number of places of a channel (ranking_in_channels.py).
@@ -141,7 +141,7 @@ class _Rankings:
         places: ProofRows,
     ) -> None:
         self.system: Final = system
-        self.assumed: Final = tuple(claim for claim in every if claim.inductive)
+        self.assumed: Final = tuple(claim for claim in every if claim.holds_always)
         # A pending claim has many variables. Assumed claims with `exists` would have too many
         # instances there, so a ranking names those that it uses, and they become facts.
         self.universal: Final = tuple(

@@ -10,7 +10,7 @@ are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 from typing import Any, Final, TypeAlias
 
@@ -110,16 +110,18 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     large = _views(system, instances[1], pool, literals)
     true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
     places = ProofRows(system)
+    own = tuple(replace(claim, method=Method.INDUCTION, by=()) if claim.by else claim
+                for claim in claims(system))
     guesses = tuple(
         Claim(f"guess_{n}", _clause(c, literals), Method.INDUCTION, system.place, is_lemma=True)
         for n, c in enumerate(true)
     )
-    every = tuple(claim for claim in (*claims(system), *guesses)
+    every = tuple(claim for claim in (*own, *guesses)
                   if places.obstacle(claim.formula) is None)
     sieves = _sieves(system, every, timeout_s)
     kept = _inductive(every, sieves)
     names = {claim.name for claim in kept}
-    unproved = tuple(claim.name for claim in claims(system) if claim.name not in names)
+    unproved = tuple(claim.name for claim in own if claim.name not in names)
     needed = frozenset() if unproved else _needed(kept, sieves)
     lemmas = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
     inductive = tuple(claim.formula for claim in kept if claim.is_lemma)

@@ -54,9 +54,9 @@ def promises(one: ProofSubject, proof: Proof) -> Iterator[Promise]:
     without = {ranking.leads_to: one.fault_free.without for ranking in one.fault_free.rankings}
     parts = _parts(proof)
     base = [o for o in proof.obligations if o.claim.part_of in ("", MONOTONE)]
-    # Every inductive claim has an obligation at the start.
-    inductive = {claim.name for claim in one.claims if claim.inductive}
-    asked_for_all = inductive <= {o.claim.name for o in base}
+    # Every claim about every state has an obligation without a row.
+    always = {claim.name for claim in one.claims if claim.holds_always}
+    asked_for_all = always <= {o.claim.name for o in base}
     for claim in one.system.properties:
         if not isinstance(claim, LeadsTo):
             continue
@@ -278,6 +278,8 @@ def _draw(one: Refutation, drawn: Console) -> None:
 
 
 def failure(obligation: Obligation) -> str:
+    if obligation.claim.by:
+        return f"does not follow from {', '.join(obligation.claim.by)}: in this state it fails"
     if obligation.claim.part_of:
         return "is not met: in this state all its assumptions hold, but it does not"
     return "is not inductive: in this state every claim holds, but the row breaks this one"
@@ -286,6 +288,8 @@ def failure(obligation: Obligation) -> str:
 def reached(one: Refutation) -> str:
     """Whether a short run violates the claim (a defect), or a lemma may be missing."""
     match one.run:
+        case None if one.obligation.claim.by:
+            return "if the state is unreachable, one of these claims is too weak"
         case None:
             how = "`pdproto check`" if one.obligation.claim.part_of else "--bmc K"
             return (f"if the state is unreachable, a lemma is missing ({how} searches for a "
