@@ -73,9 +73,9 @@ WITHDRAWN: Final = Always(
     why="a failure withdraws the request for memory, granted or not")
 
 LOST_WHEN_OVER: Final = OnRow(
-    "a_source_loses_only_a_sink_that_is_over", "lose_sink",
-    (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED),
-    why="a sink that waits for memory is not over")
+    "a_source_loses_a_sink_that_it_knows_and_that_is_over", "lose_sink",
+    known(p, h, d) & ((receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED)),
+    why="it has no connection to one that it does not know, and one that waits for memory goes on")
 
 GRANTED_ONCE: Final = Always(
     "a_lease_was_granted", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),

@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NO_LIMITS
 from pdproto.check.interpret import Interpreter
+from pdproto.check.mutate import trials as trials_module
 from pdproto.check.mutate.edits import EditKind, Mutant, mutants
 from pdproto.check.mutate.kills import UndecidedError, liveness, safety
 from pdproto.check.mutate.same import same_graph
-from pdproto.check.mutate.trials import BaseError, Judged, MutantOutcome, Trials, prepared
+from pdproto.check.mutate.trials import (
+    BaseError,
+    Judged,
+    MutantOutcome,
+    Trials,
+    prepared,
+    searches,
+    trials_of,
+)
 from pdproto.check.result import PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
@@ -186,6 +195,23 @@ def test_a_kill_is_a_finding_of_a_check(name: str) -> None:
             finding = violated[judged.kill.property]
             assert (judged.kill.kind, judged.kill.steps) == (finding.kind, finding.trace_length)
             assert (judged.kill.system, judged.kill.configuration) == (system.name, "default")
+
+
+def test_a_limit_does_not_hide_that_a_mutant_is_no_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have more states than the original only because fewer of them count as equal."""
+    def limited(*_: object) -> None:
+        raise UndecidedError("the limit was reached")
+
+    found = ends(SMALL_LOCKS.name)
+    monkeypatch.setattr(trials_module, "_ask", limited)
+    trials = trials_of([SMALL_LOCKS], searches(SMALL_LOCKS), {})
+    now: dict[MutantOutcome, Counter[MutantOutcome]] = {end: Counter() for end in MutantOutcome}
+    for mutant, judged in found:
+        now[judged.outcome][trials.judged(mutant).outcome] += 1
+    assert set(now[MutantOutcome.KILLED]) == {MutantOutcome.UNDECIDED, MutantOutcome.LINT}
+    assert now[MutantOutcome.EQUIVALENT][MutantOutcome.EQUIVALENT] >= 1
 
 
 def graph(
