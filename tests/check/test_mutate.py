@@ -401,8 +401,8 @@ class TestWhatBecomesOfAMutant:
     def test_a_search_that_grows_too_large_is_undecided(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pdproto.check.mutate.trials.GROWTH_MAX", 1)
-        monkeypatch.setattr("pdproto.check.mutate.trials.STATES_MIN", 1)
+        monkeypatch.setattr("pdproto.check.mutate.trials.GROWTH_MAX", 0)
+        monkeypatch.setattr("pdproto.check.mutate.trials.STATES_MIN", 20)
         outcomes = self.outcomes(SMALL_LOCKS).values()
         (note, *_) = (end.note for end in outcomes if end.outcome is MutantOutcome.UNDECIDED)
         assert note.startswith("lock-server, default: the limit of ")
