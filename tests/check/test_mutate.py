@@ -33,6 +33,7 @@ from pdproto.spec.examples.lock_server_broken import SYSTEM as BROKEN
 from pdproto.spec.examples.two_phase_commit import SYSTEM as COMMIT
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import (
+    AddEffect,
     Always,
     Call,
     Configuration,
@@ -144,6 +145,24 @@ class TestASharedTable:
         (of_first, *_, of_other) = mutants([first, other])
         assert (of_first.of(other), of_other.of(first)) == (None, None)
         assert of_first.of(first) is not None
+
+    def test_a_changed_form_of_a_row_is_edited_with_it(self) -> None:
+        """The form of a variant has one effect more, and the effect is edited there alone."""
+        parts = Parts()
+        first = parts.system(worker=(
+            Row("r", on=Call("c", i), at=Phase.IDLE, do=[parts.has(w, i).to(True)]),))
+        variant = edited(first, "variant", AddEffect("r", parts.write(w, i).to(Phase.BUSY)))
+        both = mutants([first, variant])
+        assert [m.words for m in both if m.of(first) is None] == [
+            "drop `write(w, i) := busy`", "`write(w, i) := idle` for `write(w, i) := busy`",
+            "`write(w, i) := done` for `write(w, i) := busy`"]
+        assert [m.words for m in both if m.of(variant) is None] == []
+        (dropped,) = (m for m in both if m.words == "drop `has(w, i) := true`")
+        changed = dropped.of(variant)
+        assert changed is not None
+        found = changed.row("r")
+        assert found is not None
+        assert found[1].do == (parts.write(w, i).to(Phase.BUSY),)
 
     def test_claims_about_a_dropped_row(self) -> None:
         parts = Parts()

@@ -40,12 +40,13 @@ class EditKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One edit. row: before; by: after, or None if it is dropped. words: the edit as text."""
+    """One edit of a row as it is written. row: in the first system that has it. words: the edit as
+    text.
+    """
 
     number: int
     change: EditKind
     row: Row
-    by: Row | None
     words: str
 
     @property
@@ -56,14 +57,18 @@ class Mutant:
     def of(self, system: System) -> System | None:
         """The system with this edit; None if it has no such row, or another row of that name.
 
-        Raises SpecError if the edited system is malformed.
+        A variant may have a changed form of the row: it gets the edit, unless it has not the part
+        that is edited. Raises SpecError if the edited system is malformed.
         """
         found = system.row(self.row.name)
-        if found is None or found[1] != self.row:
+        if found is None or found[1].place != self.place:
             return None
-        name = f"{system.name}, mutant {self.number}"
-        if self.by is not None:
-            return edited(system, name, ReplaceRow(self.row.name, self.by))
+        known = {(change, words): by for change, by, words in _edits(*found)}
+        if (self.change, self.words) not in known:
+            return None
+        name, by = f"{system.name}, mutant {self.number}", known[self.change, self.words]
+        if by is not None:
+            return edited(system, name, ReplaceRow(self.row.name, by))
         # A property of the states in which a row can fire holds trivially without the row.
         kept = tuple(
             claim for claim in system.properties
@@ -84,22 +89,29 @@ def is_mutated(table: Table) -> bool:
 
 
 def mutants(systems: Sequence[System]) -> tuple[Mutant, ...]:
-    """Every mutant of systems that share tables, in the order of the rows; equal rows count once.
+    """Every mutant of systems that share tables, in the order of the rows. A row and its forms in
+    variants, which have its place in the source, count once.
     """
-    rows: list[tuple[Table, Row]] = []
-    for system in systems:
-        for table in system.tables:
-            if is_mutated(table):
-                rows += [(table, row) for row in table.rows if not _listed(row, rows)]
-    edits = ((row, edit) for table, row in rows for edit in _edits(table, row))
+    edits: dict[tuple[Place, str, EditKind, str], Row] = {}
+    for table, row in _rows(systems):
+        for change, _, words in _edits(table, row):
+            edits.setdefault((row.place, row.name, change, words), row)
     return tuple(
-        Mutant(number, change, row, by, words)
-        for number, (row, (change, by, words)) in enumerate(edits)
+        Mutant(number, change, row, words)
+        for number, ((_, _, change, words), row) in enumerate(edits.items())
     )
 
 
-def _listed(row: Row, rows: Iterable[tuple[Table, Row]]) -> bool:
-    return any(other.name == row.name and other == row for _, other in rows)
+def _rows(systems: Sequence[System]) -> Iterator[tuple[Table, Row]]:
+    """The rows that are mutated; equal ones once."""
+    found: dict[str, list[Row]] = {}
+    for system in systems:
+        for table in system.tables:
+            for row in table.rows if is_mutated(table) else ():
+                known = found.setdefault(row.name, [])
+                if row not in known:
+                    known.append(row)
+                    yield table, row
 
 
 def _edits(table: Table, row: Row) -> Iterator[_Edit]:
