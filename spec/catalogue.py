@@ -75,9 +75,8 @@ CATALOGUE: Final = (
         "sinks": Counts(246_686, 3_220_511, 25),
         "deep": Counts(1_823_607, 24_644_364, 25),
     }),
-    Entry("binding-two-leaders", "handoff.binding:TWO_LEADERS", lemmas="binding_lemmas", expected={
-        "default": Counts(125_180, 1_326_416, 26),
-    }),
+    Entry("binding-two-leaders", "handoff.binding:TWO_LEADERS", lemmas="binding_lemmas",
+          expected={"default": Counts(125_180, 1_326_416, 26)}),
     Entry("binding-loss", "handoff.binding:LOSS",
           lemmas="binding_lemmas", ranking="binding_ranking", expected={
         "default": Counts(67_717, 646_567, 21),
@@ -86,24 +85,19 @@ CATALOGUE: Final = (
           lemmas="binding_lemmas", ranking="binding_no_timeouts_ranking", expected={
         "default": Counts(67_717, 560_341, 21),
     }),
-    Entry("binding-no-timers", "handoff.binding:NO_TIMERS", lemmas="binding_lemmas", expected={
-        "default": Counts(118_196, 880_182, 26),
-    }),
-    Entry("binding-once", "handoff.binding:ONCE", lemmas="binding_lemmas", expected={
-        "default": Counts(3_582, 17_413, 17),
-    }),
+    Entry("binding-no-timers", "handoff.binding:NO_TIMERS", lemmas="binding_lemmas",
+          expected={"default": Counts(118_196, 880_182, 26)}),
+    Entry("binding-once", "handoff.binding:ONCE", lemmas="binding_lemmas",
+          expected={"default": Counts(3_582, 17_413, 17)}),
     Entry("binding-history", "handoff.binding_history:HISTORY",
           lemmas="binding_history_lemmas", expected={
         "default": Counts(1_023, 6_526, 15),
         "sinks": Counts(40_186, 461_092, 22),
     }),
-    Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas", expected={
-        "default": Counts(14_479, 117_791, 18),
-    }),
+    Entry("binding-guarded", "handoff.binding:GUARDED", lemmas="binding_guarded_lemmas",
+          expected={"default": Counts(14_479, 117_791, 18)}),
     Entry("binding-guarded-no-timeouts", "handoff.binding:GUARDED_NO_TIMEOUTS",
-          lemmas="binding_guarded_lemmas", expected={
-        "default": Counts(6_378, 47_108, 18),
-    }),
+          lemmas="binding_guarded_lemmas", expected={"default": Counts(6_378, 47_108, 18)}),
     Entry("binding-ordered", "handoff.binding_ordered:SYSTEM",
           lemmas="binding_ordered_lemmas", expected={"default": Counts(8_509, 70_923, 17)}),
     Entry("binding-ordered-no-timers", "handoff.binding_ordered:NO_TIMERS",
@@ -119,9 +113,7 @@ CATALOGUE: Final = (
         "default": Counts(18_017, 156_401, 17),
     }),
     Entry("binding-named-two-lives", "handoff.binding_named:TWO_LIVES",
-          lemmas="binding_named_lemmas", expected={
-        "default": Counts(60_025, 602_700, 20),
-    }),
+          lemmas="binding_named_lemmas", expected={"default": Counts(60_025, 602_700, 20)}),
     Entry("binding-named-timeouts-only", "handoff.binding_named:TIMEOUTS_ONLY",
           lemmas="binding_named_lemmas", ranking="binding_ranking", expected={
         "default": Counts(779, 4_915, 13),
@@ -282,6 +274,8 @@ CATALOGUE: Final = (
         "default": Counts(124_676, 1_686_703, 26),
         "deep": Counts(223_140, 4_335_534, 37),
     }),
+    Entry("optimistic-group-loss-no-timeouts", "handoff.optimistic_group_loss:REPEATED_ONLY",
+          expected={"default": Counts(39_267, 554_669, 24)}),
     Entry("optimistic-group-loss-history", "handoff.optimistic_group_history:LOSS_HISTORY",
           Purpose.COMPARED, lemmas="optimistic_group_loss_lemmas",
           ranking="optimistic_group_loss_ranking"),

@@ -17,23 +17,30 @@ from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, r
 from pdproto.spec.handoff.group_attempts import (
     ACTIVE,
     CURRENT,
+    ENDED,
+    FORCED,
     MESSAGES,
+    OPEN,
     Vote,
     admit,
     dead,
     entry,
     fail,
     finalize,
+    finalized,
     forward,
     give_way,
     go_on,
+    group,
     half,
+    health,
     kv,
     link,
     rank,
     ready,
     run,
     stage,
+    status,
     vote,
     whole,
     world,
@@ -45,16 +52,22 @@ from pdproto.spec.language import (
     AddFaults,
     AddRow,
     Configuration,
+    DropRow,
     Fairness,
+    LeadsTo,
     OnRow,
     ReplaceProperties,
+    ReplaceRow,
     Row,
     State,
     System,
     Table,
     Timer,
+    all_of,
+    any_of,
     auto,
     edited,
+    forall,
     lose,
 )
 from pdproto.spec.language.edit import Edit
@@ -110,6 +123,18 @@ REPEATED: Final[tuple[Edit, ...]] = (
         when=[forward(r, h) == value, CURRENT], send=[message(r, h, a)], why=REPORT_LOST))
       for value, message in ((Forward.HALF, half), (Forward.WHOLE, whole))),
 )
+# By the process of the row: the rows that repeat a message, and while it may.
+REPEATS: Final[tuple[Property, ...]] = (
+    *(OnRow(f"rule_6_an_ended_group_does_not_{message.name}_again", f"{message.name}_again",
+            group() == Health.UP, why="its ranks have ended")
+      for message in (run, *(decision for _, decision, _ in DECISIONS))),
+    *(OnRow(f"rule_6_an_ended_rank_does_not_{message.name}_again", f"{message.name}_again",
+            health(r) == Health.UP, why="its group has ended")
+      for message in (half, whole)),
+    *(OnRow(f"a_rank_that_has_ended_does_not_{message.name}_again", f"{message.name}_again",
+            stage(r, h).among(*ACTIVE), why="the entry has decided, and needs no vote")
+      for message in (ready, dead)),
+)
 LOSSY: Final = Table(world, rows=tuple(map(lose, MESSAGES.values())))
 
 
@@ -124,7 +149,7 @@ def _without_the_message(claim: Property) -> Property:
 LOSS: Final[System] = edited(
     SYSTEM, "optimistic-group-loss", *NOTED, *REPEATED, AddFaults("lossy", LOSSY),
     ReplaceProperties((
-        *map(_without_the_message, SAFETY),
+        *map(_without_the_message, SAFETY), *REPEATS,
         *(replace(claim, under=(Fairness.TIMERS,)) for claim in LIVENESS),
     )),
     about="Prefill before its bootstrap on a group of ranks, where messages are lost.",
@@ -133,5 +158,31 @@ LOSS: Final[System] = edited(
                                  faults=("lossy", "crash"), symmetry=True, dead_bits=True),
         "deep": Configuration({Rank: 2, Life: 1, Attempt: 2, Decision: 7}, faults=("lossy",),
                               symmetry=True, dead_bits=True),
+    },
+)
+
+# No request times out, and no rank dies: only a repeated message brings on what one that is lost
+# would have.
+_VOTED: Final = forall(r, vote(r, h) == Vote.READY)
+REPEATED_ONLY: Final[System] = edited(
+    LOSS, "optimistic-group-loss-no-timeouts", DropRow("give_up"),
+    ReplaceRow("decide_to_go_on", replace(
+        LOSS.table(entry).row("decide_to_go_on"), fair=False,
+        why="another request may need the place first")),
+    ReplaceProperties((
+        *(replace(claim, under=(Fairness.TIMERS,)) for claim in LIVENESS
+          if claim.name in ("L2_a_failure_is_decided", "L2_a_decision_reaches_all")),
+        LeadsTo("L2_each_vote_reaches_the_entry", all_of(status(h).among(*OPEN), ~FORCED, _VOTED),
+                any_of(status(h).among(*ENDED), finalized(h), ~_VOTED),
+                under=(Fairness.TIMERS,), why="a rank repeats its vote until the entry decides"),
+        LeadsTo("L2_a_computed_chunk_is_reported",
+                all_of(forward(r, h) == Forward.HALF, CURRENT),
+                any_of(half(r, h, a), forward(r, h) != Forward.HALF, status(h).among(*ENDED)),
+                under=(Fairness.TIMERS,), why="a rank repeats which chunks it has computed"),
+    )),
+    about="Prefill before its bootstrap on a group of ranks: messages are lost, nobody gives up.",
+    configurations={
+        "default": Configuration({Rank: 2, Life: 1, Attempt: 1, Decision: 5}, faults=("lossy",),
+                                 symmetry=True, dead_bits=True),
     },
 )
