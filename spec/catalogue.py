@@ -47,6 +47,10 @@ CATALOGUE: Final = (
         "default": Counts(108_503, 767_956, 22),
         "restart": Counts(4_786, 25_185, 17),
     }),
+    Entry("registry-replica-no-timeouts", "handoff.replica:NO_TIMEOUTS",
+          lemmas="replica_lemmas", expected={"default": Counts(48_256, 293_021, 21)}),
+    Entry("registry-replica-history", "handoff.replica_history:HISTORY",
+          expected={"default": Counts(622, 2_599, 13)}),
     Entry("registry-no-retry", "handoff.registry:NO_RETRY", expected={
         "default": Counts(30_470, 178_682, 32),
         "outage": Counts(21_420, 85_156, 27),

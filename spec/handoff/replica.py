@@ -13,6 +13,7 @@ for longer than rule 3 lets a registry be late, so it ends after every late copy
 The store measures no time: it does not matter if its own leases live on after an election.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pdproto.spec.handoff.roles import Incarnation, Life
@@ -21,13 +22,16 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    DropRow,
     Fairness,
+    Formula,
     Ignore,
     LeadsTo,
     Machine,
     Message,
     OnRow,
     Reject,
+    ReplaceProperties,
     Row,
     Sometimes,
     Sort,
@@ -39,9 +43,11 @@ from pdproto.spec.language import (
     any_of,
     auto,
     each,
+    edited,
     forall,
     implies,
 )
+from pdproto.spec.language.symbols import Relation
 
 
 class Replica(Sort, prefix="r"):
@@ -155,6 +161,19 @@ CLIENT: Final = Table(client, state=asking, rows=(
     Ignore(lease_over(e), why="the client sees no lease"),
 ))
 
+
+def all_copied(known: Relation[Replica, Beat]) -> Sequence[Formula]:
+    """The end of a run is in each current copy, and in each that a beat on its way makes current.
+
+    known: of the beats that are no longer on their way.
+    """
+    return (
+        ordered(e) == Listed.OVER, ~lease_over(e),
+        forall(copy, implies(view(copy) == View.CURRENT, copied(copy, e) == Listed.OVER)),
+        forall((copy, beat), implies(all_of(came_back(copy, beat), ~known(copy, beat)),
+                                     copied(copy, e) == Listed.OVER)))
+
+
 NETWORK: Final = Table(world, rows=(
     Row("bring_back", choose=(copy, beat),
         when=[forall(e, implies(ordered(e) == Listed.CURRENT, copied(copy, e) == Listed.CURRENT)),
@@ -163,11 +182,7 @@ NETWORK: Final = Table(world, rows=(
         do=[came_back(copy, beat).to(True)],
         why="the store shows the order without gaps"),
     Row("end_lease", choose=(e,),
-        when=[ordered(e) == Listed.OVER, ~lease_over(e),
-              forall(copy, implies(view(copy) == View.CURRENT, copied(copy, e) == Listed.OVER)),
-              forall((copy, beat), implies(all_of(came_back(copy, beat), ~counted(copy, beat)),
-                                     copied(copy, e) == Listed.OVER))],
-        do=[lease_over(e).to(True)],
+        when=all_copied(counted), do=[lease_over(e).to(True)],
         why="a lease is longer than a beat may take"),
 ))
 
@@ -178,10 +193,14 @@ CRASH: Final = Table(world, rows=(
         do=[view(copy).to(View.DEAD)], fair=False, why="one registry dies, and another is left"),
 ))
 
+ALL_CURRENT: Final = forall(copy, view(copy) == View.CURRENT)
+
+NO_LATE_ANSWER: Final = OnRow(
+    "nothing_is_answered_after_its_lease", "answer",
+    implies(lease_over(e), copied(copy, e) != Listed.CURRENT),
+    why="rule 3: a copy that is late answers nothing before the lease of an entry is over")
 PROPERTIES: Final = (
-    OnRow("nothing_is_answered_after_its_lease", "answer",
-          implies(lease_over(e), copied(copy, e) != Listed.CURRENT),
-          why="rule 3: a copy that is late answers nothing before the lease of an entry is over"),
+    NO_LATE_ANSWER,
     Always("a_copy_is_of_the_order",
            implies(copied(copy, e) == Listed.CURRENT, ordered(e) != Listed.NEVER),
            why="rule 1: no registry lists a run by itself"),
@@ -192,10 +211,15 @@ PROPERTIES: Final = (
             all_of(ordered(e) == Listed.OVER, view(copy) != View.DEAD),
             any_of(copied(copy, e) == Listed.OVER, view(copy) == View.DEAD),
             under=(Fairness.TIMERS, Fairness.NO_TIMERS)),
+    LeadsTo("L2_a_look_up_is_answered_at_once", all_of(asking(h) == Asking.ASKING, ALL_CURRENT),
+            any_of(asking(h) == Asking.ANSWERED, ~ALL_CURRENT), under=(Fairness.NO_TIMERS,),
+            why="no clock runs where the first registry can answer"),
     Sometimes("a_late_copy_lists_an_ended_run",
               all_of(view(copy) == View.CURRENT, copied(copy, e) == Listed.CURRENT,
                      ordered(e) == Listed.OVER)),
     Sometimes("a_registry_is_behind", view(copy) == View.BEHIND),
+    Sometimes("a_registry_that_is_behind_says_so",
+              all_of(turned_away(h, copy), view(copy) == View.BEHIND)),
     Sometimes("a_lease_is_over", lease_over(e)),
     Sometimes("a_look_up_is_answered", asking(h) == Asking.ANSWERED),
 )
@@ -212,4 +236,17 @@ SYSTEM: Final = System(
                                  faults=("crash",), symmetry=True),
         "restart": Configuration({Replica: 1, Incarnation: 2, Beat: 2, Life: 1}),
     },
+)
+
+# A store that goes on without a pause: each registry that lives is current some time.
+NO_TIMEOUTS: Final[System] = edited(
+    SYSTEM, "registry-replica-no-timeouts", DropRow("fall_behind"),
+    ReplaceProperties((
+        NO_LATE_ANSWER,
+        LeadsTo("L1_a_look_up_is_answered", asking(h) == Asking.ASKING,
+                asking(h) == Asking.ANSWERED, under=(Fairness.TIMERS,),
+                why="the client asks one registry after the other"),
+    )),
+    about="Several registries share a store that makes no pause.",
+    configurations={"default": SYSTEM.configurations["default"]},
 )

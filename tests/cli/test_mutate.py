@@ -195,8 +195,8 @@ def test_a_limit_before_anything_is_mutated(
 
 def test_a_name_stands_for_the_systems_that_share_its_tables() -> None:
     assert families(["registry-no-retry"]) == (
-        ("registry", "registry-late", "registry-replica", "registry-no-retry",
-         "registry-no-timeouts"),)
+        ("registry", "registry-late", "registry-replica", "registry-replica-no-timeouts",
+         "registry-replica-history", "registry-no-retry", "registry-no-timeouts"),)
     assert families(["lock-server"]) == (("lock-server",),)
     assert families(["end-to-end-routing"]) == (
         ("end-to-end", "end-to-end-bootstrap", "end-to-end-routing", "end-to-end-attempts",
