@@ -20,8 +20,9 @@ enum {
     AHEAD = 8,            /* pages */
     BEGINS = 512,         /* bytes */
     SOON = 1536,          /* bytes */
-    LONG = 1024,          /* bytes of a row that goes past the cache into a page: see RESULTS.md */
-    LONG_IN_CHUNK = 2048, /* the same, into a chunk */
+    LONG = 1024,          /* bytes of a row that goes past the cache into a page, or into a chunk as
+                             whole lines: see RESULTS.md; into a page whole lines always do */
+    LONG_IN_CHUNK = 2048, /* the same, into a chunk in parts of lines */
     LINE = 64,            /* bytes */
     CACHED_MAX = 8 << 20, /* bytes of a call: what is read next is best left in the cache */
 };
@@ -251,26 +252,79 @@ static inline uint64_t carry(const Route *route, uint64_t entry, int64_t page, u
     return sum_of(chunk, route->rows * bytes, digest->multipliers);
 }
 
+/* The pages of an entry, one after the other. sums: where their digests go, or none. */
+static inline __attribute__((always_inline)) void
+carry_entry(const Route *route, uint64_t entry, const int64_t *pages, uint64_t count,
+            uint8_t *chunk, int into_pages, const Digest *digest, uint64_t first, uint64_t *sums,
+            int past) {
+    for (uint64_t i = 0; i < count; i++, chunk += route->rows * route->row_bytes) {
+        if (!(into_pages && past))
+            prefetch(route, entry, pages + i, count - i);
+        uint64_t whole = carry(route, entry, pages[i], chunk, into_pages, digest, past);
+        if (sums)
+            sums[i] = mixed(whole, key_at(digest, first + entry, i));
+    }
+}
+
+#if defined(__x86_64__)
+/* The same where each row is stored as whole lines. So no line waits for its other part on its way
+   past the cache, and no row is cut in three. */
+AVX2 static void carry_lines(const Route *route, uint64_t entry, const int64_t *pages,
+                             uint64_t count, uint8_t *chunk, int into_pages, const Digest *digest,
+                             uint64_t first, uint64_t *sums, int past) {
+    uint64_t bytes = route->row_bytes;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t whole = 0;
+        if (!(into_pages && past))
+            prefetch(route, entry, pages + i, count - i);
+        for (uint64_t row = 0; row < route->rows; row++, chunk += bytes) {
+            uint8_t *of_page = row_of(route, entry, pages[i], row);
+            uint8_t *target = into_pages ? of_page : chunk, *source = into_pages ? chunk : of_page;
+            if (sums && past)
+                whole += put_lines(target, source, bytes,
+                                   digest->multipliers + row * (bytes / 4), 1);
+            else if (sums)
+                whole += put_lines(target, source, bytes,
+                                   digest->multipliers + row * (bytes / 4), 0);
+            else if (past)
+                put_lines(target, source, bytes, NULL, 1);
+            else
+                put_lines(target, source, bytes, NULL, 0);
+        }
+        if (sums)
+            sums[i] = mixed(whole, key_at(digest, first + entry, i));
+    }
+}
+
+static int whole_lines(const Route *route, const uint8_t *target) {
+    return ((uintptr_t)target | route->row_bytes) % LINE == 0 && __builtin_cpu_supports("avx2");
+}
+#endif
+
 static inline void carry_all(const Route *routes, uint64_t parts, const int64_t *pages,
                              uint64_t count, uint8_t *chunk, int into_pages,
                              const Digest *digest) {
-    uint64_t bytes = 0, first = 0, *sum = digest->digests;
+    uint64_t bytes = 0, first = 0, *sums = digest->digests;
     for (uint64_t part = 0; part < parts; part++)
         bytes += routes[part].entries * count * routes[part].rows * routes[part].row_bytes;
     for (uint64_t part = 0; part < parts; first += routes[part++].entries) {
         const Route *route = routes + part;
         /* Short rows arrive in the very buffers that lines wait in on their way past the cache, and
-           the memory opens a row of its own for each that leaves by them. */
+           the memory opens a row of its own for each line that leaves by them in two parts. */
         uint64_t length = into_pages ? LONG : LONG_IN_CHUNK;
-        int past = bytes > CACHED_MAX && route->row_bytes >= length;
-        for (uint64_t entry = 0; entry < route->entries; entry++)
-            for (uint64_t i = 0; i < count; i++, chunk += route->rows * route->row_bytes) {
-                if (!(into_pages && past))
-                    prefetch(route, entry, pages + i, count - i);
-                uint64_t whole = carry(route, entry, pages[i], chunk, into_pages, digest, past);
-                if (sum)
-                    *sum++ = mixed(whole, key_at(digest, first + entry, i));
-            }
+        int large = bytes > CACHED_MAX;
+        for (uint64_t entry = 0; entry < route->entries; entry++) {
+#if defined(__x86_64__)
+            if (whole_lines(route, into_pages ? route->pools[entry] : chunk))
+                carry_lines(route, entry, pages, count, chunk, into_pages, digest, first, sums,
+                            large && (into_pages || route->row_bytes >= LONG));
+            else
+#endif
+                carry_entry(route, entry, pages, count, chunk, into_pages, digest, first, sums,
+                            large && route->row_bytes >= length);
+            chunk += count * route->rows * route->row_bytes;
+            sums = sums ? sums + count : NULL;
+        }
     }
 #if defined(__x86_64__)
     if (bytes > CACHED_MAX)
