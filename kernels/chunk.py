@@ -14,14 +14,16 @@ nothing and allocates nothing. The results are there when the stream has run the
 Pages are page numbers, int32 or int64, in host memory (checked before the call does anything)
 or on the pools' GPU (checked by the kernel, which never touches memory outside the pools: a bad
 page number is packed as zeros, unpacked nowhere, and its position is put in the report).
-Chunks are uint8 [byte] on the pools' device; their layout is `plan.PeerPlan`.
+Chunks are uint8 [byte] on the pools' device, or in pinned host memory (see `pinned`); their layout
+is `plan.PeerPlan`.
 
 A copy can be part of a CUDA graph, after a `warmup` that covers it, if its page numbers are on
 the GPU: each replay reads their values of that moment. Their count, the addresses of chunks and
 digests, and the key stay as captured. Page numbers in host memory are sent through a ring of memory
-that later chunks use again, and so are the places of several peers' chunks: a replay would read the
-numbers of a later chunk. Both raise ValueError while a graph is captured. Keep page numbers in a
-tensor on the GPU, and call once for each peer. Fetch and read a report outside of the capture.
+that later chunks use again, and so are the places of several peers' chunks and of many requests: a
+replay would read those of a later chunk. All raise ValueError while a graph is captured. Keep page
+numbers in a tensor on the GPU, and call once for each peer and request. Fetch and read a report
+outside of the capture.
 """
 
 from __future__ import annotations
@@ -46,18 +48,21 @@ from pdproto.kernels.arguments import (
 )
 from pdproto.kernels.derived import content_of, heads_of
 from pdproto.kernels.layout import KVLayout, Order
+from pdproto.kernels.many import pack_requests, unpack_requests
+from pdproto.kernels.pinned import Pinned
 from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
 from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
+from pdproto.kernels.request import Request
 from pdproto.kernels.runs import coalesce_runs
 from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
-    "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Report",
-    "Scale", "SplitPages", "coalesce_runs", "content_of", "digest_chunk", "digest_pages",
-    "digests_in", "entries_of", "heads_of", "new_report", "pack_cast", "pack_chunk", "pack_slices",
-    "plan_chunk", "plan_for", "register", "split_pages", "unpack_cast", "unpack_chunk",
-    "unpack_slices", "warmup",
+    "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Pinned",
+    "Report", "Request", "Scale", "SplitPages", "coalesce_runs", "content_of", "digest_chunk",
+    "digest_pages", "digests_in", "entries_of", "heads_of", "new_report", "pack_cast", "pack_chunk",
+    "pack_requests", "pack_slices", "plan_chunk", "plan_for", "register", "split_pages",
+    "unpack_cast", "unpack_chunk", "unpack_requests", "unpack_slices", "warmup",
 ]  # fmt: skip
 
 
@@ -326,6 +331,7 @@ def warmup(
     orders: Sequence[Order] = (),
     scales: Sequence[Scale] = (),
     in_flight: int | None = None,
+    requests: bool = False,
 ) -> int:
     """Compile and load what copies of `layout` will need; returns how many kernels.
 
@@ -337,7 +343,7 @@ def warmup(
     with page numbers from host memory may wait for a slow stream (default: 32). Their numbers have
     to fit a ring of pinned memory of 4 MiB, or of two of the largest chunk (`chunk_pages_max`). One
     chunk more raises BlockingIOError. A later call can raise the number while copies run, and
-    cannot lower it.
+    cannot lower it. requests: launches of many requests as well (`pack_requests`).
     """
     if in_flight is not None and in_flight < 1:
         raise ValueError(f"in_flight: want at least 1, got {in_flight}")
@@ -345,7 +351,8 @@ def warmup(
         return 0
     from pdproto.kernels import device, device_cast  # noqa: PLC0415 - needs torch and triton
 
-    made = device.warmup(layout, peers=peers, orders=orders, in_flight=in_flight)
+    made = device.warmup(
+        layout, peers=peers, orders=orders, in_flight=in_flight, requests=requests)
     for scale, order in product(scales, {layout.order, *orders}):
         made += device_cast.warmup(layout, scale, order)
     return made

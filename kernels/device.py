@@ -21,13 +21,22 @@ from pdproto.kernels.arguments import (
     IN_FLIGHT,
     Launch,
     Numbers,
-    check_apart,
+    spans_of,
     write_numbers,
 )
-from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors, page_tensor
-from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
+from pdproto.kernels.device_arguments import carried, chunk_tensors, digest_tensors, page_tensor
+from pdproto.kernels.device_launch import (
+    carry_in,
+    carry_out,
+    device_numbers,
+    device_words,
+    run,
+    spans_carried,
+    stream_for,
+)
 from pdproto.kernels.device_memory import Binding, binding_of, bound_table, torch_device
 from pdproto.kernels.layout import KVLayout, Order
+from pdproto.kernels.overlap import check_spans
 from pdproto.kernels.plan import ChunkPlan, HeadRange, plan_for
 from pdproto.kernels.report import Report
 from pdproto.kernels.tiling import Variant, tiling_for, variant_for
@@ -55,13 +64,15 @@ class Work:
     key: int
     report: Report | None
     launch: Launch
+    carried: Sequence[tuple[torch.Tensor, torch.Tensor]] = ()  # host memory, and its chunk
 
 
 def check_memory(layout: KVLayout, work: Work) -> None:
     """Refuse chunks and digests that lie in a pool or, if they are written, in each other."""
     writes = work.from_pool or not work.store  # beside the pools
     name = "digests" if writes else "expected"
-    check_apart(layout, work.plan, work.chunks, work.digests or (), name, written=writes)
+    spans = spans_of(work.plan, work.chunks, work.digests or (), name)
+    check_spans(layout, [*spans, *spans_carried(work.carried)], written=writes)
 
 
 class Arranged(NamedTuple):
@@ -93,6 +104,11 @@ def arrange(layout: KVLayout, work: Work) -> Arranged:
     return Arranged(binding, rows, variant, tiling.tiles, behind)
 
 
+def run_copy(variant: Variant, grid: int, stream: Any, arguments: tuple[Any, ...]) -> None:
+    """Launch the copy kernel."""
+    run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+
+
 def launch_work(layout: KVLayout, work: Work) -> None:
     """Lay out the arguments of one launch and enqueue it."""
     check_memory(layout, work)
@@ -108,7 +124,11 @@ def launch_work(layout: KVLayout, work: Work) -> None:
     # Nothing may fail between sending the numbers and the launch that ends their turn.
     try:
         arguments = (rows, places, pages, *behind, tiles, key)
-        run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+        if not work.from_pool:
+            carry_in(work.carried, work.launch)
+        run_copy(variant, grid, stream, arguments)
+        if work.from_pool:
+            carry_out(work.carried, work.launch)
     finally:
         if turn is not None:
             binding.uplink.launched(turn, stream)
@@ -128,6 +148,7 @@ class PreparedLaunch:
         self._unique: Final = not work.from_pool
         check_memory(layout, work)
         self._report: Final = work.report
+        self._carried: Final = work.carried
         self._arranged: Final = arrange(layout, work)
 
     def tell(self, pages: Any) -> None:
@@ -137,7 +158,11 @@ class PreparedLaunch:
     def enqueue(self, key: int, launch: Launch = DEFAULT) -> None:
         """See Prepared."""
         self._placed.copy_(self._pinned, non_blocking=True)
+        if self._unique:  # it unpacks
+            carry_in(self._carried, launch)
         self._launch(self._arranged.tiles, key, launch)
+        if not self._unique:
+            carry_out(self._carried, launch)
 
     def warm(self, launch: Launch = DEFAULT) -> None:
         """See Prepared."""
@@ -148,7 +173,7 @@ class PreparedLaunch:
         stream = stream_for(rows, launch, self._report)
         grid = min(tiles, launch.ctas_max or tiles) or 1
         arguments = (rows, binding.nothing_listed, self._placed, *behind, tiles, _signed(key))
-        run(page_copy.copy_kernel, variant, grid, stream, arguments, warps=WARPS, pages=2)
+        run_copy(variant, grid, stream, arguments)
 
 
 def prepared(
@@ -163,6 +188,7 @@ def prepared(
         plan, None, None, chunk_tensors(layout, plan, [chunk]),
         digest_tensors(layout, plan, [digests], name), from_pool=packs, store=True,
         digest=1 if packs else 2, key=0, report=report, launch=DEFAULT,
+        carried=carried(plan, [chunk]),
     )  # fmt: skip
     return PreparedLaunch(layout, numbers, work)
 
@@ -187,6 +213,7 @@ def pack(
             plan, peers, index, chunk_tensors(layout, plan, chunks),
             digest_tensors(layout, plan, digests, "digests"), from_pool=True, store=True,
             digest=0 if digests is None else 1, key=key, report=report, launch=launch,
+            carried=carried(plan, chunks),
         ),
     )  # fmt: skip
     return plan
@@ -213,6 +240,7 @@ def unpack(  # noqa: PLR0913 - as chunk.unpack_slices
             plan, peers, index, chunk_tensors(layout, plan, chunks),
             digest_tensors(layout, plan, expected, "expected"), from_pool=False, store=True,
             digest=0 if expected is None else 2, key=key, report=report, launch=launch,
+            carried=carried(plan, chunks),
         ),
     )  # fmt: skip
     return plan
@@ -256,7 +284,7 @@ def digest_chunk(
         Work(
             plan, None if peer is None else (peer,), None, chunk_tensors(layout, plan, [chunk]),
             digest_tensors(layout, plan, [digests], "digests"), from_pool=False, store=False,
-            digest=1, key=key, report=None, launch=launch,
+            digest=1, key=key, report=None, launch=launch, carried=carried(plan, [chunk]),
         ),
     )  # fmt: skip
 
@@ -267,6 +295,7 @@ def warmup(
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
     in_flight: int | None = None,
+    requests: bool = False,
 ) -> int:
     """Make buffers, tables and kernels for whole pages and for each of `peers`.
 
@@ -282,21 +311,22 @@ def warmup(
     for way, order in product(ways, {layout.order, *orders}):
         plan = plan_for(layout, 1, order=order, peers=way)
         table, rows = bound_table(binding, layout, plan, way)
-        for from_pool, digest, store, (check, pages) in product(
+        for from_pool, digest, store, (check, pages), many in product(
             (True, False), (0, 1, 2), (True, False),
             ((False, numbers[0]), (True, numbers[0]), (True, numbers[1])),
+            (False, True) if requests else (False,),
         ):  # fmt: skip
             # Packing compares nothing, and a launch without a store is there for a digest.
             if (digest == 2 and from_pool) or (digest == 1 and store and not from_pool):
                 continue
-            if not store and digest != 1:
+            if not store and (digest != 1 or many):
                 continue
             variant = variant_for(
                 table, from_pool=from_pool, store=store, digest=digest, check=check,
-                peers=len(plan.peers) > 1,
+                peers=len(plan.peers) > 1, many=many,
             )  # fmt: skip
             arguments = (rows, rows, pages, binding.nothing, rows, binding.sink)
             idle = (*arguments, layout.pages, 1, 1, 1, len(plan.peers), 0, 0)
-            run(page_copy.copy_kernel, variant, 1, stream, idle, warps=WARPS, pages=2)
+            run_copy(variant, 1, stream, idle)
             made.add((variant, pages.dtype))
     return len(made)

@@ -18,6 +18,7 @@ from pdproto.kernels.arguments import (
 )
 from pdproto.kernels.device_memory import PEERS_MAX, torch_device
 from pdproto.kernels.layout import KVLayout
+from pdproto.kernels.pinned import Pinned
 from pdproto.kernels.plan import ChunkPlan
 
 
@@ -40,8 +41,11 @@ def _tensor(
 ) -> torch.Tensor:
     """Check a chunk or digests: device, type, contiguity, length in elements, alignment."""
     device = torch_device(layout)
-    if not isinstance(tensor, torch.Tensor) or tensor.device != device:
-        raise ValueError(f"{name}: want a tensor on {device}")
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{name}: want a tensor on {device}, or in pinned host memory, got "
+                         f"{type(tensor).__name__}")
+    if tensor.device != device:
+        _check_pinned(tensor, name, f"want a tensor on {device}, or in pinned host memory")
     if tensor.dtype != kind or tensor.ndim != 1 or not tensor.is_contiguous():
         raise ValueError(
             f"{name}: want contiguous {kind}, got {tensor.dtype} {tuple(tensor.shape)}"
@@ -53,14 +57,47 @@ def _tensor(
     return tensor
 
 
+def _check_pinned(tensor: torch.Tensor, name: str, wanted: str) -> None:
+    """Refuse memory that the device of the pools does not reach."""
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name}: {wanted}, got one on {tensor.device}")
+    if not tensor.is_pinned():
+        raise ValueError(f"{name}: {wanted}: this host memory is not pinned (pin_memory=True)")
+
+
 def chunk_tensors(layout: KVLayout, plan: ChunkPlan, chunks: Sequence[Any]) -> list[torch.Tensor]:
+    """The memory that a kernel reads or writes for each chunk."""
     check_one_each(plan, chunks, "chunks")
     if len(chunks) > PEERS_MAX:
         raise ValueError(f"peers: at most {PEERS_MAX} in one launch, got {len(chunks)}")
+    tensors = []
+    for i, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True)):
+        name, length = f"chunks[{i}]", bytes_needed(plan, peer)
+        if isinstance(chunk, Pinned):
+            _check_through(layout, chunk, name, length)
+            chunk, name = chunk.through, f"{name}.through"  # noqa: PLW2901 - it takes its place
+        tensors.append(_tensor(layout, chunk, name, torch.uint8, length, ALIGNMENT))
+    return tensors
+
+
+def _check_through(layout: KVLayout, chunk: Pinned, name: str, length: int) -> None:
+    """Check the memory of a chunk that a copy engine carries, and that another one carries it."""
+    _tensor(layout, chunk.memory, f"{name}.memory", torch.uint8, length, 1)
+    wanted = torch_device(layout)
+    if wanted.type == "cuda" and chunk.memory.device.type != "cpu":
+        raise ValueError(f"{name}.memory: want pinned host memory, got {chunk.memory.device}")
+    if isinstance(chunk.through, torch.Tensor) and chunk.through.device != wanted:
+        raise ValueError(f"{name}.through: want a tensor on {wanted}, got {chunk.through.device}")
+
+
+def carried(plan: ChunkPlan, chunks: Sequence[Any]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """For each chunk that a copy engine carries: its host memory, and that of the device."""
     return [
-        _tensor(layout, chunk, f"chunks[{i}]", torch.uint8, bytes_needed(plan, peer), ALIGNMENT)
-        for i, (chunk, peer) in enumerate(zip(chunks, plan.peers, strict=True))
-    ]
+        (chunk.memory[:length], chunk.through[:length])
+        for chunk, length in zip(chunks, (bytes_needed(plan, peer) for peer in plan.peers),
+                                 strict=True)
+        if isinstance(chunk, Pinned) and length
+    ]  # fmt: skip
 
 
 def digest_tensors(

@@ -13,10 +13,18 @@ import triton.language as tl
 from numpy.typing import NDArray
 
 from pdproto.kernels import page_cast
-from pdproto.kernels.arguments import DEFAULT, Launch, check_apart, static_scales
+from pdproto.kernels.arguments import DEFAULT, Launch, spans_of, static_scales
 from pdproto.kernels.cast_table import cast_table_of
-from pdproto.kernels.device_arguments import chunk_tensors, page_tensor
-from pdproto.kernels.device_launch import device_numbers, device_words, run, stream_for
+from pdproto.kernels.device_arguments import carried, chunk_tensors, page_tensor
+from pdproto.kernels.device_launch import (
+    carry_in,
+    carry_out,
+    device_numbers,
+    device_words,
+    run,
+    spans_carried,
+    stream_for,
+)
 from pdproto.kernels.device_memory import (
     Binding,
     binding_of,
@@ -25,6 +33,7 @@ from pdproto.kernels.device_memory import (
     torch_device,
 )
 from pdproto.kernels.layout import KVLayout, Order
+from pdproto.kernels.overlap import check_spans
 from pdproto.kernels.plan import ChunkPlan, Scale, plan_for
 from pdproto.kernels.report import Report
 from pdproto.kernels.table import TILES_MAX
@@ -49,11 +58,13 @@ class CastVariant(NamedTuple):
 
 def _launch(
     layout: KVLayout, plan: ChunkPlan, pages: NDArray[np.int64] | torch.Tensor,
-    chunk: torch.Tensor, static: torch.Tensor | None, *, to_chunk: bool, report: Report | None,
+    chunk: Any, static: torch.Tensor | None, *, to_chunk: bool, report: Report | None,
     launch: Launch,
 ) -> None:  # fmt: skip
     """Lay out the arguments of one launch and enqueue it."""
-    check_apart(layout, plan, [chunk], (), "digests", written=to_chunk)
+    (memory,), pairs = chunk_tensors(layout, plan, [chunk]), carried(plan, [chunk])
+    spans = spans_of(plan, [memory], (), "digests") + spans_carried(pairs)
+    check_spans(layout, spans, written=to_chunk)
     if plan.pages == 0 or plan.scale is None:
         return
     binding = binding_of(layout)
@@ -66,13 +77,17 @@ def _launch(
     stream = stream_for(rows, launch, report)
     grid = min(tiles, launch.ctas_max or tiles)
     behind = (
-        chunk, binding.nothing.view(torch.float32) if static is None else static,
+        memory, binding.nothing.view(torch.float32) if static is None else static,
         words, plan.only.scale_offset, layout.pages, plan.pages, groups, tiles,
     )  # fmt: skip
     placed, _, turn = device_numbers(binding, pages, (), None, launch)
     try:
         arguments = (rows, placed, *behind)
+        if not to_chunk:
+            carry_in(pairs, launch)
         run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
+        if to_chunk:
+            carry_out(pairs, launch)
     finally:
         if turn is not None:
             binding.uplink.launched(turn, stream)
@@ -151,8 +166,7 @@ def pack_cast(
         raise ValueError(f"static: want {want}")
     if static is not None:
         _check_static(binding_of(layout), static)
-    (target,) = chunk_tensors(layout, plan, [chunk])
-    _launch(layout, plan, index, target, static, to_chunk=True, report=report, launch=launch)
+    _launch(layout, plan, index, chunk, static, to_chunk=True, report=report, launch=launch)
     return plan
 
 
@@ -176,6 +190,5 @@ def unpack_cast(
     """`chunk.unpack_cast` on the device."""
     index = page_tensor(layout, pages, unique=True)
     plan = plan_for(layout, index.shape[0], order=order, scale=scale)
-    (source,) = chunk_tensors(layout, plan, [chunk])
-    _launch(layout, plan, index, source, None, to_chunk=False, report=report, launch=launch)
+    _launch(layout, plan, index, chunk, None, to_chunk=False, report=report, launch=launch)
     return plan

@@ -4,9 +4,9 @@
     python -m tests.bench.bench_copy_code [--digests] [ROUNDS] /tmp/before.c kernels/copy.c
 
 Pools and the chunk begin a line of the cache, pages are listed at random, and all is of one thread.
-Times are of the processor, so that other work on the machine matters less. Prints medians of
-the time of memmove over that of each version; a last line for each page size is that of reading one word of
-each line of the same pages, which is the most that a version can reach.
+Times are of the processor, so that other work on the machine matters less. Prints the medians of
+the time of memmove over that of each version. The last line for each page size is that of reading
+one word of each line of the same pages.
 """
 
 import ctypes

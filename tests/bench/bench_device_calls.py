@@ -27,9 +27,11 @@ import torch
 from pdproto.kernels import device
 from pdproto.kernels.arguments import Launch
 from pdproto.kernels.chunk import (
+    Request,
     digests_in,
     new_report,
     pack_chunk,
+    pack_requests,
     plan_for,
     register,
     unpack_chunk,
@@ -45,6 +47,7 @@ KEY: Final = 7
 ROUNDS: Final = 30
 CALLS: Final = 40  # of a round
 GOAL_US: Final = 25.0
+REQUESTS: Final = ((2, 4), (8, 4), (32, 1))  # of a launch, and pages of each
 
 
 class Over:
@@ -126,6 +129,34 @@ def in_turns(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, f
     return {name: median(of) for name, of in took.items()}
 
 
+def requests_calls(pools: list[Any], copies: DeviceCopies, many: int, pages: int) -> dict[
+    str, Callable[[], object]
+]:
+    """The pack of many requests: in one launch, by a prepared launch each, and by a call each."""
+    plain = register(pools)
+    layout, plan = replace(plain, device="interpreter"), plan_for(plain, pages).only
+    lists = [[(first * pages + page) % SHAPE[0] for page in range(pages)] for first in range(many)]
+    memory = torch.zeros((many, -(-plan.bytes // 128) * 128), dtype=torch.uint8)
+    chunks = [row[:plan.bytes] for row in memory]
+    sums = [digests_in(plan, chunk) for chunk in chunks]
+
+    def together() -> None:
+        pack_requests(layout, [Request(of, [chunk], [told], KEY)
+                               for of, chunk, told in zip(lists, chunks, sums, strict=True)])
+
+    def prepared() -> None:
+        for staged in [copies.pack(plain, of, KEY, after=Over()) for of in lists]:
+            staged.keep()
+
+    def each() -> None:
+        for of, chunk, told in zip(lists, chunks, sums, strict=True):
+            pack_chunk(layout, of, chunk, digests=told, key=KEY)
+
+    of = f"{many} requests of {pages} pages"
+    return {f"{of}, one launch": together, f"{of}, a prepared launch each": prepared,
+            f"{of}, a call each": each}
+
+
 def main(arguments: list[str]) -> int:
     """Print the medians."""
     vars(device)["run"] = lambda *_, **__: None
@@ -143,6 +174,9 @@ def main(arguments: list[str]) -> int:
         told, before = took[name], took[f"{name} anew"]
         print(f"{name} {len(PAGES)} pages of {ENTRIES} entries: {told:.1f} us "  # noqa: T201 - this is a command
               f"(goal: {GOAL_US:g}); made anew: {before:.1f} us, {before / told:.2f} times as long")
+    for many, pages in REQUESTS:
+        for name, told in in_turns(requests_calls(pools, copies, many, pages), 5).items():
+            print(f"{name}: {told:.1f} us")  # noqa: T201 - this is a command
     return int(max(took["pack"], took["unpack"]) > GOAL_US)
 
 

@@ -9,18 +9,30 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from pdproto.kernels import device
-from pdproto.kernels.chunk import digests_in, new_report, pack_chunk, plan_for, unpack_chunk
+from pdproto.kernels.chunk import (
+    Request,
+    digests_in,
+    new_report,
+    pack_chunk,
+    pack_requests,
+    plan_for,
+    unpack_chunk,
+    unpack_requests,
+)
 from tests.kernels import emulated
 from tests.kernels.paths import PATHS
 from tests.kernels.ptx import Requests
 
 PAGE_BYTES: Final = (256, 512, 656, 1024, 1152, 2048, 4096)
+FEW: Final = (256, 656, 4096)
+KINDS: Final = ("plain", "digests", "many requests")
 POOL_BYTES: Final = 48 << 10
 
 
@@ -30,8 +42,11 @@ def _aligned(length: int) -> torch.Tensor:
     return memory[start : start + length]
 
 
-def counted(page_bytes: int, *, digests: bool) -> dict[str, dict[str, Requests]]:
-    """Global accesses of a pack and an unpack of pages at random, each checked for its bytes."""
+def counted(page_bytes: int, kind: str) -> dict[str, dict[str, Requests]]:
+    """Global accesses of a pack and an unpack of pages at random, each checked for its bytes.
+
+    kind: of the copy, see `KINDS`.
+    """
     found: list[dict[str, Requests]] = []
 
     def run(*arguments: Any, **named: Any) -> None:
@@ -44,11 +59,18 @@ def counted(page_bytes: int, *, digests: bool) -> dict[str, dict[str, Requests]]
     pool[:] = torch.from_numpy(random.integers(0, 256, len(pool), np.uint8))
     like, shape = path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), (pages, 1, 1, page_bytes)
     source, sink = (path.relayout(like, [one.reshape(shape)]) for one in (pool, target))
-    numbers, plan = torch.from_numpy(random.permutation(pages)), plan_for(source, pages).only
-    chunk, report = _aligned(plan.bytes), new_report(sink)
-    sums = digests_in(plan, chunk) if digests else None
-    pack_chunk(source, numbers, chunk, digests=sums)
-    unpack_chunk(sink, numbers, chunk, expected=sums, report=report)
+    numbers, report = torch.from_numpy(random.permutation(pages)), new_report(sink)
+    if kind == "many requests":
+        requests = [Request(few, [_aligned(len(few) * page_bytes)])
+                    for few in (numbers[: pages // 3], numbers[pages // 3 :])]
+        pack_requests(source, requests)
+        unpack_requests(sink, requests)
+    else:
+        plan = plan_for(source, pages).only
+        chunk = _aligned(plan.bytes)
+        sums = digests_in(plan, chunk) if kind == "digests" else None
+        pack_chunk(source, numbers, chunk, digests=sums)
+        unpack_chunk(sink, numbers, chunk, expected=sums, report=report)
     if not (torch.equal(pool, target) and report.read().clean):
         raise SystemExit(f"{page_bytes} B pages: wrong bytes")
     return dict(zip(("pack", "unpack"), found, strict=True))
@@ -57,15 +79,15 @@ def counted(page_bytes: int, *, digests: bool) -> dict[str, dict[str, Requests]]
 def main() -> None:
     """By case, then by kind of access: sectors and lines a request, and the least of both."""
     told = {}
-    for page_bytes in PAGE_BYTES:
-        for digests in (False, True):
-            for name, kinds in counted(page_bytes, digests=digests).items():
-                case = f"{name}{', digests' if digests else ''}, {page_bytes} B"
-                told[case] = {
-                    kind: (one.sectors / one.requests, one.lines / one.requests,
-                           one.lanes / one.requests / 2)
-                    for kind, one in kinds.items() if kind in {"ld16", "st16"}
-                }  # fmt: skip
+    for page_bytes, kind in product(PAGE_BYTES, KINDS):
+        if page_bytes not in FEW and kind == "many requests":
+            continue  # the tiles are those of one request
+        for name, accesses in counted(page_bytes, kind).items():
+            told[f"{name}, {kind}, {page_bytes} B"] = {
+                access: (one.sectors / one.requests, one.lines / one.requests,
+                         one.lanes / one.requests / 2)
+                for access, one in accesses.items() if access in {"ld16", "st16"}
+            }  # fmt: skip
     json.dump(told, sys.stdout)
 
 
