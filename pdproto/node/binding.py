@@ -31,17 +31,22 @@ Group: TypeAlias = tuple[int, int | None]  # the room, and the name of the reque
 
 
 class _Counted(Generic[T]):
-    """The elements of a sort: those that the automaton counts, in its order, and the queue."""
+    """The elements of a sort: those that the automaton counts, in its order, and the queue, which
+    few rooms ever have.
+    """
 
     __slots__ = ("inside", "queue", "sort")
 
     def __init__(self, sort: type[Sort]) -> None:
         self.sort: Final = sort
         self.inside: Final[list[T]] = []
-        self.queue: Final[deque[T]] = deque()
+        self.queue: deque[T] | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self.inside or self.queue)
+    def wait(self, one: T) -> None:
+        """Put the element at the end of the queue."""
+        if self.queue is None:
+            self.queue = deque()
+        self.queue.append(one)
 
 
 class _Room:
@@ -66,7 +71,7 @@ class _Room:
         """The router has put a request of this room here."""
         requests = self.requests
         if requests.queue or len(requests.inside) == WINDOW:
-            requests.queue.append(sender)
+            requests.wait(sender)
         else:
             self._count_request(sender)
 
@@ -79,7 +84,7 @@ class _Room:
         if sender in self.requests.inside:
             place = self.requests.inside.index(sender)
             self._take(self._automaton.call("abort_sender", (place,)))
-        elif sender in self.requests.queue:
+        elif self.requests.queue and sender in self.requests.queue:
             self._ended.add(sender)
 
     def introduce(self, life: Life, sink: str, by: type[Frame]) -> None:
@@ -103,8 +108,10 @@ class _Room:
         sinks = self._sinks.get(life)
         if sinks is None:
             self._sinks[life] = [sink]
-            self.lives.queue.append(life)
-            self._fill()
+            if self.lives.queue or not self._has_place():
+                self.lives.wait(life)
+            else:
+                self._count_life(life)
             return False
         if sink not in sinks:
             sinks.append(sink)
@@ -122,7 +129,7 @@ class _Room:
         self._leave_out(self.requests, sender)
 
     def _leave_out(self, counted: _Counted[T], one: T) -> None:
-        if one in counted.queue:
+        if counted.queue and one in counted.queue:
             counted.queue.remove(one)
         elif one in counted.inside:
             place = counted.inside.index(one)
@@ -146,6 +153,12 @@ class _Room:
         """Whether a request waits for another life than those that have ended."""
         return OTHER_LIFE in self._automaton.armed(self._state)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has neither lives nor requests."""
+        requests, lives = self.requests, self.lives
+        return not (requests.inside or lives.inside or requests.queue or lives.queue)
+
     def end_wait(self) -> None:
         """No other life has come in time."""
         self._take(self._automaton.timer(OTHER_LIFE))
@@ -158,11 +171,12 @@ class _Room:
     def _take(self, event: Event) -> None:
         after = self._role.after(self._automaton, event, self._state)
         self._state = after.state
-        bound = [(self.lives.inside[h], self.requests.inside[u]) for h, u in after.bound]
+        requests, lives = self.requests.inside, self.lives.inside
+        bound = [(lives[h], requests[u]) for h, u in after.bound] if after.bound else ()
         for place in after.over_requests:
-            del self.requests.inside[place]
+            del requests[place]
         for place in after.over_lives:
-            self._drop(self.lives.inside.pop(place))
+            self._drop(lives.pop(place))
         for life, sender in bound:
             self._bind(life, sender)
         if self.requests.queue or self.lives.queue:
@@ -174,14 +188,17 @@ class _Room:
         while requests.queue and len(requests.inside) < WINDOW:
             self._count_request(requests.queue.popleft())
         while lives.queue and self._has_place():
-            life = lives.queue.popleft()
-            lives.inside.append(life)
-            if life in self._aborted:
-                self._hear(tables.abort, life, self._aborted[life])
-                continue
-            for sink in list(self._sinks[life]):
-                if life in lives.inside:
-                    self._hear(tables.introduce, life, sink)
+            self._count_life(lives.queue.popleft())
+
+    def _count_life(self, life: Life) -> None:
+        inside = self.lives.inside
+        inside.append(life)
+        if life in self._aborted:
+            self._hear(tables.abort, life, self._aborted[life])
+            return
+        for sink in tuple(self._sinks[life]):
+            if life in inside:
+                self._hear(tables.introduce, life, sink)
 
     def _count_request(self, sender: Sender) -> None:
         inside = self.requests.inside
@@ -284,7 +301,7 @@ class Bindings:
         is_armed = room.is_armed
         if is_armed or group in self._waits:
             self._waits.follow(group, (OTHER_LIFE,) if is_armed else (), self._clock())
-        if not room.requests and not room.lives:
+        if room.is_empty:
             self._rooms.pop(group, None)
 
 

@@ -115,6 +115,7 @@ class Connections:
         peer.lost = True
         peer.broken = None
         peer.out.clear()
+        peer.introduced.clear()
         peer.connection.close()
         self.dirty.pop(peer.name, None)
         log.log(level, "node %s: lost connection to %s: %s", self._name, peer.name, why,
@@ -201,6 +202,7 @@ class Connections:
         peer = batch.peer
         if taken:
             peer.out = list(batch.left)
+            peer.introduced.clear()
         self.dirty.pop(peer.name, None)
         if taken and peer.out:
             self.dirty[peer.name] = peer  # behind the others: a turn may have time for one batch

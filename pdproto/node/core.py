@@ -94,7 +94,7 @@ class Core:
         pace.part("messages to peers")
         connections.check_peers(now)
         batches, check_at = connections.flush(now, pace), connections.check_at
-        return Effects(batches, check_at if due is None else min(due, check_at))
+        return Effects(batches, check_at if due is None or check_at < due else due)
 
     def farewells(self, arrived: Arrived, now: float) -> Iterator[OutgoingBatch]:
         """Close the node: abort open hand-overs. Yields the last batches, which tell the peers."""

@@ -271,6 +271,21 @@ class Decode(Node):
         """See Node.wants_room."""
         return self._memory.queue.was_cut
 
+    def say(self, peer: Peer, frame: AnyFrame) -> None:
+        """See Core.say. An address makes its source know all that an introduction does (the row
+        `learn`). So it takes the place of an introduction that waits for the same batch.
+        """
+        kind = type(frame)
+        if kind is Introduce:
+            peer.introduced[frame.life] = len(peer.out)
+        elif kind is Publish and peer.introduced:
+            place = peer.introduced.pop(frame.life, None)
+            if place is not None and place < len(peer.out):
+                peer.out[place] = frame
+                self.connections.dirty[peer.name] = peer
+                return
+        super().say(peer, frame)
+
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver, source = self.life(endpoint), endpoint.owner, endpoint.peers[index]
         return Publish(life, self._memory.address(life, source), len(receiver.pages[source]),

@@ -76,6 +76,7 @@ class Node(Core):
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.faults: Final = Faults()
         self.plans: Final = Plans(side, self._send, self.besides)
+        self._plans: Final = self.plans.known
         self.stages: Final = EndpointStages(
             name, side, self.metrics, lambda: self._now, self.on_failed)
         self.plans.reactions.update(self.stages.reactions)
@@ -113,7 +114,7 @@ class Node(Core):
         step = endpoint.take(event)
         if self._write is not None:
             self._write(endpoint, event, step)
-        plan = self.plans.known.get(step) or self.plans.learn(endpoint.automaton, step)
+        plan = self._plans.get(step) or self.plans.learn(endpoint.automaton, step)
         for reaction, indices in plan.reactions:
             reaction(endpoint, indices)
         owner = endpoint.owner
@@ -328,6 +329,8 @@ class Node(Core):
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Core.connect. For a new peer, note whether the data paths can reach each other."""
         known = self.peers.get(name)
+        if known is not None and known.endpoint == endpoint and not known.lost:
+            return known
         peer = super().connect(name, endpoint)
         if peer is not known:
             peer.barred = barred(self._data_path, endpoint)

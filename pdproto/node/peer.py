@@ -1,12 +1,12 @@
 """The state that a node keeps about another node."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pdproto.node.ports import Connection
 from pdproto.runtime.versions import OLDEST
-from pdproto.runtime.wire import AnyFrame, Batch
+from pdproto.runtime.wire import AnyFrame, Batch, Life
 
 GIVEN_UP_S: Final = 60.0  # after so long, a lost peer no longer counts as a network problem
 NAMED_MAX: Final = 3  # peers that one message names
@@ -26,7 +26,7 @@ class Peer:
     Each direction has a connection of its own, so one may be broken while the other works. mute:
     since when nothing has come from the peer though a sign of life was due. deaf: since when the
     peer has received nothing from this node, as it reports itself. version: of the wire format, for
-    batches to the peer.
+    batches to the peer. introduced: by life, the places in `out` of its introductions.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Peer:
     ended: bool = False
     barred: str = ""
     version: int = OLDEST
+    introduced: dict[Life, int] = field(default_factory=dict)
 
     def unheard_ms(self, now: float) -> int:
         """Milliseconds since `mute`; 0 if batches come from the peer in time."""

@@ -283,8 +283,8 @@ class Prefill(Node):
 
     def on_turn(self, now: float) -> float | None:
         """See Core.on_turn."""
-        dues = (self._bindings.end_waits(), super().on_turn(now))
-        return min((due for due in dues if due is not None), default=None)
+        room_due, due = self._bindings.end_waits(), super().on_turn(now)
+        return room_due if due is None or (room_due is not None and room_due < due) else due
 
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""

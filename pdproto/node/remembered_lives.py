@@ -43,7 +43,9 @@ class RememberedLives:
         """Note that the sink is done with all lives of its incarnation below this generation.
         Returns the lives among them that the source itself is not done with.
         """
-        floors = self._floors.setdefault(incarnation, {})
+        floors = self._floors.get(incarnation)
+        if floors is None:
+            floors = self._floors[incarnation] = {}
         before = floors.get(sink, 0)
         if floor <= before:
             return []
@@ -117,8 +119,11 @@ class RememberedLives:
 
     def _passed(self, life: Life, floors: dict[str, int]) -> bool:
         """Whether all its sinks are done with the life."""
-        peers = self._lives[life].peers
-        return all(floors.get(sink, 0) > life.generation for sink in peers)
+        generation = life.generation
+        for sink in self._lives[life].peers:  # noqa: SIM110 - `all` takes twice as long for one
+            if floors.get(sink, 0) <= generation:
+                return False
+        return True
 
     def _drop(self, life: Life, floors: dict[str, int]) -> bool:
         endpoint = self._lives[life]

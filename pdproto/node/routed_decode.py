@@ -29,6 +29,7 @@ from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
 
 TIMERS: Final = rows_on_timers(dp_rank.RECEIVER)
+OF_RANKS: Final = Met, Refuse  # the frames of ranks that are asked whether a room runs there
 
 
 class DecodeDesk(Protocol):
@@ -191,7 +192,7 @@ class RoutedDecode(Decode):
             self.give_up(sought.receiver, f"prefill server {sought.server}: {error}")
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if not isinstance(frame, Met | Refuse):
+        if not isinstance(frame, OF_RANKS):
             super().on_frame(peer, frame)
             return
         sought = self._sought.get(frame.life)
@@ -211,8 +212,8 @@ class RoutedDecode(Decode):
             assert sought.rooms is not None  # noqa: S101 - its table has a wait
             sought.reason = self.blame(timer)
             self._follow(sought, sought.rooms, sought.rooms.give_up(sought.life))
-        dues = (super().on_turn(now), self._room_waits.next())
-        return min((due for due in dues if due is not None), default=None)
+        due, room_due = super().on_turn(now), self._room_waits.next()
+        return room_due if due is None or (room_due is not None and room_due < due) else due
 
     def forget(self, endpoint: Endpoint) -> None:
         super().forget(endpoint)

@@ -1,6 +1,5 @@
 """The handle of a hand-over at a prefill rank."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -132,7 +131,7 @@ class ByRoom:
     """Senders that wait, by room, first come first served."""
 
     def __init__(self) -> None:
-        self._senders: Final[dict[int, deque[Sender]]] = {}
+        self._senders: Final[dict[int, list[Sender]]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -141,12 +140,16 @@ class ByRoom:
     def add(self, sender: Sender) -> None:
         """Have the sender wait behind others of its room."""
         self._count += 1
-        self._senders.setdefault(sender.room, deque()).append(sender)
+        waiting = self._senders.get(sender.room)
+        if waiting is None:
+            self._senders[sender.room] = [sender]
+        else:
+            waiting.append(sender)
 
     def take(self, room: int) -> Sender | None:
         """Remove and return the first sender of this room; None if none waits."""
         waiting = self._senders.get(room)
-        sender = waiting.popleft() if waiting else None
+        sender = waiting.pop(0) if waiting else None
         self._count -= sender is not None
         if not waiting:
             self._senders.pop(room, None)
@@ -154,8 +157,10 @@ class ByRoom:
 
     def of_life(self, life: Life) -> Sender | None:
         """The sender that waits with this life; None if there is none."""
-        waiting = self._senders.get(life.room, ())
-        return next((sender for sender in waiting if sender.endpoint.life == life), None)
+        for sender in self._senders.get(life.room, ()):
+            if sender.endpoint.life == life:
+                return sender
+        return None
 
     def __iter__(self) -> Iterator[Sender]:
         """All senders that wait now, room by room. For any thread, while the loop adds and removes.

@@ -72,19 +72,19 @@ class SourceWrites:
                 self._queued.discard(id(endpoint))
 
     def _post_next(self, endpoint: Endpoint) -> bool:
-        """Post one chunk, to the sink that has got the fewest. Returns whether one was posted. The
-        table is not asked for a sink that has got every chunk so far.
+        """Post one chunk, to the sink that has got the fewest. Returns whether another may follow.
+        The table is not asked for a sink that has got every chunk so far.
         """
         if not endpoint.automaton.may_fire(endpoint.state, "post"):
             return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
-        chunks, lanes = len(sender.chunks), [
-            sender.lane(sink) for sink in range(len(endpoint.peers))]
-        for sink in sorted(range(len(lanes)), key=lambda sink: lanes[sink].posted):
-            lane = lanes[sink]
+        chunks, sinks = len(sender.chunks), len(endpoint.peers)
+        for sink in (0,) if sinks == 1 else sorted(
+                range(sinks), key=lambda sink: sender.lane(sink).posted):
+            lane = sender.lane(sink)
             if lane.posted < chunks and lane.has_room and self._node.take(
                     endpoint, sender.endpoint.post_to(sink)).rows:
-                return True
+                return sinks > 1 or lane.posted < chunks
         return False
 
     def post(self, endpoint: Endpoint, indices: Indices) -> None:

@@ -66,24 +66,25 @@ class Timers:
         # By name and by the number of doublings.
         self._queues: Final[dict[str, dict[int, deque[tuple[float, Endpoint]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
+        self._bearable = dict.fromkeys(WAITS, CANCELLED_MIN)  # more of them are counted anew
         self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
         self._ration: Final = Ration()
         self._at_once: Final[deque[tuple[float, str, Endpoint]]] = deque()  # see `fire_now`
 
     def follow(self, endpoint: Endpoint, names: tuple[str, ...], now: float) -> None:
         """Start those of the named timers that do not run for the endpoint, and stop all others."""
-        armed, cancelled = endpoint.armed, self._cancelled
+        endpoint.timers = names
+        armed = endpoint.armed
         for name in tuple(armed):
             if name not in names:
                 del armed[name]
-                cancelled[name] += 1
-                if cancelled[name] > CANCELLED_MIN:
+                self._cancelled[name] = count = self._cancelled[name] + 1
+                if count > self._bearable[name]:
                     self._clear(name)
                 endpoint.repeats = 0  # the endpoint waits for another event now
         for name in names:
             if name not in armed:
                 self._arm(endpoint, name, now)
-        endpoint.timers = names
 
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
         """The waits that have ended: name and endpoint. The next `follow` starts a repeat again.
@@ -152,12 +153,14 @@ class Timers:
     def _clear(self, name: str) -> None:
         """Remove cancelled entries, if they are more than the others."""
         queues = self._queues[name]
-        if self._cancelled[name] > CANCELLED_MIN + sum(map(len, queues.values())) // 2:
+        bearable = CANCELLED_MIN + sum(map(len, queues.values())) // 2
+        if self._cancelled[name] > bearable:
             for queue in queues.values():
                 kept = [(due, end) for due, end in queue if end.armed.get(name) == due]
                 queue.clear()
                 queue.extend(kept)
-            self._cancelled[name] = 0
+            self._cancelled[name], bearable = 0, CANCELLED_MIN
+        self._bearable[name] = bearable
 
     def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
         doublings, seconds = 0, self.seconds[name]
@@ -167,7 +170,8 @@ class Timers:
             doublings = min(endpoint.repeats, DOUBLINGS_MAX)
             seconds *= 1 << doublings
         endpoint.armed[name] = deadline = now + seconds
-        self._quiet_until = min(self._quiet_until, deadline)
+        if deadline < self._quiet_until:  # noqa: PLR1730 - a call takes longer, at each step
+            self._quiet_until = deadline
         try:
             queue = self._queues[name][doublings]
         except KeyError:

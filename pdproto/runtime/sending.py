@@ -44,17 +44,18 @@ class SendingEndpoint(Endpoint):
         Raises RemoteProtocolError for a new sink after that, and for more than SINKS_MAX.
         """
         peers = tuple(dict.fromkeys((*self.peers, *sinks)))
-        new = ", ".join(peers[len(self.peers):])
-        if new and self.handed:
+        if len(peers) == len(self.peers):
+            return
+        if self.handed:
+            new = ", ".join(peers[len(self.peers):])
             raise RemoteProtocolError(
                 f"{new} was not a sink of this source when its first chunk was handed over; the "
                 f"sinks are {', '.join(self.peers)}")
         if len(peers) > SINKS_MAX:
             raise RemoteProtocolError(
                 f"{len(peers)} sinks of one source; {SINKS_MAX} is the limit")
-        if new:
-            self.peers = peers
-            self._count(self.automaton.sizes[Chunk])
+        self.peers = peers
+        self._count(self.automaton.sizes[Chunk])
 
     def hand_over(self, *, last: bool) -> Event:
         """The event by which the caller hands over the next chunk. After it, call `handed_over`.

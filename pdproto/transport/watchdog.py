@@ -65,7 +65,7 @@ class Watchdog:
         self._collected = 0.0  # the part of it that garbage collection took
         self._began = 0.0  # the part, or the wait for the next turn
         self._part = ""
-        self._longest = (0.0, "")  # part of this turn
+        self._longest_s, self._longest = 0.0, ""  # part of this turn
 
     def measure(self, metrics: Metrics) -> None:
         """Add these numbers to the metrics of the node."""
@@ -78,14 +78,14 @@ class Watchdog:
 
     def begin(self, part: str) -> None:
         """Begin a turn, with this part."""
-        ended, self._longest = self._began, (0.0, "")
-        self.part(part)
+        ended, self._longest_s = self._began, 0.0
+        self._began, self._part = monotonic(), part
         if self._used is None or self._began - ended > LONG_WAIT_S:
             self._used, self._collected = self._spent()
 
     def end(self) -> None:
         """End the turn."""
-        self.part("")
+        self.part("")  # which lasts until the next turn begins
         used, collected = self._spent()
         collecting = collected - self._collected
         self.collecting_s = max(self.collecting_s, collecting)
@@ -101,8 +101,9 @@ class Watchdog:
     def part(self, name: str) -> None:
         """Begin the next part of the turn."""
         now = monotonic()
-        if self._part:
-            self._longest = max(self._longest, (now - self._began, self._part))
+        took = now - self._began
+        if took > self._longest_s:
+            self._longest_s, self._longest = took, self._part
         self._began, self._part = now, name
 
     @property
@@ -116,4 +117,4 @@ class Watchdog:
         if is_told(self.slow):
             log.warning("node %s: a turn of its loop took %.1f ms of processor time, the "
                         "longest part %r in %.1f ms (%d such turns so far)", self._name,
-                        seconds * 1e3, self._longest[1], self._longest[0] * 1e3, self.slow)
+                        seconds * 1e3, self._longest, self._longest_s * 1e3, self.slow)

@@ -285,7 +285,9 @@ def test_nothing_waits_for_a_clock() -> None:
 
 
 def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A receiver that is not opened soon wakes nobody: its pages do, and tell of both."""
+    """A receiver that is not opened soon wakes nobody: its pages do. Their message is its only one:
+    it says all that an introduction does.
+    """
     sent: list[list[str]] = []  # to prefill: the messages in each batch
     send = Dealer.send
 
@@ -307,7 +309,7 @@ def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.Monk
         assert len(decode._core.lives) == 1, "it has woken the loop"
         receiver.publish([9], slot=7)
         until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))
-        assert sent == [["Introduce", "Publish"]]
+        assert sent == [["Publish"]]
 
 
 def test_memory_is_given_at_once() -> None:
@@ -379,7 +381,9 @@ def unrepeating() -> Iterator[Cluster]:
 def test_pages_that_are_known_from_the_first(
     unrepeating: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The introduction and the publication travel together, once the source has been heard."""
+    """The source gets the publication alone, once it has been heard: an introduction in the same
+    batch would say nothing more.
+    """
     pair = unrepeating
     (prefill,), (decode,) = pair.prefills, pair.decodes
     where = {"p0": prefill.endpoint}
@@ -399,7 +403,7 @@ def test_pages_that_are_known_from_the_first(
     receiver = decode.open(2, where, pages={"p0": [5]}, slot=3)
     assert receiver.life.generation == early.life.generation + 1
     until(polls([second], KVPoll.WAITING_FOR_INPUT))
-    assert [names for names in heard if names] == [["Introduce", "Publish"]]
+    assert [names for names in heard if names] == [["Publish"]]
     with pytest.raises(LocalProtocolError, match="has its pages"):
         receiver.publish([6])
     for sender in (first, second):

@@ -251,6 +251,43 @@ def test_a_done_that_comes_twice_is_verified_once() -> None:
     assert receiver.metrics.chunks == 1
 
 
+def test_an_address_takes_the_place_of_an_introduction_that_was_not_sent() -> None:
+    """It says the same and more. One that was sent, or is of another life, stays."""
+    sink = Sink()
+    node, offline = sink.node, sink.offline
+
+    def opened(room: int, *, pages: bool) -> Receiver:
+        numbers = (room,) if pages else None
+        return node.open(room, {"p0": P0}, pages=numbers, slot=room if pages else None)
+
+    def said() -> list[tuple[type, int]]:
+        line = offline.line("p0")
+        told = [(type(frame), frame.life.room) for frame in line.frames]
+        line.said.clear()
+        return told
+
+    first = opened(1, pages=True)
+    offline.turn()
+    assert said() == [(Introduce, 1)], "nothing has been heard of the source"
+    offline.hear("p0", Expecting(first.life), incarnation=5)
+    assert said() == [(Publish, 1)]
+    late, _ = opened(2, pages=False), opened(3, pages=True)
+    offline.turn()
+    assert said() == [(Introduce, 2), (Publish, 3)]
+    late.publish((2,), slot=2)
+    opened(4, pages=True)
+    offline.turn()
+    assert said() == [(Publish, 4), (Publish, 2)]
+    line = offline.line("p0")
+    line.full = True
+    later = opened(5, pages=False)
+    offline.turn()
+    line.full = False
+    later.publish((5,), slot=5)
+    offline.turn()
+    assert said() == [(Publish, 5)], "the introduction still waits"
+
+
 def test_memory_that_can_never_be_had_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink()
 
