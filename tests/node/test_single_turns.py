@@ -2,6 +2,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import pytest
@@ -14,6 +15,7 @@ from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
+from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
@@ -27,6 +29,7 @@ from pdproto.runtime.wire import (
     row_digest,
 )
 from pdproto.spec.bugs.catalogue import BUGS
+from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.source import SOURCE
 from pdproto.spec.language.machine import Table
@@ -286,6 +289,50 @@ def test_an_address_takes_the_place_of_an_introduction_that_was_not_sent() -> No
     later.publish((5,), slot=5)
     offline.turn()
     assert said() == [(Publish, 5)], "the introduction still waits"
+
+
+def source_states(automaton: Automaton) -> set[int]:
+    """Every state that a source with one sink and one chunk can reach."""
+    here, write = (0, 0, 0), (0, 0, 0, 0)
+    carried = automaton.bits(ends.address, here)
+    events = [
+        *(automaton.call(name) for name in ("open_sender", "abort_sender")),
+        automaton.call("send", (0,)), automaton.pace("post"),
+        automaton.completion("error", (0, 0)), automaton.completion("skipped", (0, 0)),
+        automaton.message(ends.introduce, here), automaton.message(ends.abort, here),
+        automaton.message(ends.publish, here, carried),
+        automaton.noted_message(ends.sink_over, here),
+        *(automaton.timer(name) for name in ("bootstrap_timeout", "heartbeat", "transfer_timeout")),
+        *(automaton.device((ends.write, write, value))
+          for value in (ends.Write.LANDED, ends.Write.REFUSED)),
+    ]
+    found, left = {automaton.initial}, [automaton.initial]
+    while left:
+        state = left.pop()
+        for event in events:
+            with suppress(LocalProtocolError, RemoteProtocolError):
+                after = automaton.take(event, state).state
+                left += {after} - found
+                found.add(after)
+    return found
+
+
+def test_an_address_makes_its_source_know_all_that_an_introduction_does() -> None:
+    """So Decode.say may leave the introduction out. What the source no longer says is that it
+    expects the sink, to which a sink that has published does not listen.
+    """
+    automaton, here = SOURCE_ROLE.automaton_for(sinks=1, chunks=1), (0, 0, 0)
+    introduced = automaton.message(ends.introduce, here)
+    published = automaton.message(ends.publish, here, automaton.bits(ends.address, here))
+    states = source_states(automaton)
+    assert len(states) > 50
+    for state in states:
+        both = [automaton.take(introduced, state)]
+        both.append(automaton.take(published, both[0].state))
+        alone = automaton.take(published, state)
+        assert alone.state == both[1].state
+        said = {message for step in both for message, _ in step.sent}
+        assert said - {ends.expecting} == {message for message, _ in alone.sent}
 
 
 def test_memory_that_can_never_be_had_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ BRANCHES: Mapping[str, str] = {
     "group/rank.py:_take": CARRIES,
     "node/binding.py:hear": ROUTES,
     "node/decode.py:on_frame": CARRIES,
+    "node/decode.py:say": SAYS,
     "node/drain.py:_is_taken": SAYS,
     "node/drain.py:begin": SAYS,
     "node/prefill.py:on_frame": CARRIES,
@@ -80,7 +81,7 @@ READS: Mapping[str, str] = {
     "runtime/sending.py:handed_over": WINDOW,
     "runtime/sending.py:landed": WINDOW,
 }
-SEVERAL = {"OF_SINKS", "OF_SOURCES"}  # tuples of classes of frames
+SEVERAL = {"OF_RANKS", "OF_SINKS", "OF_SOURCES"}  # tuples of classes of frames
 
 
 def is_kind(value: object) -> bool:
