@@ -284,7 +284,7 @@ class Decode(Node):
                 peer.out[place] = frame
                 self.connections.dirty[peer.name] = peer
                 return
-        super().say(peer, frame)
+        self.connections.say(peer, frame)
 
     def _publish(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver, source = self.life(endpoint), endpoint.owner, endpoint.peers[index]

@@ -158,15 +158,9 @@ class Node(Core):
         pace = self.pace
         pace.part("reports of devices")
         self.on_device()
-        pace.part("waits that end")
-        for name, endpoint in self._timers.due(now):
-            if WAITS[name].again:
-                endpoint.owner.repeats += 1
-            elif name != "heartbeat":  # the heartbeat has noted its own reason
-                self.on_timer(name, endpoint)
-            self.take(endpoint, endpoint.automaton.timer(name))
-            if not pace.has_time:
-                break
+        if self._timers.is_due(now):
+            pace.part("waits that end")
+            self._end_waits(now)
         self._fail_struck(BOOTSTRAP)
         pace.part("hand-overs that waited for room")
         self.on_room()
@@ -178,6 +172,16 @@ class Node(Core):
         if self._forgotten:
             self._release_all()
         return self._timers.next()
+
+    def _end_waits(self, now: float) -> None:
+        for name, endpoint in self._timers.due(now):
+            if WAITS[name].again:
+                endpoint.owner.repeats += 1
+            elif name != "heartbeat":  # the heartbeat has noted its own reason
+                self.on_timer(name, endpoint)
+            self.take(endpoint, endpoint.automaton.timer(name))
+            if not self.pace.has_time:
+                break
 
     def on_end(self) -> None:
         """See Core.on_end. Open hand-overs fail, and the peers are told."""

@@ -86,6 +86,10 @@ class Timers:
             if name not in armed:
                 self._arm(endpoint, name, now)
 
+    def is_due(self, now: float) -> bool:
+        """Whether a wait may have ended."""
+        return now >= self._quiet_until
+
     def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
         """The waits that have ended: name and endpoint. The next `follow` starts a repeat again.
         A repeat that exceeds the ration ends later.
