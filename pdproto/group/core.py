@@ -11,9 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.group.entry import TIMERS as ENTRY_TIMERS
 from pdproto.group.entry import EntryPart, Submitted
-from pdproto.group.rank import TIMERS as RANK_TIMERS
 from pdproto.group.rank import RankPart
 from pdproto.node.core import Core
 from pdproto.node.link import Link
@@ -72,8 +70,8 @@ class GroupCore(Core):
         self._ranks: Final = dict(ranks)
         self._index: Final = {name: index for index, name in self.names.items()}
         self._own: Final[deque[GroupFrame]] = deque()
-        self._rank_waits: Final[Waits[Life]] = Waits(RANK_TIMERS, waits)
-        self._entry_waits: Final[Waits[Life]] = Waits(ENTRY_TIMERS, waits)
+        self._rank_waits: Final[Waits[Life]] = Waits(waits)
+        self._entry_waits: Final[Waits[Life]] = Waits(waits)
         self.rank: Final = RankPart(me, [*ranks], say=lambda vote: self._tell(entry, vote),
                                     stop=stop, waits=self._rank_waits, metrics=self.metrics,
                                     trace=trace)

@@ -82,7 +82,7 @@ class PassEntry:
             table, (), {group.Rank: self._ranks, roles.Attempt: self._attempts},
             {attempts.sampled: self._sampled}, trace=trace)
         self._waits: Final[Waits[Life]] = Waits(
-            TIMERS, {"bootstrap_timeout": settings.bootstrap_timeout_s})
+            {"bootstrap_timeout": settings.bootstrap_timeout_s})
         self._planned: Final[dict[Life, Planned]] = {}
         self._queued: Final[dict[Life, Planned]] = {}  # wait for a running slot; first those that
         self._again: Final[dict[Life, Planned]] = {}  # have run before

@@ -20,7 +20,7 @@ class Repeats:
     def __init__(self, say: Callable[[int, GroupFrame], None],
                  seconds: Mapping[str, float] | None) -> None:
         self._say: Final = say
-        self._waits: Final[Waits[Life]] = Waits((TIMER,), {
+        self._waits: Final[Waits[Life]] = Waits({
             name: value for name, value in (seconds or {}).items() if name == TIMER})
         self._kept: Final[dict[Life, list[tuple[int, GroupFrame]]]] = {}
 

@@ -236,7 +236,7 @@ class Bindings:
         self._bind: Final = bind
         self._role: Final = role
         self._rooms: Final[dict[Group, _Room]] = {}
-        self._waits: Final[Waits[Group]] = Waits((OTHER_LIFE,), seconds)
+        self._waits: Final[Waits[Group]] = Waits(seconds)
         self._clock: Final = clock
         for each in (role, NAMED_ROLE):
             each.prepare()  # so that no turn of the loop makes an automaton for its first room

@@ -98,7 +98,7 @@ class Node(Core):
         self._no_owner: Final = _NoOwner()
         self._forgotten: Final[list[Endpoint]] = []  # in this turn
         self._struck: Final[dict[str, list[Endpoint]]] = {fault: [] for fault in FAULTS}
-        self._timers: Final = Timers(waits)
+        self._timers: Final[Timers[Endpoint]] = Timers(waits)
         self._write: Final = None if trace is None else trace.write
         self._over: Final = None if trace is None else trace.over
         self._describe()

@@ -18,17 +18,16 @@ from pdproto.node.decode import Decode
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
-from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.node.waits import Waits
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import AnyFrame, Life, Meet, Met, Refuse
-from pdproto.spec.handoff import dp_rank, routing
+from pdproto.spec.handoff import routing
 from pdproto.spec.handoff.routing import Phase
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
 
-TIMERS: Final = rows_on_timers(dp_rank.RECEIVER)
 OF_RANKS: Final = Met, Refuse  # the frames of ranks that are asked whether a room runs there
 
 
@@ -89,7 +88,7 @@ class RoutedDecode(Decode):
         self._desk: Final = desk
         self._make: Final = rooms
         self._rooms: Final[dict[tuple[str, int, bool], DecodeRooms]] = {}
-        self._room_waits: Final[Waits[Life]] = Waits(TIMERS, options.get("waits"))
+        self._room_waits: Final[Waits[Life]] = Waits(options.get("waits"))
         self._sought: Final[dict[Life, Sought]] = {}
         self._changes: Final[Mapping[tuple[Symbol, Value], Reaction]] = {
             (routing.target, True): self._aim,

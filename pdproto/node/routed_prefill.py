@@ -19,21 +19,20 @@ from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
 from pdproto.node.sender import Sender
-from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.node.waits import Waits
 from pdproto.runtime.cells import Key
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import EARLY_LIVES_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import AnyFrame, Disown, Life, Meet, Met, Refuse
-from pdproto.spec.handoff import dp_rank, routing
+from pdproto.spec.handoff import routing
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.routing import Runs
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
 
-TIMERS: Final = rows_on_timers(dp_rank.SENDER)
 
 
 class PrefillDesk(Protocol):
@@ -84,7 +83,7 @@ class RoutedPrefill(Prefill):
         rooms, desk = dp
         self._rooms: Final = rooms
         self._desk: Final = desk
-        self._room_waits: Final[Waits[RoomLife]] = Waits(TIMERS, options.get("waits"))
+        self._room_waits: Final[Waits[RoomLife]] = Waits(options.get("waits"))
         self._placed: Final[dict[Endpoint, Placed]] = {}
         self._of_life: Final[dict[RoomLife, Placed]] = {}
         self._numbered = 0

@@ -10,9 +10,8 @@ demand only that a message that may have been lost is sent again.
 from collections import deque
 from collections.abc import Iterator, Mapping
 from math import inf
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
-from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.timers import WAITS
 
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
@@ -47,8 +46,23 @@ class Ration:
         return deadline if self._left else max(deadline, self._renewed_at)
 
 
-class Timers:
-    """The waits of all endpoints.
+class Waiting(Protocol):
+    """An endpoint, or another object that waits.
+
+    timers: the names that `follow` got last; empty after a wait has ended. armed: the running
+    timers with their deadlines. repeats: made in vain, in a row.
+    """
+
+    timers: tuple[str, ...]
+    armed: dict[str, float]
+    repeats: int
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+class Timers(Generic[W]):
+    """The waits of all endpoints of a node, or of all requests (waits.py).
 
     Cancelled entries stay in the queue until their deadline, or until there are more of them than
     of the others. So endpoints that are over are not kept in memory for long.
@@ -64,75 +78,84 @@ class Timers:
             raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
         # By name and by the number of doublings.
-        self._queues: Final[dict[str, dict[int, deque[tuple[float, Endpoint]]]]] = {}
+        self._queues: Final[dict[str, dict[int, deque[tuple[float, W]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)
         self._bearable = dict.fromkeys(WAITS, CANCELLED_MIN)  # more of them are counted anew
         self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
         self._ration: Final = Ration()
-        self._at_once: Final[deque[tuple[float, str, Endpoint]]] = deque()  # see `fire_now`
+        self._at_once: Final[deque[tuple[float, str, W]]] = deque()  # see `fire_now`
 
-    def follow(self, endpoint: Endpoint, names: tuple[str, ...], now: float) -> None:
-        """Start those of the named timers that do not run for the endpoint, and stop all others."""
-        endpoint.timers = names
-        armed = endpoint.armed
+    def follow(self, one: W, names: tuple[str, ...], now: float) -> None:
+        """Start those of the named timers that do not run for it, and stop all others."""
+        one.timers = names
+        armed = one.armed
         for name in tuple(armed):
             if name not in names:
                 del armed[name]
                 self._cancelled[name] = count = self._cancelled[name] + 1
                 if count > self._bearable[name]:
                     self._clear(name)
-                endpoint.repeats = 0  # the endpoint waits for another event now
+                one.repeats = 0  # it waits for another event now
         for name in names:
             if name not in armed:
-                self._arm(endpoint, name, now)
+                self._arm(one, name, now)
+
+    def hasten(self, one: W) -> None:
+        """Have the next `follow` start its repeats anew: none counts as made in vain."""
+        one.repeats = 0
+        for name in REPEATS & one.armed.keys():
+            del one.armed[name]
+            self._cancelled[name] += 1
 
     def is_due(self, now: float) -> bool:
         """Whether a wait may have ended."""
         return now >= self._quiet_until
 
-    def due(self, now: float) -> Iterator[tuple[str, Endpoint]]:
-        """The waits that have ended: name and endpoint. The next `follow` starts a repeat again.
+    def due(self, now: float) -> Iterator[tuple[str, W]]:
+        """The waits that have ended, each with its name. The next `follow` starts a repeat again.
         A repeat that exceeds the ration ends later.
         """
         if now < self._quiet_until:
             return
         self._quiet_until = 0.0
         self._ration.renew(now)
-        while self._at_once:
-            deadline, name, endpoint = self._at_once.popleft()
-            if endpoint.armed.get(name) == deadline:
-                del endpoint.armed[name]
-                endpoint.timers = ()
-                yield name, endpoint
+        while self._at_once and self._at_once[0][0] <= now:
+            deadline, name, one = self._at_once.popleft()
+            if one.armed.get(name) == deadline:
+                del one.armed[name]
+                one.timers = ()
+                yield name, one
+            else:
+                self._cancelled[name] -= 1
         for name, queues in tuple(self._queues.items()):
             repeats = name in REPEATS
             for queue in tuple(queues.values()):
                 for _ in range(len(queue)):
                     if not queue or queue[0][0] > now:
                         break
-                    deadline, endpoint = queue[0]
-                    is_cancelled = endpoint.armed.get(name) != deadline
+                    deadline, one = queue[0]
+                    is_cancelled = one.armed.get(name) != deadline
                     if repeats and not is_cancelled and not self._ration.take():
                         break
                     queue.popleft()
                     if is_cancelled:
                         self._cancelled[name] -= 1
                         continue
-                    del endpoint.armed[name]
-                    endpoint.timers = ()
-                    endpoint.repeats += repeats
-                    yield name, endpoint
+                    del one.armed[name]
+                    one.timers = ()
+                    one.repeats += repeats
+                    yield name, one
 
-    def fire_now(self, endpoint: Endpoint, now: float) -> None:
-        """End the repeat timers of the endpoint with the next `due`, whatever the ration, and reset
+    def fire_now(self, one: W, now: float) -> None:
+        """End its repeat timers with the next `due`, whatever the ration, and reset
         their doubling: its messages may be lost.
         """
-        endpoint.repeats = 0
-        for name in endpoint.armed:
+        one.repeats = 0
+        for name in one.armed:
             if name in REPEATS:
-                endpoint.armed[name] = now
-                self._cancelled[name] += 1  # its entry in the queue
-                self._at_once.append((now, name, endpoint))
+                one.armed[name] = now
+                self._cancelled[name] += 1  # its entry until now
+                self._at_once.append((now, name, one))
                 self._quiet_until = min(self._quiet_until, now)
 
     def next(self) -> float | None:
@@ -166,18 +189,18 @@ class Timers:
             self._cancelled[name], bearable = 0, CANCELLED_MIN
         self._bearable[name] = bearable
 
-    def _arm(self, endpoint: Endpoint, name: str, now: float) -> None:
+    def _arm(self, one: W, name: str, now: float) -> None:
         doublings, seconds = 0, self.seconds[name]
         if seconds == inf:
             return  # this wait never ends
-        if endpoint.repeats and name in REPEATS:
-            doublings = min(endpoint.repeats, DOUBLINGS_MAX)
+        if one.repeats and name in REPEATS:
+            doublings = min(one.repeats, DOUBLINGS_MAX)
             seconds *= 1 << doublings
-        endpoint.armed[name] = deadline = now + seconds
+        one.armed[name] = deadline = now + seconds
         if deadline < self._quiet_until:  # noqa: PLR1730 - a call takes longer, at each step
             self._quiet_until = deadline
         try:
             queue = self._queues[name][doublings]
         except KeyError:
             queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
-        queue.append((deadline, endpoint))
+        queue.append((deadline, one))

@@ -20,7 +20,7 @@ MOST = 3
 def of_requests() -> tuple[list[Decision], Callable[[int], None]]:
     """A rank that applies the decisions about requests."""
     rank = RankPart(1, [0, 1], say=lambda _: None, stop=lambda _: True,
-                    waits=Waits(rank_module.TIMERS, None), metrics=Metrics({}))
+                    waits=Waits(None), metrics=Metrics({}))
     decisions: Any = rank.decisions
     return decisions, lambda number: rank.decide(
         Fail(Life(number, 1, number), number, "no KV"), 0.0)

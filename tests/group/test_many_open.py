@@ -2,7 +2,7 @@
 
 from time import perf_counter
 
-from pdproto.group.entry import TIMERS, EntryPart, Submitted
+from pdproto.group.entry import EntryPart, Submitted
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits
 from pdproto.runtime.wire import Closed, Life
@@ -12,7 +12,7 @@ OPEN = 10_000
 
 def test_a_request_is_forgotten_in_the_same_time_after_many_others() -> None:
     """Seen red with a plain dict: it looks for the oldest one at the places of all others."""
-    entry = EntryPart((0,), 4, say=lambda _rank, _frame: None, waits=Waits(tuple(TIMERS), None),
+    entry = EntryPart((0,), 4, say=lambda _rank, _frame: None, waits=Waits(None),
                       metrics=Metrics({}), over=lambda _: None)
     lives = [Life(room, 1, room) for room in range(OPEN)]
     for life in lives:

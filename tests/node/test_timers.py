@@ -10,12 +10,12 @@ from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.timers import WAITS
 
 
-def follow(timers: Timers, endpoint: Endpoint, now: float) -> None:
+def follow(timers: Timers[Endpoint], endpoint: Endpoint, now: float) -> None:
     """As a node does it after a step."""
     timers.follow(endpoint, endpoint.automaton.armed(endpoint.state), now)
 
 
-def opened(timers: Timers, now: float = 0.0) -> Endpoint:
+def opened(timers: Timers[Endpoint], now: float = 0.0) -> Endpoint:
     """A sink's end that has introduced itself."""
     endpoint = Endpoint(SINK_ROLE.automaton_for(sources=1), Life(7, 1, 0), ("p0",), None)
     endpoint.take(endpoint.automaton.call("open_receiver"))
@@ -23,7 +23,7 @@ def opened(timers: Timers, now: float = 0.0) -> Endpoint:
     return endpoint
 
 
-def run(timers: Timers, until: float) -> list[tuple[float, str]]:
+def run(timers: Timers[Endpoint], until: float) -> list[tuple[float, str]]:
     """All that comes due, in its order, when each wait that ends is answered by its rows."""
     ended: list[tuple[float, str]] = []
     while (due := timers.next()) is not None and due <= until:
@@ -35,7 +35,7 @@ def run(timers: Timers, until: float) -> list[tuple[float, str]]:
 
 
 def test_a_repeat_in_vain_waits_twice_as_long() -> None:
-    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
     opened(timers)
     ended = run(timers, 69.0)
     assert [due for due, _ in ended] == [1, 3, 7, 15, 31, 47, 63]
@@ -44,7 +44,7 @@ def test_a_repeat_in_vain_waits_twice_as_long() -> None:
 
 
 def test_other_waits_are_as_long_as_they_say() -> None:
-    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
     endpoint = opened(timers)
     assert (70.0, "bootstrap_timeout") in run(timers, 70.0)
     assert endpoint.armed.keys() == {"no_answer"}, "it has failed, and asks its source to stop"
@@ -52,7 +52,7 @@ def test_other_waits_are_as_long_as_they_say() -> None:
 
 def test_progress_makes_repeats_prompt_again() -> None:
     """What an end waits for after its next step is asked for as soon as at first."""
-    timers = Timers({"no_news": 1.0, "no_answer": 0.5})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "no_answer": 0.5})
     endpoint = opened(timers)
     assert len(run(timers, 20.0)) == 4
     endpoint.take(endpoint.automaton.call("abort_receiver"))
@@ -64,7 +64,7 @@ def test_repeats_of_many_are_rationed() -> None:
     """Without a ration, each of these closed hand-overs was repeated while its answer waited behind
     the repeats of the others: a hundred thousand needed five hundred thousand aborts.
     """
-    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
     many = 3 * REPEATS_PER_S
     waiting = [opened(timers) for _ in range(many)]
     times = [due for due, _ in run(timers, 3.95)]
@@ -76,7 +76,7 @@ def test_repeats_of_many_are_rationed() -> None:
 
 
 def test_a_connection_that_is_back_has_all_repeated_at_once() -> None:
-    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
     waiting = [opened(timers) for _ in range(2 * REPEATS_PER_S)]
     for endpoint in waiting:
         timers.fire_now(endpoint, 0.5)
@@ -86,7 +86,7 @@ def test_a_connection_that_is_back_has_all_repeated_at_once() -> None:
 
 
 def test_a_repeat_that_a_step_has_made_needless_is_not_made_at_once() -> None:
-    timers = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
     endpoint = opened(timers)
     timers.fire_now(endpoint, 0.25)
     endpoint.take(endpoint.automaton.call("abort_receiver"))
@@ -96,7 +96,7 @@ def test_a_repeat_that_a_step_has_made_needless_is_not_made_at_once() -> None:
 
 def test_a_cancelled_timer_is_not_kept() -> None:
     """Of ten thousand that ended before their time only a few entries are left."""
-    timers = Timers({"no_news": 600.0, "bootstrap_timeout": 600.0})
+    timers: Timers[Endpoint] = Timers({"no_news": 600.0, "bootstrap_timeout": 600.0})
     for _ in range(10_000):
         endpoint = opened(timers)
         endpoint.take(endpoint.automaton.call("abort_receiver"))
