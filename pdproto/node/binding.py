@@ -243,8 +243,10 @@ class Bindings:
 
     def end_waits(self) -> float | None:
         """End the waits that are over. Returns when the next one ends."""
-        for _, group in list(self._waits.due(self._clock())):
-            self._in_room(group, _Room.end_wait)
+        now = self._clock()
+        if self._waits.is_due(now):
+            for _, group in list(self._waits.due(now)):
+                self._in_room(group, _Room.end_wait)
         return self._waits.next()
 
     def __len__(self) -> int:

@@ -273,7 +273,7 @@ class Decode(Node):
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """See Core.say. An address makes its source know all that an introduction does (the row
-        `learn`). So it takes the place of an introduction that waits for the same batch.
+        `learn`). So it takes the place of one that waits for the same batch (decision 078).
         """
         kind = type(frame)
         if kind is Introduce:

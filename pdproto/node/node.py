@@ -161,10 +161,12 @@ class Node(Core):
         if self._timers.is_due(now):
             pace.part("waits that end")
             self._end_waits(now)
-        self._fail_struck(BOOTSTRAP)
+        if self._struck[BOOTSTRAP]:
+            self._fail_struck(BOOTSTRAP)
         pace.part("hand-overs that waited for room")
         self.on_room()
-        self._fail_struck(TRANSFER)
+        if self._struck[TRANSFER]:
+            self._fail_struck(TRANSFER)
         pace.part("reports of devices")
         self.again = False  # all reports until now are collected below
         self.on_device()

@@ -60,6 +60,10 @@ class Waits(Generic[K]):
             self._timers.hasten(request)
         self._timers.follow(request, tuple(names), now)
 
+    def is_due(self, now: float) -> bool:
+        """Whether a wait may have ended."""
+        return self._timers.is_due(now)
+
     def due(self, now: float) -> Iterator[tuple[str, K]]:
         """The waits that have ended: name and request. Only `follow` starts them again."""
         for name, request in self._timers.due(now):

@@ -303,7 +303,7 @@ class DecodeNode(RunningNode):
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
         `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
         of the sources, where the prefill server has several. use: see PrefillNode.open. soon: False
-        if `publish` follows at once: then one batch tells the sources of both.
+        if `publish` follows at once: then one message tells each source of both.
 
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
