@@ -100,7 +100,7 @@ class Timers(Generic[W]):
             if name not in armed:
                 self._arm(one, name, now)
 
-    def hasten(self, one: W) -> None:
+    def start_anew(self, one: W) -> None:
         """Have the next `follow` start its repeats anew: none counts as made in vain."""
         one.repeats = 0
         for name in REPEATS & one.armed.keys():

@@ -57,7 +57,7 @@ class Waits(Generic[K]):
         elif not names:
             del self._requests[key]
         elif further:
-            self._timers.hasten(request)
+            self._timers.start_anew(request)
         self._timers.follow(request, tuple(names), now)
 
     def is_due(self, now: float) -> bool:
