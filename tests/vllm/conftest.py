@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,24 @@ def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
     with ExitStack() as stack:
         yield stack
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Each worker takes vLLM's tensors for those of a device of its own, which does its work late.
+    Returns the devices, in the order in which the workers begin.
+    """
+    from pdproto.pages import devices
+    from pdproto.pages.host_device import HostDevice
+
+    made: list[Any] = []
+
+    def make(_: str) -> Any:
+        made.append(HostDevice(len(made)))
+        return made[-1]
+
+    monkeypatch.setitem(devices.KINDS, "cpu", make)
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -9,15 +9,14 @@ token too many, or one too few, is wrong.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from math import prod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any, Final
+from unittest.mock import patch
 
-import torch
 from transformers import LlamaConfig
 from vllm.config import (
     CacheConfig,
@@ -28,6 +27,7 @@ from vllm.config import (
     VllmConfig,
 )
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
+from vllm.distributed.kv_transfer.kv_connector.utils import KVOutputAggregator
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorRole
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
@@ -37,55 +37,29 @@ from vllm.v1.core.kv_cache_utils import (
     resolve_kv_cache_block_sizes,
 )
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import (
-    FullAttentionSpec,
-    KVCacheConfig,
-    KVCacheGroupSpec,
-    KVCacheSpec,
-    MambaSpec,
-    SlidingWindowSpec,
-)
+from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, MambaSpec
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
 from pdproto.vllm import worker
 from pdproto.vllm.connector import PdprotoConnector
+from tests.vllm.layers import (
+    BLOCK,
+    HEADS,
+    TOKENS_MAX,
+    cell,
+    full,
+    mark,
+    read,
+    state_bytes,
+    take_in,
+    zeros,
+)
 
-BLOCK: Final = 32
-HEADS: Final = 2
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 VOCABULARY: Final = 300
-TOKENS_MAX: Final = 1024  # of a request
-STATE_PAGE_BYTES: Final = 128  # of a block of a layer with a state; a state has 76
-
-
-def full(block: int = BLOCK) -> KVCacheSpec:
-    return FullAttentionSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
-                             dtype=torch.float32)
-
-
-def window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
-    return SlidingWindowSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
-                             dtype=torch.float32, sliding_window=tokens)
-
-
-def states(**changes: Any) -> MambaSpec:
-    """Layers with states, which have two parts of two types."""
-    return MambaSpec(**{
-        "block_size": TOKENS_MAX, "shapes": ((1, 6), (2, 8)),
-        "dtypes": (torch.float16, torch.float32), "mamba_cache_mode": "none", **changes})
-
-
-def state_of(spec: MambaSpec, blocks: int) -> list[torch.Tensor]:
-    """A layer's states as vLLM lays them: the parts one behind another in a block."""
-    page = torch.zeros(blocks, STATE_PAGE_BYTES, dtype=torch.uint8)
-    found, first = [], 0
-    for shape, dtype in zip(spec.shapes, spec.dtypes, strict=True):
-        count = prod(shape) * dtype.itemsize
-        found.append(page[:, first:first + count].view(dtype).view(blocks, *shape))
-        first += count
-    return found
+WIDE: Final = "get_tp_group", "get_world_group"
 
 
 def model_folder(folder: Path) -> Path:
@@ -122,13 +96,14 @@ def transfer_config(
 class Engine:
     """A server of vLLM without a model. specs: of its groups of layers, of two layers each.
     tokens_outermost: the tokens of a block are its outermost axis in memory, and not its heads.
+    tp: ranks of its tensor parallelism, each with its heads, and all with each latent vector.
     """
 
     def __init__(
         self, closing: ExitStack, folder: Path, role: str, *, specs: Sequence[KVCacheSpec] = (),
         blocks: int = 64, policy: str = "fail", prefix: bool = True,
         extra: Mapping[str, Any] | None = None, multi: bool = False,
-        tokens_outermost: bool = False,
+        tokens_outermost: bool = False, tp: int = 1,
     ) -> None:
         groups = [KVCacheGroupSpec([f"layers.{number * 2 + layer}.attn" for layer in range(2)],
                                    spec) for number, spec in enumerate(specs or (full(),))]
@@ -143,24 +118,22 @@ class Engine:
         size, hashed = resolve_kv_cache_block_sizes(self.cache, config)
         self.scheduler: Final = Scheduler(config, self.cache, StructuredOutputManager(config),
                                           size, hash_block_size=hashed, log_stats=True)
-        self.connector: Final[Any] = KVConnectorFactory.create_connector(
-            config, KVConnectorRole.WORKER, self.cache)
-        closing.callback(self.connector.shutdown)
-        axes = (0, 2, 1, 3) if tokens_outermost else (0, 1, 2, 3)
-
-        def zeros(block: int) -> torch.Tensor:
-            shape = (blocks, block, HEADS, 8) if tokens_outermost else (blocks, HEADS, block, 8)
-            return torch.zeros(shape).permute(axes)
-
-        self.layers: Final[dict[str, Any]] = {
-            name: (state_of(group.kv_cache_spec, blocks)
-                   if isinstance(group.kv_cache_spec, MambaSpec)
-                   else zeros(group.kv_cache_spec.block_size))
-            for group in groups for name in group.layer_names}
-        self.connector.register_kv_caches(self.layers)
-        where = self.connector.get_handshake_metadata()
-        if where is not None:
-            self.scheduler.connector.set_xfer_handshake_metadata_pp_aware({(0, 0): where})
+        self.ranks: Final[list[dict[str, Any]]] = [
+            {name: zeros(group.kv_cache_spec, blocks, tp, tokens_outermost=tokens_outermost)
+             for group in groups for name in group.layer_names} for _ in range(tp)]
+        told: list[int] = []
+        self.connectors: Final[list[Any]] = []
+        for rank in range(tp):
+            self.connectors.append(made := KVConnectorFactory.create_connector(
+                config, KVConnectorRole.WORKER, self.cache))
+            closing.callback(made.shutdown)
+            with _rank_of(rank, tp, told):
+                made.register_kv_caches(self.ranks[rank])
+        where = {(0, rank): made.get_handshake_metadata()
+                 for rank, made in enumerate(self.connectors)}
+        if None not in where.values():
+            self.scheduler.connector.set_xfer_handshake_metadata_pp_aware(where)
+        self._aggregator: Final = KVOutputAggregator(tp)
         self.answers: Final[dict[str, list[int]]] = {}
         self.ends: Final[dict[str, str]] = {}
         self.params: Final[dict[str, Any]] = {}
@@ -174,6 +147,16 @@ class Engine:
     def half(self) -> PdprotoConnector:
         """The connector in the scheduler."""
         return ours(self.scheduler.connector)
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """Those of the first worker."""
+        return self.ranks[0]
+
+    @property
+    def connector(self) -> Any:
+        """The connector in the first worker."""
+        return self.connectors[0]
 
     @staticmethod
     def _config(
@@ -208,28 +191,20 @@ class Engine:
         the scheduler hears it.
         """
         scheduled = self.scheduler.schedule()
-        said = KVConnectorOutput()
-        self.connector.handle_preemptions(scheduled.kv_connector_metadata)
-        self.connector.bind_connector_metadata(scheduled.kv_connector_metadata)
-        if scheduled.has_sync_kv_loads:
-            self.connector.start_load_kv(SimpleNamespace())
+        for connector in self.connectors:
+            connector.handle_preemptions(scheduled.kv_connector_metadata)
+            connector.bind_connector_metadata(scheduled.kv_connector_metadata)
+            if scheduled.has_sync_kv_loads:
+                connector.start_load_kv(SimpleNamespace())
         sampled = {name: self._compute(name, count)
                    for name, count in scheduled.num_scheduled_tokens.items()}
-        if not scheduled.has_sync_kv_loads:
-            self.connector.start_load_kv(SimpleNamespace())
-        self.connector.wait_for_save()
-        ended = self.connector.get_transfer_results(scheduled.finished_req_ids)
-        said.finished_sending = ended.finished_sending
-        said.finished_recving = ended.finished_recving
-        said.failed_recving = ended.failed_recving
-        said.invalid_block_ids = self.connector.get_block_ids_with_load_errors()
-        said.kv_connector_stats = self.connector.get_kv_connector_stats()
-        self.connector.clear_connector_metadata()
-        hear(said)
         names = list(sampled)
-        outputs = self.scheduler.update_from_output(scheduled, ModelRunnerOutput(
+        output = self._aggregator.aggregate([ModelRunnerOutput(
             names, {name: place for place, name in enumerate(names)},
-            [sampled[name] for name in names], kv_connector_output=said))
+            [sampled[name] for name in names], kv_connector_output=_said(connector, scheduled),
+        ) for connector in self.connectors])
+        hear(output.kv_connector_output)
+        outputs = self.scheduler.update_from_output(scheduled, output)
         for output in outputs.values():
             stats = output.scheduler_stats
             if stats is not None and stats.kv_connector_stats:
@@ -253,29 +228,31 @@ class Engine:
             size = group.kv_cache_spec.block_size
             for place in range(first, first + count):
                 for layer in group.layer_names:
-                    if isinstance(group.kv_cache_spec, MambaSpec):
-                        take_in(self.layers[layer], ids[0], tokens[place], begins=place == 0)
-                    else:
-                        self.layers[layer][ids[place // size], :, place % size] = tokens[place]
+                    for of_rank in self.ranks:
+                        if isinstance(group.kv_cache_spec, MambaSpec):
+                            take_in(of_rank[layer], ids[0], tokens[place], begins=place == 0)
+                        else:
+                            cell(of_rank[layer], ids[place // size], place % size).copy_(
+                                mark(layer, tokens[place], of_rank[layer].shape[-1]))
         if first + count < len(tokens):
             return []
         return [self._next(blocks, len(tokens))]
 
     def _next(self, blocks: Sequence[Sequence[int]], length: int) -> int:
         """The token that follows from what the KV cache holds."""
-        read = hashlib.sha256()
+        found = hashlib.sha256()
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
             if isinstance(group.kv_cache_spec, MambaSpec):
                 for layer in group.layer_names:
-                    read.update(state_bytes(self.layers[layer], ids[0]))
+                    found.update(state_bytes(self.layers[layer], ids[0]))
                 continue
             size = group.kv_cache_spec.block_size
             reach = getattr(group.kv_cache_spec, "sliding_window", None) or length
             for place in range(max(0, length - reach), length):
                 for layer in group.layer_names:
-                    read.update(self.layers[layer][ids[place // size], :, place % size]
-                                .numpy().tobytes())
-        return int.from_bytes(read.digest()[:4], "little") % VOCABULARY
+                    found.update(read([of_rank[layer] for of_rank in self.ranks],
+                                      ids[place // size], place % size))
+        return int.from_bytes(found.digest()[:4], "little") % VOCABULARY
 
     def preemptions(self) -> int:
         """Of all requests that came."""
@@ -298,18 +275,20 @@ class Engine:
         assert pool.get_num_free_blocks() == self.cache.num_blocks - 1, "all but the null block"
         assert all(block.ref_cnt == 0 for block in pool.blocks[1:])
         assert self.half._loading is None or not self.half._loading._expected
-        worker = ours(self.connector).worker
-        if worker._loading is not None:
-            assert not worker._loading._loadings
-            assert not worker._loading._told
-        if worker._offering is not None:
-            assert not worker._offering._over
+        for half in self.workers():
+            if half._loading is not None:
+                assert not half._loading._loadings
+                assert not half._loading._told
+            if half._offering is not None:
+                assert not half._offering._over
+
+    def workers(self) -> list[worker.Worker]:
+        return [ours(connector).worker for connector in self.connectors]
 
     def open_handoffs(self) -> int:
-        """Of the nodes of its worker."""
-        worker = ours(self.connector).worker
-        return sum(half.node.open_handoffs().open
-                   for half in (worker._offering, worker._loading) if half is not None)
+        """Of the nodes of its workers."""
+        return sum(half.node.open_handoffs().open for of_rank in self.workers()
+                   for half in (of_rank._offering, of_rank._loading) if half is not None)
 
     def settle(self, seconds: float = 20.0) -> None:
         """Make steps until its nodes have ended all hand-overs. Then nothing is left."""
@@ -322,19 +301,20 @@ class Engine:
         self.assert_empty()
 
 
-def state_bytes(parts: Sequence[torch.Tensor], block: int) -> bytes:
-    return b"".join(part[block].contiguous().view(torch.uint8).numpy().tobytes()
-                    for part in parts)
-
-
-def take_in(parts: Sequence[torch.Tensor], block: int, token: int, *, begins: bool) -> None:
-    """Have the state of a request take a token in. begins: it is the request's first."""
-    before = b"" if begins else state_bytes(parts, block)
-    digest = hashlib.sha256(before + token.to_bytes(4, "little")).digest()
-    for place, part in enumerate(parts):
-        numbers = torch.tensor([float(digest[(place + one) % len(digest)])
-                                for one in range(part[block].numel())])
-        part[block] = numbers.view(part[block].shape).to(part.dtype)
+def _said(connector: Any, scheduled: Any) -> KVConnectorOutput:
+    """What a worker says at the end of a step."""
+    said = KVConnectorOutput()
+    if not scheduled.has_sync_kv_loads:
+        connector.start_load_kv(SimpleNamespace())
+    connector.wait_for_save()
+    ended = connector.get_transfer_results(scheduled.finished_req_ids)
+    said.finished_sending = ended.finished_sending
+    said.finished_recving = ended.finished_recving
+    said.failed_recving = ended.failed_recving
+    said.invalid_block_ids = connector.get_block_ids_with_load_errors()
+    said.kv_connector_stats = connector.get_kv_connector_stats()
+    connector.clear_connector_metadata()
+    return said
 
 
 class Servers:
@@ -375,5 +355,21 @@ class Servers:
 def alone(monkeypatch: Any) -> None:
     """There are no other workers: vLLM's groups of ranks are not set up."""
     group = SimpleNamespace(world_size=1, rank_in_group=0, rank=0)
-    for name in ("get_pp_group", "get_tp_group", "get_world_group"):
+    for name in ("get_pp_group", *WIDE):
         monkeypatch.setattr(worker, name, lambda: group)
+
+
+@contextmanager
+def _rank_of(rank: int, tp: int, told: list[int]) -> Iterator[None]:
+    """Code in it runs as this worker of several. told: the object that the first has told all."""
+    def broadcast(number: int, src: int) -> int:
+        if rank == src:
+            told.append(number)
+        return told[-1]
+
+    group = SimpleNamespace(world_size=tp, rank_in_group=rank, rank=rank,
+                            broadcast_object=broadcast)
+    with ExitStack() as stack:
+        for name in WIDE:
+            stack.enter_context(patch.object(worker, name, lambda: group))
+        yield

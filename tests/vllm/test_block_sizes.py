@@ -5,7 +5,6 @@ Every token is compared with those of an engine that computes alone (engine.py s
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import count
 from math import gcd
 from pathlib import Path
 from typing import Any, Final
@@ -18,9 +17,9 @@ pytest.importorskip("vllm", reason=VLLM)
 
 from vllm.v1.kv_cache_interface import KVCacheSpec
 
-from pdproto.pages import devices
 from pdproto.vllm.blocks import Group
-from tests.vllm.engine import Engine, Servers, full, states, window
+from tests.vllm.engine import Engine, Servers
+from tests.vllm.layers import full, states, window
 from tests.vllm.test_scheduler import check, prompt
 
 NEW: Final = 6
@@ -152,12 +151,9 @@ def test_vllm_hears_of_blocks_and_not_of_parts_that_are_bad(pair: Pair, policy: 
 
 @SIZES
 def test_blocks_go_from_device_to_device(
-    pair: Pair, there: int, here: int, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, there: int, here: int, late: list[Any]
 ) -> None:
-    from pdproto.pages.host_device import HostDevice  # noqa: PLC0415 - needs torch
-
-    seeds = count()
-    monkeypatch.setitem(devices.KINDS, "cpu", lambda _: HostDevice(next(seeds)))
+    del late
     servers = pair(there, here)
     for tokens in (31, 64, 200):
         asked = prompt(tokens, tokens)

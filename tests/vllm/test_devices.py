@@ -4,9 +4,8 @@ A processor plays the device (pages/host_device.py): the worker asks for the dev
 tensors, and gets this one.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from threading import get_ident
 from typing import Any
@@ -17,11 +16,11 @@ from tests.skips import VLLM
 
 pytest.importorskip("vllm", reason=VLLM)
 
-from pdproto.pages import devices
 from pdproto.pages.copies import Computed
 from pdproto.pages.host_device import HostDevice
 from pdproto.vllm.offering import OfferingWorker
-from tests.vllm.engine import Engine, Servers, alone, model_folder, window
+from tests.vllm.engine import Engine, Servers
+from tests.vllm.layers import window
 from tests.vllm.test_scheduler import check, prompt
 
 NEW = 6
@@ -29,18 +28,8 @@ Pair = Callable[..., Servers]
 
 
 @pytest.fixture
-def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    alone(monkeypatch)
-    monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
-    seeds = count()
-    monkeypatch.setitem(devices.KINDS, "cpu", lambda _: HostDevice(next(seeds)))
-    with ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture
-def pair(closing: ExitStack, tmp_path: Path) -> Pair:
-    folder = model_folder(tmp_path)
+def pair(closing: ExitStack, folder: Path, late: list[Any]) -> Pair:
+    del late
 
     def make(**named: object) -> Servers:
         return Servers(Engine(closing, folder, "kv_producer", **named),  # type: ignore[arg-type]
@@ -76,6 +65,28 @@ def test_a_request_that_is_aborted_while_it_is_loaded_spoils_no_other(
     servers.until(lambda: "r" in servers.decode.ends)
     check(servers, "r", asked)
     servers.until_idle()
+
+
+@pytest.mark.parametrize("side", ["prefill", "decode"])
+def test_a_device_that_fails_for_good_fails_its_requests_and_its_worker_says_so(
+    pair: Pair, late: list[Any], caplog: pytest.LogCaptureFixture, side: str
+) -> None:
+    """vLLM hears of each, its blocks are given back, and the other side stays healthy."""
+    servers = pair()
+    devices = dict(zip(("prefill", "decode"), late, strict=True))
+    servers.serve("before", prompt(1), NEW)
+    servers.until(lambda: "before" in servers.decode.ends)
+    devices[side].fail("an illegal memory access was encountered")
+    for name in ("first", "second"):
+        servers.serve(name, prompt(2), NEW)
+        servers.until(lambda of=name: of in servers.decode.ends)  # type: ignore[misc]
+        assert servers.decode.ends[name] == "error"
+    servers.until_idle()
+    assert "an illegal memory access was encountered: the device has failed for good: restart " \
+           "this process" in caplog.text
+    for name, half in (("prefill", servers.prefill.connector.worker._offering),
+                       ("decode", servers.decode.connector.worker._loading)):
+        assert (half.node.health() is not None) == (name == side)
 
 
 def test_blocks_are_marked_in_the_thread_and_the_stream_of_vllm(

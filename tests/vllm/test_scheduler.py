@@ -24,7 +24,8 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 from pdproto.vllm.blocks import Group
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
-from tests.vllm.engine import FOR_DECODE, Engine, Servers, full, ours, window
+from tests.vllm.engine import FOR_DECODE, Engine, Servers, ours
+from tests.vllm.layers import full, window
 
 NEW = 6
 CLOCKS = "seconds", "cpu_seconds"

@@ -23,15 +23,8 @@ from pdproto.items.shares import Place, share_for
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.offering import shorten
 from pdproto.vllm.pools import components
-from tests.vllm.engine import (
-    FOR_DECODE,
-    Engine,
-    Servers,
-    full,
-    state_of,
-    states,
-    window,
-)
+from tests.vllm.engine import FOR_DECODE, Engine, Servers
+from tests.vllm.layers import full, state_of, states, window
 from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
 
 HYBRIDS = pytest.mark.parametrize("specs", [
