@@ -113,8 +113,8 @@ def test_a_fault_is_told_with_the_setting_and_is_over_when_it_is_mended(
         assert hand_over(both, 2) == ""
 
 
-CALLS = {("shm", "there"): ("memory", "host_memory", "wait", "run", "copy", "record"),
-         ("shm", "here"): ("memory", "host_memory", "pin", "run", "copy", "record"),
+CALLS = {("shm", "there"): ("memory", "host_memory", "wait", "run", "copy", "record", "query"),
+         ("shm", "here"): ("memory", "host_memory", "pin", "run", "copy", "record", "query"),
          ("cuda-ipc", "there"): ("memory", "host_memory", "map", "copy"),
          ("cuda-ipc", "here"): ("export", "host_memory", "run")}
 EACH_CALL = pytest.mark.parametrize(
@@ -179,6 +179,28 @@ def test_pages_are_read_by_a_chunk_of_which_a_part_was_refused() -> None:
 def test_pages_are_written_by_a_chunk_whose_end_cannot_be_recorded() -> None:
     with pair() as both:
         _, receiver = refused_in_part(both, both.here, "record")
+        receiver.abort()
+        time.sleep(0.2)
+        assert not receiver.released
+        both.here.stands_still = False
+        until(lambda: receiver.released)
+
+
+def test_pages_are_read_while_a_device_does_not_say_whether_the_chunk_has_ended() -> None:
+    """It answers the question with an error, and does the work later."""
+    with pair(engine="tcp") as both:
+        sender, _ = refused_in_part(both, both.there, "query")
+        time.sleep(0.2)
+        assert sender.poll() is KVPoll.TRANSFERRING
+        assert not sender.released
+        both.there.stands_still = False
+        until(lambda: sender.released)
+        assert "the late device: no more work" in (sender.failure or "")
+
+
+def test_pages_are_written_while_a_device_does_not_say_whether_the_chunk_has_ended() -> None:
+    with pair() as both:
+        _, receiver = refused_in_part(both, both.here, "query")
         receiver.abort()
         time.sleep(0.2)
         assert not receiver.released
