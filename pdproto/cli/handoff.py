@@ -31,6 +31,7 @@ from pdproto.drill.handoff.pools import DEVICES, device_of
 from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
+from pdproto.engine.device_shared import ENGINE as OF_DEVICES
 from pdproto.engine.engines import ENGINES, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
 from pdproto.transport.keys import Keys, new_secret, of_secret
@@ -174,7 +175,10 @@ def _refuse(arguments: argparse.Namespace) -> None:
         _refuse_page_tokens(arguments)
         if arguments.direct:
             require_page_fence(arguments.engine)
-        device_of(arguments.device, arguments.seed)
+        if device_of(arguments.device, arguments.seed) is None and arguments.engine == OF_DEVICES:
+            raise EngineError(f"--engine {OF_DEVICES} goes from GPU to GPU, and the pools are in "
+                              f"host memory: give --device cuda, or --device interpreter without a "
+                              f"GPU")
     except (EngineError, ImportError, RuntimeError) as error:
         raise UsageError(_why_not(arguments, error)) from error
     if arguments.optimistic is None and arguments.force_retry:
@@ -230,7 +234,9 @@ def _why_not(arguments: argparse.Namespace, error: Exception) -> str:
     """Why the engine or the device cannot be used."""
     if isinstance(error, EngineError):
         return str(error)
-    return f"--device {arguments.device}: {error}; install pdproto[kernels], or leave it out"
+    remedy = ("install pdproto[kernels], or leave it out" if isinstance(error, ImportError)
+              else "use --device interpreter, which needs no GPU, or leave it out")
+    return f"--device {arguments.device}: {error}: {remedy}"
 
 
 def _verdict(cluster: HandoffCluster, arguments: argparse.Namespace) -> HandoffVerdict:
