@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import product
+from math import gcd
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,6 +50,8 @@ class Load:
     that have a draft model, for speculative decoding. warm: so many of the requests come first and
     do not count. timed: pages are neither filled nor compared, so only the backend is timed.
     long_every: each n-th room is sent in `chunks` chunks, and the others in one (0: all are).
+    page_tokens: of prefill and of decode, if they are not those of the request's pages: then parts
+    of pages are handed over, and decode's cached prefix counts pages of decode.
     hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP. spare: a rank has
     memory for so many times the requests that are under way, for one side may end them first.
     """
@@ -81,6 +84,7 @@ class Load:
     pinned: bool = False
     warm: int = 0
     timed: bool = False
+    page_tokens: tuple[int, int] | None = None
     hosts: tuple[str, str] = (LOOPBACK, LOOPBACK)
     spare: int = 2
 
@@ -93,8 +97,21 @@ class Load:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a page: SGLang's pool of sparse attention wants 64."""
+        """Tokens of a request's page: SGLang's pool of sparse attention wants 64."""
         return 64 if "dsa" in self.states else 16
+
+    def page(self, side: str) -> int:
+        """Tokens of a page in the pools of a server."""
+        return self.page_tokens[side == "decode"] if self.page_tokens else self.tokens
+
+    @property
+    def request_tokens(self) -> int:
+        """Tokens of a request."""
+        return self.pages * self.tokens
+
+    def pages_of(self, side: str) -> int:
+        """Pages that a server has of a request."""
+        return -(-self.request_tokens // self.page(side))
 
     def tp(self, side: str) -> int:
         return self.prefill_tp if side == "prefill" else self.decode_tp
@@ -106,9 +123,8 @@ class Load:
         """Items of a state in a pool."""
         return self.slots * STATE_ITEMS[name]
 
-    @property
-    def pool_pages(self) -> int:
-        return self.pages * self.slots
+    def pool_pages(self, side: str) -> int:
+        return self.pages_of(side) * self.slots
 
     @property
     def slots(self) -> int:
@@ -120,7 +136,7 @@ class Load:
         return self.hosts[side == "decode"]
 
     def cached(self, room: int) -> int:
-        """The pages of the room that decode has cached."""
+        """The pages of the room that decode has cached, of decode's size."""
         return room % (self.prefix + 1)
 
     def runs(self, room: int) -> int:
@@ -163,6 +179,8 @@ class Outcome:
 def live(seat: Seat, load: Load, pipe: "Connection[Any, Any]") -> None:
     """The life of one rank's process. Only these processes import SGLang, which takes long."""
     told = {"SGLANG_HOST_IP": load.host_of(seat.side), "PDPROTO_ENGINE": load.engine}
+    if load.page_tokens:
+        told["PDPROTO_PAGE_TOKENS"] = str(gcd(*load.page_tokens))
     told |= {name: value for side, name, value in load.environment if side == seat.side}
     for name, value in {**ENVIRONMENT, **told}.items():
         os.environ[name] = value

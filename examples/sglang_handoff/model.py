@@ -6,10 +6,12 @@ tensor parallelism holds its heads of each page, and a rank of a pipeline its la
 """
 
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.disaggregation.utils import TransferBackend, is_mla_backend
@@ -37,9 +39,11 @@ class Filled:
         if self.name not in SLICED:
             return np.full(of.items.shape[1] // 8, base, np.uint64).view(np.uint8)
         words = load.page_bytes // (8 * load.tokens * HEADS)
+        tokens = of.items.shape[1] // (8 * words * len(self.heads))
+        base = np.uint64(room << 40 | number << 32)
         head = np.array(self.heads, np.uint64)[None, :, None] << np.uint64(26)
-        token = np.arange(load.tokens, dtype=np.uint64)[:, None, None] << np.uint64(16)
-        page = np.broadcast_to(base | head | token, (load.tokens, len(self.heads), words))
+        token = np.arange(index * tokens, (index + 1) * tokens, dtype=np.uint64)[:, None, None]
+        page = np.broadcast_to(base | head | token, (tokens, len(self.heads), words))
         return np.ascontiguousarray(page).reshape(-1).view(np.uint8)
 
     def fill(self, load: Load, room: int, items: list[int]) -> None:
@@ -48,11 +52,21 @@ class Filled:
                 buffer.items.numpy()[item] = self.expected(load, room, index, buffer)
 
     def holds(self, load: Load, room: int, items: list[int], first: int = 0) -> bool:
-        """Whether the items hold the expected content, from the request's item `first` on."""
+        """Whether the items hold the expected content, from the request's item `first` on. The last
+        page of a request may have room for more tokens.
+        """
         return all(
-            np.array_equal(buffer.items.numpy()[item],
-                           self.expected(load, room, first + index, buffer))
+            np.array_equal(*(page[:self._length(load, first + index, buffer)] for page in (
+                buffer.items.numpy()[item], self.expected(load, room, first + index, buffer))))
             for buffer in self.buffers for index, item in enumerate(items))
+
+    def _length(self, load: Load, index: int, of: Buffer) -> int:
+        """The bytes of an item that hold tokens of the request."""
+        whole: int = of.items.shape[1]
+        if self.name != "kv" or load.page_tokens is None:
+            return whole
+        token = load.page_bytes // load.tokens // HEADS * len(self.heads)
+        return min(whole, load.request_tokens * token - index * whole)
 
 
 def filled(load: Load, seat: Seat, memory: Memory, name: str) -> Filled:
@@ -80,3 +94,23 @@ def manager_of(load: Load, seat: Seat, memory: Memory, metadata: Any, published:
     if seat.side == "prefill":
         return PrefillBootstrapQueue._init_kv_manager(asked)
     return DecodePreallocQueue._init_kv_manager(asked)
+
+
+def name_memory(load: Load, request: Any, states: Any, prefix: int) -> None:
+    """SGLang's own code names the pages of the tokens behind the prefix to the receiver.
+
+    request: its receiver, pages and slot.
+    """
+    size = load.page("decode")
+    places = torch.tensor(request.pages)[:, None] * size + torch.arange(size)
+    queue: Any = SimpleNamespace(
+        req_to_metadata_buffer_idx_allocator=SimpleNamespace(alloc=lambda: request.slot),
+        transfer_queue=SimpleNamespace(enable_staging=False), _num_published_destinations=0)
+    queue._transfer_page_indices = partial(DecodePreallocQueue._transfer_page_indices, queue)
+    waiting: Any = SimpleNamespace(
+        kv_receiver=request.receiver, is_rebootstrap=False, metadata_buffer_index=None,
+        req=SimpleNamespace(time_stats=SimpleNamespace(
+            set_decode_transfer_queue_entry_time=lambda: None)))
+    DecodePreallocQueue._send_kv_metadata(
+        queue, waiting, places.reshape(-1)[:load.request_tokens - prefix], size, states,
+        decode_prefix_len=prefix)

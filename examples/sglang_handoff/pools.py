@@ -78,7 +78,7 @@ def memory_of(load: Load, seat: Seat) -> Memory:
     if "swa" not in load.states:
         layers = layers_of(load, seat)
         pool = HybridLinearKVPool(
-            load.pool_pages * load.tokens, DTYPE, load.tokens, len(heads_of(load, seat)),
+            _tokens(load, seat), DTYPE, load.page(seat.side), len(heads_of(load, seat)),
             _head_dim(load), [*full_attention(load, layers)], "cpu",
             MambaPool(size=load.state_rows("mamba"), spec_state_size=0,
                       cache_params=_mamba(others(load, layers)),
@@ -92,7 +92,7 @@ def _kv(load: Load, seat: Seat) -> Any:
     layers = layers_of(load, seat)
     if "swa" in load.states:
         return SWAKVPool(
-            load.pool_pages * load.tokens, load.state_rows("swa") * load.tokens, load.tokens, DTYPE,
+            _tokens(load, seat), load.state_rows("swa") * load.tokens, load.tokens, DTYPE,
             len(heads_of(load, seat)), _head_dim(load), others(load, layers),
             [*full_attention(load, layers)], "cpu")
     if not load.latent:
@@ -100,7 +100,7 @@ def _kv(load: Load, seat: Seat) -> Any:
                           end_layer=layers.stop)
     rank = load.page_bytes // load.tokens // DTYPE.itemsize // 2
     usual: dict[str, Any] = {
-        "size": load.pool_pages * load.tokens, "page_size": load.tokens, "dtype": DTYPE,
+        "size": _tokens(load, seat), "page_size": load.page(seat.side), "dtype": DTYPE,
         "kv_lora_rank": rank, "qk_rope_head_dim": rank, "layer_num": len(layers), "device": "cpu",
         "enable_memory_saver": False, "start_layer": layers.start, "end_layer": layers.stop}
     if "dsa" in load.states:
@@ -110,8 +110,13 @@ def _kv(load: Load, seat: Seat) -> Any:
 
 def _attention(load: Load, seat: Seat, **layers: int) -> Any:
     return MHATokenToKVPool(
-        load.pool_pages * load.tokens, load.tokens, DTYPE, len(heads_of(load, seat)),
+        _tokens(load, seat), load.page(seat.side), DTYPE, len(heads_of(load, seat)),
         _head_dim(load), device="cpu", enable_memory_saver=False, **layers)
+
+
+def _tokens(load: Load, seat: Seat) -> int:
+    """For which the KV cache of a rank has room."""
+    return load.pool_pages(seat.side) * load.page(seat.side)
 
 
 def _head_dim(load: Load) -> int:
@@ -146,16 +151,17 @@ class Buffer:
 def kv_buffers(load: Load, seat: Seat, memory: Memory) -> list[Buffer]:
     layers = layers_of(load, seat)
     pool = getattr(memory.kv, "full_kv_pool", memory.kv)
-    found = _of_attention(load, pool, [*full_attention(load, layers)])
+    rows = load.page(seat.side)
+    found = _of_attention(load, pool, rows, [*full_attention(load, layers)])
     if memory.draft is not None:
-        found += _of_attention(load, memory.draft, [load.layers])
+        found += _of_attention(load, memory.draft, rows, [load.layers])
     return found
 
 
 def state_buffers(load: Load, seat: Seat, memory: Memory, name: str) -> list[Buffer]:
     layers = layers_of(load, seat)
     if name == "swa":
-        return _of_attention(load, memory.kv.swa_kv_pool, others(load, layers))
+        return _of_attention(load, memory.kv.swa_kv_pool, load.tokens, others(load, layers))
     if name == "dsa":
         indices = memory.kv.index_key_cache.buffer
         return [Buffer(_bytes(one), layer, 0) for one, layer in zip(indices, layers, strict=True)]
@@ -166,9 +172,9 @@ def state_buffers(load: Load, seat: Seat, memory: Memory, name: str) -> list[Buf
             for place, layer in enumerate(others(load, layers))]
 
 
-def _of_attention(load: Load, pool: Any, layers: list[int]) -> list[Buffer]:
+def _of_attention(load: Load, pool: Any, rows: int, layers: list[int]) -> list[Buffer]:
     kinds = [pool.kv_buffer] if load.latent else [pool.k_buffer, pool.v_buffer]
-    return [Buffer(_bytes(tensor, load.tokens), layer, kind) for kind, tensors in enumerate(kinds)
+    return [Buffer(_bytes(tensor, rows), layer, kind) for kind, tensors in enumerate(kinds)
             for tensor, layer in zip(tensors, layers, strict=True)]
 
 

@@ -25,7 +25,7 @@ from sglang.srt.server_args import ServerArgs
 from sglang.srt.utils.network import NetworkAddress
 
 from examples.sglang_handoff.load import HEADS, START_S, STATE_ITEMS, Load, Outcome, Seat
-from examples.sglang_handoff.model import filled, manager_of
+from examples.sglang_handoff.model import filled, manager_of, name_memory
 from examples.sglang_handoff.pools import memory_of
 
 POLL_S: Final = 0.0002
@@ -81,7 +81,7 @@ def published(load: Load, seat: Seat, model: Path) -> ServerArgs:
     load_plugins()
     described = ServerArgs(
         model_path=str(model), device="cpu", host=load.host_of(seat.side), port=load.port + 1,
-        page_size=load.tokens, disaggregation_mode=seat.side,
+        page_size=load.page(seat.side), disaggregation_mode=seat.side,
         disaggregation_bootstrap_port=load.port, disaggregation_transfer_backend=load.backend,
     )
     publish(described, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
@@ -132,7 +132,7 @@ class Rank:
         self.metadata = metadata_of(load)
         self.manager = manager_of(load, seat, memory, self.metadata, described)
         self.receiver = self.classes[utils.KVClassType.RECEIVER]
-        self.pages = list(range(load.pool_pages))
+        self.pages = list(range(load.pool_pages(seat.side)))
         self.slots = list(range(load.slots))
 
     @property
@@ -198,12 +198,13 @@ class Rank:
 
 @dataclass(slots=True)
 class Running:
-    """A request that runs on this prefill rank. chunks: the pages to send."""
+    """A request that runs on this prefill rank. chunks: the pages to send. left: tokens to send."""
 
     sender: Any
     pages: list[int]
     slot: int
     chunks: list[Any] = field(default_factory=list)
+    left: int = 0
     agreed: bool = False
     begun: bool = False
 
@@ -238,7 +239,7 @@ def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -
 
 def _begin(rank: Rank, room: int) -> Running:
     load = rank.load
-    pages, slot = rank.take(load.pages)
+    pages, slot = rank.take(load.pages_of("prefill"))
     if not load.timed:
         rank.kv.fill(load, room, pages)
     for of, items in zip(rank.states, rank.state_items(slot), strict=True):
@@ -263,9 +264,11 @@ def _agree(rank: Rank, room: int, request: Running, pipe: "Connection[Any, Any]"
 def _meet(rank: Rank, room: int, request: Running) -> None:
     """Decode has come: send the pages that it has not cached."""
     load = rank.load
-    cached = request.sender.pop_decode_prefix_len() // load.tokens
-    assert cached == load.cached(room)  # noqa: S101 - what decode has said
-    pages = np.array(request.pages[cached:], np.int32)
+    first, size = request.sender.pop_decode_prefix_len(), load.page("prefill")
+    told = load.cached(room) * load.page("decode")
+    assert first == told // size * size  # noqa: S101 - what decode has said
+    request.left = load.request_tokens - first
+    pages = np.array(request.pages[first // size:], np.int32)
     request.sender.init(len(pages), request.slot)
     request.chunks = np.array_split(pages, min(load.chunks_of(room), max(1, len(pages))))
     request.begun = True
@@ -274,7 +277,9 @@ def _meet(rank: Rank, room: int, request: Running) -> None:
 def _send(rank: Rank, room: int, request: Running) -> None:
     chunk = request.chunks.pop(0)
     states = rank.state_items(request.slot) if not request.chunks and rank.states else None
-    request.sender.send(chunk, states)
+    tokens = min(len(chunk) * rank.load.page("prefill"), request.left)
+    request.left -= tokens
+    request.sender.send(chunk, states, num_kv_tokens=tokens)
     if rank.load.who_aborts(room) == "prefill" and not request.chunks:
         request.sender.abort()
 
@@ -304,7 +309,7 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
     began = perf_counter()
     for rooms in _told(pipe, live):
         for room in rooms:
-            pages, slot = rank.take(load.pages - load.cached(room))
+            pages, slot = rank.take(load.pages_of("decode") - load.cached(room))
             rank.metadata.clear_slot(slot)
             receiver = rank.receiver(rank.manager, rank.address, room)
             live[room] = Receiving(receiver, pages, slot, perf_counter())
@@ -346,8 +351,7 @@ def _resolve(rank: Rank, live: dict[int, Receiving]) -> None:
         request.begun = True
         request.receiver.init(known[str(room)])
         states = rank.state_items(request.slot) if rank.states else None
-        request.receiver.send_metadata(np.array(request.pages, np.int32), request.slot, states,
-                                       load.cached(room) * load.tokens)
+        name_memory(load, request, states, load.cached(room) * load.page("decode"))
         if load.who_aborts(room) == "decode":
             request.receiver.abort()
 

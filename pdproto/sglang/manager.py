@@ -38,8 +38,10 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
+from pdproto.sglang.parts import Parts
 from pdproto.sglang.plugin import (
     note_named_ranks,
+    note_tokens,
     tell_of_decodes_refusals,
     tell_of_prefills_refusals,
 )
@@ -92,9 +94,13 @@ class PdprotoKVManager(BaseKVManager):
         if ignored is not None:
             log.warning("%s", ignored)
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
+        self.settings: Final = load(os.environ, defaults=settings.defaults(
+            _environment, _is_set, get_local_ip_auto()))
+        log.info("%s", self.settings.told())
+        self.parts: Final = Parts(args.page_size, self.settings.page_tokens, args.state_types)
         model = self._model()
         self.device: Final = _device(server_args, args)
-        kv = kv_component(args, model, self.device)
+        kv = kv_component(args, model, self.device, self.parts.each)
         components = [kv, *state_components(args, model, kv, self.device)]
         self.item_bytes: Final = [component.item_bytes for component in components]
         self.rows: Final = MetadataRows(args)
@@ -103,10 +109,6 @@ class PdprotoKVManager(BaseKVManager):
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
         self._recomputing: Final = Recomputing()
-        self.settings: Final = load(os.environ, defaults=settings.defaults(
-            _environment, _is_set, get_local_ip_auto()))
-        log.info("%s", self.settings.told())
-        _refuse_parts(self.settings)
         share_interpreter(self.settings)
         self._host: Final = self.settings.host
         self._link: Final = self.settings.link()
@@ -191,10 +193,11 @@ class PdprotoKVManager(BaseKVManager):
         self.node = begin(name, data_path, link=self._link, incarnation=incarnation,
                           waits=self._waits, trace=self.settings.spans(name))
         self.prefills = Prefills(
-            Kind(self.kv_args.page_size, self._kv_dtype, self.kv_args.kv_layout), self.place,
+            Kind(self.parts.tokens, self._kv_dtype, self.kv_args.kv_layout), self.place,
             Place(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
         tell_of_decodes_refusals(tell_prefill)
+        note_tokens()
 
     def name_of(self, rank: int) -> str:
         """The name of a decode rank of this stage, by its place in the tensor parallelism."""
@@ -229,7 +232,7 @@ class PdprotoKVManager(BaseKVManager):
             attn_dp_size=parallel.attn_dp_size, attn_dp_rank=parallel.attn_dp_rank,
             pp_size=parallel.pp_size, pp_rank=args.pp_rank,
             system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
-            rank_ip=self._host, rank_port=0, page_size=args.page_size,
+            rank_ip=self._host, rank_port=0, page_size=self.parts.tokens,
             kv_cache_dtype=self._kv_dtype, kv_layout=args.kv_layout,
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
@@ -337,13 +340,6 @@ def _kv_dtype(args: Any) -> str:
     """
     told = str(args.kv_cache_dtype_str)
     return f"auto ({process_model_config().dtype})" if told == "auto" else told
-
-
-def _refuse_parts(asked: Settings) -> None:
-    if asked.page_tokens:
-        raise ValueError(f"page_tokens={asked.page_tokens}: SGLang gives its backends the pages of "
-                         f"a request and not its tokens, so the pdproto backend does not hand over "
-                         f"parts of pages yet: leave it out, and give both servers one --page-size")
 
 
 def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:

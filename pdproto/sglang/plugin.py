@@ -24,6 +24,7 @@ CLASSES: Final = {
 
 SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
 PREFILL_ARRIVALS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.add"
+DESTINATIONS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue._send_kv_metadata"
 DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
 
@@ -40,6 +41,18 @@ def note_named_ranks() -> None:
     SGLang has imported their module. A second call does nothing.
     """
     _hook(SENDERS, _note_named_rank, "BEFORE")
+
+
+def _note_tokens(_: Any, waiting: Any, kv_indices: Any, *__: Any, **___: Any) -> None:
+    """Note how many tokens decode wants, before SGLang names their pages to the receiver."""
+    waiting.kv_receiver.tokens = len(kv_indices)
+
+
+def note_tokens() -> None:
+    """Tell receivers the number of tokens. Call it in processes that create receivers, after SGLang
+    has imported their module. A second call does nothing.
+    """
+    _hook(DESTINATIONS, _note_tokens, "BEFORE")
 
 
 def tell_of_prefills_refusals(tell: Callable[[Any, Any], None]) -> None:

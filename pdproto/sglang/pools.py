@@ -65,18 +65,27 @@ class Model:
         return first if end == first + count else None
 
 
-def kv_component(args: Any, model: Model, device: Device | None = None) -> Component:
+def kv_component(
+    args: Any, model: Model, device: Device | None = None, parts: int = 1
+) -> Component:
     """The KV cache in SGLang's order: all K, then all V (or one buffer a layer for MLA), and then
     the buffers of the draft model of speculative decoding, if there is one.
 
-    device: where the buffers are; None for host memory. Raises ValueError for a buffer elsewhere.
+    device: where the buffers are; None for host memory. parts: of a page (parts.py). Raises
+    ValueError for a buffer elsewhere, and for pages without such parts.
     """
-    buffers = zip(args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens, strict=True)
+    if parts > 1 and (args.mla_compression_ratios is not None or args.kv_layout is not None
+                      or any(length % args.page_size for length in args.kv_item_lens)):
+        raise ValueError("page_tokens: the pages of this model do not hold tokens one behind "
+                         "another, so the pdproto backend does not hand over parts of them: give "
+                         "both servers one --page-size")
+    lengths = [length // parts for length in args.kv_item_lens]
+    buffers = zip(args.kv_data_ptrs, args.kv_data_lens, lengths, strict=True)
     found = tuple(_items(of, f"kv_data_ptrs[{i}]", _at(device)) for i, of in enumerate(buffers))
     is_latent = model.heads is None
     unsplit = "the KV of a draft model" if args.num_draft_entries and not is_latent else ""
     return Component(KV, found, tuple(args.kv_layer_ids) or _counted(args, model, len(found)),
-                     _heads(args, model), unsplit)
+                     _heads(args, model, parts), unsplit)
 
 
 def _counted(args: Any, model: Model, entries: int) -> tuple[int, ...]:
@@ -93,8 +102,8 @@ def _counted(args: Any, model: Model, entries: int) -> tuple[int, ...]:
     return named + tuple(range(DRAFT_LAYER, DRAFT_LAYER + drafts))
 
 
-def _heads(args: Any, model: Model) -> Heads | None:
-    return None if model.heads is None else Heads(model.heads, args.page_size)
+def _heads(args: Any, model: Model, parts: int = 1) -> Heads | None:
+    return None if model.heads is None else Heads(model.heads, args.page_size // parts)
 
 
 def state_components(

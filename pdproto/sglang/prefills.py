@@ -44,7 +44,7 @@ class Feed:
 class Kind:
     """The values of a rank that must be the same at both servers, as the registry names them.
 
-    None is not compared.
+    None is not compared. page_size: of pages as they are handed over, or of their parts (parts.py).
     """
 
     page_size: int | None
@@ -52,6 +52,7 @@ class Kind:
     kv_layout: str | None
 
 
+IN_PARTS: Final = ": want the same --page-size, or set page_tokens to a number that divides both"
 KIND: Final = tuple(field.name for field in fields(Kind))
 
 
@@ -163,5 +164,6 @@ class Prefills:
         for name in KIND:
             there, here = getattr(server, name), getattr(self._kind, name)
             if there is not None and here is not None and there != here:
-                return f"{name} is {there} at prefill and {here} at decode"
+                told = f"{name} is {there} at prefill and {here} at decode"
+                return told + (IN_PARTS if name == "page_size" else "")
         return ""

@@ -43,10 +43,12 @@ class PdprotoKVReceiver(BaseKVReceiver):
     """SGLang's receiver of one request. Raises ValueError for a request without a room.
 
     bootstrap_infos: the places of the ranks that send, as soon as they are known. recomputed: why
-    prefill has not computed the KV again, "" if it has; None if it was not asked to.
+    prefill has not computed the KV again, "" if it has; None if it was not asked to. tokens: of the
+    next pages (plugin.py); None for whole pages.
     """
 
     require_staging = False
+    tokens: int | None = None
 
     def __init__(
         self, mgr: "PdprotoKVManager", bootstrap_addr: str, bootstrap_room: int | None = None
@@ -110,7 +112,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
             return
         numbering = self.kv_mgr.sink_data_path.numbering
         try:
-            items = numbering.numbers(0, kv_indices)
+            items = numbering.numbers(0, self.kv_mgr.parts.numbers(kv_indices, self.tokens))
             for chunk in numbering.chunks(state_indices):
                 items += chunk
         except ValueError as error:

@@ -93,7 +93,7 @@ class PdprotoKVSender(BaseKVSender):
         self.kv_mgr = mgr
         self.bootstrap_server_url = bootstrap_addr
         self.bootstrap_room = bootstrap_room
-        self._pages = self._sent = self._slot = self._bytes = 0
+        self._pages = self._sent = self._slot = self._bytes = self._prefix = 0
         self._began: float | None = None
         self._metric = KVTransferMetric()
         # SGLang may say that the request names a rank, and not which: then it is this one.
@@ -111,9 +111,12 @@ class PdprotoKVSender(BaseKVSender):
         self._pages, self._slot = num_kv_indices, aux_index or 0
 
     def pop_decode_prefix_len(self) -> int:
-        """The number of prompt tokens that decode has cached. Their pages are not sent."""
-        return max((placement_in(data).prefix for data in self.sender.addresses.values()),
-                   default=0)
+        """The number of prompt tokens that decode has cached. Their pages are not sent: `send` is
+        called for the pages from there on, so it begins where a page does.
+        """
+        self._prefix = max((placement_in(data).prefix for data in self.sender.addresses.values()),
+                           default=0)
+        return self.kv_mgr.parts.begin(self._prefix)
 
     def get_max_transfer_tokens(self) -> int | None:
         """None: the number of tokens in a transfer has no limit."""
@@ -123,7 +126,7 @@ class PdprotoKVSender(BaseKVSender):
         self,
         kv_indices: NDArray[np.int32],
         state_indices: Sequence[Any] | None = None,
-        num_kv_tokens: int | None = None,  # noqa: ARG002 - pages say it
+        num_kv_tokens: int | None = None,
     ) -> None:
         """Send the next pages. The states and the metadata row go with the last of them."""
         passed, self._early_send_wait_event = self._early_send_wait_event, None
@@ -132,7 +135,8 @@ class PdprotoKVSender(BaseKVSender):
         self._sent += len(kv_indices)
         is_last = self._sent >= self._pages
         numbering, sizes = self.kv_mgr.source_data_path.numbering, self.kv_mgr.item_bytes
-        chunks: list[Sequence[int]] = [numbering.numbers(0, kv_indices)]
+        chunks: list[Sequence[int]] = [numbering.numbers(0, self.kv_mgr.parts.numbers(
+            kv_indices, num_kv_tokens, self._prefix if is_first else 0))]
         if is_first and is_last:
             chunks = pieces(chunks[0], sizes[0])
         if is_last:

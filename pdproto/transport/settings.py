@@ -73,9 +73,9 @@ class Settings:
     staging_bytes: int = _about(CAPACITY_BYTES, "staging memory of a decode node, at most; it is "
                                                 "pinned where pages are on a GPU")
     copy_threads: int = _about(1, "threads that copy a large chunk of pages in host memory")
-    page_tokens: int = _about(0, "tokens of the parts of blocks that are handed over under vLLM, "
-                                 "where blocks of prefill and decode differ in size: a number that "
-                                 "divides both; 0: whole blocks")
+    page_tokens: int = _about(0, "tokens of the parts of pages that are handed over under vLLM and "
+                                 "SGLang, where pages (blocks) of prefill and decode differ in "
+                                 "size: a number that divides both; 0: whole pages")
     host: str = _about("", "the address of this host at which peers call; empty: the server's own")
     advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")

@@ -112,6 +112,9 @@ CELLS: Final = (
          "prompts that are sent in over 64 chunks of 16 tokens, and others beside them",
          "chunks-limited"),
     Cell("page size 64", "paged", "equality", "pages of 64 tokens", "page-twice"),
+    Cell("two page sizes", "two-sizes", "equality",
+         "prefill with pages of 64 tokens, decode with pages of 16 and a radix cache: parts of "
+         "pages go over", "parts-repeated"),
     Cell("radix cache on decode", "radix", "equality",
          "decode keeps prefixes, which prefill does not send", "prefix-forgotten"),
     Cell("optimistic prefill", "optimistic", "equality",

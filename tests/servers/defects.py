@@ -32,6 +32,17 @@ def wrong_page() -> None:
         wrap(kind, "send", send)
 
 
+def parts_repeated() -> None:
+    """Prefill leaves out no part before the end of the prefix that decode has cached."""
+    from pdproto.sglang.parts import Parts
+
+    def numbers(old: Any, self: Any, pages: Any, tokens: Any = None, prefix: int = 0) -> Any:
+        skipped = len(old(self, pages, tokens)) - len(found := old(self, pages, tokens, prefix))
+        return old(self, pages, tokens)[:len(found)] if skipped else found
+
+    wrap(Parts, "numbers", numbers)
+
+
 def page_twice() -> None:
     """Prefill sends the first page of a request in place of its second one, too."""
     def send(old: Any, self: Any, pages: Any, *given: Any, **named: Any) -> None:
@@ -287,10 +298,10 @@ def port_ignored() -> None:
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
-        page_twice, attempt_repeated, chunks_limited, name_unread, length_unlimited, refusal_untold,
-        recompute_unasked, leak_check_off, layers_from_zero, heads_swapped, first_rank_only,
-        window_left_out, misfit_unnoticed, waits_for_ever, queue_timed, decode_waited_for,
-        registers_once, port_ignored, unregistered)
+        page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
+        length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
+        heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
+        queue_timed, decode_waited_for, registers_once, port_ignored, unregistered)
 }
 
 

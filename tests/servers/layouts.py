@@ -40,6 +40,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "tiny-chunks": Layout(prefill=("--chunked-prefill-size", str(CHUNK_TOKENS)),
                           evidence=f"#new-token: {CHUNK_TOKENS},"),
     "paged": Layout(both=("--page-size", "64")),
+    "two-sizes": Layout(prefill=("--page-size", "64"), env={"PDPROTO_PAGE_TOKENS": "16"},
+                        decode=("--page-size", "16", "--disaggregation-decode-enable-radix-cache")),
     "radix": Layout(both=("--page-size", "16"),
                     decode=("--disaggregation-decode-enable-radix-cache",)),
     # Without the cache a second attempt computes all pages again, and gets others.

@@ -13,7 +13,8 @@ def arguments(
 ) -> SimpleNamespace:
     """Of tensors [item, ...]. page_size: tokens of an item."""
     args = SimpleNamespace(page_size=page_size, kv_layer_ids=[], num_draft_entries=0,
-                           mla_compression_ratios=None, state_types=list(states or {}),
+                           mla_compression_ratios=None, kv_layout=None,
+                           state_types=list(states or {}),
                            state_layer_ids=[[] for _ in states or {}], swa_kv_cache_layout=None)
     args.kv_data_ptrs, args.kv_data_lens, args.kv_item_lens = _described(kv)
     args.aux_data_ptrs, args.aux_data_lens, args.aux_item_lens = _described(aux)

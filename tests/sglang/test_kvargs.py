@@ -91,7 +91,8 @@ def test_a_later_stage_of_prefill_names_its_own_layers(pool: str, layers: tuple[
 def test_items_are_pages() -> None:
     (kv,) = rank("MHA", "prefill").components
     load = Load()
-    assert set(kv.shapes) == {(load.pool_pages + 1, load.page_bytes)}, "and the page that pads"
+    padded = load.pool_pages("prefill") + 1
+    assert set(kv.shapes) == {(padded, load.page_bytes)}
 
 
 def test_threads_of_sglang_switch_as_often_as_the_setting_says() -> None:

@@ -72,13 +72,6 @@ def test_a_device_that_cannot_be_used_is_named_with_its_flag(device: str, why: s
     assert manager._device(SimpleNamespace(device="cpu"), SimpleNamespace(gpu_id=64)) is None
 
 
-def test_parts_of_pages_are_refused_because_sglang_tells_no_tokens() -> None:
-    manager._refuse_parts(load({}))
-    with pytest.raises(ValueError, match="page_tokens=16: SGLang gives its backends the pages of a "
-                                         r"request and not its tokens, .* --page-size"):
-        manager._refuse_parts(load({"PDPROTO_PAGE_TOKENS": "16"}))
-
-
 def test_a_setting_that_keeps_the_backend_from_starting_is_named(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +165,8 @@ def test_a_later_stage_of_a_pipeline_of_another_size_fails_its_requests_with_bot
     (KIND, ""),
     (replace(KIND, kv_layout="split"), ""),
     (replace(KIND, kv_layout="fused"), "kv_layout is split at prefill and fused at decode"),
-    (replace(KIND, page_size=64), "page_size is 16 at prefill and 64 at decode"),
+    (replace(KIND, page_size=64), "page_size is 16 at prefill and 64 at decode: want the same "
+     "--page-size, or set page_tokens to a number that divides both"),
     (replace(KIND, kv_cache_dtype="auto (torch.float16)"),
      "kv_cache_dtype is bfloat16 at prefill and auto (torch.float16) at decode")], ids=str)
 def test_a_server_of_another_kind_is_a_feed_that_says_both_values(
