@@ -302,7 +302,7 @@ class Engine:
 
 
 def _said(connector: Any, scheduled: Any) -> KVConnectorOutput:
-    """What a worker says at the end of a step."""
+    """The report of a worker at the end of a step."""
     said = KVConnectorOutput()
     if not scheduled.has_sync_kv_loads:
         connector.start_load_kv(SimpleNamespace())

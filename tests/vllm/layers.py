@@ -1,4 +1,4 @@
-"""The layers of an engine without a model (engine.py), and what a token writes into each."""
+"""The layers of an engine without a model (engine.py), and the content of a token in each."""
 
 import hashlib
 from collections.abc import Sequence
