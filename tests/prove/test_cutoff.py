@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdproto.check.interpret import Interpreter
 from pdproto.check.prove import quantified
 from pdproto.check.prove.cutoff import decide
+from pdproto.check.prove.in_channels import Decide
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims, obligations
@@ -131,6 +133,35 @@ def test_an_axiom_with_exists_under_forall_is_used_as_far_as_it_can_be() -> None
     far = marking((near(r, r),), keeper, b, Always("marked", ~b(r)))
     held = replace(far, axioms=somewhere, like=far)
     assert verdicts(held)["marked at mark"] is Status.REFUSED, "no model is a counterexample now"
+
+
+def test_a_proof_that_needs_equal_elements_to_be_alike_is_found() -> None:
+    """Only one thing is given, and it is good: the row marks no other. The first question leaves
+    out that equal things are alike.
+    """
+    keeper = Machine("keeper")
+    b = keeper.relation("b", Thing)
+    good, given = Rigid("good", r), Rigid("given", r)
+    some = exists(s, given(s) & good(s))
+    system = marking((given(r), some), keeper, b, Always("good", implies(b(r), good(r))))
+    assert verdicts(system)["good at mark"] is Status.FAILED
+    one = {"one": implies(given(q) & given(s), q.same(s))}
+    assert verdicts(replace(system, axioms=one, like=system))["good at mark"] is Status.PROVED
+
+
+@pytest.mark.parametrize("asked", [decide, quantified.decide], ids=["cutoff", "quantified"])
+def test_of_several_obligations_of_a_row_the_false_one_is_named(asked: Decide) -> None:
+    """They are asked about together first."""
+    keeper = Machine("keeper")
+    b = keeper.relation("b", Thing)
+    good, fair = Rigid("good", r), Rigid("fair", r)
+    facts = {f"good{i}": good(r) for i in range(6)} | {"fair": fair(r)}
+    system = marking((good(r),), keeper, b, *(
+        Always(name, implies(b(r), fact)) for name, fact in sorted(facts.items())))
+    found = by_row(obligations(system, claims(system)))["mark"]
+    answers = zip(found, asked(system, found, LIMIT_S), strict=True)
+    assert {o.claim.name: judgement.status for o, judgement in answers} == {
+        name: Status.FAILED if name == "fair" else Status.PROVED for name in facts}
 
 
 @settings(max_examples=examples(6, 12), deadline=None, suppress_health_check=list(HealthCheck))

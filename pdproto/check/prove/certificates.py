@@ -41,6 +41,6 @@ def dimacs(system: System, obligation: Obligation) -> str:
 
 def smt(system: System, obligation: Obligation) -> str:
     """The quantified formula, in SMT-LIB 2."""
-    text: str = question(Theory(system), obligation).to_smt2()
+    text: str = question(Theory(system), [obligation]).to_smt2()
     body = "\n".join(line for line in text.splitlines() if not line.startswith(";"))
     return f"(set-logic ALL)\n{body}\n"

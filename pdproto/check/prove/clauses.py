@@ -109,13 +109,17 @@ class Vocabulary:
         return self._first[symbol] + place * width + offset
 
     def axioms(self) -> Iterator[Literals]:
-        """Each function has one value; equality, which all symbols respect; total orders."""
+        """Each function has one value; equality is an equivalence; total orders."""
         yield np.array([[TRUTH]])
         for symbol in self.symbols:
             yield from self._one_value(symbol)
-            yield from self._respects(symbol)
         for sort in self.universe:
             yield from self._equality(sort)
+
+    def congruence(self) -> Iterator[Literals]:
+        """All symbols respect equality."""
+        for symbol in self.symbols:
+            yield from self._respects(symbol)
 
     def _table(self, symbol: Symbol) -> Literals:
         """The variables of a symbol, shaped [argument, ..., value]."""
@@ -168,12 +172,15 @@ class Clauses:
         self.vocabulary: Final = vocabulary
         self.variables = vocabulary.variables
         self.blocks: Final[list[Literals]] = []
+        self.congruence: Final[list[Literals]] = []
         self.loose: Final[list[list[int]]] = []
         self._most: Final = most
         self._count = 0
-        for block in vocabulary.axioms():
-            self._counted(len(block))
-            self.blocks.append(block)
+        for blocks, axioms in ((self.blocks, vocabulary.axioms()),
+                               (self.congruence, vocabulary.congruence())):
+            for block in axioms:
+                self._counted(len(block))
+                blocks.append(block)
 
     def assume(self, claim: Formula, switch: int = TRUTH) -> None:
         """Add the claim for all elements. It is in negation normal form, without `exists`.
@@ -247,14 +254,22 @@ class Clauses:
     @cached_property
     def dimacs(self) -> str:
         """All clauses in the DIMACS format. Read it after the last clause has been added."""
-        count = len(self.loose) + sum(len(block) for block in self.blocks)
+        return self._dimacs((*self.congruence, *self.blocks), self.loose)
+
+    def dimacs_in_parts(self) -> Iterator[str]:
+        """The same in two parts: first all others, which often suffice, and then the congruence."""
+        yield self._dimacs(self.blocks, self.loose)
+        yield self._dimacs(self.congruence, ())
+
+    def _dimacs(self, blocks: Sequence[Literals], loose: Sequence[Sequence[int]]) -> str:
+        count = len(loose) + sum(len(block) for block in blocks)
         most = self.variables
         # The word of a literal is at its number, which numpy counts from the end if it is negative.
         words = np.array(
             ["0\n", *(f"{number} " for number in (*range(1, most + 1), *range(-most, 0)))],
             dtype=object)
-        numbers = [_ended(block) for block in self.blocks]
-        numbers.append(np.array([n for clause in self.loose for n in (*clause, 0)], np.int64))
+        numbers = [_ended(block) for block in blocks]
+        numbers.append(np.array([n for clause in loose for n in (*clause, 0)], np.int64))
         return "".join([f"p cnf {most} {count}\n", *words[np.concatenate(numbers)]])
 
 

@@ -219,10 +219,10 @@ def decide(
 ) -> Iterator[Judgement]:
     """The verdict on each obligation of one row, in order. timeout_s: for one question."""
     grounded = ground(system, obligations, weakened=False)
-    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     some = grounded.clauses.fresh()
-    solver.require(-some, *grounded.selectors)
-    if solver.ask([some]) is Answer.UNSATISFIABLE:
+    grounded.clauses.add(-some, *grounded.selectors)
+    solver, answer = _asked(grounded, [some], timeout_s)
+    if answer is Answer.UNSATISFIABLE:
         yield from (Judgement(Status.PROVED) for _ in obligations)
         return
     for obligation, selector in zip(obligations, grounded.selectors, strict=True):
@@ -235,6 +235,23 @@ def decide(
             yield _judged(answer, ())
 
 
+def _asked(
+    grounded: Grounded, assumed: Sequence[int], timeout_s: float
+) -> tuple[Solver, Answer]:
+    """Whether the clauses are satisfiable together with these literals, and the solver.
+
+    The clauses of congruence are most of them, and a proof seldom needs them: it is asked without
+    them first.
+    """
+    others, congruence = grounded.clauses.dimacs_in_parts()
+    solver = Solver(others, timeout_s=timeout_s)
+    answer = solver.ask(assumed)
+    if answer is not Answer.UNSATISFIABLE:
+        solver.add(congruence)
+        answer = solver.ask(assumed)
+    return solver, answer
+
+
 def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judgement:
     """The verdict on one obligation, also with the assumed claims that have an `exists`."""
     try:
@@ -243,8 +260,8 @@ def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judg
         return Judgement(
             Status.REFUSED,
             f"its instances are more than {WEAKENED_MAX:,} clauses; {ELSEWHERE}")
-    solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
-    return _judged(solver.ask(grounded.selectors), grounded.inexact)
+    _, answer = _asked(grounded, grounded.selectors, timeout_s)
+    return _judged(answer, grounded.inexact)
 
 
 def _judged(answer: Answer, inexact: tuple[Formula, ...]) -> Judgement:

@@ -6,7 +6,7 @@ Frame axioms say that the row changes only the cells that it writes. Z3 may run 
 formulas, so run it in a process that can be killed. No answer is not a proof.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -27,6 +27,7 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
+    atoms,
     free_variables,
 )
 from pdproto.spec.language.machine import Row, Table
@@ -41,6 +42,10 @@ NAMED: Final = "claim!"  # before the name of an assumed claim, so that no symbo
 # state that earlier questions leave in Z3 may slow it down. A question without an answer after this
 # time is asked again with a theory of its own.
 SHARED_S: Final = 1.0
+# One question about several obligations takes little longer than one about a single obligation,
+# unless one of them is hard.
+TOGETHER_MAX: Final = 10
+TOGETHER_S: Final = 0.3
 Bound = Mapping[Sort, Any]
 
 
@@ -130,7 +135,7 @@ class Theory:
         claim = self.formula(formula, bound, time)
         return z3.ForAll(list(bound.values()), claim) if bound else claim
 
-    def assumed(self, claims: Sequence[Claim]) -> Iterator[Any]:
+    def assumed(self, claims: Iterable[Claim]) -> Iterator[Any]:
         """The claims before the row, each translated once: obligations of one row share them."""
         for claim in claims:
             if id(claim) not in self._claims:
@@ -163,9 +168,9 @@ class Theory:
             claim = self._is(symbol, self.functions[symbol, OLD](*cells), symbol.values[0])
             yield z3.ForAll(cells, claim) if cells else claim
 
-    def step(self, table: Table, row: Row, bound: Bound) -> Iterator[Any]:
-        """The formulas for the value of each variable after the row."""
-        for symbol in self.system.variables:
+    def step(self, table: Table, row: Row, bound: Bound, read: Set[Symbol]) -> Iterator[Any]:
+        """The formulas for the value after the row of each variable that is read there."""
+        for symbol in (one for one in self.system.variables if one in read):
             cells = self._cells(symbol)
             old = self.functions[symbol, OLD](*cells)
             new = self.functions[symbol, NEW](*cells)
@@ -200,36 +205,50 @@ def _effects(
             yield sent.arguments, True, where, chosen
 
 
-def question(theory: Theory, obligation: Obligation, *, named: bool = False) -> Any:
-    """A solver with assertions that are unsatisfiable if and only if the obligation is met.
+def question(theory: Theory, obligations: Sequence[Obligation], *, named: bool = False) -> Any:
+    """A solver with assertions that are unsatisfiable if and only if all obligations are met.
 
-    named: its unsatisfiable core has the names of the assumed claims that it needs.
+    obligations: of one row. named: the unsatisfiable core has the names of the assumed claims that
+    it needs.
     """
+    first = obligations[0]
     solver = z3.Solver(ctx=theory.context)
     solver.add(*theory.axioms)
-    assumed = obligation.sequent.assumed
+    shared = set.intersection(*({id(c) for c in o.sequent.assumed} for o in obligations))
+    assumed = [claim for claim in first.sequent.assumed if id(claim) in shared]
     for one, formula in zip(assumed, theory.assumed(assumed), strict=True):
         if named:
             solver.assert_and_track(formula, z3.Bool(f"{NAMED}{one.name}", theory.context))
         else:
             solver.add(formula)
+    bound = {}
+    if first.scope == START:
+        solver.add(*theory.start())
+    if first.table is not None and first.row is not None:
+        bound = {v: theory.constant(v, "!row") for v in first.table.parameters(first.row)}
+        solver.add(theory.formula(first.table.guard(first.row), bound, OLD))
+        read = {atom.symbol for o in obligations if o.claim.method is Method.INDUCTION
+                for atom, _ in atoms(o.claim.formula)}
+        solver.add(*theory.step(first.table, first.row, bound, read))
+    violations = []
+    for obligation in obligations:
+        own = (claim for claim in obligation.sequent.assumed if id(claim) not in shared)
+        violations.append(z3.And([*theory.assumed(own), *_violation(theory, obligation, bound)]))
+    solver.add(violations[0] if len(violations) == 1 else z3.Or(violations))
+    return solver
+
+
+def _violation(theory: Theory, obligation: Obligation, bound: Bound) -> Iterator[Any]:
+    """The formulas of the violated claim. bound: the row's parameters."""
     claim = obligation.claim
-    if obligation.table is None or obligation.row is None:
-        if obligation.scope == START:
-            solver.add(*theory.start())
-        solver.add(z3.Not(theory.everywhere(claim.formula, OLD)))
-        return solver
-    parameters = obligation.table.parameters(obligation.row)
-    bound = {v: theory.constant(v, "!row") for v in parameters}
-    solver.add(theory.formula(obligation.table.guard(obligation.row), bound, OLD))
-    if claim.method is Method.INDUCTION:
-        solver.add(*theory.step(obligation.table, obligation.row, bound))
-        solver.add(z3.Not(theory.everywhere(claim.formula, NEW)))
-        return solver
+    if obligation.row is None or claim.method is Method.INDUCTION:
+        time = OLD if obligation.row is None else NEW
+        yield z3.Not(theory.everywhere(claim.formula, time))
+        return
+    yield z3.BoolVal(True, theory.context)
     for fact in obligation.sequent.facts[1:]:
         others = {v: theory.constant(v, "!other") for v in free_variables(fact) if v not in bound}
-        solver.add(theory.formula(fact, {**bound, **others}, OLD))
-    return solver
+        yield theory.formula(fact, {**bound, **others}, OLD)
 
 
 @refusing
@@ -240,12 +259,40 @@ def decide(
     if it is not proved at once from fewer claims.
     """
     theory = Theory(system)
-    for obligation in obligations:
-        fewer = _from_fewer_claims(system, obligation)
-        judgement = _decided(theory, fewer, timeout_s)
-        if fewer is not obligation and judgement.status is not Status.PROVED:
-            judgement = _decided(theory, obligation, timeout_s)
-        yield judgement
+    groups: dict[tuple[int, ...], list[Obligation]] = {}
+    for one in obligations:
+        groups.setdefault(_premises(one), []).append(one)
+    answers = {key: _answers(theory, group, timeout_s) for key, group in groups.items()}
+    for one in obligations:
+        yield next(answers[_premises(one)])
+
+
+def _premises(obligation: Obligation) -> tuple[int, ...]:
+    """Equal for obligations of the same row from the same claims."""
+    return id(obligation.sequent.assumed), id(obligation.table), id(obligation.row)
+
+
+def _answers(
+    theory: Theory, group: Sequence[Obligation], timeout_s: float
+) -> Iterator[Judgement]:
+    """The verdict on each obligation, in order. group: all with the same premises.
+
+    One question is whether any of several can be violated. If none can, all are met; otherwise each
+    is asked about by itself.
+    """
+    pairs = tuple(zip(group, _from_fewer_claims(theory.system, group), strict=True))
+    for first in range(0, len(pairs), TOGETHER_MAX):
+        several = pairs[first : first + TOGETHER_MAX]
+        if len(several) > 1:
+            together = question(theory, [fewer for _, fewer in several])
+            if _judged(together, min(timeout_s, TOGETHER_S)).status is Status.PROVED:
+                yield from (Judgement(Status.PROVED) for _ in several)
+                continue
+        for obligation, fewer in several:
+            judgement = _decided(theory, fewer, timeout_s)
+            if fewer is not obligation and judgement.status is not Status.PROVED:
+                judgement = _decided(theory, obligation, timeout_s)
+            yield judgement
 
 
 def cores(
@@ -255,35 +302,38 @@ def cores(
     prove it. timeout_s: as in `decide`.
     """
     for obligation in obligations:
-        names = _core(system, _from_fewer_claims(system, obligation), timeout_s)
+        (fewer,) = _from_fewer_claims(system, [obligation])
+        names = _core(system, fewer, timeout_s)
         yield _core(system, obligation, timeout_s) if names is None else names
 
 
 def _core(system: System, obligation: Obligation, timeout_s: float) -> frozenset[str] | None:
-    solver = question(Theory(system), obligation, named=True)
+    solver = question(Theory(system), [obligation], named=True)
     if _judged(solver, timeout_s).status is not Status.PROVED:
         return None
     return frozenset(str(name).removeprefix(NAMED) for name in solver.unsat_core())
 
 
-def _from_fewer_claims(system: System, obligation: Obligation) -> Obligation:
-    """The obligation without the assumed claims that close a cycle of sorts; itself if none does.
+def _from_fewer_claims(
+    system: System, obligations: Sequence[Obligation]
+) -> Iterator[Obligation]:
+    """Each without the assumed claims that close a cycle of sorts; itself if none does.
 
-    The violated claim is always assumed: it held before the row.
+    All have the same assumptions. The violated claim is always assumed: it held before the row.
     """
-    assumed = obligation.sequent.assumed
+    assumed = obligations[0].sequent.assumed
     kept = {id(claim) for claim in stratified(assumed, tuple(system.axioms.values()))}
-    fewer = tuple(c for c in assumed if id(c) in kept or c.name == obligation.claim.name)
-    if len(fewer) == len(assumed):
-        return obligation
-    return replace(obligation, sequent=replace(obligation.sequent, assumed=fewer))
+    for one in obligations:
+        fewer = tuple(c for c in assumed if id(c) in kept or c.name == one.claim.name)
+        yield one if len(fewer) == len(assumed) else replace(
+            one, sequent=replace(one.sequent, assumed=fewer))
 
 
 def _decided(theory: Theory, obligation: Obligation, timeout_s: float) -> Judgement:
-    judgement = _judged(question(theory, obligation), min(timeout_s, SHARED_S))
+    judgement = _judged(question(theory, [obligation]), min(timeout_s, SHARED_S))
     if judgement.status is not Status.UNKNOWN:
         return judgement
-    return _judged(question(Theory(theory.system), obligation), timeout_s)
+    return _judged(question(Theory(theory.system), [obligation]), timeout_s)
 
 
 def _judged(solver: Any, timeout_s: float) -> Judgement:

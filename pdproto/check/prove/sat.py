@@ -25,6 +25,10 @@ class Solver:
         self._context: Final = z3.Context()
         self._solver: Final[Any] = z3.SolverFor("QF_FD", ctx=self._context)
         self._solver.set("timeout", int(timeout_s * 1000))
+        self.add(dimacs)
+
+    def add(self, dimacs: str) -> None:
+        """Add clauses over the same variables for all later questions."""
         self._solver.from_string(dimacs)
 
     def ask(self, assumed: Sequence[int]) -> Answer:
