@@ -14,7 +14,7 @@ INSTALL := -m pip install --quiet --no-compile
 # Installing pdproto builds in this folder: when make runs several jobs, one after the other.
 ALONE := flock setup.py
 
-.PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench soak soak-million soak-day docs clean \
+.PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench bench-ratios soak soak-million soak-day docs clean \
   test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
 
 help:
@@ -208,6 +208,9 @@ bench-gpu: $(FULL) ## the kernels on an NVIDIA GPU; writes kernels/RESULTS.md (9
 
 bench: $(FULL) ## what the README says about speed, measured here
 	$(BIN)/python -m tests.bench
+
+bench-ratios: $(FULL) ## warns of ratios of speed that are over 15 % worse than docs/reference/ratios.md
+	$(BIN)/python -m tests.bench.ratios
 
 SECONDS ?= 600
 
