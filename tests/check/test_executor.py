@@ -382,6 +382,14 @@ class TestMpi:
         assert said[0] == said[1]
         assert capsys.readouterr().out == done.stdout
 
+    def test_a_process_without_others_is_one_line(self) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "pdproto.cli.main", "check", "--executor", "mpi", "--no-cache"],
+            capture_output=True, text=True, check=False, timeout=ENDS_S)
+        assert done.returncode == 2
+        assert done.stderr.startswith("pdproto: --executor: no other process is in this MPI job")
+        assert len(done.stderr.splitlines()) == 1
+
 
 @pytest.mark.parametrize(("where", "told"), [
     ("nonsense", "--executor: want local, dask:tcp://HOST:PORT, mpi or MODULE:FACTORY, not"),
