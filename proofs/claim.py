@@ -131,8 +131,8 @@ class Liveness:
     """Every ranked `leads_to` of the system holds at every size.
 
     promises: only these; none: all. defects: the rows without which a property is not proved.
-    slow, nightly: as in Safety. explored: small sizes show that each property pends, where an axiom
-    with an `exists` keeps the cut-off from a counterexample.
+    slow, nightly, helped: as in Safety. explored: small sizes show that each property pends, where
+    an axiom with an `exists` keeps the cut-off from a counterexample.
     """
 
     system: str
@@ -141,13 +141,15 @@ class Liveness:
     slow: tuple[str, ...] = ()
     nightly: tuple[str, ...] = ()
     explored: bool = False
+    helped: bool = False
 
     def questions(self) -> Iterator[Question]:
         """The questions, except the one about idle lemmas: tests of their own cover those of a
         ranking.
         """
         pends = draining.pends_where_explored if self.explored else draining.pends
-        for name, ask in (("holds", draining.drains), ("something", pends)):
+        drains = partial(draining.drains, helped=self.helped)
+        for name, ask in (("holds", drains), ("something", pends)):
             yield Question(name, partial(ask, self.system, *self.promises),
                            name in self.slow, name in self.nightly)
         for defect in self.defects:

@@ -8,7 +8,7 @@ from pdproto.check.checking import VACUOUS, CheckSettings, check
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims
-from pdproto.check.prove.proving import Proof, ProofSettings, prove
+from pdproto.check.prove.proving import QUANTIFIED, Proof, ProofSettings, decided_by, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import subject
@@ -51,8 +51,11 @@ def found(
 
 def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
     """The proof by the cut-off. A refuted obligation has failed if its counterexample is real."""
-    settings = ProofSettings(timeout_s=LIMIT_S, workers=2, cache_folder=shared_proofs.folder)
-    return confirmed(system, prove(system, obligations, settings), LIMIT_S)
+    return confirmed(system, prove(system, obligations, _settings()), LIMIT_S)
+
+
+def _settings() -> ProofSettings:
+    return ProofSettings(timeout_s=LIMIT_S, workers=2, cache_folder=shared_proofs.folder)
 
 
 def unhelped(name: str, system: System, *rankings: Ranking) -> dict[str, Status]:
@@ -69,16 +72,19 @@ def without_helper(ranking: Ranking, row: str) -> Ranking:
     return replace(ranking, helpers=tuple(h for h in ranking.helpers if h.row != row))
 
 
-def drains(name: str, *promises: str) -> None:
+def drains(name: str, *promises: str, helped: bool = False) -> None:
     """Those ranked `leads_to` (none: all) are proved for all sizes, and so is every lemma that
     rankings alone need.
 
-    The safety claims that they also use have a proof of their own.
+    The safety claims that they also use have a proof of their own. helped: Z3 with quantifiers
+    decides the obligations that the cut-off leaves open.
     """
     one = subject(name)
     helping = [lemma.name for lemma in (*one.helping, *one.fault_free.lemmas)]
     parts = promises or [ranking.leads_to for ranking in one.every_ranking]
-    shown = proof(one.system, one.obligations([*helping, *parts]))
+    shown = prove(one.system, one.obligations([*helping, *parts]), _settings())
+    if helped:
+        shown = decided_by(QUANTIFIED, one.system, shown, _settings())
     assert [o.name for o in shown.obligations if shown.status(o) is not Status.PROVED] == []
 
 

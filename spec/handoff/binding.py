@@ -223,7 +223,7 @@ def _landed_life_ends(*under: Fairness) -> LeadsTo:
         status(d, h) != Status.BEGUN, under=under, why="each part is reported, and counts at once")
 
 
-_ENDS: Final = (
+IN_TIME: Final = (
     LeadsTo("L1_a_life_ends", status(d, h) == Status.BEGUN, status(d, h).among(*ENDED),
             under=(Fairness.TIMERS,), why="the sink has a clock"),
     LeadsTo("L1_a_request_waits_no_longer", opening(p, u) == Opening.WAITING,
@@ -280,7 +280,7 @@ _LOSING_ONE: Final = Configuration(
     _sizes(lives=1), faults=("lossy",), dead_bits=True, symmetry=True)
 LOSS: Final = edited(
     SYSTEM, "binding-loss",
-    ReplaceProperties((*SAFETY, *_ENDS)),
+    ReplaceProperties((*SAFETY, *IN_TIME)),
     about="The binding of a life to a request, where messages are lost.",
     configurations={"default": _LOSING_ONE},
 )

@@ -12,10 +12,9 @@ Rule 2: a request that has ended ends the life that asks for it, and a life that
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.binding import ASKS, COMMITTED_AS_ONE, MESSAGES, NAMED_BY_EITHER
+from pdproto.spec.handoff.binding import ASKS, COMMITTED_AS_ONE, IN_TIME, MESSAGES, NAMED_BY_EITHER
 from pdproto.spec.handoff.binding import SYSTEM as BINDING
 from pdproto.spec.handoff.binding_tables import (
-    ENDED,
     NOT_KNOWN,
     OVER,
     RANK,
@@ -154,14 +153,6 @@ def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
     )
 
 
-_ENDS: Final = (
-    LeadsTo("L1_a_life_ends", status(d, h) == Status.BEGUN, status(d, h).among(*ENDED),
-            under=(Fairness.TIMERS,), why="the sink has a clock"),
-    LeadsTo("L1_a_request_waits_no_longer", opening(p, u) == Opening.WAITING,
-            opening(p, u) != Opening.WAITING, under=(Fairness.TIMERS,), why="the rank has a clock"),
-)
-
-
 def _configuration(
     *faults: str, lives: int = 2, sources: int = 2, sinks: int = 1
 ) -> Configuration:
@@ -199,7 +190,7 @@ SYSTEM: Final = edited(
 )
 
 LOSS: Final = edited(
-    SYSTEM, "binding-named-loss", ReplaceProperties((*SAFETY, ASKS, *_ENDS)),
+    SYSTEM, "binding-named-loss", ReplaceProperties((*SAFETY, ASKS, *IN_TIME)),
     about="The binding by the caller's number, where messages are lost.",
     configurations={"default": _configuration("lossy", lives=1)},
 )
@@ -212,7 +203,7 @@ TWO_LIVES: Final = edited(
 
 TIMEOUTS_ONLY: Final = edited(
     SYSTEM, "binding-named-timeouts-only", ReplaceProperties((
-        *SAFETY, ASKS, *_ENDS, *_liveness(Fairness.TIMERS, Fairness.DETECTORS))),
+        *SAFETY, ASKS, *IN_TIME, *_liveness(Fairness.TIMERS, Fairness.DETECTORS))),
     about="The binding by the caller's number, where nothing is lost, and clocks may still run "
           "out.",
     configurations={"default": _configuration(lives=1)},

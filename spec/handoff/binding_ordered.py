@@ -22,6 +22,7 @@ from pdproto.spec.handoff.binding import (
     BOUND_ONCE,
     COMMITTED_AS_ONE,
     GUARDED,
+    IN_TIME,
     NAMED_BY_EITHER,
     NOT_FAILED_BY_PREDECESSOR,
 )
@@ -161,7 +162,7 @@ SYSTEM: Final[System] = edited(
     *(AddEffect(row, effect) for row in ("meet_first", "be_asked_first") for effect in NAMING),
     ReplaceProperties((
         S2_ALIKE, *IN_ORDER, BOTH_SUCCEED, *COMMITTED_AS_ONE, *NAMED_BY_EITHER, BOUND_ONCE,
-        NOT_FAILED_BY_PREDECESSOR)),
+        NOT_FAILED_BY_PREDECESSOR, *IN_TIME)),
     about="The binding where each rank decides for itself, and a life names those before it.",
     configurations={"default": _configuration(sources=1)},
 )
