@@ -11,6 +11,7 @@ from pdproto.check.prove.obligations import Obligation, claims
 from pdproto.check.prove.proving import QUANTIFIED, Proof, ProofSettings, decided_by, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.result import Verdict
 from pdproto.cli.systems import subject
 from pdproto.spec.language import DropRow, OnRow, ReplaceProperties, ReplaceRow, edited
 from pdproto.spec.language.ranking import Ranking
@@ -111,6 +112,13 @@ def pends_where_explored(name: str, *promises: str) -> None:
     pending = {found.name for found in result.findings if VACUOUS not in found.note}
     assert settings.properties
     assert {*settings.properties} <= pending
+
+
+def waits_where_explored(broken: System, leads_to: str) -> None:
+    """The property of the defective system pends for ever in a fair run at the default sizes."""
+    settings = CheckSettings(properties=(leads_to,))
+    (finding,) = check(broken, broken.configurations[DEFAULT], settings).findings
+    assert finding.verdict is Verdict.VIOLATED
 
 
 def ranking(name: str, leads_to: str) -> Ranking:

@@ -3,7 +3,8 @@ transfer drain, for any number of ranks, sinks, lives, decisions, pages and chun
 
 The rankings of the transfer hold here as they are, but for the pages of a source, which wait for
 the group. Those of the agreement hold with the rows of a sender in the place of the call by which a
-rank ends its part. That a refusal reaches the sink has no ranking.
+rank ends its part. A sink that a refused request keeps waiting waits for some source: its rank
+applies the refusal, or has died, and the source tells the sink.
 """
 
 from collections.abc import Mapping
@@ -11,20 +12,31 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    RECEIVING_NOW,
+    Claim,
+    Receiving,
     Sending,
     Write,
+    address,
+    b,
     can_fence,
+    claim,
     d,
+    done,
+    failed,
     feeds,
+    gone,
     h,
+    introduce,
     kv,
     p,
+    receiving,
     sending,
     write,
 )
 from pdproto.spec.handoff.group import Health, Rank, Stage, health, lost, n, numbered, r, stage
 from pdproto.spec.handoff.group_transfer import runs
-from pdproto.spec.handoff.roles import Source
+from pdproto.spec.handoff.roles import Buffer, Source
 from pdproto.spec.language import Always, Sort, all_of, exists, forall, implies
 from pdproto.spec.language.ranking import Help, Ranking, Use, Witness
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
@@ -35,6 +47,8 @@ from pdproto.spec.lemmas.transfer_ranking import OF_NO_SOURCE, somewhere, waitin
 # sender that holds pages.
 owner, sender, carrier = Rank("owner"), Source("sender"), Source("carrier")
 keeper: Final = Rank("keeper_of_pages")
+# A source whose part has not come, the rank that runs it, and the address of the sink.
+late, mourned, spot = Source("late"), Rank("rank_of_late"), Buffer("spot")
 
 LEMMAS: Final = (
     *transfer_ranking.LEMMAS, *agreement_ranking.LEMMAS, *agreement_ranking.FAULT_FREE.lemmas,
@@ -50,6 +64,18 @@ LEMMAS: Final = (
            implies(all_of(kv(p, h), runs(r, p)), stage(r, h) != Stage.ABSENT),
            why="a rank opens a sender for a request that it has"),
     transfer_ranking.A_FAILED_SINK_TELLS,
+    Always("a_sink_without_an_end_has_introduced_itself",
+           implies(RECEIVING_NOW & feeds(p, d), introduce(d, h, p)),
+           why="it does so when it begins"),
+    Always("a_waiting_sink_has_no_part",
+           implies(receiving(d, h) == Receiving.WAITING, claim(d, h, p) == Claim.OUT),
+           why="the first part begins its transfer"),
+    Always("a_source_that_has_sent_all_says_so",
+           implies(all_of(sending(p, h) == Sending.SUCCESS, feeds(p, d)), done(p, h, d)),
+           why="it tells every sink when it succeeds"),
+    Always("a_source_that_is_gone_has_left_its_sinks",
+           implies(all_of(sending(p, h) == Sending.GONE, feeds(p, d)), gone(p, h, d)),
+           why="its connections close with the process"),
 )
 MONOTONE: Final = transfer_ranking.MONOTONE
 _OF_TRANSFER: Final = {**transfer_ranking.IN_PARTS}
@@ -90,6 +116,8 @@ def _of_group(one: Ranking) -> Ranking:
 _DECIDED: Final = {one.leads_to: _of_group(one) for one in agreement_ranking.RANKINGS
                    if one.leads_to in ("L1_every_request_is_answered",
                                        "M4_2_failure_drains_everywhere", "L3_no_orphan")}
+(_REACHES,) = (one for one in agreement_ranking.FAULT_FREE.rankings
+               if one.leads_to == "L2_a_decision_reaches_all")
 _CLOSED: Final = _DECIDED["M4_2_failure_drains_everywhere"]
 RANKINGS: Final = (
     *_OF_TRANSFER.values(),
@@ -115,4 +143,19 @@ RANKINGS: Final = (
         assumed={"numbers_do_not_run_out": exists(n, ~numbered(n))},
         why="the sink's abort ends a sender, its rank votes against the request, and the entry "
             "decides by that vote"),
+    replace(
+        _REACHES, leads_to="L2_a_refusal_reaches_the_sink",
+        helpers=(
+            *_REACHES.helpers,
+            *(Help(row, at={r: mourned, p: late}) for row in ("obey", "end_sender")),
+            Help("refuse_meeting", ~failed(p, h, d), {p: late}),
+            *(Help(row, at={p: late}) for row in ("hear_failure", "take_part", "lose_source")),
+            *(Help(row, at={b: spot}) for row in ("commit", "find_spoilt"))),
+        witnesses=(
+            *_REACHES.witnesses,
+            Witness(late, feeds(late, d) & (claim(d, h, late) != Claim.LANDED)),
+            Witness(mourned, runs(mourned, late)), Witness(spot, address(d, h, spot))),
+        using=(*_REACHES.using, Use("a_publishing_sink_has_an_address")),
+        assumed={"a_rank_runs_each_source": forall(p, exists(r, runs(r, p)))},
+        why="each rank applies the decisions that it lacks, in turn, and its sender obeys"),
 )

@@ -3,14 +3,33 @@ number of ranks, sources, lives, decisions, pages and chunks.
 
 The rankings of the transfer hold here as they are, but for the pages of a sink, which wait for the
 group. Those of the agreement hold with the rows of a sink in the place of the call by which a rank
-ends its part. That the pages come back, and that a refusal reaches the sources, have no ranking.
+ends its part. A source that a refused request keeps sending is stopped by some sink whose rank
+applies the refusal, or finds that the sink has died.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.ends import Receiving, can_fence, claim, d, h, p, receiving
+from pdproto.spec.handoff.ends import (
+    Receiving,
+    Sending,
+    Write,
+    b,
+    c,
+    can_fence,
+    claim,
+    d,
+    feeds,
+    h,
+    handed,
+    introduce,
+    lease,
+    p,
+    receiving,
+    sending,
+    write,
+)
 from pdproto.spec.handoff.group import (
     Rank,
     Stage,
@@ -29,10 +48,13 @@ from pdproto.spec.language import Always, Sort, all_of, exists, forall, implies
 from pdproto.spec.language.ranking import Help, Ranking, Use, Witness
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.spec.lemmas.agreement_ranking import departed, following, serving, unended
+from pdproto.spec.lemmas.transfer_ranking import somewhere, waiting
 
 # The rank of the sink; the sink of a rank that has not ended its part, and a source that may still
 # write to it.
 owner, carrier, threat = Rank("owner"), Sink("carrier"), Source("threat")
+# The rank of a sink to which a source has not sent all.
+keeper: Final = Rank("keeper_of_waiting")
 
 _NOT_HERE: Final = ("a_lease_was_asked_for", "a_page_was_asked_for", "a_slot_was_asked_for")
 _OF_GROUP: Final = {one.name: one for one in (
@@ -53,6 +75,17 @@ LEMMAS: Final = (
            implies(all_of(runs(r, d), receiving(d, h) != Receiving.UNKNOWN),
                    stage(r, h) != Stage.ABSENT),
            why="a rank opens a receiver for a request that it has"),
+    transfer_ranking.A_FAILED_SINK_TELLS,
+    Always("a_lease_is_of_a_sink_that_lives",
+           implies(lease(d, h, b), ~receiving(d, h).among(Receiving.UNKNOWN, Receiving.GONE)),
+           why="a grant answers a request, and a lease ends with the process"),
+    Always("a_begun_sink_has_introduced_itself",
+           implies(all_of(receiving(d, h) != Receiving.UNKNOWN, feeds(p, d)), introduce(d, h, p)),
+           why="it does so when it begins"),
+    Always("a_sending_source_has_no_failed_write",
+           implies(sending(p, h) == Sending.TRANSFERRING,
+                   ~write(p, h, d, c).among(Write.IN_DOUBT, Write.SKIPPED)),
+           why="a source fails with the first write that fails"),
 )
 MONOTONE: Final = transfer_ranking.MONOTONE
 
@@ -84,7 +117,17 @@ _DECIDED: Final = ("L1_every_request_is_answered", "L3_no_orphan")
 _LOST: Final = receiving(d, h).among(Receiving.FAILED, Receiving.GONE)
 (_REACHES,) = (one for one in agreement_ranking.FAULT_FREE.rankings
                if one.leads_to == "L2_a_decision_reaches_all")
+(_CLOSED,) = (one for one in agreement_ranking.RANKINGS
+              if one.leads_to == "M4_2_failure_drains_everywhere")
+_FREED: Final = _of_group(_CLOSED)
 RANKINGS: Final = (
+    replace(
+        _FREED, leads_to="L4_every_chunk_comes_back", pending=None,
+        helpers=(*_FREED.helpers, *(Help(row, at={r: owner})
+                                    for row in ("obey", "free_pages", "end_receiver"))),
+        witnesses=(*_FREED.witnesses, Witness(owner, runs(owner, d))),
+        using=(*_FREED.using, Use("a_begun_sink_has_a_rank")),
+        why="every rank closes an answered request, and then its pages are free"),
     *(one for one in transfer_ranking.RANKINGS if one.leads_to in _AS_THEY_ARE),
     *(_of_group(one) for one in agreement_ranking.RANKINGS if one.leads_to in _DECIDED),
     Ranking(
@@ -105,4 +148,28 @@ RANKINGS: Final = (
         witnesses=(*_REACHES.witnesses, Witness(owner, runs(owner, d))),
         using=(*_REACHES.using, Use("a_begun_sink_has_a_rank")),
         why="each rank applies the decisions that it lacks, in turn, and its sink obeys"),
+    replace(
+        _REACHES, leads_to="L2_a_refusal_reaches_every_source",
+        helpers=(
+            *_REACHES.helpers,
+            *(Help(row, at={r: rank, d: of}) for rank, of in ((owner, d), (keeper, somewhere))
+              for row in ("obey", "end_receiver")),
+            *(Help("stop", at={d: of}) for of in (d, somewhere)),
+            Help("meet"), Help("lose_sink"), Help("succeed"),
+            *(Help(row, at={d: somewhere, c: waiting})
+              for row in ("post", "refuse", "meet_refusal"))),
+        witnesses=(
+            *_REACHES.witnesses, Witness(owner, runs(owner, d)),
+            Witness(waiting, all_of(
+                feeds(p, somewhere), write(p, h, somewhere, waiting) != Write.LANDED)),
+            Witness(keeper, runs(keeper, somewhere))),
+        using=(*_REACHES.using, Use("a_begun_sink_has_a_rank"),
+               Use("a_begun_sink_has_a_rank", {d: somewhere}),
+               Use("a_sending_source_has_addresses", {d: somewhere})),
+        # A source learns of a dead sink only by a write, and without a clock it waits for the next.
+        assumed={"the_caller_hands_every_chunk_over_after_a_sink_has_died": implies(
+            all_of(sending(p, h) == Sending.TRANSFERRING, receiving(d, h) == Receiving.GONE),
+            handed(p, h, c))},
+        why="each rank applies the decisions that it lacks, in turn, and its sink stops its "
+            "sources, or has died"),
 )

@@ -6,12 +6,13 @@ from typing import Final
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.result import CheckResult
+from pdproto.check.result import CheckResult, Verdict
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Stage, Status, r, stage, status
 from pdproto.spec.handoff.group_transfer import HOST, PAIR, SYSTEM
+from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
     DropClause,
@@ -37,6 +38,15 @@ def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
     assert counts(found) == EXPECTED[SYSTEM.name, "default"]
     # More chunks, a spoilt one, and a second rank to follow are in the parts, and in PAIR.
     assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
+
+
+def test_a_refusal_does_not_reach_the_sink_of_a_source_without_a_rank() -> None:
+    """The proof assumes that a rank runs each source: its own part may have landed already."""
+    (one,) = SYSTEM.configurations.values()
+    asked = CheckSettings(properties=("L2_a_refusal_reaches_the_sink",))
+    for sources, verdict in ((1, Verdict.HOLDS), (2, Verdict.VIOLATED)):
+        found = check(SYSTEM, replace(one, sizes={**one.sizes, Source: sources}), asked)
+        assert found.verdict is verdict
 
 
 @pytest.mark.nightly

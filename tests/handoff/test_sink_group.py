@@ -1,16 +1,18 @@
 """A group of sinks with the transfer: its sizes, its verdicts, and the need of each row."""
 
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.result import CheckResult
+from pdproto.check.result import CheckResult, Verdict
 from pdproto.spec.bugs.sink_group import ONE
 from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Receiving, d, h, receiving
 from pdproto.spec.handoff.group import Stage, r, stage
+from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.handoff.sink import NO_CLAIM
 from pdproto.spec.handoff.sink_group import HOST, LOSS, PAIR, SYSTEM
 from pdproto.spec.language import DropClause, DropRow, LeadsTo, ReplaceProperties, System, edited
@@ -31,6 +33,15 @@ def test_a_rank_that_may_die_receives_under_decisions() -> None:
     assert found.rows_never_fired == (
         "send_more", "give_up_sending", "disown_meeting", "disown_address", "disown_abort",
         "lose_source", "fence_lost", "follow")
+
+
+def test_a_source_learns_of_a_dead_sink_by_a_write_or_a_clock() -> None:
+    """The proof that a refusal reaches it assumes that the caller hands every chunk over."""
+    one = SYSTEM.configurations["default"]
+    asked = CheckSettings(properties=("L2_a_refusal_reaches_every_source",))
+    for chunks, verdict in ((1, Verdict.HOLDS), (2, Verdict.VIOLATED)):
+        found = check(SYSTEM, replace(one, sizes={**one.sizes, Chunk: chunks}), asked)
+        assert found.verdict is verdict
 
 
 @pytest.mark.nightly
