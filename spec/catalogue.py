@@ -355,7 +355,7 @@ CATALOGUE: Final = (
         "deep": Counts(2_337_809, 25_667_963, 58),
     }),
     Entry("end-to-end-contended", "handoff.end_to_end_attempts:CONTENDED", Purpose.COMPOSED,
-          lemmas="end_to_end_attempts_lemmas", expected={
+          lemmas="end_to_end_attempts_lemmas", ranking="end_to_end_contended_ranking", expected={
         "default": Counts(8_519, 35_484, 53),
         "one-attempt": Counts(6_252, 26_582, 52),
         "deep": Counts(122_208, 675_195, 80),

@@ -7,7 +7,7 @@ HOST read both.
 
 Rule 1: A request that comes to prefill is queued, and its sender waits for its sinks.
 Rule 2: A pass knows where its KV goes when every sink has published to its sender.
-Rule 3: A sender begins when the pass is finalized and computed to its end.
+Rule 3: A sender begins when the pass is finalized and computed to its end. It then has every chunk.
 Rule 4: A sender that fails, for any reason, ends the request here, in any state.
 Rule 5: A place for KV is free when no pass computes into it and the engine reads nothing from it.
         One of the two is not enough.
@@ -45,7 +45,7 @@ from pdproto.spec.handoff.engine import CRASH, ENGINE
 from pdproto.spec.handoff.renaming import Renamed
 from pdproto.spec.handoff.roles import Attempt, Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import POOL, SINK
-from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, ENDED, UNREAD
+from pdproto.spec.handoff.source import ALL_PUBLISHED, ENDED, UNREAD
 from pdproto.spec.language import (
     ANY,
     Call,
@@ -105,11 +105,11 @@ HOST: Final = Table(host, rows=(
         when=[stage(h).among(*attempts.BEFORE_SENDING), ~ready(h), ALL_PUBLISHED,
               sending(p, h) == Sending.BOOTSTRAPPING],
         do=[ready(h).to(True)]),
-    Row("begin_transfer", choose=(p, h, c),
-        when=[COMPUTED, sending(p, h) == Sending.BOOTSTRAPPING, EARLIER_HANDED,
-              ~handed(p, h, c)],
+    Row("begin_transfer", choose=(p, h),
+        when=[COMPUTED, sending(p, h) == Sending.BOOTSTRAPPING],
         do=[stage(h).to(Stage.SENDING), sending(p, h).to(Sending.TRANSFERRING),
-            handed(p, h, c).to(True), kv(p, h).to(True)]),
+            handed(p, h, ANY).to(True), kv(p, h).to(True)],
+        why="the pass has computed every chunk"),
     Row("conclude", choose=(p, h),
         when=[stage(h) == Stage.SENDING, sending(p, h) == Sending.SUCCESS],
         do=[stage(h).to(Stage.SUCCESS), kv(p, h).to(False), *FREE_PLACES]),

@@ -43,13 +43,15 @@ from pdproto.spec.lemmas import optimistic_ranking, transfer_ranking
 holder, sender = Life("holder"), Source("sender")
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
 
+A_DESTINATION_IS_AN_ADDRESS: Final = Always(
+    "a_destination_is_an_address",
+    implies(all_of(ready(h), feeds(p, d)), exists(b, target(p, h, d, b))),
+    why="a pass knows where its KV goes when every sink has published")
 _OF_A_PASS: Final = ("a_running_slot_is_for_a_working_request",)
 LEMMAS: Final = (
     *transfer_ranking.LEMMAS,
     *(PASS.claim(one) for one in optimistic_ranking.LEMMAS if one.name in _OF_A_PASS),
-    Always("a_destination_is_an_address",
-           implies(all_of(ready(h), feeds(p, d)), exists(b, target(p, h, d, b))),
-           why="a pass knows where its KV goes when every sink has published"),
+    A_DESTINATION_IS_AN_ADDRESS,
     Always("a_request_has_a_sender",
            implies(stage(h).among(*attempts.ACTIVE), sending(p, h) != Sending.UNKNOWN),
            why="a request that comes to prefill opens its sender"),

@@ -146,10 +146,12 @@ GOES_ON: Final = (
 )
 RESERVE: Final = Help("reserve", at={h: entitled, m: spot})
 # Without a clock, a request without its bootstrap makes room for one that has it.
-_YIELDS: Final = (
+YIELDS: Final = (
     Help("run_again", at={h: parked, k: entitled, a: upcoming}),
     Help("fall_back", at={h: parked, k: entitled}),
 )
+YIELDING: Final = (
+    Witness(parked, waits_parked(parked)), Witness(upcoming, ~tried(parked, upcoming)))
 PUBLISHED: Final[Mapping[Sort, Sort]] = {h: published}
 TENANT: Final = Witness(tenant, page(tenant, room))
 SINKS: Final = (Witness(published, receiving(published) == Receiving.PUBLISHED), TENANT)
@@ -169,11 +171,8 @@ _BOOTSTRAPS: Final = (
 
 def _prompt(leads_to: str, why: str, *helpers: Help) -> Ranking:
     return Ranking(
-        leads_to, (*GOES_ON, RESERVE, *_YIELDS, *_HEARS, *helpers), why=why,
-        witnesses=(
-            *WITNESSES, *SINKS, Witness(parked, waits_parked(parked)),
-            Witness(upcoming, ~tried(parked, upcoming)),
-        ),
+        leads_to, (*GOES_ON, RESERVE, *YIELDS, *_HEARS, *helpers), why=why,
+        witnesses=(*WITNESSES, *SINKS, *YIELDING),
     )
 
 

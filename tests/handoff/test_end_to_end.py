@@ -26,7 +26,7 @@ from pdproto.spec.handoff.ends import (
     receiving,
     sending,
 )
-from pdproto.spec.handoff.roles import Incarnation, Life
+from pdproto.spec.handoff.roles import Chunk, Incarnation, Life, Sink
 from pdproto.spec.handoff.sink import DROP
 from pdproto.spec.language import (
     ANY,
@@ -144,6 +144,23 @@ def test_each_link_between_the_parts_is_needed(system: System, name: str, edit: 
 def test_two_passes_are_dropped_where_two_contend() -> None:
     fired = set(explored(passes.CONTENDED.name).rows_fired)
     assert {"run_again", "fall_back"} <= fired
+
+
+_L5: Final = "L5_no_capacity_deadlock"
+_CONTENDED: Final = passes.CONTENDED.configurations["one-attempt"]
+
+
+def test_a_pass_of_two_chunks_is_sent() -> None:
+    two = replace(_CONTENDED, sizes={**_CONTENDED.sizes, Chunk: 2})
+    assert broken(passes.CONTENDED, _L5, two) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_two_sinks_with_a_page_each_deadlock() -> None:
+    """The proof assumes one sink: ranks of a decode server must decide together."""
+    two = replace(_CONTENDED, sizes={**_CONTENDED.sizes, Sink: 2})
+    assert broken(passes.CONTENDED, _L5, two) == [_L5]
 
 
 # Two lives with memory for one, and one run of their source.
