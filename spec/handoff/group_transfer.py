@@ -119,6 +119,11 @@ HOST: Final = Table(host, rows=(
         when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.BOOTSTRAPPING,
               ALL_PUBLISHED, EARLIER_HANDED, ~handed(p, h, c)],
         do=[sending(p, h).to(Sending.TRANSFERRING), handed(p, h, c).to(True)]),
+    Row("hand_on", choose=(r, p, h, c),
+        when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.TRANSFERRING,
+              EARLIER_HANDED, ~handed(p, h, c)],
+        do=[handed(p, h, c).to(True)],
+        why="prefill hands over each chunk when it has computed it"),
     Row("report_done", choose=(r, p, h),
         when=[*OWN, stage(r, h) == Stage.RUNNING, sending(p, h) == Sending.SUCCESS],
         do=[stage(r, h).to(Stage.DONE), done(r, h).to(True)]),
@@ -158,6 +163,8 @@ TOGETHER: Final = (
     OnRow("M4_1_a_ready_vote_has_its_bootstrap", "vote_ready",
           all_of(sending(p, h) == Sending.BOOTSTRAPPING, ALL_PUBLISHED),
           why="the group admits no request that a rank cannot send at once"),
+    OnRow("a_chunk_is_handed_on_to_a_sender_that_sends", "hand_on",
+          sending(p, h) == Sending.TRANSFERRING, why="one that has ended sends no more"),
     OnRow("M4_2_a_dead_vote_has_a_failed_sender", "vote_dead", sending(p, h) == Sending.FAILED,
           why="a rank whose sender can go on takes part"),
     OnRow("M4_2_a_sender_obeys_a_decision", "obey",
@@ -240,11 +247,13 @@ _UNCALLED: Final = edited(_PARTS, "uncalled", *map(DropRow, (
 
 
 
-def _configuration(*, ranks: int, faults: tuple[str, ...] = ()) -> Configuration:
+def _configuration(
+    *, ranks: int, chunks: int = 1, faults: tuple[str, ...] = ()
+) -> Configuration:
     """One of everything else, and two decisions, because a life needs two."""
     sizes: Sizes = {
         Rank: ranks, Source: ranks, Sink: 1, Life: 1, Decision: 2,
-        Slot: 1, Buffer: 1, Page: 1, Chunk: 1,
+        Slot: 1, Buffer: 1, Page: 1, Chunk: chunks,
     }
     return Configuration(sizes, faults=faults, dead_bits=True)
 
@@ -270,5 +279,5 @@ SYSTEM: Final = edited(
                why="its connections close with the process"))),
     about="The transfer under the group's decisions, which replace the calls from outside.",
     # One rank, and it may die. Two ranks take minutes, so PAIR has them.
-    configurations={"default": _configuration(ranks=1, faults=("crash",))},
+    configurations={"default": _configuration(ranks=1, chunks=2, faults=("crash",))},
 )

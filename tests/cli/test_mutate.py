@@ -166,7 +166,7 @@ def test_rows_of_parts_are_counted() -> None:
     names = ("group-transfer",)
     own = own_mutants(trials.mutants, trials.systems, parts_of(names))
     assert {mutant.row.name for mutant in own} == {
-        "open_own_sender", "vote_ready", "vote_dead", "begin_transfer", "report_done",
+        "open_own_sender", "vote_ready", "vote_dead", "begin_transfer", "hand_on", "report_done",
         "report_broken", "obey", "free_pages", "end_sender",
     }
     campaign = Campaign(names, trials, (), rows_of_parts=118)

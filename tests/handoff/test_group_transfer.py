@@ -12,7 +12,7 @@ from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Stage, Status, r, stage, status
 from pdproto.spec.handoff.group_transfer import HOST, PAIR, SYSTEM
-from pdproto.spec.handoff.roles import Source
+from pdproto.spec.handoff.roles import Chunk, Source
 from pdproto.spec.handoff.source import UNREAD
 from pdproto.spec.language import (
     DropClause,
@@ -36,8 +36,8 @@ def test_a_rank_that_may_die_hands_over_under_decisions() -> None:
     found = judged(SYSTEM)
     assert failing(found) == []
     assert counts(found) == EXPECTED[SYSTEM.name, "default"]
-    # More chunks, a spoilt one, and a second rank to follow are in the parts, and in PAIR.
-    assert found.rows_never_fired == ("give_up_sending", "find_spoilt", "follow")
+    # A spoilt chunk, and a second rank to follow, are in the parts, and in PAIR.
+    assert found.rows_never_fired == ("find_spoilt", "follow")
 
 
 def test_a_refusal_does_not_reach_the_sink_of_a_source_without_a_rank() -> None:
@@ -45,7 +45,7 @@ def test_a_refusal_does_not_reach_the_sink_of_a_source_without_a_rank() -> None:
     (one,) = SYSTEM.configurations.values()
     asked = CheckSettings(properties=("L2_a_refusal_reaches_the_sink",))
     for sources, verdict in ((1, Verdict.HOLDS), (2, Verdict.VIOLATED)):
-        found = check(SYSTEM, replace(one, sizes={**one.sizes, Source: sources}), asked)
+        found = check(SYSTEM, replace(one, sizes={**one.sizes, Source: sources, Chunk: 1}), asked)
         assert found.verdict is verdict
 
 
