@@ -15,7 +15,7 @@ that are there are received; ranks die finitely often; finitely many requests, a
 for the next decision; each sink can fence a write, for the answers and for the pages of sinks. That
 a refusal reaches the sink assumes that a rank runs each source; that it reaches the sources, that
 the caller hands every chunk over after a sink has died
-(docs/explanation/decisions/082-a-refusal-reaches-the-other-side.md).
+(docs/explanation/decisions/081-a-refusal-reaches-the-other-side.md).
 Vacuity: in some state that is reached each property pends. Mutants: tables without the row by which
 a rank votes against a request whose sender or sink has failed, without the rows by which an end
 obeys the group or dies with its rank, without those by which a peer learns of it, and without the

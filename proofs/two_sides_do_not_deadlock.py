@@ -9,7 +9,7 @@ here; spec/lemmas/end_to_end_contended_ranking.py has that. It also uses the saf
 only_computed_kv_is_sent.py.
 Bound: one source rank, as end_to_end_attempts.py has it, and one sink, which it feeds. Of two sinks
 each may hold the page that the other one's request waits for
-(docs/explanation/decisions/083-a-pass-hands-every-chunk-over.md). None on any other sort. Assumes:
+(docs/explanation/decisions/082-a-pass-hands-every-chunk-over.md). None on any other sort. Assumes:
 no process dies; every write lands; every fair row that stays enabled fires; messages that are there
 are received; finitely many requests.
 Vacuity: in some state that is reached each property pends. Mutants: tables in which no request
