@@ -290,8 +290,7 @@ class Prefill(Node):
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
         self.metrics.add("lost_peers")
         for life in self._remembered.end(peer.incarnation):
-            if not self._forget_early(life):
-                self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
+            self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # a silent sink may still run, and use the memory for another life
             self.on_ended(peer)
 
@@ -303,26 +302,22 @@ class Prefill(Node):
         """See Node.on_floor."""
         self._writes.cannot_land(peer.name, peer.incarnation, floor)
         for life in self._remembered.raise_floor(peer.name, peer.incarnation, floor):
-            if not (self._remembered.passed(life) and self._forget_early(life)):
-                self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
+            self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
     def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
-        """Give a life the event that this sink, or every sink (None), is done with it."""
+        """Give a life the event that this sink, or every sink (None), is done with it. A life that
+        has no sender ends as by an abort, and then a request that comes later (`end_with_life`).
+        """
+        automaton, early = endpoint.automaton, endpoint.owner.stage is Sending.UNKNOWN
         endpoint.owner.blame = endpoint.owner.blame or why
         for index, name in enumerate(endpoint.peers):
-            if sink in (None, name):
-                self.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, (index, 0, 0)))
-
-    def _forget_early(self, life: Life) -> bool:
-        """Forget the life if it has no sender. Returns whether it had none."""
-        sender: Sender = self.lives[life].owner
-        early = sender.stage is Sending.UNKNOWN
-        if early:
-            self._remembered.drop(life)
-            self.stages.unregister(sender)
-            self._early.drop(sender)
-            self._bindings.forget_life(life)
-        return early
+            if sink not in (None, name):
+                continue
+            if early:
+                self._bindings.hear(self.life(endpoint), name, Abort)
+                self.take(endpoint, automaton.message(Abort.message, (index, 0, 0), 0))
+            else:
+                self.take(endpoint, automaton.noted_message(ends.sink_over, (index, 0, 0)))
 
     # In the loop: effects of steps
 

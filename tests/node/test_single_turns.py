@@ -109,6 +109,24 @@ def test_a_sink_that_does_not_name_itself_is_a_sink_of_its_life() -> None:
     assert source.counted("refused_frames") == 0
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_life_that_only_its_sink_knew_ends_the_request_that_comes(is_lost: bool) -> None:
+    """The sink gives it up, or is lost, before the request comes, and its abort never comes."""
+    source = Source()
+    source.introduced()
+    if is_lost:
+        connections = source.node.connections
+        connections.lose(connections.peers["d0"], "nothing heard for 2 s")
+    else:
+        source.offline.hear("d0", floor=1)
+    sender = source.node.open(7)
+    source.offline.turn()
+    assert sender.poll() is KVPoll.BOOTSTRAPPING
+    source.offline.turn(after=1.1)
+    assert sender.poll() is KVPoll.FAILED
+    assert ("lost connection" if is_lost else "d0 has given it up") in str(sender.reason)
+
+
 def test_a_life_that_only_its_sink_knew_is_forgotten_with_the_floor() -> None:
     """The sink gives it up before the request comes. A later life of the room is served."""
     source = Source()
