@@ -61,6 +61,7 @@ from pdproto.spec.handoff.group import (
 )
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.source import ALL_PUBLISHED, EARLIER_HANDED, UNREAD
+from pdproto.spec.handoff.transfer_claims import HANDED_OVER
 from pdproto.spec.language import (
     ANY,
     Always,
@@ -180,6 +181,7 @@ TOGETHER: Final = (
     Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
         p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
         sending(other, h) == Sending.TRANSFERRING)),
+    *HANDED_OVER,
     Always("S14_served_means_sent",
            implies(all_of(SERVED, ALL_UP, runs(r, p)), sending(p, h) == Sending.SUCCESS),
            why="the prefill server answers Success only if every rank's part has landed"),

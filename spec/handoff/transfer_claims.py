@@ -77,6 +77,16 @@ LOST_WHEN_OVER: Final = OnRow(
     known(p, h, d) & ((receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED)),
     why="it has no connection to one that it does not know, and one that waits for memory goes on")
 
+HANDED_OVER: Final = (
+    Always("chunks_are_handed_over_in_order",
+           implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
+           why="chunks are sent in the order in which they are computed"),
+    Always("a_transferring_source_has_a_chunk",
+           implies(sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS),
+                   exists(c, handed(p, h, c))),
+           why="a transfer begins with its first chunk"),
+)
+
 GRANTED_ONCE: Final = Always(
     "a_lease_was_granted", implies(lease(d, h, b), memory(d, h) != Memory.ASKED),
     why="memory is granted once: a life that has a lease waits for no more")
@@ -141,13 +151,7 @@ PARTIES: Final = (
           why="the request waits for memory, as long as the bound of the queue allows, if there is "
               "one"),
     LOST_WHEN_OVER,
-    Always("chunks_are_handed_over_in_order",
-           implies(handed(p, h, c) & part.before(c), handed(p, h, part)),
-           why="chunks are sent in the order in which they are computed"),
-    Always("a_transferring_source_has_a_chunk",
-           implies(sending(p, h).among(Sending.TRANSFERRING, Sending.SUCCESS),
-                   exists(c, handed(p, h, c))),
-           why="a transfer begins with its first chunk"),
+    *HANDED_OVER,
     Always("an_aborting_sink_is_told_of_no_failure",
            implies(drain(p, h, d) != Drain.UNASKED, ~known(p, h, d)),
            why="the sink has ended the hand-over itself, and waits for another answer"),

@@ -50,7 +50,7 @@ COMPARES: Mapping[str, str] = {
     "node/optimistic_steps.py:is_whole": EVENT,
     "node/prefill.py:_bind": KEPT,
     "node/prefill.py:_compare": EVENT,
-    "node/prefill.py:_forget_early": KEPT,
+    "node/prefill.py:_on_peer_lost": EVENT,
     "node/prefill.py:on_failed": KEPT,
     "node/prefill.py:open_ends": SHOWN,
     "node/rooms.py:failed": SHOWN,
