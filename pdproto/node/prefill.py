@@ -316,8 +316,8 @@ class Prefill(Node):
             if early:
                 self._bindings.hear(self.life(endpoint), name, Abort)
                 self.take(endpoint, automaton.message(Abort.message, (index, 0, 0), 0))
-            else:
-                self.take(endpoint, automaton.noted_message(ends.sink_over, (index, 0, 0)))
+                return  # one of its sinks is enough
+            self.take(endpoint, automaton.noted_message(ends.sink_over, (index, 0, 0)))
 
     # In the loop: effects of steps
 
