@@ -29,11 +29,7 @@ _IDLE: Final = {
     "the_leader_speaks_of_its_own_request", "a_known_request_is_bound_by_the_leader",
 }
 
-LEMMAS: Final = (
-    *(lemma for lemma in binding_lemmas.GUARDED if lemma.name not in _IDLE),
-    Always("no_sink_names_a_request", ~name(d, h, p, u),
-           why="each rank leads, so a sink has no other rank to tell"),
-    Always("no_rank_is_told_a_request", ~named(p, h, u), why="no sink names one"),
+BEGUN_IN_ORDER: Final = (
     Always("lives_begin_in_their_order",
            implies(all_of(earlier(k, h), status(d, h) != Status.NONE),
                    status(d, k) != Status.NONE),
@@ -42,4 +38,11 @@ LEMMAS: Final = (
            implies(all_of(v.before(u), opening(p, u) != Opening.NEVER),
                    opening(p, v) != Opening.NEVER),
            why="the ranks open requests in one order"),
+)
+LEMMAS: Final = (
+    *(lemma for lemma in binding_lemmas.GUARDED if lemma.name not in _IDLE),
+    Always("no_sink_names_a_request", ~name(d, h, p, u),
+           why="each rank leads, so a sink has no other rank to tell"),
+    Always("no_rank_is_told_a_request", ~named(p, h, u), why="no sink names one"),
+    *BEGUN_IN_ORDER,
 )

@@ -7,7 +7,7 @@ the first requests.
 
 from typing import Final
 
-from pdproto.spec.handoff.binding_ordered import earlier, pairs
+from pdproto.spec.handoff.binding_ordered import pairs
 from pdproto.spec.handoff.binding_tables import (
     Meeting,
     Opening,
@@ -21,7 +21,6 @@ from pdproto.spec.handoff.binding_tables import (
     failed,
     h,
     introduce,
-    k,
     meeting,
     met,
     name,
@@ -31,9 +30,9 @@ from pdproto.spec.handoff.binding_tables import (
     status,
     took,
     u,
-    v,
 )
 from pdproto.spec.language import Always, all_of, any_of, implies
+from pdproto.spec.lemmas.binding_ordered_lemmas import BEGUN_IN_ORDER
 
 LEMMAS: Final = (
     Always("no_sink_names_a_request", ~name(d, h, p, u),
@@ -55,14 +54,7 @@ LEMMAS: Final = (
            why="a sink sends nothing about a life before it begins"),
     Always("an_answered_sink_has_begun", implies(bound(p, h, d, u), status(d, h) != Status.NONE),
            why="a rank answers only sinks that it has met"),
-    Always("lives_begin_in_their_order",
-           implies(all_of(earlier(k, h), status(d, h) != Status.NONE),
-                   status(d, k) != Status.NONE),
-           why="a decode server begins one after the other"),
-    Always("requests_are_opened_in_their_order",
-           implies(all_of(v.before(u), opening(p, u) != Opening.NEVER),
-                   opening(p, v) != Opening.NEVER),
-           why="the ranks open requests in one order"),
+    *BEGUN_IN_ORDER,
     Always("a_life_with_a_request_is_bound",
            implies(binds(p, h, u), all_of(meeting(p, h) == Meeting.BOUND,
                                           opening(p, u) == Opening.BOUND)),
