@@ -164,10 +164,11 @@ def refused_in_part(both: Pair, device: HostDevice, call: str) -> tuple[Sender, 
     return sender, receiver
 
 
-def test_pages_are_read_by_a_chunk_of_which_a_part_was_refused() -> None:
-    """The kernel was taken, and the copy behind it was not."""
+@pytest.mark.parametrize("call", ["copy", "query"])
+def test_pages_are_read_until_a_chunk_has_ended_of_which_a_call_was_refused(call: str) -> None:
+    """The kernel was taken. The copy behind it was not, or nobody learns whether it has ended."""
     with pair(engine="tcp") as both:
-        sender, _ = refused_in_part(both, both.there, "copy")
+        sender, _ = refused_in_part(both, both.there, call)
         time.sleep(0.2)
         assert sender.poll() is KVPoll.TRANSFERRING
         assert not sender.released
@@ -176,31 +177,10 @@ def test_pages_are_read_by_a_chunk_of_which_a_part_was_refused() -> None:
         assert "the late device: no more work" in (sender.failure or "")
 
 
-def test_pages_are_written_by_a_chunk_whose_end_cannot_be_recorded() -> None:
+@pytest.mark.parametrize("call", ["record", "query"])
+def test_pages_are_written_until_a_chunk_has_ended_of_which_a_call_was_refused(call: str) -> None:
     with pair() as both:
-        _, receiver = refused_in_part(both, both.here, "record")
-        receiver.abort()
-        time.sleep(0.2)
-        assert not receiver.released
-        both.here.stands_still = False
-        until(lambda: receiver.released)
-
-
-def test_pages_are_read_while_a_device_does_not_say_whether_the_chunk_has_ended() -> None:
-    """It answers the question with an error, and does the work later."""
-    with pair(engine="tcp") as both:
-        sender, _ = refused_in_part(both, both.there, "query")
-        time.sleep(0.2)
-        assert sender.poll() is KVPoll.TRANSFERRING
-        assert not sender.released
-        both.there.stands_still = False
-        until(lambda: sender.released)
-        assert "the late device: no more work" in (sender.failure or "")
-
-
-def test_pages_are_written_while_a_device_does_not_say_whether_the_chunk_has_ended() -> None:
-    with pair() as both:
-        _, receiver = refused_in_part(both, both.here, "query")
+        _, receiver = refused_in_part(both, both.here, call)
         receiver.abort()
         time.sleep(0.2)
         assert not receiver.released
