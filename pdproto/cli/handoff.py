@@ -31,8 +31,7 @@ from pdproto.drill.handoff.pools import DEVICES, device_of
 from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
-from pdproto.engine.device_shared import ENGINE as OF_DEVICES
-from pdproto.engine.engines import ENGINES, require, require_page_fence
+from pdproto.engine.engines import ENGINES, refuse_host_pools, require, require_page_fence
 from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
 from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.settings import Settings, SettingsError
@@ -175,10 +174,9 @@ def _refuse(arguments: argparse.Namespace) -> None:
         _refuse_page_tokens(arguments)
         if arguments.direct:
             require_page_fence(arguments.engine)
-        if device_of(arguments.device, arguments.seed) is None and arguments.engine == OF_DEVICES:
-            raise EngineError(f"--engine {OF_DEVICES} goes from GPU to GPU, and the pools are in "
-                              f"host memory: give --device cuda, or --device interpreter without a "
-                              f"GPU")
+        if device_of(arguments.device, arguments.seed) is None:
+            refuse_host_pools(arguments.engine, "give --device cuda, or --device interpreter "
+                              "without a GPU")
     except (EngineError, ImportError, RuntimeError) as error:
         raise UsageError(_why_not(arguments, error)) from error
     if arguments.optimistic is None and arguments.force_retry:

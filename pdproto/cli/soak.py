@@ -36,8 +36,7 @@ from pdproto.drill.soak.report import SoakResult, page, show
 from pdproto.drill.soak.rounds import run_soak
 from pdproto.drill.soak.state import SoakSettings, SoakState, StateFileError, load, save
 from pdproto.engine.contract import EngineError
-from pdproto.engine.device_shared import ENGINE as OF_DEVICES
-from pdproto.engine.engines import ENGINES, require
+from pdproto.engine.engines import ENGINES, refuse_host_pools, require
 
 NOT_OVER = 3
 NOT_OF_THE_SOAK = ("--record", "--commit", "--json", "--stop-after")
@@ -121,9 +120,7 @@ def _state(arguments: argparse.Namespace) -> SoakState:
     try:
         for engine in settings.engines:
             require(engine)
-            if engine == OF_DEVICES:
-                raise EngineError(f"--engine {OF_DEVICES} goes from GPU to GPU, and the pools of a "
-                                  f"soak are in host memory: want another engine")
+            refuse_host_pools(engine, "want another engine")
         state = (SoakState(settings=settings) if arguments.resume is None
                  else load(Path(arguments.resume), settings))
     except (EngineError, StateFileError) as error:

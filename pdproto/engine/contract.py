@@ -20,7 +20,7 @@ tests/engine/test_contract.py checks each engine of its table `ENGINES` against 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Annotated, Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 from msgspec import Meta, Struct
@@ -43,14 +43,28 @@ CLOSE_S: Final = 5.0  # how long a device may go on with copies of what is close
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 
-class DeviceBytes(Protocol):
-    """Bytes of a write that lie on a device. The device copies them to where the engine says.
+class Extent(NamedTuple):
+    """Memory that a library reads. gpu: whose it is, by its number for CUDA; None for the host's.
+    """
 
-    nbytes: their number. pin: pins host memory that they are copied to.
+    address: int
+    length: int
+    gpu: int | None = None
+
+
+class DeviceBytes(Protocol):
+    """Bytes of a write that lie on a device. The device copies them to where the engine says, or
+    the engine's library reads them.
+
+    nbytes: their number. extents: where they are, back to back, for as long as this object lives.
+    pin: pins host memory that they are copied to.
     """
 
     @property
     def nbytes(self) -> int: ...
+
+    @property
+    def extents(self) -> Sequence[Extent]: ...
 
     @property
     def pin(self) -> Pin: ...
@@ -163,12 +177,15 @@ class PinsMemory(Protocol):
 
 
 class Exported(Protocol):
-    """Memory of a device that other processes may map. memory: its bytes, [byte]. description: for
-    `SharesMemory.map` in another process of this host.
+    """Memory of a device that other processes may map. memory: its bytes, [byte]. extent: for a
+    library. description: for `SharesMemory.map` in another process of this host.
     """
 
     @property
     def memory(self) -> Any: ...
+
+    @property
+    def extent(self) -> Extent: ...
 
     @property
     def description(self) -> bytes: ...

@@ -11,18 +11,11 @@ Rule: the memory is given back to the device only when no other process has it m
 
 import os
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Callable
+from typing import ClassVar, Final
 
-from pdproto.engine.contract import (
-    CLOSE_S,
-    Address,
-    Buffer,
-    DeviceBytes,
-    EngineError,
-    Exported,
-    SharesMemory,
-)
+from pdproto.engine.contract import CLOSE_S
+from pdproto.engine.device_pieces import GRANULE_BYTES, DevicePiece, DeviceSource, NeedsDevice
 from pdproto.engine.loop import READ
 from pdproto.engine.memory import Backing
 from pdproto.engine.shared_sink import SharedLine, SharedSink
@@ -33,82 +26,14 @@ from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "cuda-ipc"
 DESCRIPTION_MAX: Final = 4_096  # bytes
-GRANULE_BYTES: Final = 2 << 20
-"""CUDA shares memory in pieces of this size; a smaller one would show the process its neighbours.
-"""
+INSTEAD: Final = "shm"  # for pools in host memory
 
 
-def needed(device: SharesMemory | None) -> SharesMemory:
-    """The device of the pools. Raises EngineError without one."""
-    if device is None:
-        raise EngineError(f"engine {ENGINE} writes to memory of a GPU, and these pools are in host "
-                          f"memory: open both sides with shm")
-    return device
-
-
-class DeviceView:
-    """The memory of a lease; see memory.View."""
-
-    def __init__(self, memory: Any) -> None:
-        self._memory = memory
-
-    def __getitem__(self, at: slice) -> Any:
-        return self._memory[at]
-
-    def toreadonly(self) -> Any:
-        """The device's own memory, which it cannot protect."""
-        return self._memory
-
-    def release(self) -> None:
-        """See memory.View. Whoever still has this object, such as an error that is logged, keeps no
-        memory of the device.
-        """
-        self._memory = None
-
-
-class DevicePiece(Backing):
-    """A piece of staging memory on a device. Raises OSError if the device has none."""
-
-    __slots__ = ("_exported", "_is_closed")
-
-    def __init__(self, region: int, length: int, device: SharesMemory) -> None:
-        super().__init__(region, length)
-        try:
-            self._exported: Exported | None = device.export(length)
-        except RuntimeError as error:
-            raise OSError(str(error)) from error
-        self._is_closed = False
-
-    def view(self, length: int) -> DeviceView:
-        """See Backing."""
-        assert self._exported is not None  # noqa: S101 - it is not given up
-        return DeviceView(self._exported.memory[:length])
-
-    def handle(self) -> int:
-        """A file with the description of the memory."""
-        if self._exported is None or self._is_closed:
-            raise ValueError(f"region {self.region} is given up")
-        file = os.memfd_create(f"pdproto-device-{self.region}", os.MFD_CLOEXEC)
-        os.write(file, self._exported.description)
-        return file
-
-    def close(self) -> None:
-        """See Backing: the memory is given back once no other process has it mapped."""
-        self._is_closed = True
-        if not self.holders:
-            self.unheld()
-
-    def unheld(self) -> None:
-        """See Backing."""
-        if self._is_closed and self._exported is not None:
-            self._exported.free()
-            self._exported = None
-
-
-class DeviceSharedSink(SharedSink):
+class DeviceSharedSink(NeedsDevice, SharedSink):
     """Staging memory on the device of a decode node's pools; see OnDevice."""
 
     engine: ClassVar[str] = ENGINE
+    instead: ClassVar[str] = INSTEAD
     lines_stay = True
 
     def __init__(
@@ -117,14 +42,9 @@ class DeviceSharedSink(SharedSink):
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
-        self._device: SharesMemory | None = None
         self.processes: Final[set[int]] = set()  # file descriptors, of connected sources and others
         super().__init__(capacity_bytes=capacity_bytes, connections_max=connections_max,
                          make=self._make, granule=GRANULE_BYTES)
-
-    def use(self, device: SharesMemory | None) -> None:
-        """See OnDevice."""
-        self._device = needed(device)
 
     def line(self, sock: socket.socket) -> SharedLine:
         """See SharedSink."""
@@ -167,7 +87,7 @@ class DeviceSharedSink(SharedSink):
         os.close(process)
 
     def _make(self, region: int, length: int) -> Backing:
-        return DevicePiece(region, length, needed(self._device))
+        return DevicePiece(region, length, self.needed())
 
 
 class DeviceLine(SharedLine):
@@ -190,32 +110,16 @@ class DeviceLine(SharedLine):
             self._device_sink.forget(self._process)
 
 
-class DeviceSharedSource(SharedSource):
+class DeviceSharedSource(DeviceSource, SharedSource):
     """Writes from a device to memory of the sink's device; see OnDevice and SharedSource."""
 
     engine = ENGINE
+    instead = INSTEAD
     gathers = False
 
     def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
-        self._device: SharesMemory | None = None
         super().__init__(bytes_max=bytes_max, writes_max=writes_max)
-
-    def use(self, device: SharesMemory | None) -> None:
-        """See OnDevice."""
-        self._device = needed(device)
-
-    def post(
-        self, address: Address, offset: int, views: Sequence[Buffer],
-        carried: DeviceBytes | None = None,
-    ) -> int:
-        """See SourceEngine. Raises EngineError without a device, and TypeError for bytes in host
-        memory, which only the device could copy.
-        """
-        needed(self._device)
-        if len(views):
-            raise TypeError(f"post: engine {ENGINE!r} sends no bytes of host memory: pass carried")
-        return super().post(address, offset, (), carried)
 
     def map(self, file: int) -> Region:
         """See SharedSource."""
-        return Region(needed(self._device).map(os.pread(file, DESCRIPTION_MAX, 0)))
+        return Region(self.needed().map(os.pread(file, DESCRIPTION_MAX, 0)))

@@ -1,7 +1,7 @@
 """The engines by name. Each has a sink's side and a source's side.
 
-`mooncake` and `nixl` need their libraries, which are loaded at their first use. `cuda-ipc` needs
-pools on a GPU at both sides.
+`mooncake`, `nixl` and `nixl-gpu` need their libraries, which are loaded at their first use.
+`cuda-ipc` and `nixl-gpu` need pools on a GPU at both sides.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from pdproto.engine.contract import EngineError, Scope, SinkEngine, SourceEngine
 from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
-from pdproto.engine.nixl import NixlSink, NixlSource
+from pdproto.engine.nixl import NixlGpuSink, NixlGpuSource, NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
@@ -26,28 +26,33 @@ class EngineKind:
     """An engine.
 
     sink, source: open one side at an address of this host; a sink with so much staging memory.
-    target_scope: see contract.SinkEngine.
+    target_scope: see contract.SinkEngine. on_device: it needs pools on a device at both sides.
     """
 
     sink: Callable[[str, int], SinkEngine]
     source: Callable[[str], SourceEngine]
     target_scope: Scope = Scope.NONE
+    on_device: bool = False
 
 
 ENGINES: Final[Mapping[str, EngineKind]] = {
     "cuda-ipc": EngineKind(lambda _, bytes_: DeviceSharedSink(capacity_bytes=bytes_),
-                           lambda _: DeviceSharedSource()),
+                           lambda _: DeviceSharedSource(), on_device=True),
     "mooncake": EngineKind(lambda host, bytes_: MooncakeSink(host=host, capacity_bytes=bytes_),
                            lambda host: MooncakeSource(host=host)),
     "nixl": EngineKind(lambda host, bytes_: NixlSink(host=host, capacity_bytes=bytes_),
                        lambda host: NixlSource(host=host)),
+    "nixl-gpu": EngineKind(lambda host, bytes_: NixlGpuSink(host=host, capacity_bytes=bytes_),
+                           lambda host: NixlGpuSource(host=host), on_device=True),
     "shm": EngineKind(lambda _, bytes_: SharedSink(capacity_bytes=bytes_),
                       lambda _: SharedSource()),
     "tcp": EngineKind(lambda host, bytes_: TcpSink(host=host, capacity_bytes=bytes_),
                       lambda _: TcpSource(), TcpSink.target_scope),
 }
 LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
-    "mooncake": mooncake.load_library, "nixl": nixl.load_library,
+    "mooncake": mooncake.load_library,
+    "nixl": nixl.load_library,
+    "nixl-gpu": nixl.load_library,
 }
 
 
@@ -69,6 +74,13 @@ def require_page_fence(name: str) -> None:
             f"engine {name} declares no page fence, so a writer could not be kept out of pages:"
             f" direct writes need {' or '.join(able)}"
         )
+
+
+def refuse_host_pools(name: str, remedy: str) -> None:
+    """For pools in host memory: raise EngineError, in one line, if this engine needs others."""
+    if ENGINES[name].on_device:
+        raise EngineError(f"--engine {name} goes from GPU to GPU, and these pools are in host "
+                          f"memory: {remedy}")
 
 
 def open_sink(

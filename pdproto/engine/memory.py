@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 from weakref import finalize
 
 import numpy as np
@@ -47,10 +47,13 @@ class View(Protocol):
 class Backing:
     """One piece of staging memory. region: its name, never used again. bytes: its size.
 
-    holders: the connections over which it has been handed out, shared pieces only.
+    holders: the connections over which it has been handed out, shared pieces only. stays_held: a
+    connection that ends without a report stays a holder.
     """
 
     __slots__ = ("bytes", "holders", "region")
+
+    stays_held: ClassVar[bool] = False
 
     def __init__(self, region: int, length: int) -> None:
         self.region: Final = region
@@ -64,6 +67,15 @@ class Backing:
     def handle(self) -> int:
         """A file descriptor of a shared piece, for another process to map."""
         raise ValueError(f"region {self.region} is not shared, or given up")
+
+    @property
+    def address(self) -> int:
+        """Where a library writes to it."""
+        raise ValueError(f"region {self.region} is written to by no library")
+
+    def describe(self) -> bytes:
+        """The encoded description with which a peer's library can write to it."""
+        raise ValueError(f"region {self.region} is written to by no library")
 
     def pin(self, pin: Pin) -> None:
         """Pin the memory, unless it is pinned or given up, until its last view is gone.

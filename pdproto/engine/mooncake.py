@@ -28,7 +28,7 @@ repeats the first two), and how this module handles them:
 import os
 from typing import Any, Final
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineError, Extent
 from pdproto.engine.hosts import LOOPBACK, joined
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
@@ -119,17 +119,19 @@ class MooncakeTransport:
             raise EngineError(f"Mooncake does not start on {host} with {protocol} {device}:"
                               f" its status is {status}")
 
-    def register(self, address: int, length: int) -> None:
+    def register(self, memory: Extent) -> None:
         """See one_sided.Transport."""
-        if self._registers and (status := self._library.register_memory(address, length)):
-            raise EngineError(f"Mooncake does not register {length} bytes: its status is {status}")
+        if self._registers and (
+                status := self._library.register_memory(memory.address, memory.length)):
+            raise EngineError(
+                f"Mooncake does not register {memory.length} bytes: its status is {status}")
 
     def unregister(self, address: int) -> None:
         """See one_sided.Transport."""
         if self._registers:
             self._library.unregister_memory(address)
 
-    def describe(self, _address: int, _length: int) -> Description:
+    def describe(self, _memory: Extent) -> Description:
         """See one_sided.Transport."""
         return Description(self.version, joined(self._host, self._library.get_rpc_port()))
 
@@ -139,9 +141,10 @@ class MooncakeTransport:
     def meet(self, description: Description) -> None:
         """Nothing to do: the library asks the peer with the first write."""
 
-    def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+    def begin(self, peer: str, source: Extent, target: int) -> Handle:
         """See one_sided.Transport."""
-        transfer = self._library.transfer_submit_write(peer, source, target, length)
+        transfer = self._library.transfer_submit_write(
+            peer, source.address, target, source.length)
         if transfer <= 0:
             raise EngineError(f"Mooncake does not reach {peer}")
         return transfer

@@ -1,6 +1,10 @@
-"""The engine over NIXL with UCX: shared memory on one host, TCP or RDMA between hosts.
+"""The engines over NIXL with UCX: shared memory on one host, TCP or RDMA between hosts.
 
     pip install --no-deps nixl-cu12==1.5.1      (nixl-cu13 on CUDA 13; torch is not needed here)
+
+`nixl` writes from host memory to host memory. `nixl-gpu` writes from a chunk on the source's GPU to
+staging memory on the sink's: RDMA between hosts where the adapters reach the GPUs, CUDA IPC within
+one. Its messages are the same.
 
 The tests of the contract pass with 1.5.1 over shared memory and over UCX_TLS=tcp. UCX and its
 settings choose how bytes move; this project has never run RDMA.
@@ -32,12 +36,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from time import sleep
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineError, Extent
+from pdproto.engine.device_pieces import GRANULE_BYTES, DeviceSource, NeedsDevice
 from pdproto.engine.hosts import LOOPBACK
-from pdproto.engine.one_sided import Description, Handle, load
+from pdproto.engine.memory import Backing
+from pdproto.engine.one_sided import Description, Handle, PieceOnDevice, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
 from pdproto.engine.sink import CAPACITY_BYTES
@@ -48,11 +54,12 @@ from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 log = logging.getLogger(__name__)
 
 ENGINE: Final = "nixl"
+ON_GPU: Final = "nixl-gpu"
 MODULES: Final = {"nixl-cu12": "nixl_cu12._api", "nixl-cu13": "nixl_cu13._api"}
 COMMAND: Final = "pip install --no-deps nixl-cu12==1.5.1"
 AT_LEAST: Final = (1, 5)
 BACKEND: Final = "UCX"
-MEMORY: Final = "DRAM"
+NO_GPU: Final = 255  # in a description: the memory is the host's
 PAUSE_SECONDS: Final = 50e-6  # between two steps of the library
 FAILED_SECONDS: Final = 1.0  # after a step that failed, so that the log is not flooded
 
@@ -101,12 +108,52 @@ class NixlSource(OneSidedSource):
         super().__init__(NixlTransport(host), bytes_max=bytes_max, writes_max=writes_max)
 
 
+class NixlGpuSink(NeedsDevice, OneSidedSink):
+    """Staging memory on the device of a decode node's pools; see NixlSink and OnDevice."""
+
+    engine: ClassVar[str] = ON_GPU
+    instead: ClassVar[str] = ENGINE
+
+    def __init__(
+        self,
+        *,
+        host: str = LOOPBACK,
+        port: int = 0,
+        capacity_bytes: int = CAPACITY_BYTES,
+        connections_max: int = SINK_CONNECTIONS_MAX,
+    ) -> None:
+        super().__init__(
+            transport=NixlTransport(host, ON_GPU),
+            host=host,
+            port=port,
+            capacity_bytes=capacity_bytes,
+            connections_max=connections_max,
+            make=self._make,
+            granule=GRANULE_BYTES,
+        )
+
+    def _make(self, region: int, length: int) -> Backing:
+        return PieceOnDevice(self.transport, self.needed(), region, length)
+
+
+class NixlGpuSource(DeviceSource, OneSidedSource):
+    """Writes from a device to memory of the sink's device; see NixlSource and OnDevice."""
+
+    engine = ON_GPU
+    instead = ENGINE
+
+    def __init__(
+        self, *, host: str = LOOPBACK, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX
+    ) -> None:
+        super().__init__(transport=NixlTransport(host, ON_GPU), bytes_max=bytes_max,
+                         writes_max=writes_max)
+
+
 class NixlTransport:
-    """An agent of the library; see one_sided.Transport."""
+    """An agent of the library; see one_sided.Transport. engine: the name of the engine."""
 
-    engine: Final = ENGINE
-
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, engine: str = ENGINE) -> None:
+        self.engine: Final = engine
         if ":" in host:
             os.environ.setdefault("UCX_AF_PRIO", "inet6,inet")
         module, self.version = load_library()
@@ -118,17 +165,20 @@ class NixlTransport:
             raise EngineError(f"NIXL does not start with {BACKEND}: {error}") from error
         self._lock: Final = threading.Lock()
         self._registered: Final[dict[int, Any]] = {}
+        self._gpus: Final[dict[str, int | None]] = {}  # whose memory a peer has leased, by peer
         self._lost: Final[set[str]] = set()
         self._progress: Final = Progress(self._move_on)
 
-    def register(self, address: int, length: int) -> None:
+    def register(self, memory: Extent) -> None:
         """See one_sided.Transport."""
+        kind, number = kind_of(memory.gpu)
         with self._lock:
             try:
-                memory = [(address, length, 0, "")]
-                self._registered[address] = self._agent.register_memory(memory, MEMORY)
+                self._registered[memory.address] = self._agent.register_memory(
+                    [(memory.address, memory.length, number, "")], kind)
             except Exception as error:  # The library's errors have no common class.
-                raise EngineError(f"NIXL does not register {length} bytes: {error}") from error
+                raise EngineError(f"NIXL does not register {memory.length} bytes of {kind}: "
+                                  f"{error}") from error
 
     def unregister(self, address: int) -> None:
         """See one_sided.Transport."""
@@ -138,12 +188,14 @@ class NixlTransport:
             except Exception:  # No rule depends on it, because it is no fence.
                 log.warning("NIXL keeps the memory at %#x", address, exc_info=True)
 
-    def describe(self, address: int, _length: int) -> Description:
-        """See one_sided.Transport."""
+    def describe(self, memory: Extent) -> Description:
+        """See one_sided.Transport. `nixl-gpu` says first which GPU has the memory."""
         with self._lock:
             data = self._agent.get_partial_agent_metadata(
-                self._registered[address], inc_conn_info=True, backends=[BACKEND]
+                self._registered[memory.address], inc_conn_info=True, backends=[BACKEND]
             )
+        if self.engine == ON_GPU:
+            data = bytes([NO_GPU if memory.gpu is None else memory.gpu]) + data
         return Description(self.version, self.name, data)
 
     def expect(self, writes: int) -> None:
@@ -152,23 +204,30 @@ class NixlTransport:
 
     def meet(self, description: Description) -> None:
         """See one_sided.Transport."""
+        data = description.data
+        if self.engine == ON_GPU:
+            gpu, data = data[:1], data[1:]
+            self._gpus[description.peer] = None if gpu in {b"", bytes([NO_GPU])} else gpu[0]
         with self._lock:
             if description.peer in self._lost:
                 self._lost.discard(description.peer)
                 self._forget(description.peer)
             try:
-                name = self._agent.add_remote_agent(description.data)
+                name = self._agent.add_remote_agent(data)
             except Exception as error:
                 raise RemoteProtocolError(f"description: NIXL says {error}") from error
         if name not in {description.peer, description.peer.encode()}:
             raise RemoteProtocolError(f"a description of peer {name!r}: want {description.peer!r}")
 
-    def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
+    def begin(self, peer: str, source: Extent, target: int) -> Handle:
         """See one_sided.Transport."""
+        kind, number = kind_of(source.gpu)
+        kind_there, number_there = kind_of(self._gpus.get(peer))
         with self._lock:
-            here = self._agent.get_xfer_descs([(source, length, 0)], MEMORY)
-            there = self._agent.get_xfer_descs([(target, length, 0)], MEMORY)
             try:
+                here = self._agent.get_xfer_descs([(source.address, source.length, number)], kind)
+                there = self._agent.get_xfer_descs([(target, source.length, number_there)],
+                                                   kind_there)
                 handle = self._agent.initialize_xfer("WRITE", here, there, peer)
                 self._agent.transfer(handle)
             except Exception as error:
@@ -209,6 +268,11 @@ class NixlTransport:
     def _forget(self, peer: str) -> None:
         with suppress(Exception):  # It may have removed the peer by itself.
             self._agent.remove_remote_agent(peer)
+
+
+def kind_of(gpu: int | None) -> tuple[str, int]:
+    """The library's names for memory of the host, or of a GPU."""
+    return ("DRAM", 0) if gpu is None else ("VRAM", gpu)
 
 
 class Progress:

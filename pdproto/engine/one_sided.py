@@ -8,7 +8,9 @@ Rule 1: a source writes only after the sink has granted that one write, and repo
         has ended it. A source that reports nothing counts as writing.
 Rule 2: a piece of memory that was given up is never leased again, and its address range is never
         used again. So late bytes there do no harm. Its pages go back to the system. It counts as
-        abandoned until no writer can reach it.
+        abandoned until no writer can reach it. A device keeps no address range without memory. So
+        there a piece is given back when its writers have reported, and one whose writer is gone
+        without a report is kept, and counts as abandoned, for as long as the process lives.
 Rule 3: a success that the library reports only proves that the write has ended. The digest proves
         that the bytes are right.
 
@@ -30,7 +32,8 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from pdproto.engine.contract import Buffer, EngineError
+from pdproto.engine.contract import Buffer, EngineError, Extent, SharesMemory
+from pdproto.engine.device_pieces import DevicePiece
 from pdproto.engine.memory import Backing, HostPiece
 from pdproto.runtime.errors import RemoteProtocolError
 
@@ -38,6 +41,8 @@ Handle: TypeAlias = Any  # the library's name for a transfer
 
 # Address ranges that were given up: they stay reserved until the process ends, without memory.
 _reserved: Final[dict[int, mmap.mmap]] = {}
+# Memory of devices that was given up, and that a writer may still reach.
+KEPT: Final[set["PieceOnDevice"]] = set()
 
 
 class Description(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -78,13 +83,13 @@ class Transport(Protocol):
     def version(self) -> str:
         """The version of the library."""
 
-    def register(self, address: int, length: int) -> None:
+    def register(self, memory: Extent) -> None:
         """Register memory, for writes of peers or as the source of writes. Raises EngineError."""
 
     def unregister(self, address: int) -> None:
         """Deregister memory. This is no fence."""
 
-    def describe(self, address: int, length: int) -> Description:
+    def describe(self, memory: Extent) -> Description:
         """The description with which a peer can write to this registered memory."""
 
     def expect(self, writes: int) -> None:
@@ -96,8 +101,8 @@ class Transport(Protocol):
         Raises RemoteProtocolError if the description is malformed.
         """
 
-    def begin(self, peer: str, source: int, target: int, length: int) -> Handle:
-        """Begin to write. Raises EngineError if the library refuses."""
+    def begin(self, peer: str, source: Extent, target: int) -> Handle:
+        """Begin to write this registered memory. Raises EngineError if the library refuses."""
 
     def ended(self, handle: Handle) -> bool | None:
         """Whether the write succeeded, as the library says; None while it is under way.
@@ -118,7 +123,7 @@ class Piece(HostPiece):
         super().__init__(region, length, shared=False)
         self._transport: Final = transport
         self.address: Final = address_of(memoryview(self.memory))
-        transport.register(self.address, length)
+        transport.register(Extent(self.address, length))
         self._registered = True
 
     def close(self) -> None:
@@ -131,8 +136,54 @@ class Piece(HostPiece):
         _reserved[self.address] = self.memory
 
     def describe(self) -> bytes:
-        """The encoded description with which a peer can write to the piece."""
-        return self._transport.describe(self.address, self.bytes).encode()
+        """See Backing."""
+        return self._transport.describe(Extent(self.address, self.bytes)).encode()
+
+
+class PieceOnDevice(DevicePiece):
+    """A piece of staging memory of a device that a library writes to. Raises EngineError if the
+    library does not register it.
+    """
+
+    __slots__ = ("_registered", "_transport")
+
+    stays_held = True
+
+    def __init__(
+        self, transport: Transport, device: SharesMemory, region: int, length: int
+    ) -> None:
+        super().__init__(region, length, device)
+        self._transport: Final = transport
+        self._registered = False
+        try:
+            transport.register(self.extent)
+        except EngineError:
+            self.close()
+            raise
+        self._registered = True
+
+    @property
+    def address(self) -> int:
+        """See Backing."""
+        return self.extent.address
+
+    def close(self) -> None:
+        """Give the piece up (rule 2)."""
+        if self.holders:
+            KEPT.add(self)
+        super().close()
+
+    def unheld(self) -> None:
+        """See Backing."""
+        if self._is_closed and self._registered:
+            self._registered = False
+            self._transport.unregister(self.address)
+            KEPT.discard(self)
+        super().unheld()
+
+    def describe(self) -> bytes:
+        """See Backing."""
+        return self._transport.describe(self.extent).encode()
 
 
 def pieces_of(transport: Transport) -> Callable[[int, int], Backing]:

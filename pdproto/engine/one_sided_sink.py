@@ -11,6 +11,7 @@ The rules are in one_sided.py.
 """
 
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +21,8 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
-from pdproto.engine.one_sided import Piece, Transport, pieces_of
+from pdproto.engine.memory import PAGE_BYTES, Backing
+from pdproto.engine.one_sided import Transport, pieces_of
 from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
@@ -34,7 +36,8 @@ class OneSidedSink(Sink["OneSidedLine"]):
     """Staging memory that a library writes to.
 
     transport: the library; it is closed with the sink. host, port: where sources ask to write, port
-    0 picks one. Raises EngineError if it cannot listen there.
+    0 picks one. make, granule: see memory.Pool; in host memory, unless they say otherwise. Raises
+    EngineError if it cannot listen there.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class OneSidedSink(Sink["OneSidedLine"]):
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = SINK_CONNECTIONS_MAX,
+        make: Callable[[int, int], Backing] | None = None,
+        granule: int = PAGE_BYTES,
     ) -> None:
         self.transport: Final = transport
         try:
@@ -59,7 +64,8 @@ class OneSidedSink(Sink["OneSidedLine"]):
                 endpoint=joined(named, listener.getsockname()[1]),
                 capacity_bytes=capacity_bytes,
                 abandons=True,
-                make=pieces_of(transport),
+                make=make or pieces_of(transport),
+                granule=granule,
             ),
             listener=listener,
             line=lambda sock: OneSidedLine(self, sock),
@@ -85,7 +91,7 @@ class Open:
     """A write that the library of a source may execute. stopped: it was refused meanwhile."""
 
     held: Held
-    piece: Piece
+    piece: Backing
     bytes: int
     stopped: bool = False
 
@@ -124,7 +130,8 @@ class OneSidedLine(SinkLine):
         """See sink.Line. The source's process may still run and write, so its leases stay busy."""
         self._sink.transport.expect(-len(self._writes))
         with self._leases.lock:
-            free = [self._drop_holder(write.piece) for write in self._writes.values()]
+            free = [self._drop_holder(write.piece) for write in self._writes.values()
+                    if not write.piece.stays_held]
         self._writes.clear()
         if any(free):
             self._sink.wake()
@@ -138,10 +145,10 @@ class OneSidedLine(SinkLine):
         with self._leases.lock:
             held = self._leases.redeem(frame, self.challenge)
             piece = None if held is None else held.backing
-            if held is not None and isinstance(piece, Piece):
+            if held is not None and piece is not None:
                 self._leases.enter(held)
                 piece.holders.add(self)
-        if held is None or not isinstance(piece, Piece):
+        if held is None or piece is None:
             self._refuse(frame.write)
             return
         self._writes[frame.write] = Open(held, piece, frame.length)
@@ -149,7 +156,7 @@ class OneSidedLine(SinkLine):
         self.name(held.lease.source)
         self._grant(frame.write, piece)
 
-    def _grant(self, number: int, piece: Piece) -> None:
+    def _grant(self, number: int, piece: Backing) -> None:
         description = b""
         if piece.region not in self._described:
             description = piece.describe()
@@ -175,7 +182,7 @@ class OneSidedLine(SinkLine):
         elif not write.stopped:
             self._refuse(number)
 
-    def _drop_holder(self, piece: Piece) -> bool:
+    def _drop_holder(self, piece: Backing) -> bool:
         """Note that no write of this connection goes to the piece any more. Returns whether memory
         has become free. The caller has the lock.
         """

@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from time import sleep
 from typing import Final
 
-from pdproto.engine.contract import EngineError, Result
+from pdproto.engine.contract import EngineError, Extent, Result
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
 from pdproto.engine.one_sided import Description, Handle, Transport, address_of, check_versions
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
@@ -49,7 +49,7 @@ class OneSidedSource(Source):
     ) -> None:
         self.transport: Final = transport
         self.movers: Final[set[Mover]] = set()
-        self._readable: Final[dict[tuple[int, int], int]] = {}  # number of writes, by memory
+        self._readable: Final[dict[Extent, int]] = {}  # number of writes, by memory
         self._reading: Final = threading.Lock()
         self._closed = False
         super().__init__(
@@ -68,23 +68,21 @@ class OneSidedSource(Source):
         self.transport.close()
         left.clear()  # Until now, the library may have read the memory of these writes.
 
-    def register(self, view: memoryview) -> None:
+    def register(self, memory: Extent) -> None:
         """Let the library read this memory."""
-        place = address_of(view), view.nbytes
         with self._reading:
-            readers = self._readable.get(place, 0)
+            readers = self._readable.get(memory, 0)
             if not readers:
-                self.transport.register(*place)
-            self._readable[place] = readers + 1
+                self.transport.register(memory)
+            self._readable[memory] = readers + 1
 
-    def unregister(self, view: memoryview) -> None:
+    def unregister(self, memory: Extent) -> None:
         """Note that one write less reads this memory."""
-        place = address_of(view), view.nbytes
         with self._reading:
-            self._readable[place] -= 1
-            if not self._readable[place]:
-                del self._readable[place]
-                self.transport.unregister(place[0])
+            self._readable[memory] -= 1
+            if not self._readable[memory]:
+                del self._readable[memory]
+                self.transport.unregister(memory.address)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,8 +90,9 @@ class Move:
     """A granted write.
 
     description: of the sink's memory, if the library does not know it yet. target: an address in
-    the sink's process. segments: source, target and length of the transfers that have not begun.
-    registered: how many of the views are registered. refused: no other transfer may begin. problem:
+    the sink's process. extents: where the bytes are. views: of those in host memory. segments:
+    source and target of the transfers that have not begun. registered: how many of the extents are
+    registered. refused: no other transfer may begin. problem:
     why the write has failed. wrong: the part of the sink's description that the library rejects.
     """
 
@@ -102,7 +101,8 @@ class Move:
     description: Description | None
     target: int
     views: tuple[memoryview, ...] = field(repr=False)
-    segments: Iterator[tuple[int, int, int]] = field(init=False, repr=False)
+    extents: tuple[Extent, ...] = field(init=False)
+    segments: Iterator[tuple[Extent, int]] = field(init=False, repr=False)
     registered: int = 0
     handle: Handle = None
     refused: bool = False
@@ -111,16 +111,18 @@ class Move:
     wrong: str = ""
 
     def __post_init__(self) -> None:
+        carried = self.posted.carried
+        self.extents = (*(Extent(address_of(view), view.nbytes) for view in self.views),
+                        *(() if carried is None else carried.extents))
         self.segments = self._cut()
 
-    def _cut(self) -> Iterator[tuple[int, int, int]]:
+    def _cut(self) -> Iterator[tuple[Extent, int]]:
         target = self.target
-        for view in self.views:
-            address = address_of(view)
-            for start in range(0, view.nbytes, SEGMENT_BYTES):
-                length = min(SEGMENT_BYTES, view.nbytes - start)
-                yield address + start, target + start, length
-            target += view.nbytes
+        for address, nbytes, gpu in self.extents:
+            for start in range(0, nbytes, SEGMENT_BYTES):
+                length = min(SEGMENT_BYTES, nbytes - start)
+                yield Extent(address + start, length, gpu), target + start
+            target += nbytes
 
 
 class Mover:
@@ -205,15 +207,15 @@ class Mover:
             move.problem = str(error)
         except RemoteProtocolError as error:
             move.wrong = str(error)  # the exception itself would keep the library's frames alive
-        for view in move.views[: move.registered]:
-            self._source.unregister(view)
+        for memory in move.extents[: move.registered]:
+            self._source.unregister(memory)
         step = partial(self._line.moved, move)
         self._source.loop.call(partial(self._source.serve, self._endpoint, step))
         return True
 
     def _register(self, move: Move) -> None:
-        while move.registered < len(move.views):
-            self._source.register(move.views[move.registered])
+        while move.registered < len(move.extents):
+            self._source.register(move.extents[move.registered])
             move.registered += 1
 
 

@@ -128,7 +128,7 @@ class Line(Protocol):
 class Source:
     """A source engine; the engine's `Line` gives its connections their protocol."""
 
-    engine: str
+    engine: ClassVar[str]
     gathers: ClassVar[bool] = False  # a write of many views costs little more; see rule 2
     carries: ClassVar[bool] = False  # it writes bytes that lie on a device, which the device copies
 

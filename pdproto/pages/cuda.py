@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary, finalize
 import msgspec
 import torch
 
+from pdproto.engine.contract import Extent
 from pdproto.kernels.arguments import Launch
 from pdproto.kernels.device_memory import on_stream
 from pdproto.pages.cuda_driver import Driver
@@ -46,6 +47,7 @@ class CudaDevice:
     def __init__(self, name: str) -> None:
         self._device: Final = torch.device(name if ":" in name else f"{name}:0")
         self.name: Final = str(self._device)
+        self.gpu: Final = self._device.index
         if self._device.index >= torch.cuda.device_count():
             raise RuntimeError(f"{name}: torch {torch.__version__} finds "
                                f"{torch.cuda.device_count()} GPUs here")
@@ -98,7 +100,7 @@ class CudaDevice:
             address = self._driver.allocate(length)
         except OSError as error:
             raise no_memory(self.name, length, error) from error
-        return CudaExport(self._driver, address, length)
+        return CudaExport(self._driver, Extent(address, length, self.gpu))
 
     def map(self, description: bytes) -> Any:
         """See Device. A GPU reaches memory of another one if they are peers (P2P access)."""
@@ -127,7 +129,8 @@ class CudaDevice:
 class CudaExport:
     """See Exported."""
 
-    def __init__(self, driver: Driver, address: int, length: int) -> None:
+    def __init__(self, driver: Driver, extent: Extent) -> None:
+        address, length, _ = self.extent = extent
         EXPORTED[address] = span = Span(address, length)
         finalize(span, driver.free, address).atexit = False
         self.memory: Any = _memory(span)

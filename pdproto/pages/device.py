@@ -51,10 +51,15 @@ class DeviceStream(Protocol):
 
 
 class Device(Protocol):
-    """A device with pools. name: as torch writes it."""
+    """A device with pools. name: as torch writes it. gpu: its number for CUDA; None if its memory
+    is the host's.
+    """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def gpu(self) -> int | None: ...
 
     @property
     def kernels(self) -> str | None:

@@ -26,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from pdproto.engine.contract import Extent
 from pdproto.engine.memory import size_class
 from pdproto.kernels.arguments import ALIGNMENT, Launch, Numbers
 from pdproto.kernels.chunk import KVLayout, Report, digests_in, new_report, plan_for
@@ -99,6 +100,11 @@ class Carried:
         self._chunk: Final = chunk
         self.nbytes: Final = len(head) + (0 if chunk is None else len(chunk))
         self.pin: Final = copies.pin
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """See DeviceBytes."""
+        return self._copies.extents(self._head, self._chunk)
 
     def copy_to(self, place: Any) -> Callable[[], bool]:
         """See DeviceBytes."""
@@ -194,6 +200,15 @@ class DeviceCopies:
                 self._carrier.copy(place[len(head):], chunk)
 
         return self._enqueued(self._carrier, enqueue)
+
+    def extents(self, head: bytes, chunk: Any) -> tuple[Extent, ...]:
+        """Where a head and a chunk are; see DeviceBytes."""
+        parts = []
+        if head:
+            parts.append(Extent(address_of(np.frombuffer(head, np.uint8)), len(head)))
+        if chunk is not None:
+            parts.append(Extent(chunk.data_ptr(), len(chunk), self._device.gpu))
+        return tuple(parts)
 
     def landed(self, view: Any) -> Any:
         """See Copies."""

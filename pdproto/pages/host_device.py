@@ -19,6 +19,7 @@ from weakref import ref
 
 import torch
 
+from pdproto.engine.contract import Extent
 from pdproto.kernels.arguments import Launch
 from pdproto.pages.device import (
     DeviceError,
@@ -48,6 +49,7 @@ class HostDevice:
     """
 
     name: Final = "the late device"
+    gpu: Final = None
 
     def __init__(self, seed: int = 0, kernels: str | None = None) -> None:
         self.kernels: Final = kernels
@@ -179,6 +181,7 @@ class HostExport:
             os.close(self._file)
             raise
         self.memory: Any = torch.frombuffer(mmap(self._file, length), dtype=torch.uint8)
+        self.extent: Final = Extent(self.memory.data_ptr(), length, device.gpu)
         self.description: Final = f"/proc/{os.getpid()}/fd/{self._file}".encode()
 
     def free(self) -> None:

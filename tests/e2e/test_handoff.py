@@ -4,12 +4,15 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from pdproto.registry.client import TIMEOUT_S
 from tests.e2e.drill import handoff, run
+
+NIXL = pytest.mark.skipif(find_spec("nixl_cu12") is None, reason="NIXL is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +77,11 @@ def test_m4_3_with_no_traffic_every_gauge_is_zero(numbers: dict[str, Any]) -> No
 @pytest.mark.parametrize("options", [
     ("late", "--requests", "90", "--kill", "--engine", "tcp"),
     ("late", "--requests", "90", "--kill", "--engine", "cuda-ipc"),
+    pytest.param(("late", "--requests", "90", "--kill", "--engine", "nixl-gpu"), marks=NIXL),
     *(("interpreter", "--requests", "12", "--layers", "1", "--page-bytes", "256", "--pages", "2",
        "--in-flight", "4", "--kill", "--engine", engine) for engine in ("tcp", "shm", "cuda-ipc")),
-], ids=["late", "from device to device", "interpreter over tcp", "interpreter over shm",
-        "interpreter over cuda-ipc"])
+], ids=["late", "from device to device", "over nixl-gpu", "interpreter over tcp",
+        "interpreter over shm", "interpreter over cuda-ipc"])
 def test_pools_on_a_device_are_handed_over(options: tuple[str, ...]) -> None:
     """The device does all work late: who reads or frees a page too early, spoils it."""
     pytest.importorskip("torch")

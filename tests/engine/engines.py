@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine, SourceEngine
-from pdproto.engine.device_shared import GRANULE_BYTES
+from pdproto.engine.device_pieces import GRANULE_BYTES
 from pdproto.engine.engines import require
 from pdproto.engine.memory import PAGE_BYTES
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
@@ -116,18 +116,14 @@ def stop_inside_a_copy() -> None:
     before_a_piece(stop)
 
 
-def played_sink(**arguments: Any) -> SinkEngine:
-    """See played.py."""
-    from tests.engine.played import PlayedSink  # noqa: PLC0415 - needs torch
+def played(name: str) -> Callable[..., Any]:
+    """A class of played.py, which needs torch."""
+    def make(**arguments: Any) -> Any:
+        from tests.engine import played  # noqa: PLC0415 - needs torch
 
-    return PlayedSink(**arguments)
+        return getattr(played, name)(**arguments)
 
-
-def played_source(**arguments: Any) -> SourceEngine:
-    """See played.py."""
-    from tests.engine.played import PlayedSource  # noqa: PLC0415 - needs torch
-
-    return PlayedSource(**arguments)
+    return make
 
 
 BUILT_IN: Final = {
@@ -139,10 +135,6 @@ ONE_SIDED: Final = {
     "mooncake": Engine("mooncake", MooncakeSink, MooncakeSource, stop_before_a_transfer),
     "nixl": Engine("nixl", NixlSink, NixlSource, stop_before_a_transfer),
 }
-ON_DEVICE: Final = {
-    "cuda-ipc": Engine("cuda-ipc", played_sink, played_source, stop_inside_a_copy, GRANULE_BYTES,
-                       is_local=True),
-} if find_spec("torch") else {}
 
 
 def missing(name: str) -> str:
@@ -156,6 +148,13 @@ def missing(name: str) -> str:
 
 MISSING: Final = {name: missing(name) for name in ONE_SIDED}
 INSTALLED: Final = {name: engine for name, engine in ONE_SIDED.items() if not MISSING[name]}
+ON_DEVICE: Final = {
+    "cuda-ipc": Engine("cuda-ipc", played("SharedPlayedSink"), played("SharedPlayedSource"),
+                       stop_inside_a_copy, GRANULE_BYTES, is_local=True),
+    **({} if MISSING["nixl"] else {
+        "nixl-gpu": Engine("nixl-gpu", played("NixlPlayedSink"), played("NixlPlayedSource"),
+                           stop_before_a_transfer, GRANULE_BYTES)}),
+} if find_spec("torch") else {}
 ENGINES: Final = {**BUILT_IN, **INSTALLED, **ON_DEVICE}
 LOCAL: Final = {name: engine for name, engine in ENGINES.items() if engine.is_local}
 

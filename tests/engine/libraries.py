@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pdproto.engine.contract import Address, EngineError, Result
+from pdproto.engine.contract import Address, EngineError, Extent, Result
 from pdproto.engine.one_sided import Description
 from pdproto.engine.one_sided_source import OneSidedSource
 from tests.engine.engines import ENGINES, MISSING, finished, until, write
@@ -93,6 +93,10 @@ class Found:
     again_bytes: int
 
 
+def extent_of(memory: np.ndarray) -> Extent:
+    return Extent(memory.ctypes.data, memory.nbytes)
+
+
 def unregistered_in_mid_write(name: str) -> Found:
     """Take memory back from the library while one transfer to it runs, and begin another.
 
@@ -103,12 +107,12 @@ def unregistered_in_mid_write(name: str) -> Found:
     with other(name) as sink, ThreadPoolExecutor(1) as thread:
         transport = sink.source.transport
         for memory in (data, other_data):
-            transport.register(memory.ctypes.data, memory.nbytes)
+            transport.register(extent_of(memory))
 
         def transfer(peer: str, memory: np.ndarray) -> bool:
             """A library may wait in `begin` until it has ended."""
             try:
-                handle = transport.begin(peer, memory.ctypes.data, sink.target, memory.nbytes)
+                handle = transport.begin(peer, extent_of(memory), sink.target)
             except EngineError:
                 return False
             while (well := transport.ended(handle)) is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineError, Extent
 from pdproto.engine.one_sided import Description
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
@@ -34,16 +34,18 @@ class Obedient:
         self.closed = False
         self.description: Description | None = None
 
-    def register(self, address: int, length: int) -> None:
+    def register(self, memory: Extent) -> None:
+        address, length, _ = memory
         if address in self.registered:
             raise EngineError(f"{address:#x} is registered already")
         self.registered[address] = length
         self.enlisted.append((address, length))
 
     def unregister(self, address: int) -> None:
-        del self.registered[address]
+        if not self.closed:
+            del self.registered[address]
 
-    def describe(self, _address: int, _length: int) -> Description:
+    def describe(self, _memory: Extent) -> Description:
         return self.description or Description(self.version, "here")
 
     def expect(self, writes: int) -> None:
@@ -54,12 +56,13 @@ class Obedient:
         if description.peer != "here":
             raise RemoteProtocolError(f"nobody is called {description.peer!r}")
 
-    def begin(self, peer: str, source: int, target: int, length: int) -> "Transfer":
-        for address in (source, target):
+    def begin(self, peer: str, source: Extent, target: int) -> "Transfer":
+        length = source.length
+        for address in (source.address, target):
             if not any(start <= address and address + length <= start + size
                        for start, size in list(self.registered.items())):
                 raise EngineError(f"{address:#x} is not registered with {peer}")
-        data = ctypes.string_at(source, length)
+        data = ctypes.string_at(source.address, length)
         transfer = Transfer(length)
         self.transfers.append(transfer)
 

@@ -1,4 +1,4 @@
-"""Engine `cuda-ipc` for the contract's tests: a processor plays the devices of both ends.
+"""The engines of devices for the contract's tests: a processor plays the devices of both ends.
 
 The tests write bytes of host memory, and read the memory of a lease. So the source's device gets
 these bytes first, and the sink shows the memory of its device as that of the host.
@@ -12,14 +12,17 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from pdproto.engine.contract import Address, Buffer, DeviceBytes, Lease
+from pdproto.engine.contract import Address, Buffer, DeviceBytes, Extent, Lease
+from pdproto.engine.device_pieces import DeviceSource, NeedsDevice
 from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
+from pdproto.engine.nixl import NixlGpuSink, NixlGpuSource
+from pdproto.engine.sink import Sink
 from pdproto.engine.source import bytes_of
 from pdproto.pages.host_device import HostDevice, HostStream
 
 
-class PlayedSink(DeviceSharedSink):
-    """See above."""
+class ShowsMemory(NeedsDevice, Sink[Any]):
+    """The sink's side, before the engine's class."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -39,6 +42,7 @@ class PlayedBytes:
         self._stream: Final = stream
         self.nbytes: Final = len(self._bytes)
         self.pin: Final = device.pin
+        self.extents: Final = (Extent(self._bytes.data_ptr(), self.nbytes, device.gpu),)
 
     def copy_to(self, place: Any) -> Callable[[], bool]:
         """See DeviceBytes."""
@@ -46,8 +50,8 @@ class PlayedBytes:
         return self._stream.record().query
 
 
-class PlayedSource(DeviceSharedSource):
-    """See above."""
+class TakesViews(DeviceSource):
+    """The source's side, before the engine's class."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -63,6 +67,22 @@ class PlayedSource(DeviceSharedSource):
         if carried is None:
             carried = PlayedBytes(self._played, self._copies_of, views)
         return super().post(address, offset, (), carried)
+
+
+class SharedPlayedSink(ShowsMemory, DeviceSharedSink):
+    """Of `cuda-ipc`."""
+
+
+class SharedPlayedSource(TakesViews, DeviceSharedSource):
+    """Of `cuda-ipc`."""
+
+
+class NixlPlayedSink(ShowsMemory, NixlGpuSink):
+    """Of `nixl-gpu`."""
+
+
+class NixlPlayedSource(TakesViews, NixlGpuSource):
+    """Of `nixl-gpu`."""
 
 
 def before_a_piece(stop: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ import sys
 
 import numpy as np
 
+from pdproto.engine.contract import Extent
 from pdproto.engine.one_sided import Piece
 from pdproto.engine.one_sided_sink import OneSidedSink
 from tests.engine.engines import ENGINES, until
@@ -36,7 +37,7 @@ def main() -> None:
             case ["fresh"]:
                 landed.fill(0)
                 if not registered:
-                    sink.transport.register(piece.address, piece.bytes)
+                    sink.transport.register(Extent(piece.address, piece.bytes))
                 registered = True
                 say(piece.describe().hex())
             case ["count", byte]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineError, Extent
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.nixl import NixlTransport
 from pdproto.runtime.errors import RemoteProtocolError
@@ -27,9 +27,10 @@ def written(life_s: float) -> str:
     """How a write ends whose sink has so long to live."""
     sink, source = NixlTransport(LOOPBACK), NixlTransport(LOOPBACK)
     here, there = np.zeros(LENGTH, np.uint8), np.zeros(LENGTH, np.uint8)
-    sink.register(there.ctypes.data, LENGTH)
-    source.register(here.ctypes.data, LENGTH)
-    described = sink.describe(there.ctypes.data, LENGTH)
+    there_is, here_is = (Extent(memory.ctypes.data, LENGTH) for memory in (there, here))
+    sink.register(there_is)
+    source.register(here_is)
+    described = sink.describe(there_is)
     begins = Event()
 
     def live() -> None:
@@ -44,7 +45,7 @@ def written(life_s: float) -> str:
     begins.set()
     try:
         source.meet(described)
-        handle = source.begin(described.peer, here.ctypes.data, there.ctypes.data, LENGTH)
+        handle = source.begin(described.peer, here_is, there_is.address)
         ends_at = perf_counter() + GIVE_UP_S
         while (well := source.ended(handle)) is None and perf_counter() < ends_at:
             sleep(1e-4)

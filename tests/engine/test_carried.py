@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pdproto.engine.contract import Address, EngineError, Lease, Result
-from pdproto.engine.device_shared import GRANULE_BYTES, DeviceSharedSink, DeviceSharedSource
+from pdproto.engine.device_pieces import GRANULE_BYTES
+from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
@@ -37,6 +38,7 @@ class Held:
     def __init__(self, byte: int, length: int = LENGTH) -> None:
         self.byte: Final = byte
         self.nbytes: Final = length
+        self.extents: Final = ()  # these engines read none
         self.pins: Final[list[int]] = []
         self.place: Any = None
         self.is_done = False

@@ -14,7 +14,7 @@ import pytest
 
 from pdproto.engine import mooncake, nixl, one_sided
 from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
-from pdproto.engine.contract import EngineBusy, EngineError, Lease, Result
+from pdproto.engine.contract import EngineBusy, EngineError, Extent, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.memory import Pool
 from pdproto.engine.one_sided import Description, Piece, check_versions, release
@@ -169,8 +169,8 @@ def test_memory_that_nobody_has_registered_fails_its_write(
 def test_landing_memory_that_cannot_be_registered_is_said(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_self: Obedient, _address: int, length: int) -> None:
-        raise EngineError(f"no room for {length} bytes")
+    def refuse(_self: Obedient, memory: Extent) -> None:
+        raise EngineError(f"no room for {memory.length} bytes")
 
     monkeypatch.setattr(Obedient, "register", refuse)
     with pytest.raises(EngineError, match="no room for 4096 bytes"):

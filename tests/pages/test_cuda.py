@@ -3,6 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from mmap import mmap
 
 import msgspec
@@ -28,6 +29,8 @@ from pdproto.pages.tensors import gpu_of  # noqa: E402 - needs torch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)]
 
+NEEDS_NIXL = pytest.mark.skipif(not any(map(find_spec, ("nixl_cu12", "nixl_cu13"))),
+                                reason="NIXL is not installed")
 SHAPE = (64, 16, 8, 64)
 SPIN_CYCLES = 200_000_000  # of a kernel that does nothing: about 0.1 s
 
@@ -49,7 +52,7 @@ class OnGpu:
         return sender, receiver
 
 
-@pytest.fixture(params=["shm", "tcp", "cuda-ipc"])
+@pytest.fixture(params=["shm", "tcp", "cuda-ipc", pytest.param("nixl-gpu", marks=NEEDS_NIXL)])
 def both(request: pytest.FixtureRequest) -> Iterator[OnGpu]:
     found = OnGpu(request.param)
     yield found

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +34,8 @@ if not torch.cuda.is_available():
 from pdproto.pages.device_copies import DeviceCopies  # noqa: E402 - needs torch
 from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
 
+OVER_NIXL: Final = pytest.param("nixl-gpu", marks=pytest.mark.skipif(
+    find_spec("nixl_cu12") is None, reason="NIXL is not installed"))
 PAGES: Final = 32
 SHAPE: Final = (PAGES, 2, 2, 48)  # padding follows the payload
 KERNELS: Final = pytest.mark.parametrize("kernels", [None, "interpreter"])
@@ -91,7 +94,7 @@ def pair(
 
 
 @KERNELS
-@pytest.mark.parametrize("engine", ["shm", "tcp", "cuda-ipc"])
+@pytest.mark.parametrize("engine", ["shm", "tcp", "cuda-ipc", OVER_NIXL])
 def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine: str) -> None:
     """Property S15: the pack waits for the pass, and the post waits for the pack."""
     with pair(kernels, engine) as both:
@@ -109,7 +112,7 @@ def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine:
             until(lambda s=sender, r=receiver: s.released and r.released)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("engine", ["shm", "cuda-ipc"])
+@pytest.mark.parametrize("engine", ["shm", "cuda-ipc", OVER_NIXL])
 def test_many_at_once_and_in_several_chunks(engine: str) -> None:
     with pair(engine=engine, seed=5) as both:
         open_: list[tuple[Receiver, list[int], list[NDArray[np.uint8]]]] = []
@@ -255,7 +258,7 @@ def test_a_device_that_fails_ends_its_hand_overs_with_its_reason(side: str) -> N
         until(lambda: sender.released and receiver.released)
 
 
-@pytest.mark.parametrize("engine", ["shm", "cuda-ipc"])
+@pytest.mark.parametrize("engine", ["shm", "cuda-ipc", OVER_NIXL])
 def test_no_memory_is_made_after_the_first_hand_overs(engine: str) -> None:
     with pair(engine=engine) as both:
         made = []

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -28,10 +29,15 @@ SECTION: Final = re.compile(r"(?<=^## GPU\n).*?(?=^## )", re.MULTILINE | re.DOTA
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command. needs: a program without which it is left out."""
+    """A command. needs: a program or a module of Python without which it is left out."""
 
     command: tuple[str, ...]
     needs: str = ""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether what it needs is installed."""
+        return not self.needs or bool(shutil.which(self.needs) or find_spec(self.needs))
 
 
 def _python(*arguments: str) -> tuple[str, ...]:
@@ -46,6 +52,8 @@ STEPS: Final = {
         # Two processes on one GPU: pages go from device to device, and through pinned host memory.
         Step((*HANDOFF, "--requests", "300", "--engine", "cuda-ipc", "--abort-rate", "0.2",
               "--kill")),
+        *(Step((*HANDOFF, "--requests", "300", "--engine", "nixl-gpu", "--kill"), needs=library)
+          for library in ("nixl_cu12", "nixl_cu13")),
         Step((*HANDOFF, "--requests", "300", "--engine", "shm", "--abort-rate", "0.2")),
         Step((*HANDOFF, "--requests", "300", "--engine", "tcp", "--kill")),
         Step(("compute-sanitizer", "--error-exitcode", "1",
@@ -83,7 +91,7 @@ def run(steps: Sequence[Step], minutes: float) -> bool:
     end = monotonic() + 60 * minutes
     for step in steps:
         told = " ".join(step.command)
-        if step.needs and shutil.which(step.needs) is None:
+        if not step.is_possible:
             print(f"left out, because {step.needs} is not installed: {told}")  # noqa: T201
             continue
         print(told, flush=True)  # noqa: T201
