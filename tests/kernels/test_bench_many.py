@@ -103,6 +103,10 @@ def test_pinned_chunks_are_right_in_both_ways(on: str, case: Case) -> None:
         broken.calls[way] = [lambda: None] * 2
         with pytest.raises(WrongResultError, match="differ"):
             pinned.prove(broken)
+        if case.operation is Operation.UNPACK:  # from zeros into pages of zeros
+            broken.calls[way] = [partial(torch.Tensor.zero_, one) for one in broken.memory]
+            with pytest.raises(WrongResultError, match="it changes the chunk"):
+                pinned.prove(broken)
 
 
 @pytest.mark.parametrize("case", HOSTED[2:], ids=lambda case: case.title)
