@@ -138,11 +138,11 @@ def decode(pipe: Connection, setting: Setting) -> None:
     ours, device = setting.pools(where), watched(where)
     engine = open_sink(setting.engine, staging_bytes=setting.staging_bytes)
     node = DecodeNode("d", SinkPages(ours, engine, device=device))
-    pages = 0
+    filled = 0
     while (batch := pipe.recv()) is not None:
         if device is not None:
             device.is_watching = batch.is_watched
-        pages = max(pages, batch.pages)
+        filled = max(filled, len(batch.rooms) * batch.pages)
         receivers = []
         for number, room in enumerate(batch.rooms):
             receivers.append(node.open(room, {"p": batch.endpoint}, pages=pages_of(batch, number)))
@@ -153,7 +153,7 @@ def decode(pipe: Connection, setting: Setting) -> None:
         for receiver in receivers:
             receiver.close()
         until(lambda of=receivers: all(one.released for one in of))  # type: ignore[misc]
-    pipe.send(all(bool((pool[:DEPTH * pages] == 7).all()) for pool in ours))
+    pipe.send(all(bool((pool[:filled] == 7).all()) for pool in ours))
     node.close()
 
 
@@ -259,7 +259,8 @@ def split(engine: str, name: str, way: str, pair: Pair) -> None:
     if not parts:
         return
     whole = median(told.seconds for told in rounds) * 1000
-    found = ", ".join(f"{part} {median(of[part] for of in parts if part in of) * 1000:.2f}" for part in parts[0])
+    found = ", ".join(f"{part} {median(of[part] for of in parts if part in of) * 1000:.2f}"
+                      for part in parts[0])
     say(f"{engine:8} {name:>7}  {way:6}  {whole:.2f} ms: {found}")
 
 
