@@ -59,6 +59,10 @@ AHEAD: Final = 8  # chunks that are under way at one time
 REQUESTS: Final = ((2, 4), (8, 4), (32, 1))  # of a launch, and pages of each
 
 
+def no_launch(*_: Any, **__: Any) -> None:
+    """In the place of a launch. A mock takes longer."""
+
+
 class Over:
     """An event that has happened."""
 
@@ -310,7 +314,7 @@ def main(arguments: list[str]) -> int:
     if chosen.device == "cuda" and not torch.cuda.is_available():
         print("no CUDA device here", file=sys.stderr)  # noqa: T201 - this is a command
         return 2
-    with mock.patch.object(device, "run"):
+    with mock.patch.object(device, "run", no_launch):
         is_met, without = stubbed(chosen.rounds)
     if chosen.device == "cuda":
         is_met &= on_a_gpu(chosen.rounds, without)
