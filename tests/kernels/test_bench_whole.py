@@ -112,7 +112,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     ))  # fmt: skip
     monkeypatch.setattr(timing, "captured", Graph)
     monkeypatch.setattr(timing, "GRAPH_US", 1.0)
-    monkeypatch.setitem(timing.in_turns.__kwdefaults__, "rounds", 3)
+    monkeypatch.setitem(timing.in_turns.__kwdefaults__ or {}, "rounds", 3)
     monkeypatch.setattr(patterns, "runtime", missing)
     monkeypatch.setattr(patterns, "kernels", lambda _: missing())
     monkeypatch.setattr(bench_device, "make", partial(make, device="cpu"))
