@@ -169,7 +169,7 @@ NIGHT: Final[dict[str, Wait]] = {
     "tests/kernels/test_bench.py::TestCasesOfAGpu::test_cuda_s_own_ways_are_right": Wait(
         "baselines of a bench that only a GPU runs; a sample by day", by_day=6, among="cpu"),
     "tests/kernels/test_bench_whole.py::test_a_whole_run_measures_and_prints_everything": Wait(
-        "the parts of the run are tested by day (test_bench.py, test_bench_run.py)"),
+        "the parts of the run are tested by day (test_bench.py, test_bench_many.py)"),
     "tests/kernels/test_cast.py::test_bad_pages_on_the_device_are_cast_to_zeros": Wait(
         "the same kernel in Triton's interpreter at other shapes; the native and the NumPy form "
         "run all by day", by_day=1, among="interpreter"),

@@ -15,8 +15,8 @@ import torch
 import triton
 
 from pdproto.bench import baselines as bench_baselines
-from pdproto.bench import load, timing
-from pdproto.bench.cases import CASES, MORE, SMALL, SMALL_GOALS_US, Case
+from pdproto.bench import load, many, pinned, timing
+from pdproto.bench.cases import CASES, MANY, MORE, PINNED, SMALL, SMALL_GOALS_US, Case
 from pdproto.bench.report import Results, Row
 from pdproto.bench.subject import Subject, check, make
 
@@ -48,6 +48,8 @@ def _facts() -> dict[str, str]:
         "state": f"{', '.join(asked)}: {told}",
         "method": f"graphs of cold repetitions, events, {timing.ROUNDS} rounds in turns with"
         " tensor.copy_ of the same bytes; medians; page numbers on the device and checked there",
+        "pinned memory": "the copy is one of the same bytes between pinned memory and the GPU; for"
+        " it and for many requests the GPU waits until all calls of a round are enqueued",
         "others": "a name that is not a function of torch is a pattern of another program, in our"
         " code; the times of driver copies, and of SGLang's gather as called, include host time",
     }
@@ -114,6 +116,8 @@ def units(*, quick: bool) -> dict[str, Unit]:
     found["launches"] = partial(_numbers, load.launches)
     if not quick:
         found["thread blocks"] = partial(_numbers, load.interference)
+        found |= {f"many: {case.title}": partial(many.measure, case) for case in MANY}
+        found |= {f"pinned: {case.title}": partial(pinned.measure, case) for case in PINNED}
     return found | {case.title: partial(_case, case) for case in more}
 
 
@@ -147,6 +151,8 @@ def run(
             unit(results)
         except torch.cuda.OutOfMemoryError as error:
             results.notes.append(f"{name}: out of memory: {str(error).splitlines()[0]}")
+        except TimeoutError as error:
+            results.notes.append(f"{name}: {error}")
         gc.collect()  # a subject and its calls refer to each other
         torch.cuda.empty_cache()
     if late:

@@ -5,27 +5,33 @@ kernel and no copy. So the time is that of our own code, and a GPU's driver adds
 it, the same chunk without what the data path keeps from one to the next: views, checks and
 arguments are made each time, as every call of `pack_chunk` makes them.
 
-    python -m tests.bench.bench_device_calls [ROUNDS]
+With --device cuda, the same calls on a GPU as well, with its launches and the calls of its driver.
 
-Prints medians of processor time, and the ratios in one run. Exit status: 0 if the goals are met.
+    python -m tests.bench.bench_device_calls [ROUNDS] [--device cuda]
+
+Prints medians of processor time, and the ratios in one run. Exit status: 0 if the goals are met, 1
+if not, 2 if there is no such device.
 """
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from time import thread_time
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
-
-os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
-
 import torch
 
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
+
 from pdproto.kernels import device
-from pdproto.kernels.arguments import Launch
+from pdproto.kernels.arguments import Launch, Numbers
 from pdproto.kernels.chunk import (
     Request,
     digests_in,
@@ -36,6 +42,8 @@ from pdproto.kernels.chunk import (
     register,
     unpack_chunk,
 )
+from pdproto.kernels.prepared import prepare_pack
+from pdproto.pages.device import Device
 from pdproto.pages.device_copies import DeviceCopies
 from pdproto.pages.host_device import HostDevice, HostStream
 from pdproto.pages.tensors import host_tensor
@@ -47,7 +55,12 @@ KEY: Final = 7
 ROUNDS: Final = 30
 CALLS: Final = 40  # of a round
 GOAL_US: Final = 25.0
+AHEAD: Final = 8  # chunks that are under way at one time
 REQUESTS: Final = ((2, 4), (8, 4), (32, 1))  # of a launch, and pages of each
+
+
+def no_launch(*_: Any, **__: Any) -> None:
+    """In the place of a launch. A mock takes longer."""
 
 
 class Over:
@@ -157,9 +170,120 @@ def requests_calls(pools: list[Any], copies: DeviceCopies, many: int, pages: int
             f"{of}, a call each": each}
 
 
-def main(arguments: list[str]) -> int:
-    """Print the medians."""
-    vars(device)["run"] = lambda *_, **__: None
+Halves = tuple[Callable[[], Any], Callable[[Any], object]]
+"""The calls that begin the work of a chunk, and those that follow when the device has done it."""
+
+
+def path_calls(on: Device, placed: torch.device, *, carries: bool) -> dict[str, Halves]:
+    """The calls of a data path for a chunk, by their name. placed: where torch has the pools.
+    carries: the device carries the bytes, and the host's memory has none of them.
+    """
+    pools = [torch.zeros(SHAPE, dtype=torch.uint8, device=placed) for _ in range(ENTRIES)]
+    layout = register(pools)
+    copies, passed = DeviceCopies(on, layout.device, carries=carries), on.passed()
+    copies.begin_thread()
+    length = plan_for(layout, len(PAGES)).only.bytes
+    landed: Any = on.memory(length) if carries else on.host_memory(length).numpy()
+
+    def pack() -> Any:
+        return copies.pack(layout, PAGES, KEY, after=passed)
+
+    def kept(staged: Any) -> None:
+        assert staged.done()
+        staged.keep()
+
+    def clean(unpacked: Any) -> None:
+        assert unpacked.ready()
+        assert unpacked.clean()
+
+    first = pack()
+    until(first.done)
+    calls: dict[str, Halves] = {
+        "pack": (pack, kept),
+        "unpack": (lambda: copies.unpack(layout, landed, PAGES, KEY, passed), clean),
+    }
+    if carries:
+        until(first.carried.copy_to(landed))
+        calls["carry"] = (lambda: first.carried.copy_to(landed), until)
+    else:
+        landed[:] = first.views[0]
+    way = "the device carries" if carries else "through pinned memory"
+    return {f"{name}, {way}": of for name, of in calls.items()}
+
+
+def until(is_over: Callable[[], bool]) -> None:
+    while not is_over():
+        pass
+
+
+def kernel_calls(placed: torch.device) -> dict[str, Halves]:
+    """The pack of a chunk by a call of the kernels, and by a prepared one."""
+    pools = [torch.zeros(SHAPE, dtype=torch.uint8, device=placed) for _ in range(ENTRIES)]
+    plain = register(pools)
+    layout = plain if placed.type == "cuda" else replace(plain, device="interpreter")
+    plan = plan_for(layout, len(PAGES)).only
+    chunk = torch.zeros(plan.bytes, dtype=torch.uint8, device=placed)
+    sums = digests_in(plan, chunk)
+    numbers = Numbers(
+        torch.zeros(len(PAGES), dtype=torch.int64, pin_memory=placed.type == "cuda"),
+        torch.zeros(len(PAGES), dtype=torch.int64, device=placed))
+    prepared = prepare_pack(layout, chunk, numbers, digests=sums)
+
+    def again() -> None:
+        prepared.tell(PAGES)
+        prepared.enqueue(KEY)
+
+    def nothing(_: Any) -> None:
+        pass
+
+    return {
+        "pack_chunk": (partial(pack_chunk, layout, PAGES, chunk, digests=sums, key=KEY), nothing),
+        "pack_chunk, prepared": (again, nothing),
+    }
+
+
+def halves(calls: dict[str, Halves], wait: Callable[[], object], rounds: int) -> dict[str, float]:
+    """The median microseconds of both halves of each. wait: for the device; it is not counted."""
+    took: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
+        for name, (begin, end) in calls.items():
+            began = thread_time()
+            made = [begin() for _ in range(AHEAD)]
+            spent = thread_time() - began
+            wait()
+            began = thread_time()
+            for one in made:
+                end(one)
+            took[name].append((spent + thread_time() - began) / AHEAD * 1e6)
+    return {name: median(of[1:]) for name, of in took.items()}
+
+
+def every_half(
+    on: Device, placed: torch.device, wait: Callable[[], object], rounds: int
+) -> dict[str, float]:
+    """`halves` of each way of a data path, on the stream that its thread would have, and of calls.
+    """
+    took: dict[str, float] = {}
+    for carries in (True, False):
+        took |= halves(path_calls(on, placed, carries=carries), wait, rounds)
+    return took | halves(kernel_calls(placed), wait, rounds)
+
+
+def on_a_gpu(rounds: int, without: dict[str, float]) -> bool:
+    """Print the times on a GPU beside those without its launches. Returns whether all are right."""
+    from pdproto.pages.cuda import CudaDevice  # noqa: PLC0415 - it needs CUDA
+
+    placed = torch.device("cuda:0")
+    took = every_half(CudaDevice(str(placed)), placed, torch.cuda.synchronize, rounds)
+    for name, told in took.items():
+        print(f"{name}, on {torch.cuda.get_device_name()}: {told:.1f} us (goal: {GOAL_US:g}); "  # noqa: T201 - this is a command
+              f"without launches and calls of the driver {without[name]:.1f} us")
+    return max(took.values()) <= GOAL_US
+
+
+def stubbed(rounds: int) -> tuple[bool, dict[str, float]]:
+    """Print the times of our own code. Returns whether they meet the goals, and those of `halves`.
+    """
     idle = IdleDevice(kernels="interpreter")
     pools = [torch.zeros(SHAPE, dtype=torch.uint8) for _ in range(ENTRIES)]
     layout, copies, anew = register(pools), DeviceCopies(idle, "cpu"), Anew(pools, idle.stream())
@@ -169,7 +293,7 @@ def main(arguments: list[str]) -> int:
         "pack anew": anew.pack,
         "unpack": lambda: copies.unpack(layout, landed, PAGES, KEY).clean(),
         "unpack anew": lambda: anew.unpack(landed),
-    }, int(arguments[0]) if arguments else ROUNDS)
+    }, rounds)
     for name in ("pack", "unpack"):
         told, before = took[name], took[f"{name} anew"]
         print(f"{name} {len(PAGES)} pages of {ENTRIES} entries: {told:.1f} us "  # noqa: T201 - this is a command
@@ -177,7 +301,24 @@ def main(arguments: list[str]) -> int:
     for many, pages in REQUESTS:
         for name, told in in_turns(requests_calls(pools, copies, many, pages), 5).items():
             print(f"{name}: {told:.1f} us")  # noqa: T201 - this is a command
-    return int(max(took["pack"], took["unpack"]) > GOAL_US)
+    without = every_half(idle, torch.device("cpu"), lambda: None, rounds)
+    return max(took["pack"], took["unpack"]) <= GOAL_US, without
+
+
+def main(arguments: list[str]) -> int:
+    """Print the medians."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rounds", type=int, nargs="?", default=ROUNDS)
+    parser.add_argument("--device", choices=("none", "cuda"), default="none")
+    chosen = parser.parse_args(arguments)
+    if chosen.device == "cuda" and not torch.cuda.is_available():
+        print("no CUDA device here", file=sys.stderr)  # noqa: T201 - this is a command
+        return 2
+    with mock.patch.object(device, "run", no_launch):
+        is_met, without = stubbed(chosen.rounds)
+    if chosen.device == "cuda":
+        is_met &= on_a_gpu(chosen.rounds, without)
+    return int(not is_met)
 
 
 if __name__ == "__main__":
