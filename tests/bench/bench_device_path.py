@@ -2,8 +2,9 @@
 
 Two processes, prefill and decode, on one GPU, as `make test-gpu` has them. A hand-over's pages are
 packed, carried by an engine, and unpacked. Beside it, in the same rounds, the least that its way
-needs: for `cuda-ipc` one copy of the same bytes within the GPU, for the others one copy to pinned
-host memory and one back. `deep`: eight hand-overs at once; `single`: one after the other.
+needs: for `cuda-ipc` and `nixl-gpu` one copy of the same bytes within the GPU, for the others one
+copy to pinned host memory and one back. `deep`: eight hand-overs at once; `single`: one after the
+other.
 
 Then the parts of that time, of a few rounds more in which both processes note when they give work
 to the device and when they see its end: packing, the copy and unpacking, each with the time that
@@ -36,7 +37,7 @@ from typing import Any, Final
 import torch
 
 from pdproto.engine.device_shared import DeviceSharedSource
-from pdproto.engine.engines import open_sink, open_source
+from pdproto.engine.engines import ENGINES, open_sink, open_source
 from pdproto.kernels.chunk import (
     digests_in,
     new_report,
@@ -91,7 +92,7 @@ class Setting:
 
     @property
     def staging_bytes(self) -> int:
-        return LARGE_STAGING_BYTES if self.engine == "cuda-ipc" else STAGING_BYTES
+        return LARGE_STAGING_BYTES if ENGINES[self.engine].on_device else STAGING_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +214,14 @@ def wait(device: str) -> None:
 def link(engine: str, device: str, length: int) -> Callable[[], float]:
     """The least that a way needs for so many bytes: a call that takes it, in seconds."""
     on = torch.zeros(length, dtype=torch.uint8, device="cuda" if device == "cuda" else "cpu")
-    other = torch.zeros_like(on) if engine == "cuda-ipc" else on
-    host = torch.zeros(0 if engine == "cuda-ipc" else length, dtype=torch.uint8,
+    other = torch.zeros_like(on) if ENGINES[engine].on_device else on
+    host = torch.zeros(0 if ENGINES[engine].on_device else length, dtype=torch.uint8,
                        pin_memory=device == "cuda")
 
     def copy() -> float:
         wait(device)
         began = time.perf_counter()
-        if engine == "cuda-ipc":
+        if ENGINES[engine].on_device:
             other.copy_(on)
         else:
             host.copy_(on, non_blocking=True)
@@ -334,7 +335,7 @@ def measure(setting: Setting, sizes: Iterable[str], rounds: int, end: float) -> 
     """Measure an engine until the clock says `end`. Returns whether every byte is right."""
     pair = Pair(setting)
     for name in sizes:
-        if setting.device == "cuda" and setting.engine == "cuda-ipc":
+        if setting.device == "cuda" and ENGINES[setting.engine].on_device:
             took = passes(SIZES[name])
             say(f"{setting.engine:8} {name:>7}  pack, copy and unpack alone: {took * 1000:.2f} ms, "
                 f"{bytes_of(SIZES[name]) / took / 1e9:.1f} GB/s")
@@ -363,13 +364,13 @@ def main(arguments: list[str]) -> int:
         return 2
     end, is_right = time.monotonic() + chosen.seconds, True
     for engine in chosen.engine if chosen.only != "products" else ():
-        sizes = chosen.sizes or (LARGE if engine == "cuda-ipc" else USUAL)
+        sizes = chosen.sizes or (LARGE if ENGINES[engine].on_device else USUAL)
         setting = Setting(engine, chosen.device, max(SIZES[name] for name in sizes), chosen.ahead)
         is_right &= measure(setting, sizes, chosen.rounds, end)
     for engine in chosen.engine if chosen.only != "hand-overs" and chosen.device == "cuda" else ():
         if time.monotonic() < end:
             slowed(Setting(engine, "cuda", SIZES[BESIDE],
-                           of_decode="" if engine == "cuda-ipc" else "cpu"))
+                           of_decode="" if ENGINES[engine].on_device else "cpu"))
     return int(not is_right)
 
 
