@@ -9,9 +9,20 @@ not its files. So each server is a new process, which imports vLLM itself.
 import importlib
 import os
 import sys
+from typing import Final
+
+import torch
 
 from examples.servers.forking import fork_on_request
 from examples.vllm_servers import proxy, without_kernels
+
+LATENT: Final = (
+    ("vllm.v1.attention.backends.mla.triton_mla", "TritonMLABackend"),
+    ("vllm.v1.attention.backends.mla.prefill.cpu_sdpa", "CPUSDPAMLAPrefillBackend"),
+)
+"""Latent attention in Triton and torch. vLLM offers it for 16 bits only. In float32, which it
+computes, too, answers can be compared.
+"""
 
 
 def main() -> int:
@@ -23,6 +34,8 @@ def main() -> int:
 
 def serve(argv: list[str]) -> int:
     lacks_kernels = without_kernels.install()
+    for module, backend in LATENT:
+        getattr(importlib.import_module(module), backend).supported_dtypes.append(torch.float32)
     sys.argv = ["vllm", *(without_kernels.FLAGS if lacks_kernels else ()), *argv]
     importlib.import_module("vllm.entrypoints.launchers.api_server.entry").main()
     return 0

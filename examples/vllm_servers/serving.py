@@ -10,6 +10,7 @@ from examples.servers.serving import HOST, ForkedServers, Server, free_port
 
 MODEL: Final = "tiny"  # as clients call it
 HYBRID: Final = "hybrid"  # the folder of a model with Mamba states, in place of a Llama
+LATENT: Final = "latent"  # the same of one with latent attention (MLA)
 PRODUCER: Final = "kv_producer"
 CONSUMER: Final = "kv_consumer"
 OURS: Final = "PdprotoConnector"

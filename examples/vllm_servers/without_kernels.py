@@ -37,9 +37,12 @@ def install() -> bool:
     if importlib.util.find_spec(KERNELS) is not None:
         return False
     sys.modules[KERNELS] = ModuleType(KERNELS)
-    for signature, (kernel, key) in _KERNELS.items():
-        _LIBRARY.define(signature)
-        _LIBRARY.impl(signature.partition("(")[0], kernel, key)
+    for name, kernels in _KERNELS.items():
+        library = torch.library.Library(name, "FRAGMENT")
+        _LIBRARIES.append(library)
+        for signature, (kernel, key) in kernels.items():
+            library.define(signature)
+            library.impl(signature.partition("(")[0], kernel, key)
     sys.modules[FLASH] = _flash()
     # vLLM asks a new process for the properties of a model's class. It would lack all of this.
     registry = importlib.import_module("vllm.model_executor.models.registry")
@@ -82,14 +85,30 @@ def _no(_capability: int) -> bool:
     return False
 
 
+def _concat_and_cache_mla(
+    latent: torch.Tensor, rope: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor, _dtype: str,
+    _scale: torch.Tensor,
+) -> None:
+    """Write the vectors of tokens, those without a slot into the null block."""
+    blocks, block_tokens = slots.clamp(min=0) // cache.shape[1], slots.clamp(min=0) % cache.shape[1]
+    rows = torch.cat([latent, rope.squeeze(1)], dim=-1)[:len(slots)]
+    cache[blocks, block_tokens] = rows.to(cache.dtype)
+
+
 ANY: Final = "CompositeExplicitAutograd"
-_LIBRARY: Final = torch.library.Library("_C", "FRAGMENT")
-_KERNELS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {
-    "cutlass_scaled_mm_supports_fp8(int capability) -> bool": (_no, ANY),
-    "cutlass_scaled_mm_supports_block_fp8(int capability) -> bool": (_no, ANY),
-    "cutlass_scaled_mm_supports_fp4(int capability) -> bool": (_no, ANY),
-    "cutlass_group_gemm_supported(int capability) -> bool": (_no, ANY),
-    "get_cuda_view_from_cpu_tensor(Tensor pinned) -> Tensor": (_cuda_view, "CPU"),
-    "weak_ref_tensor(Tensor tensor) -> Tensor": (_strong_ref, ANY),
-    "silu_and_mul(Tensor! out, Tensor given) -> ()": (_silu_and_mul, ANY),
+_KERNELS: Final[Mapping[str, Mapping[str, tuple[Callable[..., Any], str]]]] = {
+    "_C": {
+        "cutlass_scaled_mm_supports_fp8(int capability) -> bool": (_no, ANY),
+        "cutlass_scaled_mm_supports_block_fp8(int capability) -> bool": (_no, ANY),
+        "cutlass_scaled_mm_supports_fp4(int capability) -> bool": (_no, ANY),
+        "cutlass_group_gemm_supported(int capability) -> bool": (_no, ANY),
+        "get_cuda_view_from_cpu_tensor(Tensor pinned) -> Tensor": (_cuda_view, "CPU"),
+        "weak_ref_tensor(Tensor tensor) -> Tensor": (_strong_ref, ANY),
+        "silu_and_mul(Tensor! out, Tensor given) -> ()": (_silu_and_mul, ANY),
+    },
+    "_C_cache_ops": {
+        "concat_and_cache_mla(Tensor latent, Tensor rope, Tensor! cache, Tensor slots, str dtype, "
+        "Tensor scale) -> ()": (_concat_and_cache_mla, ANY),
+    },
 }
+_LIBRARIES: Final[list[torch.library.Library]] = []  # an operator goes with its library

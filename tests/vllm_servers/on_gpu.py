@@ -1,15 +1,19 @@
 """The cells of vLLM whose servers have their KV caches on one GPU, and how these are started."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from examples.vllm_servers.serving import EAGER
+from examples.vllm_servers.serving import EAGER, HYBRID, LATENT
 from tests.servers.record import Cell, Record
 from tests.vllm_servers.cells import KILL, SHORT, STEADY, Layout
 
 SMALL_BLOCKS: Final = ("--block-size", "16")
 LARGE_BLOCKS: Final = ("--block-size", "64")
+# vLLM's attention over latent vectors in Triton and torch.
+IN_TRITON: Final = ("--attention-backend", "TRITON_MLA", "--no-enable-prefix-caching",
+                    "--attention-config", json.dumps({"mla_prefill_backend": "CPU"}))
 PARTS: Final = {"page_tokens": 16, **STEADY}
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
@@ -20,6 +24,10 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "in turns": Layout(prefill=("--no-async-scheduling",), decode=("--no-async-scheduling",),
                        extra={"engine": "cuda-ipc", **STEADY}),
     "blocks": Layout(prefill=SMALL_BLOCKS, decode=LARGE_BLOCKS, extra=PARTS),
+    "latent": Layout(model=LATENT, at_prefill=LATENT, common=IN_TRITON,
+                     extra={"engine": "cuda-ipc", **STEADY}),
+    "hybrid": Layout(model=HYBRID, at_prefill=HYBRID, common=("--no-enable-prefix-caching",),
+                     extra={"engine": "cuda-ipc", **STEADY}),
     "short": Layout(decode=SHORT, extra={"engine": "cuda-ipc", **STEADY}),
     "kill": Layout(decode=SHORT, extra=KILL),
 }
@@ -62,6 +70,10 @@ CELLS: Final = (
     Cell("blocks of two sizes", "blocks", "equality_short",
          "prefill has blocks of 16 tokens and decode of 64: parts of blocks are handed over",
          "wrong-block", quick=True),
+    Cell("latent attention", "latent", "equality_short",
+         "all heads share one vector of a token (MLA)", "wrong-block", quick=True),
+    Cell("Mamba", "hybrid", "equality_short",
+         "every second layer has a Mamba 2 state", "state-moved-on", quick=True),
     Cell("in turns", "in turns", "equality_short", "without asynchronous scheduling",
          "wrong-block", quick=True),
     Cell("memory short", "short", "memory_short",
