@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --no-compile
 ALONE := flock setup.py
 
 .PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench bench-ratios soak soak-million soak-day docs clean \
-  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm test-servers-vllm-gpu bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -182,6 +182,12 @@ serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy
 
 test-servers-vllm: $(VLLM)/.installed ## real vLLM servers on this machine, every cell (45 minutes at most)
 	$(VLLM)/bin/python -m tests.vllm_servers
+
+# On a machine with an NVIDIA GPU. This Python has vLLM 0.32.0 for CUDA, or its Python files alone.
+PYTHON_GPU ?= python3
+
+test-servers-vllm-gpu: ## real vLLM servers on a GPU, every cell
+	$(PYTHON_GPU) -m tests.vllm_servers --device cuda
 
 bench-servers-vllm: $(VLLM)/.installed ## requests a second under real vLLM servers, beside NIXL
 	$(VLLM)/bin/python -m tests.vllm_servers.bench

@@ -1,7 +1,8 @@
-"""A text completed by real vLLM servers, prefill and decode apart, on a machine without a GPU.
+"""A text completed by real vLLM servers, prefill and decode apart, without a GPU or on one.
 
-    python -m examples.vllm_servers          serves until Ctrl-C (make serve-vllm)
-    python -m examples.vllm_servers --once   asks one question, and ends
+    python -m examples.vllm_servers                 serves until Ctrl-C (make serve-vllm)
+    python -m examples.vllm_servers --once          asks one question, and ends
+    python -m examples.vllm_servers --device cuda   its KV caches are on the first GPU
 
 The model has random weights and knows single bytes only: its answers are no words. vLLM's import
 takes half a minute, and longer on a loaded machine.
@@ -19,11 +20,13 @@ from examples.servers.serving import Server, ServerError
 from examples.vllm_servers import tiny_model
 from examples.vllm_servers.serving import (
     CONSUMER,
+    CPU,
+    DEVICES,
     MODEL,
     NIXL,
     OURS,
     PRODUCER,
-    Servers,
+    servers_on,
     transfer_config,
 )
 
@@ -35,10 +38,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--once", action="store_true", help="ask one question, and end")
     parser.add_argument("--connector", default=OURS, choices=[OURS, NIXL])
+    parser.add_argument("--device", default=CPU, choices=DEVICES, help="where the KV caches are")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pdproto-vllm-") as folder:
         try:
-            serve(Path(folder), told.connector, once=told.once)
+            serve(Path(folder), told.connector, told.device, once=told.once)
         except ServerError as error:
             sys.stderr.write(f"{error}\n")
             return 1
@@ -47,12 +51,12 @@ def main() -> int:
     return 0
 
 
-def serve(folder: Path, connector: str, *, once: bool) -> None:
+def serve(folder: Path, connector: str, device: str = CPU, *, once: bool) -> None:
     """Raises ServerError if a server does not start, and KeyboardInterrupt at Ctrl-C."""
     began = time.monotonic()
     model = tiny_model.make(folder / "llama")
     _say("made a model with random weights; vLLM is imported ...")
-    with Servers(folder / "log") as servers:
+    with servers_on(device)(folder / "log") as servers:
         prefill, decode = (servers.start(name, model, transfer=transfer_config(role, connector))
                            for name, role in (("prefill", PRODUCER), ("decode", CONSUMER)))
         for server in (prefill, decode):

@@ -1,4 +1,4 @@
-"""Real vLLM servers on a machine without a GPU, and the proxy."""
+"""Real vLLM servers on a machine without a GPU, or on one GPU, and the proxy."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from examples.servers.serving import HOST, ForkedServers, Server, free_port
 
 MODEL: Final = "tiny"  # as clients call it
 HYBRID: Final = "hybrid"  # the folder of a model with Mamba states, in place of a Llama
+LATENT: Final = "latent"  # the same of one with latent attention (MLA)
 PRODUCER: Final = "kv_producer"
 CONSUMER: Final = "kv_consumer"
 OURS: Final = "PdprotoConnector"
@@ -26,9 +27,21 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "VLLM_NIXL_SIDE_CHANNEL_HOST": HOST,
 }
 FLAGS: Final = ("--host", HOST, "--dtype", "float32", "--max-model-len", "2048",
-                "--enforce-eager", "--max-num-seqs", "32", "--block-size", "32",
-                "--served-model-name", MODEL)
+                "--max-num-seqs", "32", "--block-size", "32", "--served-model-name", MODEL)
+EAGER: Final = "--enforce-eager"
 
+# Float32 is computed as such, and not with the 10 bits of TF32, so that answers can be compared.
+ON_GPU: Final[Mapping[str, str]] = {
+    **ENVIRONMENT, "NCCL_SOCKET_IFNAME": "lo", "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "TRITON_F32_DEFAULT": "ieee",
+}
+# Several servers share the GPU.
+FLAGS_ON_GPU: Final = (*FLAGS, "--gpu-memory-utilization", "0.1",
+                       "--kv-cache-memory-bytes", str(256 << 20))
+
+CPU: Final = "cpu"
+CUDA: Final = "cuda"
+DEVICES: Final = (CPU, CUDA)
 
 START_S: Final = 480.0  # a loaded machine imports vLLM in four minutes
 
@@ -55,17 +68,18 @@ def transfer_config(
 
 @dataclass
 class Servers(ForkedServers):
-    """Of vLLM."""
+    """Of vLLM. flags: of every server."""
 
     preloaded: ClassVar[str] = "examples.vllm_servers.preloaded"
     environment: ClassVar[Mapping[str, str]] = ENVIRONMENT
+    flags: ClassVar[Sequence[str]] = (*FLAGS, EAGER)
 
     def start(self, name: str, model: Path, flags: Sequence[str] = (), *,
               transfer: str | None = None, port: int | None = None,
               env: Mapping[str, str] | None = None) -> Server:
         """Returns at once: see Server.wait_healthy. transfer: see transfer_config."""
         port = free_port() if port is None else port
-        argv = ["--model", str(model), "--port", str(port), *FLAGS, *flags]
+        argv = ["--model", str(model), "--port", str(port), *self.flags, *flags]
         if transfer is not None:
             argv += ["--kv-transfer-config", transfer]
         side = {"VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
@@ -77,6 +91,20 @@ class Servers(ForkedServers):
         argv = ["--port", str(port), "--prefill", *(server.url for server in prefill),
                 "--decode", *(server.url for server in decode)]
         return self.run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv))
+
+
+@dataclass
+class ServersOnGpu(Servers):
+    """Their KV caches are on the first GPU."""
+
+    preloaded: ClassVar[str] = "examples.vllm_servers.on_gpu"
+    environment: ClassVar[Mapping[str, str]] = ON_GPU
+    flags: ClassVar[Sequence[str]] = FLAGS_ON_GPU
+
+
+def servers_on(device: str) -> type[Servers]:
+    """device: of DEVICES."""
+    return ServersOnGpu if device == CUDA else Servers
 
 
 def gauge(server: Server, name: str) -> float:

@@ -10,12 +10,14 @@ from tests.servers.defects import DEFECTS
 from tests.servers.layouts import LAYOUTS
 from tests.servers.record import Record
 from tests.vllm_servers import cells as of_vllm
+from tests.vllm_servers import on_gpu
 
 DEFECTIVE = Path(of_vllm.__file__).with_name("defective.py")
 
 
 @pytest.mark.parametrize(("record", "module"), [
     (of_sglang.RECORD, "tests.servers"), (of_vllm.RECORD, "tests.vllm_servers"),
+    (on_gpu.RECORD, "tests.vllm_servers --device cuda"),
 ])  # fmt: skip
 def test_the_page_is_generated(record: Record, module: str) -> None:
     assert record.page.read_text() == record.text(), f"python -m {module} --table"
@@ -31,6 +33,7 @@ def test_every_cell_of_vllm_has_a_layout_and_a_defect() -> None:
     """defective.py imports vLLM, so its names are read."""
     functions = {node.name.replace("_", "-") for node in ast.parse(DEFECTIVE.read_text()).body
                  if isinstance(node, ast.FunctionDef)}
-    for cell in of_vllm.CELLS:
-        assert cell.layout in of_vllm.LAYOUTS
-        assert cell.defect in functions | {of_vllm.PLUGIN_OFF}
+    for cells, layouts in ((of_vllm.CELLS, of_vllm.LAYOUTS), (on_gpu.CELLS, on_gpu.LAYOUTS)):
+        for cell in cells:
+            assert cell.layout in layouts
+            assert cell.defect in functions | {of_vllm.PLUGIN_OFF}

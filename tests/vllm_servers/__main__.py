@@ -1,43 +1,49 @@
-"""Real vLLM servers as tests, on a machine without a GPU.
+"""Real vLLM servers as tests, on a machine without a GPU, or on one GPU.
 
     python -m tests.vllm_servers                every cell        (make test-servers-vllm)
+    python -m tests.vllm_servers --device cuda  every cell of a GPU    (make test-servers-vllm-gpu)
     python -m tests.vllm_servers --quick        a subset
     python -m tests.vllm_servers --only equality 'late read'
     python -m tests.vllm_servers --defects      each cell must fail under its defect
-    python -m tests.vllm_servers --table        write docs/vllm-servers.md
+    python -m tests.vllm_servers --table        write docs/vllm-servers.md, or that of a GPU
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from examples.vllm_servers.serving import Servers
-from tests.servers.record import Cell
+from examples.vllm_servers.serving import CPU, CUDA, DEVICES, EAGER, servers_on
+from tests.servers.record import Cell, Record
 from tests.servers.suite import Finding, Suite, arguments, run
-from tests.vllm_servers import checks
-from tests.vllm_servers.cells import LAYOUTS, RECORD
+from tests.vllm_servers import cells, checks, on_gpu
 from tests.vllm_servers.stage import Stage
 
-FOLDER: Final = Path("out/vllm-servers")
-
-
-def check(stage: Stage, cell: Cell) -> Finding:
-    found: Finding = getattr(checks, cell.check)(stage, LAYOUTS[cell.layout])
-    return found
+FOLDERS: Final = {CPU: Path("out/vllm-servers"), CUDA: Path("out/vllm-servers-gpu")}
+RECORDS: Final = {CPU: cells.RECORD, CUDA: on_gpu.RECORD}
+LAYOUTS: Final[Mapping[str, Mapping[str, cells.Layout]]] = {
+    CPU: cells.LAYOUTS, CUDA: on_gpu.LAYOUTS}
 
 
 def main() -> int:
-    told = arguments(__doc__ or "")
+    told = arguments(__doc__ or "", DEVICES)
+    record: Record = RECORDS[told.device]
     if told.table:
-        RECORD.page.write_text(RECORD.text())
+        record.page.write_text(record.text())
         return 0
-    with Servers(FOLDER / "log") as servers:
+    folder, layouts = FOLDERS[told.device], LAYOUTS[told.device]
+
+    def check(stage: Stage, cell: Cell) -> Finding:
+        found: Finding = getattr(checks, cell.check)(stage, layouts[cell.layout])
+        return found
+
+    with servers_on(told.device)(folder / "log") as servers:
         def begin(defect: str | None) -> Stage:
-            stage = Stage(servers, FOLDER, defect, few=told.quick or told.defects)
+            stage = Stage(servers, folder, defect, few=told.quick or told.defects, alone=(EAGER,))
             stage.reference(checks.ALL)
             return stage
 
-        return run(Suite(RECORD, begin, check), told)
+        return run(Suite(record, begin, check), told)
 
 
 if __name__ == "__main__":

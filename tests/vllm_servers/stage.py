@@ -162,15 +162,16 @@ class Pair:
 
 class Stage:
     """See above. defect: of defective.py, put into every server of a pair, never the reference.
-    few: fewer requests are enough.
+    few: fewer requests are enough. alone: flags of the reference beside those of its layout.
     """
 
     def __init__(self, servers: Servers, folder: Path, defect: str | None = None, *,
-                 few: bool = False) -> None:
+                 few: bool = False, alone: Sequence[str] = ()) -> None:
         self.servers: Final = servers
         self.defect = defect
         self.few: Final = few
         self._folder: Final = folder
+        self._alone: Final = alone
         self._references: Final[dict[str, Reference]] = {}
         self._pair: Pair | None = None
         self._number = 0
@@ -183,7 +184,7 @@ class Stage:
         name = layout.at_prefill
         if name not in self._references:
             self._references[name] = Reference(
-                self.servers, self.model(name), layout.common, Completions)
+                self.servers, self.model(name), (*layout.common, *self._alone), Completions)
         self._references[name].ensure(wanted)
         return self._references[name]
 
