@@ -10,17 +10,23 @@ import importlib
 import multiprocessing
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 from examples.servers.forking import Run, fork_on_request
-from examples.sglang_servers import without_gpu
+from examples.sglang_servers import on_gpu, without_gpu
 
 HOOK: Final = "SGLANG_SERVERS_HOOK"
 
 
 def main() -> int:
-    without_gpu.install()
+    is_on_gpu = os.environ.get(on_gpu.DEVICE) == "cuda"
+    (on_gpu if is_on_gpu else without_gpu).install()
     _import_sglang()
+    if is_on_gpu:
+        on_gpu.complete()
+    else:
+        without_gpu.complete_attention()
     return fork_on_request(RUN)
 
 
@@ -31,9 +37,10 @@ def _import_sglang() -> None:
     load_plugins()
     for name in ("sglang.launch_server", "sglang.srt.entrypoints.http_server",
                  "sglang.srt.managers.scheduler", "sglang.srt.managers.detokenizer_manager",
-                 "sglang.srt.models.registry", "sglang_router.launch_router"):
+                 "sglang.srt.models.registry"):
         importlib.import_module(name)
-    without_gpu.complete_attention()
+    with suppress(ImportError):  # a test without the router asks both servers itself
+        importlib.import_module("sglang_router.launch_router")
     fork = multiprocessing.get_context("fork")
     multiprocessing.context._default_context._actual_context = fork  # type: ignore[attr-defined]
     multiprocessing.set_start_method = lambda *_, **__: None

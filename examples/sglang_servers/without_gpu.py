@@ -84,7 +84,14 @@ def install() -> None:
     """Call this before SGLang is imported."""
     os.environ.update(ENVIRONMENT)
     without_torchvision.install()
-    for name in KERNELS:
+    missing_kernels(*KERNELS)
+
+
+def missing_kernels(*names: str) -> None:
+    """Modules of these names, unless they are imported already. Whatever is called in them raises
+    NotImplementedError.
+    """
+    for name in names:
         module = _Kernels(name)
         module.__path__ = []
         sys.modules.setdefault(name, module)
