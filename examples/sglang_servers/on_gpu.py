@@ -46,7 +46,8 @@ WITHOUT_KERNELS: Final = {
 FLAGS: Final = (
     "--device", "cuda", "--attention-backend", "triton", "--sampling-backend", "pytorch",
     "--dtype", "float32", "--grammar-backend", "none", "--skip-server-warmup",
-    "--mem-fraction-static", "0.3", "--random-seed", "1", "--cuda-graph-max-bs-decode", "64", "--cuda-graph-backend-prefill", "disabled",
+    "--mem-fraction-static", "0.3", "--random-seed", "1",
+    "--cuda-graph-max-bs-decode", "64", "--cuda-graph-backend-prefill", "disabled",
 )
 
 
@@ -61,17 +62,16 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Call this when SGLang has been imported. Raises RuntimeError if that has used CUDA."""
+    """Call this when SGLang has been imported."""
     if without_kernels.is_needed():
         without_kernels.complete()
-    check_unused()
 
 
-def check_unused() -> None:
-    """Raises RuntimeError if this process has used CUDA."""
+def has_used_cuda() -> bool:
+    """Whether this process has, so that its forks cannot."""
     count = ctypes.c_int()
-    if ctypes.CDLL("libcuda.so.1").cuDeviceGetCount(ctypes.byref(count)) != NOT_INITIALIZED:
-        raise RuntimeError("importing SGLang has used CUDA, so no server can be forked")
+    driver = ctypes.CDLL("libcuda.so.1")
+    return bool(driver.cuDeviceGetCount(ctypes.byref(count)) != NOT_INITIALIZED)
 
 
 def _ask_the_management_library() -> None:

@@ -20,18 +20,18 @@ HOOK: Final = "SGLANG_SERVERS_HOOK"
 
 
 def main() -> int:
-    is_on_gpu = os.environ.get(on_gpu.DEVICE) == "cuda"
-    (on_gpu if is_on_gpu else without_gpu).install()
     _import_sglang()
-    if is_on_gpu:
-        on_gpu.complete()
-    else:
-        without_gpu.complete_attention()
     return fork_on_request(RUN)
 
 
 def _import_sglang() -> None:
-    """All modules that a server imports before its command line matters, models included."""
+    """All modules that a server imports before its command line matters, models included.
+
+    The processes of a server are forks of its first one, unless the import has used CUDA: then they
+    import SGLang anew.
+    """
+    place = on_gpu if os.environ.get(on_gpu.DEVICE) == "cuda" else without_gpu
+    place.install()
     from sglang.srt.plugins import load_plugins
 
     load_plugins()
@@ -41,6 +41,9 @@ def _import_sglang() -> None:
         importlib.import_module(name)
     with suppress(ImportError):  # a test without the router asks both servers itself
         importlib.import_module("sglang_router.launch_router")
+    place.complete()
+    if place is on_gpu and on_gpu.has_used_cuda():
+        return
     fork = multiprocessing.get_context("fork")
     multiprocessing.context._default_context._actual_context = fork  # type: ignore[attr-defined]
     multiprocessing.set_start_method = lambda *_, **__: None
@@ -52,14 +55,18 @@ def _serve(argv: list[str]) -> int:
     from sglang.srt.server_args import prepare_server_args
     from sglang.srt.utils import kill_process_tree
 
-    if hook := os.environ.get(HOOK):
-        module, _, name = hook.partition(":")
-        getattr(importlib.import_module(module), name)()
+    _hook()
     try:
         run_server(prepare_server_args(argv))
     finally:
         kill_process_tree(os.getpid(), include_parent=False)
     return 0
+
+
+def _hook() -> None:
+    if hook := os.environ.get(HOOK):
+        module, _, name = hook.partition(":")
+        getattr(importlib.import_module(module), name)()
 
 
 def _route(argv: list[str]) -> int:
@@ -78,3 +85,6 @@ RUN: Final[Run] = {
 
 if __name__ == "__main__":
     sys.exit(main())
+if __name__ == "__mp_main__":  # a process of a server that is no fork
+    _import_sglang()
+    _hook()

@@ -1,4 +1,4 @@
-"""Real SGLang servers on a machine without a GPU, and the router."""
+"""Real SGLang servers, on a machine without a GPU or on one GPU, and the router."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from examples.servers.serving import HOST, ForkedServers, Server, free_port
+from examples.servers.serving import HOST, ForkedServers, Server, ServerError, free_port
 from examples.sglang_servers import on_gpu, without_gpu
 
 
@@ -80,7 +80,12 @@ class Servers(ForkedServers):
 
     def router(self, name: str, prefill: Sequence[SglangServer],
                decode: Sequence[Server], flags: Sequence[str] = ()) -> Server:
-        """SGLang's router. It never retries and breaks no circuit, so failures show."""
+        """SGLang's router. It never retries and breaks no circuit, so failures show.
+
+        Raises ServerError if it is not installed.
+        """
+        if not has_router():
+            raise ServerError("SGLang's router is not installed: pip install sglang-router")
         port = free_port()
         argv = ["--pd-disaggregation", "--host", HOST, "--port", str(port),
                 "--prometheus-port", str(free_port()), "--policy", "round_robin",

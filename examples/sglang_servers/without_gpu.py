@@ -50,8 +50,10 @@ class _Kernels(ModuleType):
         return missing
 
 
-def complete_attention() -> None:
-    """Three parts that the attention backend torch_native lacks in 0.5.23.
+def complete() -> None:
+    """Call this when SGLang has been imported.
+
+    It adds three parts that the attention backend torch_native lacks in 0.5.23.
 
     Latent attention: SGLang takes a form for prompts without a cached prefix that only other
     backends have; the absorbed form reads the cache as it is.

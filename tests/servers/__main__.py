@@ -5,7 +5,7 @@
     .venv-sglang/bin/python -m tests.servers --only equality 'TP 2 -> 1'
     .venv-sglang/bin/python -m tests.servers --defects        each cell must be red under its defect
     .venv-sglang/bin/python -m tests.servers --table          write docs/servers.md
-    python -m tests.servers --device cuda                     the cells of one GPU (make test-servers-gpu)
+    python -m tests.servers --device cuda                     on a GPU   (make test-servers-gpu)
 """
 
 import sys
@@ -42,7 +42,8 @@ def main() -> int:
         return 0
     with SERVERS[told.device](folder / "log") as servers:
         suite = Suite(record, lambda defect: Stage(servers, folder, defect), check,
-                      machine.refused(), machine.untested() if told.device == "cpu" else (), QUICK_S)
+                      machine.refused() if told.device == "cpu" else {},
+                      machine.untested() if told.device == "cpu" else (), QUICK_S)
         return run(suite, told)
 
 

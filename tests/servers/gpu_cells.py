@@ -14,7 +14,7 @@ from tests.servers.record import Cell, Record
 from tests.servers.stage import Layout
 
 GRAPHS: Final = "cuda graph: True"
-OVERLAP: Final = "disable_overlap_schedule=False"
+OVERLAP: Final = "'disable_overlap_schedule': False"
 PREFILL_GRAPHS: Final = ("--cuda-graph-backend-prefill", "breakable")
 
 
