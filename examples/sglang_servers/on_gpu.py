@@ -88,7 +88,8 @@ def _unless_used(ask: Callable[..., Any], answer: Callable[[], Any]) -> Callable
     """`ask` in a process that has used CUDA, `answer` in another one."""
     import torch
 
-    return lambda *given: ask(*given) if torch.cuda.is_initialized() else answer()
+    return lambda *given, **named: (
+        ask(*given, **named) if torch.cuda.is_initialized() else answer())
 
 
 @cache
