@@ -15,7 +15,7 @@ INSTALL := -m pip install --quiet --no-compile
 ALONE := flock setup.py
 
 .PHONY: help run setup installed installed-all test tests test-all quick lint types coverage test-ptx test-gpu bench-gpu bench bench-ratios soak soak-million soak-day docs clean \
-  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm test-servers-vllm-gpu bench-servers-vllm
+  test-spark test-image docs-site tag wheel test-wheel test-sglang-quick serve-sglang test-servers test-servers-quick test-servers-gpu bench-servers test-vllm test-vllm-quick serve-vllm test-servers-vllm test-servers-vllm-gpu bench-servers-vllm
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -119,6 +119,9 @@ test-servers: $(SERVERS) ## real SGLang servers on this machine, every cell (45 
 
 test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pair (6 minutes at most)
 	$(SGLANG)/bin/python -m tests.servers --quick
+
+test-servers-gpu: ## real SGLang servers that share one GPU, with SGLang and a torch for it in PYTHON (15 minutes at most)
+	$(PYTHON) -m tests.servers --device cuda
 
 bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang's own Mooncake
 	$(SGLANG)/bin/python -m tests.servers.bench

@@ -1,7 +1,8 @@
-"""A chat answered by real SGLang servers, prefill and decode apart, on a machine without a GPU.
+"""A chat answered by real SGLang servers, prefill and decode apart, without a GPU or on one.
 
-    python -m examples.sglang_servers          serves until Ctrl-C (make serve-sglang)
-    python -m examples.sglang_servers --once   asks one question, and ends
+    python -m examples.sglang_servers                 serves until Ctrl-C (make serve-sglang)
+    python -m examples.sglang_servers --once          asks one question, and ends
+    python -m examples.sglang_servers --device cuda   both servers on one NVIDIA GPU
 
 The model has random weights and knows single bytes only: its answers are no words. It is made in a
 second; SGLang's import takes 10 to 30.
@@ -17,10 +18,11 @@ from typing import Final
 
 from examples.servers.serving import Server, ServerError
 from examples.sglang_servers import tiny_models
-from examples.sglang_servers.serving import Servers
+from examples.sglang_servers.serving import GpuServers, Servers
 
 QUESTION: Final = "Who holds my pages?"
 NEW_TOKENS: Final = 24
+SERVERS: Final = {"cpu": Servers, "cuda": GpuServers}
 SMALL: Final = ("--max-total-tokens", "16384", "--max-running-requests", "64")
 
 
@@ -28,11 +30,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--once", action="store_true", help="ask one question, and end")
     parser.add_argument("--model", default="llama", choices=sorted(tiny_models.MODELS))
+    parser.add_argument("--device", default="cpu", choices=sorted(SERVERS))
     parser.add_argument("--backend", default="pdproto", help="backend of SGLang (default: pdproto)")
     told = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="pdproto-sglang-") as folder:
         try:
-            serve(Path(folder), told.model, told.backend, once=told.once)
+            serve(Path(folder), told.model, told.backend, SERVERS[told.device], once=told.once)
         except ServerError as error:
             sys.stderr.write(f"{error}\n")
             return 1
@@ -41,12 +44,14 @@ def main() -> int:
     return 0
 
 
-def serve(folder: Path, name: str, backend: str, *, once: bool) -> None:
-    """Raises ServerError if a server does not start, and KeyboardInterrupt at Ctrl-C."""
+def serve(
+    folder: Path, name: str, backend: str, kind: type[Servers] = Servers, *, once: bool
+) -> None:
+    """kind: of servers. Raises ServerError if one does not start, KeyboardInterrupt at Ctrl-C."""
     began = time.monotonic()
     model = tiny_models.make(name, folder / name)
     _say(f"made {name}, {tiny_models.VOCABULARY} tokens, random weights; SGLang is imported ...")
-    with Servers(folder / "log") as servers:
+    with kind(folder / "log") as servers:
         prefill = servers.prefill("prefill", model, SMALL, backend=backend)
         decode = servers.decode("decode", model, SMALL, backend=backend)
         for server in (prefill, decode):

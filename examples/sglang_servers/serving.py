@@ -1,13 +1,19 @@
-"""Real SGLang servers on a machine without a GPU, and the router."""
+"""Real SGLang servers, on a machine without a GPU or on one GPU, and the router."""
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from examples.servers.serving import HOST, ForkedServers, Server, free_port
-from examples.sglang_servers import without_gpu
+from examples.servers.serving import HOST, ForkedServers, Server, ServerError, free_port
+from examples.sglang_servers import on_gpu, without_gpu
+
+
+def has_router() -> bool:
+    """Whether the router is installed; requests can be sent to both servers without it."""
+    return importlib.util.find_spec("sglang_router") is not None
 
 
 @dataclass
@@ -41,12 +47,13 @@ class Servers(ForkedServers):
 
     preloaded: ClassVar[str] = "examples.sglang_servers.preloaded"
     environment: ClassVar[Mapping[str, str]] = without_gpu.ENVIRONMENT
+    flags: ClassVar[Sequence[str]] = without_gpu.FLAGS
 
     def start(self, name: str, model: Path, flags: Sequence[str] = (), *, port: int | None = None,
               env: Mapping[str, str] | None = None, bootstrap: int | None = None) -> SglangServer:
         """Returns at once: see Server.wait_healthy."""
         port = free_port() if port is None else port
-        argv = ["--model-path", str(model), *without_gpu.FLAGS, "--host", HOST,
+        argv = ["--model-path", str(model), *self.flags, "--host", HOST,
                 "--port", str(port), *flags]
         return self.run("sglang.launch_server", SglangServer(
             name, 0, port, self.folder / f"{name}.log", argv, bootstrap=bootstrap), env)
@@ -73,7 +80,12 @@ class Servers(ForkedServers):
 
     def router(self, name: str, prefill: Sequence[SglangServer],
                decode: Sequence[Server], flags: Sequence[str] = ()) -> Server:
-        """SGLang's router. It never retries and breaks no circuit, so failures show."""
+        """SGLang's router. It never retries and breaks no circuit, so failures show.
+
+        Raises ServerError if it is not installed.
+        """
+        if not has_router():
+            raise ServerError("SGLang's router is not installed: pip install sglang-router")
         port = free_port()
         argv = ["--pd-disaggregation", "--host", HOST, "--port", str(port),
                 "--prometheus-port", str(free_port()), "--policy", "round_robin",
@@ -86,3 +98,10 @@ class Servers(ForkedServers):
             argv += ["--decode", sink.url]
         return self.run("sglang_router.launch_router", Server(
             name, 0, port, self.folder / f"{name}.log", argv, health="/readiness"))
+
+
+class GpuServers(Servers):
+    """The same, of servers that share one GPU."""
+
+    environment: ClassVar[Mapping[str, str]] = on_gpu.ENVIRONMENT
+    flags: ClassVar[Sequence[str]] = on_gpu.FLAGS

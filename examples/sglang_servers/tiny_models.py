@@ -31,7 +31,7 @@ def _llama(**changes: Any) -> Any:
     return LlamaForCausalLM(LlamaConfig(**{**_COMMON, **changes}))
 
 
-def _latent() -> Any:
+def _latent(**changes: Any) -> Any:
     """DeepSeek V2 whose layers are all dense: multi-head latent attention, one vector a token."""
     from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
@@ -45,6 +45,7 @@ def _latent() -> Any:
         "rope_parameters": {"rope_type": "yarn", "rope_theta": 10_000.0, "factor": 1.0,
                             "original_max_position_embeddings": 4096, "mscale": 1.0,
                             "mscale_all_dim": 1.0, "beta_fast": 32, "beta_slow": 1},
+        **changes,
     }))
 
 
@@ -69,6 +70,8 @@ MODELS: Final[Mapping[str, Callable[[], Any]]] = {
     "llama-deep": lambda: _llama(num_hidden_layers=6),
     "llama-narrow": lambda: _llama(num_key_value_heads=2),
     "latent": _latent,
+    # SGLang's Triton kernels have latent vectors of 256 and 32 numbers, or of 512 and 64.
+    "latent-wide": lambda: _latent(kv_lora_rank=256, qk_rope_head_dim=32),
     "window": _window,
 }
 

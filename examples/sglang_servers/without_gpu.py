@@ -50,8 +50,10 @@ class _Kernels(ModuleType):
         return missing
 
 
-def complete_attention() -> None:
-    """Three parts that the attention backend torch_native lacks in 0.5.23.
+def complete() -> None:
+    """Call this when SGLang has been imported.
+
+    It adds three parts that the attention backend torch_native lacks in 0.5.23.
 
     Latent attention: SGLang takes a form for prompts without a cached prefix that only other
     backends have; the absorbed form reads the cache as it is.
@@ -84,7 +86,14 @@ def install() -> None:
     """Call this before SGLang is imported."""
     os.environ.update(ENVIRONMENT)
     without_torchvision.install()
-    for name in KERNELS:
+    missing_kernels(*KERNELS)
+
+
+def missing_kernels(*names: str) -> None:
+    """Modules of these names, unless they are imported already. Whatever is called in them raises
+    NotImplementedError.
+    """
+    for name in names:
         module = _Kernels(name)
         module.__path__ = []
         sys.modules.setdefault(name, module)

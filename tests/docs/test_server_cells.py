@@ -7,6 +7,7 @@ import pytest
 
 from tests.servers import cells as of_sglang
 from tests.servers.defects import DEFECTS
+from tests.servers.gpu_cells import GPU_CELLS, GPU_LAYOUTS, GPU_RECORD
 from tests.servers.layouts import LAYOUTS
 from tests.servers.record import Record
 from tests.vllm_servers import cells as of_vllm
@@ -16,17 +17,18 @@ DEFECTIVE = Path(of_vllm.__file__).with_name("defective.py")
 
 
 @pytest.mark.parametrize(("record", "module"), [
-    (of_sglang.RECORD, "tests.servers"), (of_vllm.RECORD, "tests.vllm_servers"),
-    (on_gpu.RECORD, "tests.vllm_servers --device cuda"),
+    (of_sglang.RECORD, "tests.servers"), (GPU_RECORD, "tests.servers --device cuda"),
+    (of_vllm.RECORD, "tests.vllm_servers"), (on_gpu.RECORD, "tests.vllm_servers --device cuda"),
 ])  # fmt: skip
 def test_the_page_is_generated(record: Record, module: str) -> None:
     assert record.page.read_text() == record.text(), f"python -m {module} --table"
 
 
 def test_every_cell_of_sglang_has_a_layout_and_a_defect() -> None:
-    for cell in of_sglang.CELLS:
-        assert cell.layout in LAYOUTS
-        assert cell.defect in DEFECTS
+    for cells, layouts in ((of_sglang.CELLS, LAYOUTS), (GPU_CELLS, GPU_LAYOUTS)):
+        for cell in cells:
+            assert cell.layout in layouts
+            assert cell.defect in DEFECTS
 
 
 def test_every_cell_of_vllm_has_a_layout_and_a_defect() -> None:

@@ -1,41 +1,49 @@
-"""Real SGLang servers as tests, on a machine without a GPU.
+"""Real SGLang servers as tests, on a machine without a GPU or on one GPU.
 
     .venv-sglang/bin/python -m tests.servers                  every cell        (make test-servers)
     .venv-sglang/bin/python -m tests.servers --quick          the subset of CI
     .venv-sglang/bin/python -m tests.servers --only equality 'TP 2 -> 1'
     .venv-sglang/bin/python -m tests.servers --defects        each cell must be red under its defect
     .venv-sglang/bin/python -m tests.servers --table          write docs/servers.md
+    python -m tests.servers --device cuda                     on a GPU   (make test-servers-gpu)
 """
 
 import sys
 from pathlib import Path
 from typing import Final
 
-from examples.sglang_servers.serving import Servers
-from tests.servers import checks, machine
+from examples.sglang_servers.serving import GpuServers, Servers
+from tests.servers import checks, gpu_checks, machine
 from tests.servers.cells import RECORD
+from tests.servers.gpu_cells import GPU_LAYOUTS, GPU_RECORD
 from tests.servers.layouts import LAYOUTS
 from tests.servers.record import Cell
 from tests.servers.stage import Stage
 from tests.servers.suite import Finding, Suite, arguments, run
 
-FOLDER: Final = Path("out/servers")
+FOLDERS: Final = {"cpu": Path("out/servers"), "cuda": Path("out/gpu-servers")}
+SERVERS: Final = {"cpu": Servers, "cuda": GpuServers}
+RECORDS: Final = {"cpu": RECORD, "cuda": GPU_RECORD}
 QUICK_S: Final = 6 * 60.0
 
 
-def check(stage: Stage, cell: Cell) -> Finding:
-    found: Finding = getattr(checks, cell.check)(stage, LAYOUTS[cell.layout])
-    return found
-
-
 def main() -> int:
-    told = arguments(__doc__ or "")
+    told = arguments(__doc__ or "", tuple(FOLDERS))
+    folder, record = FOLDERS[told.device], RECORDS[told.device]
+    layouts = LAYOUTS if told.device == "cpu" else GPU_LAYOUTS
+
+    def check(stage: Stage, cell: Cell) -> Finding:
+        place = checks if hasattr(checks, cell.check) else gpu_checks
+        found: Finding = getattr(place, cell.check)(stage, layouts[cell.layout])
+        return found
+
     if told.table:
-        RECORD.page.write_text(RECORD.text())
+        record.page.write_text(record.text())
         return 0
-    with Servers(FOLDER / "log") as servers:
-        suite = Suite(RECORD, lambda defect: Stage(servers, FOLDER, defect), check,
-                      machine.refused(), machine.untested(), QUICK_S)
+    with SERVERS[told.device](folder / "log") as servers:
+        suite = Suite(record, lambda defect: Stage(servers, folder, defect), check,
+                      machine.refused() if told.device == "cpu" else {},
+                      machine.untested() if told.device == "cpu" else (), QUICK_S)
         return run(suite, told)
 
 

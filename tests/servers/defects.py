@@ -295,13 +295,23 @@ def port_ignored() -> None:
     wrap(RegistryServer, "start", start)
 
 
+def norm_off() -> None:
+    """A server adds 0.1 to the variance when it normalizes."""
+    from sglang.srt.layers.layernorm import RMSNorm
+
+    def begin(old: Any, self: Any, size: int, *_: Any, **named: Any) -> None:
+        old(self, size, **(named | {"eps": 0.1}))
+
+    wrap(RMSNorm, "__init__", begin)
+
+
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     defect.__name__.replace("_", "-"): defect for defect in (
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
-        queue_timed, decode_waited_for, registers_once, port_ignored, unregistered)
+        queue_timed, decode_waited_for, registers_once, port_ignored, unregistered, norm_off)
 }
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from importlib.util import find_spec
 from typing import Any, Final
 
 from tests.servers.planting import replace, wrap
@@ -19,7 +20,8 @@ HOOK: Final = "tests.servers.hooks:install"
 
 def install() -> None:
     """Called in a server's main process, of which all others are forks."""
-    _let_mooncake_copy()
+    if find_spec("mooncake") is not None:
+        _let_mooncake_copy()
     _reopen_registry_on_signal()
     _lose_slot_on_signal()
     if defect := os.environ.get(DEFECT):

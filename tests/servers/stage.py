@@ -8,10 +8,10 @@ from typing import Final
 from examples.servers.serving import HOST, Server, free_port
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.preloaded import HOOK
-from examples.sglang_servers.serving import Servers, SglangServer
+from examples.sglang_servers.serving import Servers, SglangServer, has_router
 from tests.servers import hooks
 from tests.servers.census import Census, settled
-from tests.servers.load import Ask, Both, Through, asks, send
+from tests.servers.load import Ask, Both, Through, Way, asks, send
 from tests.servers.reference import Reference
 from tests.servers.suite import UntestedError
 
@@ -26,6 +26,7 @@ class Layout:
     """How a pair is started. Flags beside those of every server.
 
     evidence: what prefill's log shows once, or more often, if it does what the layout is for.
+    decode_evidence: the same of decode.
     """
 
     model: str = "llama"
@@ -36,21 +37,23 @@ class Layout:
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     decode_model: str | None = None
     evidence: str = ""
+    decode_evidence: str = ""
 
 
 @dataclass
 class Pair:
-    """Two servers and a router."""
+    """Two servers, and a router if there is one."""
 
     layout: Layout
     prefill: SglangServer
     decode: SglangServer
-    router: Server
+    router: Server | None
     before: dict[str, Census] = field(default_factory=dict)
 
     @property
-    def through(self) -> Through:
-        return Through(self.router.url)
+    def through(self) -> Way:
+        """The router, if there is one."""
+        return Through(self.router.url) if self.router else self.both
 
     @property
     def both(self) -> Both:
@@ -65,9 +68,11 @@ class Pair:
         self.before = {server.name: settled(server) for server in self.servers}
 
     def check_evidence(self) -> None:
-        wanted = self.layout.evidence
-        if wanted not in self.prefill.log.read_text(errors="replace"):
-            raise UntestedError(f"{self.prefill.log} does not show {wanted!r}")
+        for server, wanted in zip(
+            self.servers, (self.layout.evidence, self.layout.decode_evidence), strict=True
+        ):
+            if wanted not in server.log.read_text(errors="replace"):
+                raise UntestedError(f"{server.log} does not show {wanted!r}")
 
     def check_nothing_grew(self) -> None:
         """Since `take_census`. SGLang's own check ends an idle scheduler that misses pages."""
@@ -117,8 +122,10 @@ class Stage:
         prefill, decode = (self.start(layout, side) for side in ("prefill", "decode"))
         prefill.wait_healthy()
         decode.wait_healthy()
-        router = self.servers.router(f"router-{self._tag}{self._count}", [prefill], [decode])
-        router.wait_healthy()
+        router = None
+        if has_router():
+            router = self.servers.router(f"router-{self._tag}{self._count}", [prefill], [decode])
+            router.wait_healthy()
         self._pair = pair = Pair(layout, prefill, decode, router)
         send(pair.through, asks(WARM, seed=1), in_flight=WARM)
         pair.take_census()

@@ -130,11 +130,12 @@ class Suite(Generic[S]):
 
 
 def arguments(about: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
-    """Of the command line. devices: where servers can run, the default first."""
+    """Of the command line. devices: that --device can name; the first one is the default."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--device", choices=devices, default=devices[0],
+                        help="where servers compute, and have their KV cache")
     parser.add_argument("--quick", action="store_true",
                         help="a subset, with a time limit of its own")
-    parser.add_argument("--device", choices=devices, default=devices[0])
     parser.add_argument("--only", nargs="+", metavar="CELL", help="these cells")
     parser.add_argument("--defects", action="store_true", help="each cell under its defect")
     parser.add_argument("--table", action="store_true", help="write the page of the cells")

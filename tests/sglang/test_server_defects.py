@@ -20,6 +20,7 @@ import pdproto.sglang.manager
 import pdproto.sglang.receiver  # noqa: F401
 from tests.servers.cells import CELLS
 from tests.servers.defects import DEFECTS, put_in
+from tests.servers.gpu_cells import GPU_CELLS
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -32,5 +33,5 @@ def test_a_defect_finds_its_place(name: str) -> None:
 
 
 def test_every_defect_is_that_of_a_cell() -> None:
-    assert {cell.defect for cell in CELLS} == set(DEFECTS)
+    assert {cell.defect for cell in (*CELLS, *GPU_CELLS)} == set(DEFECTS)
 
