@@ -23,7 +23,7 @@ from tests.servers.cells import CELLS
 README = read(ROOT / "README.md")
 DOCS = ROOT / "docs"
 GUIDE = DOCS / "tutorial" / "check-your-own-protocol.md"
-GENERATED = ("gpu-servers.md", "properties.md", "servers.md", "sglang-settings.md", "soak.md",
+GENERATED = ("servers-gpu.md", "properties.md", "servers.md", "sglang-settings.md", "soak.md",
              "soak-million.md", "tests-see-defects.md", "vllm-servers.md")
 SHOWING = [
     *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),

@@ -106,5 +106,5 @@ GPU_CELLS: Final = (
          "SGLang's default for larger models: prefill runs in graphs, too", "wrong-page"),
 )
 GPU_RECORD: Final = Record(
-    GPU_CELLS, Path("docs/gpu-servers.md"), Path(__file__).with_name("gpu_seen_red.json"), HEAD,
+    GPU_CELLS, Path("docs/servers-gpu.md"), Path(__file__).with_name("gpu_seen_red.json"), HEAD,
     TAIL, lambda defect: (DEFECTS[defect].__doc__ or "").strip().rstrip("."))
