@@ -75,13 +75,14 @@ def has_used_cuda() -> bool:
 
 
 def _ask_the_management_library() -> None:
-    """For the questions that SGLang asks torch while it is imported."""
+    """For the questions that SGLang asks torch before a scheduler has chosen its GPU."""
     import torch
 
     cuda: Any = torch.cuda
     cuda.get_device_name = _unless_used(cuda.get_device_name, lambda: _told()[0])
     cuda.get_device_capability = _unless_used(cuda.get_device_capability, lambda: _told()[1])
     cuda.current_device = _unless_used(cuda.current_device, lambda: 0)
+    cuda.mem_get_info = _unless_used(cuda.mem_get_info, _memory)
 
 
 def _unless_used(ask: Callable[..., Any], answer: Callable[[], Any]) -> Callable[..., Any]:
@@ -90,6 +91,15 @@ def _unless_used(ask: Callable[..., Any], answer: Callable[[], Any]) -> Callable
 
     return lambda *given, **named: (
         ask(*given, **named) if torch.cuda.is_initialized() else answer())
+
+
+def _memory() -> tuple[int, int]:
+    """Free and all bytes of the first GPU."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    told = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
+    return told.free, told.total
 
 
 @cache

@@ -123,6 +123,6 @@ def _with_ours(get: Callable[[Any, Any], Any], ours: Any) -> Callable[[Any, Any]
 def _replace(utils: ModuleType, by: Callable[[Any, Any], Any]) -> None:
     """Replace a function, also in modules that have imported it by name."""
     old = utils.get_kv_class
-    for module in list(sys.modules.values()):
-        if module.__name__.startswith("sglang.") and getattr(module, GET, None) is old:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("sglang.") and getattr(module, GET, None) is old:
             setattr(module, GET, by)

@@ -44,11 +44,13 @@ def _python(*arguments: str) -> tuple[str, ...]:
     return sys.executable, "-m", *arguments
 
 
+# pytest-benchmark, where it is installed, warns of the workers, and a warning is an error.
+PYTEST: Final = ("pytest", "-p", "no:benchmark", "-m", "gpu")
 WORKERS: Final = min(8, os.cpu_count() or 1)  # most of the time goes into compiling kernels
 HANDOFF: Final = _python("pdproto.cli.main", "handoff", "--device", "cuda")
 STEPS: Final = {
     "test": (
-        Step(_python("pytest", "-m", "gpu", "-n", str(WORKERS), "tests/kernels", "tests/pages")),
+        Step(_python(*PYTEST, "-n", str(WORKERS), "tests/kernels", "tests/pages")),
         # Two processes on one GPU: pages go from device to device, and through pinned host memory.
         Step((*HANDOFF, "--requests", "300", "--engine", "cuda-ipc", "--abort-rate", "0.2",
               "--kill")),
@@ -57,7 +59,7 @@ STEPS: Final = {
         Step((*HANDOFF, "--requests", "300", "--engine", "shm", "--abort-rate", "0.2")),
         Step((*HANDOFF, "--requests", "300", "--engine", "tcp", "--kill")),
         Step(("compute-sanitizer", "--error-exitcode", "1",
-              *_python("pytest", "-m", "gpu", "tests/kernels/test_chunk.py", "-k", "cuda")),
+              *_python(*PYTEST, "tests/kernels/test_chunk.py", "-k", "cuda")),
              needs="compute-sanitizer"),
     ),
     "bench": (
