@@ -19,6 +19,7 @@ from examples.sglang_servers import without_gpu, without_kernels
 
 DEVICE: Final = "SGLANG_SERVERS_DEVICE"
 NOT_INITIALIZED: Final = 3  # CUDA_ERROR_NOT_INITIALIZED
+QUESTIONS_MAX: Final = 10_000  # to the management library
 
 ENVIRONMENT: Final = {
     DEVICE: "cuda",
@@ -65,6 +66,7 @@ def complete() -> None:
     """Call this when SGLang has been imported."""
     if without_kernels.is_needed():
         without_kernels.complete()
+    _leave_the_management_library()
 
 
 def has_used_cuda() -> bool:
@@ -72,6 +74,14 @@ def has_used_cuda() -> bool:
     count = ctypes.c_int()
     driver = ctypes.CDLL("libcuda.so.1")
     return bool(driver.cuDeviceGetCount(ctypes.byref(count)) != NOT_INITIALIZED)
+
+
+def _leave_the_management_library() -> None:
+    """A fork inherits its state, but not its files, and could not use it."""
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+    for _ in range(QUESTIONS_MAX):
+        if library.nvmlShutdown():
+            return  # as often as it was started
 
 
 def _ask_the_management_library() -> None:
@@ -90,7 +100,7 @@ def _unless_used(ask: Callable[..., Any], answer: Callable[[], Any]) -> Callable
     import torch
 
     return lambda *given, **named: (
-        ask(*given, **named) if torch.cuda.is_initialized() else answer())
+        ask(*given, **named) if torch.cuda.is_initialized() else answer())  # type: ignore[no-untyped-call]
 
 
 def _memory() -> tuple[int, int]:
@@ -99,7 +109,7 @@ def _memory() -> tuple[int, int]:
 
     pynvml.nvmlInit()
     told = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
-    return told.free, told.total
+    return int(told.free), int(told.total)
 
 
 @cache

@@ -20,6 +20,10 @@ from pdproto.engine.contract import (
 from pdproto.engine.memory import Backing
 from pdproto.engine.source import Source
 
+CARRIED_BYTES_MAX: Final = 256 << 20
+"""In flight from a device: as much as a node has packed at one time, at most. With 64 MiB,
+hand-overs of 84 MB went one after the other.
+"""
 GRANULE_BYTES: Final = 2 << 20
 """CUDA shares memory in pieces of this size; a smaller one would show the process its neighbours.
 """

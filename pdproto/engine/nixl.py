@@ -40,7 +40,12 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from pdproto.engine.contract import EngineError, Extent
-from pdproto.engine.device_pieces import GRANULE_BYTES, DeviceSource, NeedsDevice
+from pdproto.engine.device_pieces import (
+    CARRIED_BYTES_MAX,
+    GRANULE_BYTES,
+    DeviceSource,
+    NeedsDevice,
+)
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.memory import Backing
 from pdproto.engine.one_sided import Description, Handle, PieceOnDevice, load
@@ -143,7 +148,8 @@ class NixlGpuSource(DeviceSource, OneSidedSource):
     instead = ENGINE
 
     def __init__(
-        self, *, host: str = LOOPBACK, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX
+        self, *, host: str = LOOPBACK, bytes_max: int = CARRIED_BYTES_MAX,
+        writes_max: int = WRITES_MAX,
     ) -> None:
         super().__init__(transport=NixlTransport(host, ON_GPU), bytes_max=bytes_max,
                          writes_max=writes_max)

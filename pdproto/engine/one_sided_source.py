@@ -31,6 +31,7 @@ from pdproto.runtime.limits import DESCRIPTION_MAX
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 4 << 20  # in one transfer; a refusal stops a write after it
+GPU_SEGMENT_BYTES: Final = 64 << 20  # from memory of a GPU: 0.1 ms within it, 1.3 ms at 50 GB/s
 MOVES_MAX: Final = 16  # writes of one connection that the library executes at a time
 PAUSE_SECONDS: Final = 50e-6  # between two polls of the library
 FIRST: Final = frozenset({Kind.CHALLENGE})
@@ -119,8 +120,9 @@ class Move:
     def _cut(self) -> Iterator[tuple[Extent, int]]:
         target = self.target
         for address, nbytes, gpu in self.extents:
-            for start in range(0, nbytes, SEGMENT_BYTES):
-                length = min(SEGMENT_BYTES, nbytes - start)
+            most = SEGMENT_BYTES if gpu is None else GPU_SEGMENT_BYTES
+            for start in range(0, nbytes, most):
+                length = min(most, nbytes - start)
                 yield Extent(address + start, length, gpu), target + start
             target += nbytes
 

@@ -6,18 +6,27 @@ The library is obedient (obedient.py), and a processor plays the device.
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from pdproto.engine.contract import EngineError, Extent, Lease, Result  # noqa: E402 - needs torch
+from pdproto.engine.contract import (  # noqa: E402 - needs torch
+    Address,
+    EngineError,
+    Extent,
+    Lease,
+    Result,
+)
 from pdproto.engine.device_pieces import GRANULE_BYTES  # noqa: E402 - needs torch
 from pdproto.engine.hosts import LOOPBACK  # noqa: E402 - needs torch
 from pdproto.engine.nixl import NO_GPU, ON_GPU, NixlTransport  # noqa: E402 - needs torch
 from pdproto.engine.one_sided import KEPT, Description, PieceOnDevice  # noqa: E402 - needs torch
 from pdproto.engine.one_sided_sink import OneSidedSink  # noqa: E402 - needs torch
+from pdproto.engine.one_sided_source import Move  # noqa: E402 - needs torch
+from pdproto.engine.source import Posted  # noqa: E402 - needs torch
 from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
 from tests.engine.engines import MISSING, finished, until, write  # noqa: E402 - needs torch
 from tests.engine.obedient import Fault, Obedient, ObedientSource  # noqa: E402 - needs torch
@@ -112,6 +121,18 @@ def test_a_device_without_memory_is_named(ends: Ends) -> None:
     with pytest.raises(EngineError, match="no staging memory of 2097152 bytes: the late device"):
         ends.lease()
     assert not Obedient.registered
+
+
+def test_a_transfer_from_a_gpu_is_larger_and_every_byte_is_in_one() -> None:
+    address = Address("nixl-gpu", "here:1", 1, 0, 1 << 30, b"")
+    parts = (Extent(0x1000, 8), Extent(0x2000_0000, (100 << 20) + 1, 0))
+    carried: Any = SimpleNamespace(nbytes=sum(part.length for part in parts), extents=parts)
+    move = Move(Posted(1, address, 0, (), carried.nbytes, carried), "peer", None, 0x5000, ())
+    assert [*move.segments] == [
+        (Extent(0x1000, 8), 0x5000),
+        (Extent(0x2000_0000, 64 << 20, 0), 0x5008),
+        (Extent(0x2400_0000, (36 << 20) + 1, 0), 0x5008 + (64 << 20)),
+    ]
 
 
 class Recorder:

@@ -57,6 +57,8 @@ class Path:
 
 
 def _to_cuda(tensor: Any) -> Any:
+    if not tensor.numel():
+        return tensor.cuda()
     length = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     flat = torch.as_strided(tensor, (length,), (1,)).cuda()
     return torch.as_strided(flat, tuple(tensor.shape), tensor.stride())
