@@ -120,8 +120,12 @@ test-servers: $(SERVERS) ## real SGLang servers on this machine, every cell (45 
 test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pair (6 minutes at most)
 	$(SGLANG)/bin/python -m tests.servers --quick
 
-test-servers-gpu: ## real SGLang servers that share one GPU, with SGLang and a torch for it in PYTHON (15 minutes at most)
-	$(PYTHON) -m tests.servers --device cuda
+# On a machine with an NVIDIA GPU. This Python has torch for it, and the engine with its compiled
+# packages or without.
+PYTHON_GPU ?= python3
+
+test-servers-gpu: ## real SGLang servers that share one GPU, every cell
+	$(PYTHON_GPU) -m tests.servers --device cuda
 
 bench-servers: $(SERVERS) ## requests a second under real servers, beside SGLang's own Mooncake
 	$(SGLANG)/bin/python -m tests.servers.bench
@@ -186,10 +190,7 @@ serve-vllm: $(VLLM)/.installed ## a tiny model over two vLLM servers and a proxy
 test-servers-vllm: $(VLLM)/.installed ## real vLLM servers on this machine, every cell (45 minutes at most)
 	$(VLLM)/bin/python -m tests.vllm_servers
 
-# On a machine with an NVIDIA GPU. This Python has vLLM 0.32.0 for CUDA, or its Python files alone.
-PYTHON_GPU ?= python3
-
-test-servers-vllm-gpu: ## real vLLM servers on a GPU, every cell
+test-servers-vllm-gpu: ## the same of vLLM
 	$(PYTHON_GPU) -m tests.vllm_servers --device cuda
 
 bench-servers-vllm: $(VLLM)/.installed ## requests a second under real vLLM servers, beside NIXL
