@@ -21,7 +21,7 @@ from tests.servers.record import Cell
 from tests.servers.stage import Stage
 from tests.servers.suite import Finding, Suite, arguments, run
 
-FOLDERS: Final = {"cpu": Path("out/servers"), "cuda": Path("out/gpu-servers")}
+FOLDERS: Final = {"cpu": Path("out/servers"), "cuda": Path("out/servers-gpu")}
 SERVERS: Final = {"cpu": Servers, "cuda": GpuServers}
 RECORDS: Final = {"cpu": RECORD, "cuda": GPU_RECORD}
 QUICK_S: Final = 6 * 60.0
