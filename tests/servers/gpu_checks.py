@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.servers.load import Ask, Through, asks, send
 from tests.servers.reference import LOGPROB
@@ -25,9 +25,9 @@ def alone(stage: Stage, layout: Layout) -> Finding:
         stage.servers.end(server)
     failed = [answer.error for answer in answers if not answer.is_full]
     assert not failed, f"{len(failed)} of {len(wanted)} failed: {failed[0]}"
-    largest = 0.0
+    largest, llm = 0.0, _by_transformers(stage.model(layout.model))
     for place, (ask, answer) in enumerate(zip(wanted, answers, strict=True)):
-        tokens, logprobs = _greedy(stage.model(layout.model), ask)
+        tokens, logprobs = _greedy(llm, ask)
         apart = max(abs(a - b) for a, b in zip(logprobs, answer.logprobs, strict=True))
         assert answer.tokens == tokens, f"request {place}: {answer.tokens}, want {tokens}"
         assert apart < LOGPROB, f"request {place}: log probabilities {apart:.2g} apart"
@@ -35,12 +35,17 @@ def alone(stage: Stage, layout: Layout) -> Finding:
     return Finding(len(wanted), len(wanted), f"logprobs within {largest:.1g}")
 
 
-def _greedy(model: Path, ask: Ask) -> tuple[Sequence[int], Sequence[float]]:
-    """The tokens that transformers makes, and their log probabilities."""
+def _by_transformers(model: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    llm = AutoModelForCausalLM.from_pretrained(str(model), dtype=torch.float32)
+    return AutoModelForCausalLM.from_pretrained(str(model), dtype=torch.float32)
+
+
+def _greedy(llm: Any, ask: Ask) -> tuple[Sequence[int], Sequence[float]]:
+    """The tokens that a model makes, and their log probabilities."""
+    import torch
+
     text, logprobs = list(ask.prompt), []
     with torch.inference_mode():
         for _ in range(ask.new):
