@@ -9,6 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -22,15 +23,24 @@ from pdproto.engine.contract import (  # noqa: E402 - needs torch
 )
 from pdproto.engine.device_pieces import GRANULE_BYTES  # noqa: E402 - needs torch
 from pdproto.engine.hosts import LOOPBACK  # noqa: E402 - needs torch
-from pdproto.engine.nixl import NO_GPU, ON_GPU, NixlTransport  # noqa: E402 - needs torch
+from pdproto.engine.nixl import (  # noqa: E402 - needs torch
+    NO_GPU,
+    ON_GPU,
+    NixlGpuSink,
+    NixlGpuSource,
+    NixlTransport,
+)
 from pdproto.engine.one_sided import KEPT, Description, PieceOnDevice  # noqa: E402 - needs torch
 from pdproto.engine.one_sided_sink import OneSidedSink  # noqa: E402 - needs torch
 from pdproto.engine.one_sided_source import Move  # noqa: E402 - needs torch
 from pdproto.engine.source import Posted  # noqa: E402 - needs torch
 from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
+from pdproto.pages.sink_pages import SinkPages  # noqa: E402 - needs torch
+from pdproto.pages.source_pages import SourcePages  # noqa: E402 - needs torch
 from tests.engine.engines import MISSING, finished, until, write  # noqa: E402 - needs torch
 from tests.engine.obedient import Fault, Obedient, ObedientSource  # noqa: E402 - needs torch
 
+NEEDS_NIXL: Final = pytest.mark.skipif(bool(MISSING["nixl"]), reason=MISSING["nixl"] or "there")
 LENGTH: Final = 4096
 OLD, NEW = 0xAB, 0x5C
 
@@ -135,6 +145,16 @@ def test_a_transfer_from_a_gpu_is_larger_and_every_byte_is_in_one() -> None:
     ]
 
 
+@NEEDS_NIXL
+@pytest.mark.parametrize(("pages", "engine"), [(SinkPages, NixlGpuSink),
+                                               (SourcePages, NixlGpuSource)])
+def test_pools_in_host_memory_are_refused(pages: Any, engine: Any) -> None:
+    why = ("engine nixl-gpu writes to memory of a GPU, and these pools are in host memory: open "
+           "both sides with nixl")
+    with closing(engine()) as opened_engine, pytest.raises(EngineError, match=why):
+        pages([np.zeros((4, 1, 1, 64), np.uint8)], opened_engine)
+
+
 class Recorder:
     """An agent of NIXL that notes which memory it is told of."""
 
@@ -162,7 +182,7 @@ class Recorder:
     def transfer(self, _handle: Any) -> None: ...
 
 
-@pytest.mark.skipif(bool(MISSING["nixl"]), reason=MISSING["nixl"] or "there")
+@NEEDS_NIXL
 @pytest.mark.parametrize(("gpu", "kind", "number"), [(None, "DRAM", 0), (0, "VRAM", 0),
                                                      (3, "VRAM", 3)])
 def test_nixl_is_told_which_gpu_has_the_memory(gpu: int | None, kind: str, number: int) -> None:
