@@ -1,8 +1,8 @@
 """How tiny models run under SGLang 0.5.23 on one NVIDIA GPU that several servers share.
 
 In float32 without TF32, so that answers of two servers can be compared to 0.001, and with SGLang's
-Triton attention. Whatever a full installation would compile or bring compiled is switched off or
-replaced by torch: a tiny model gains nothing from it (without_kernels.py).
+Triton attention. The kernels that a full installation compiles, or brings compiled, are switched
+off or replaced by torch: a tiny model gains nothing from them (without_kernels.py).
 
 A process that has used CUDA cannot be forked, so the one that imports SGLang once for all servers
 must not: it asks the driver's management library about the GPU.
@@ -23,13 +23,10 @@ QUESTIONS_MAX: Final = 10_000  # to the management library
 
 ENVIRONMENT: Final = {
     DEVICE: "cuda",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
     **{name: without_gpu.ENVIRONMENT[name] for name in (
-        "SGLANG_TIMEOUT_KEEP_ALIVE", "SGLANG_LOCAL_IP_NOSAVE", "SGLANG_HOST_IP")},
+        "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE",
+        "TRANSFORMERS_OFFLINE", "SGLANG_TIMEOUT_KEEP_ALIVE", "SGLANG_LOCAL_IP_NOSAVE",
+        "SGLANG_HOST_IP")},
     # Full precision: in torch's products, and in those of Triton's kernels.
     "NVIDIA_TF32_OVERRIDE": "0",
     "TRITON_F32_DEFAULT": "ieee",
@@ -105,19 +102,22 @@ def _unless_used(ask: Callable[..., Any], answer: Callable[[], Any]) -> Callable
 
 def _memory() -> tuple[int, int]:
     """Free and all bytes of the first GPU."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    told = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByIndex(0))
+    library, gpu = _first_gpu()
+    told = library.nvmlDeviceGetMemoryInfo(gpu)
     return int(told.free), int(told.total)
 
 
 @cache
 def _told() -> tuple[str, tuple[int, int]]:
     """Name and compute capability of the first GPU."""
+    library, gpu = _first_gpu()
+    major, minor = library.nvmlDeviceGetCudaComputeCapability(gpu)
+    return str(library.nvmlDeviceGetName(gpu)), (major, minor)
+
+
+def _first_gpu() -> tuple[Any, Any]:
+    """The management library, started, and its name for the first GPU."""
     import pynvml
 
     pynvml.nvmlInit()
-    gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(gpu)
-    return str(pynvml.nvmlDeviceGetName(gpu)), (major, minor)
+    return pynvml, pynvml.nvmlDeviceGetHandleByIndex(0)

@@ -29,7 +29,7 @@ def main() -> int:
     """Without arguments it starts servers on request, else it is one."""
     if sys.argv[1:]:
         return serve(sys.argv[1:])
-    return fork_on_request({"vllm": _serve_anew, "proxy": _proxy})
+    return fork_on_request({"vllm": _serve_anew, "proxy": proxy.main})
 
 
 def serve(argv: list[str]) -> int:
@@ -44,12 +44,6 @@ def serve(argv: list[str]) -> int:
 def _serve_anew(argv: list[str]) -> int:
     os.execv(sys.executable, [  # noqa: S606 - our own module
         sys.executable, "-m", "examples.vllm_servers.on_gpu", *argv])
-
-
-def _proxy(argv: list[str]) -> int:
-    sys.argv = ["proxy", *argv]
-    proxy.main()
-    return 0
 
 
 if __name__ == "__main__":

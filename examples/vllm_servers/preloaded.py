@@ -21,19 +21,13 @@ NEEDED = (
 def main() -> int:
     for name in NEEDED:
         importlib.import_module(name)
-    return fork_on_request({"vllm": _serve, "proxy": _proxy})
+    return fork_on_request({"vllm": _serve, "proxy": proxy.main})
 
 
 def _serve(argv: list[str]) -> int:
     """As `vllm serve` does."""
     sys.argv = ["vllm", *argv]
     importlib.import_module(NEEDED[0]).main()
-    return 0
-
-
-def _proxy(argv: list[str]) -> int:
-    sys.argv = ["proxy", *argv]
-    proxy.main()
     return 0
 
 

@@ -14,6 +14,7 @@ A client that leaves ends both halves: vLLM notices that its own client, the pro
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any, Final
@@ -106,15 +107,16 @@ async def serve(proxy: Proxy, host: str, port: int) -> None:
         await runner.cleanup()
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--prefill", nargs="+", required=True, metavar="URL")
     parser.add_argument("--decode", nargs="+", required=True, metavar="URL")
-    told = parser.parse_args()
+    told = parser.parse_args(argv)
     asyncio.run(serve(Proxy(told.prefill, told.decode), told.host, told.port))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import torch
+from torch.library import Library
 
 KERNELS: Final = "vllm._C_stable_libtorch"
 FLASH: Final = "vllm.vllm_flash_attn"
@@ -38,11 +39,11 @@ def install() -> bool:
         return False
     sys.modules[KERNELS] = ModuleType(KERNELS)
     for name, kernels in _KERNELS.items():
-        library = torch.library.Library(name, "FRAGMENT")
-        _LIBRARIES.append(library)
+        operators = Library(name, "FRAGMENT")
+        _OPERATORS.append(operators)
         for signature, (kernel, key) in kernels.items():
-            library.define(signature)
-            library.impl(signature.partition("(")[0], kernel, key)
+            operators.define(signature)
+            operators.impl(signature.partition("(")[0], kernel, key)
     sys.modules[FLASH] = _flash()
     # vLLM asks a new process for the properties of a model's class. It would lack all of this.
     registry = importlib.import_module("vllm.model_executor.models.registry")
@@ -111,4 +112,4 @@ _KERNELS: Final[Mapping[str, Mapping[str, tuple[Callable[..., Any], str]]]] = {
         "Tensor scale) -> ()": (_concat_and_cache_mla, ANY),
     },
 }
-_LIBRARIES: Final[list[torch.library.Library]] = []  # an operator goes with its library
+_OPERATORS: Final[list[Library]] = []  # they go with this object

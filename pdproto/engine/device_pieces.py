@@ -59,6 +59,9 @@ class DeviceSource(NeedsDevice, Source):
 
     carries = True
 
+    def __init__(self, *, bytes_max: int = CARRIED_BYTES_MAX, **arguments: Any) -> None:
+        super().__init__(bytes_max=bytes_max, **arguments)
+
     def post(
         self, address: Address, offset: int, views: Sequence[Buffer],
         carried: DeviceBytes | None = None,

@@ -15,19 +15,12 @@ from collections.abc import Callable
 from typing import ClassVar, Final
 
 from pdproto.engine.contract import CLOSE_S
-from pdproto.engine.device_pieces import (
-    CARRIED_BYTES_MAX,
-    GRANULE_BYTES,
-    DevicePiece,
-    DeviceSource,
-    NeedsDevice,
-)
+from pdproto.engine.device_pieces import GRANULE_BYTES, DevicePiece, DeviceSource, NeedsDevice
 from pdproto.engine.loop import READ
 from pdproto.engine.memory import Backing
 from pdproto.engine.shared_sink import SharedLine, SharedSink
 from pdproto.engine.shared_source import Region, SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
-from pdproto.engine.source import WRITES_MAX
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "cuda-ipc"
@@ -122,11 +115,6 @@ class DeviceSharedSource(DeviceSource, SharedSource):
     engine = ENGINE
     instead = INSTEAD
     gathers = False
-
-    def __init__(
-        self, *, bytes_max: int = CARRIED_BYTES_MAX, writes_max: int = WRITES_MAX
-    ) -> None:
-        super().__init__(bytes_max=bytes_max, writes_max=writes_max)
 
     def map(self, file: int) -> Region:
         """See SharedSource."""

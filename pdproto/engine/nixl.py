@@ -40,12 +40,7 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from pdproto.engine.contract import EngineError, Extent
-from pdproto.engine.device_pieces import (
-    CARRIED_BYTES_MAX,
-    GRANULE_BYTES,
-    DeviceSource,
-    NeedsDevice,
-)
+from pdproto.engine.device_pieces import GRANULE_BYTES, DeviceSource, NeedsDevice
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.memory import Backing
 from pdproto.engine.one_sided import Description, Handle, PieceOnDevice, load
@@ -85,6 +80,8 @@ class NixlSink(OneSidedSink):
     installed, or does not start.
     """
 
+    engine: ClassVar[str] = ENGINE
+
     def __init__(
         self,
         *,
@@ -94,7 +91,7 @@ class NixlSink(OneSidedSink):
         connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
         super().__init__(
-            NixlTransport(host),
+            NixlTransport(host, self.engine),
             host=host,
             port=port,
             capacity_bytes=capacity_bytes,
@@ -110,49 +107,26 @@ class NixlSource(OneSidedSource):
     def __init__(
         self, *, host: str = LOOPBACK, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX
     ) -> None:
-        super().__init__(NixlTransport(host), bytes_max=bytes_max, writes_max=writes_max)
+        super().__init__(NixlTransport(host, self.engine), bytes_max=bytes_max,
+                         writes_max=writes_max)
 
 
-class NixlGpuSink(NeedsDevice, OneSidedSink):
-    """Staging memory on the device of a decode node's pools; see NixlSink and OnDevice."""
+class NixlGpuSink(NeedsDevice, NixlSink):
+    """Staging memory on the device of a decode node's pools; see OnDevice."""
 
     engine: ClassVar[str] = ON_GPU
     instead: ClassVar[str] = ENGINE
-
-    def __init__(
-        self,
-        *,
-        host: str = LOOPBACK,
-        port: int = 0,
-        capacity_bytes: int = CAPACITY_BYTES,
-        connections_max: int = SINK_CONNECTIONS_MAX,
-    ) -> None:
-        super().__init__(
-            transport=NixlTransport(host, ON_GPU),
-            host=host,
-            port=port,
-            capacity_bytes=capacity_bytes,
-            connections_max=connections_max,
-            make=self._make,
-            granule=GRANULE_BYTES,
-        )
+    granule = GRANULE_BYTES
 
     def _make(self, region: int, length: int) -> Backing:
         return PieceOnDevice(self.transport, self.needed(), region, length)
 
 
-class NixlGpuSource(DeviceSource, OneSidedSource):
-    """Writes from a device to memory of the sink's device; see NixlSource and OnDevice."""
+class NixlGpuSource(DeviceSource, NixlSource):
+    """Writes from a device to memory of the sink's device; see OnDevice."""
 
     engine = ON_GPU
     instead = ENGINE
-
-    def __init__(
-        self, *, host: str = LOOPBACK, bytes_max: int = CARRIED_BYTES_MAX,
-        writes_max: int = WRITES_MAX,
-    ) -> None:
-        super().__init__(transport=NixlTransport(host, ON_GPU), bytes_max=bytes_max,
-                         writes_max=writes_max)
 
 
 class NixlTransport:

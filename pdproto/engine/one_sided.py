@@ -22,8 +22,7 @@ it.
 
 import mmap
 import re
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final, Protocol, TypeAlias
@@ -34,7 +33,7 @@ from msgspec import Meta, Struct
 
 from pdproto.engine.contract import Buffer, EngineError, Extent, SharesMemory
 from pdproto.engine.device_pieces import DevicePiece
-from pdproto.engine.memory import Backing, HostPiece
+from pdproto.engine.memory import HostPiece
 from pdproto.runtime.errors import RemoteProtocolError
 
 Handle: TypeAlias = Any  # the library's name for a transfer
@@ -184,11 +183,6 @@ class PieceOnDevice(DevicePiece):
     def describe(self) -> bytes:
         """See Backing."""
         return self._transport.describe(self.extent).encode()
-
-
-def pieces_of(transport: Transport) -> Callable[[int, int], Backing]:
-    """The `make` of a pool for this library: see memory.Pool."""
-    return partial(Piece, transport)
 
 
 def address_of(view: Buffer) -> int:

@@ -11,18 +11,17 @@ The rules are in one_sided.py.
 """
 
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
-from pdproto.engine.one_sided import Transport, pieces_of
+from pdproto.engine.one_sided import Piece, Transport
 from pdproto.engine.sink import CAPACITY_BYTES, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
@@ -36,9 +35,10 @@ class OneSidedSink(Sink["OneSidedLine"]):
     """Staging memory that a library writes to.
 
     transport: the library; it is closed with the sink. host, port: where sources ask to write, port
-    0 picks one. make, granule: see memory.Pool; in host memory, unless they say otherwise. Raises
-    EngineError if it cannot listen there.
+    0 picks one. granule: see memory.Pool. Raises EngineError if it cannot listen there.
     """
+
+    granule: ClassVar[int] = PAGE_BYTES
 
     def __init__(
         self,
@@ -48,8 +48,6 @@ class OneSidedSink(Sink["OneSidedLine"]):
         port: int = 0,
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = SINK_CONNECTIONS_MAX,
-        make: Callable[[int, int], Backing] | None = None,
-        granule: int = PAGE_BYTES,
     ) -> None:
         self.transport: Final = transport
         try:
@@ -64,13 +62,17 @@ class OneSidedSink(Sink["OneSidedLine"]):
                 endpoint=joined(named, listener.getsockname()[1]),
                 capacity_bytes=capacity_bytes,
                 abandons=True,
-                make=make or pieces_of(transport),
-                granule=granule,
+                make=self._make,
+                granule=self.granule,
             ),
             listener=listener,
             line=lambda sock: OneSidedLine(self, sock),
             connections_max=connections_max,
         )
+
+    def _make(self, region: int, length: int) -> Backing:
+        """A piece of staging memory; see memory.Pool."""
+        return Piece(self.transport, region, length)
 
     def _over(self, held: Held) -> None:
         """Tell the writers of memory that was given up to stop."""

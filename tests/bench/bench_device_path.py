@@ -75,8 +75,7 @@ MATRIX: Final = 4096
 @dataclass(frozen=True, slots=True)
 class Setting:
     """engine: of the hand-overs. device: of the pools. of_decode: if that of decode's pools is
-    another one. depth: hand-overs at one time, at most. pages: of the largest of them. ahead: bytes
-    in flight, or 0.
+    another one. pages: of the largest hand-over. ahead: bytes in flight, or 0.
     """
 
     engine: str

@@ -5,7 +5,6 @@ The library is obedient (obedient.py), and a processor plays the device.
 
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from pdproto.engine.contract import (  # noqa: E402 - needs torch
 )
 from pdproto.engine.device_pieces import GRANULE_BYTES  # noqa: E402 - needs torch
 from pdproto.engine.hosts import LOOPBACK  # noqa: E402 - needs torch
+from pdproto.engine.memory import Backing  # noqa: E402 - needs torch
 from pdproto.engine.nixl import (  # noqa: E402 - needs torch
     NO_GPU,
     ON_GPU,
@@ -45,15 +45,25 @@ LENGTH: Final = 4096
 OLD, NEW = 0xAB, 0x5C
 
 
+class SinkOnDevice(OneSidedSink):
+    """Over an obedient library."""
+
+    granule = GRANULE_BYTES
+
+    def __init__(self, device: HostDevice) -> None:
+        self._device: Final = device
+        super().__init__(Obedient(), capacity_bytes=8 * GRANULE_BYTES)
+
+    def _make(self, region: int, length: int) -> Backing:
+        return PieceOnDevice(self.transport, self._device, region, length)
+
+
 class Ends:
     """Both ends; the sink's memory is on a device."""
 
     def __init__(self) -> None:
         self.device: Final = HostDevice()
-        library = Obedient()
-        self.sink: Final = OneSidedSink(
-            library, capacity_bytes=8 * GRANULE_BYTES, granule=GRANULE_BYTES,
-            make=partial(PieceOnDevice, library, self.device))
+        self.sink: Final = SinkOnDevice(self.device)
         self.source: Final = ObedientSource()
         self.rule: Final = Fault()
 
