@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import torch
-from torch.library import Library
+from torch import library
 
 KERNELS: Final = "vllm._C_stable_libtorch"
 FLASH: Final = "vllm.vllm_flash_attn"
@@ -39,7 +39,7 @@ def install() -> bool:
         return False
     sys.modules[KERNELS] = ModuleType(KERNELS)
     for name, kernels in _KERNELS.items():
-        operators = Library(name, "FRAGMENT")
+        operators = library.Library(name, "FRAGMENT")
         _OPERATORS.append(operators)
         for signature, (kernel, key) in kernels.items():
             operators.define(signature)
@@ -112,4 +112,4 @@ _KERNELS: Final[Mapping[str, Mapping[str, tuple[Callable[..., Any], str]]]] = {
         "Tensor scale) -> ()": (_concat_and_cache_mla, ANY),
     },
 }
-_OPERATORS: Final[list[Library]] = []  # they go with this object
+_OPERATORS: Final[list[library.Library]] = []  # they go with this object
