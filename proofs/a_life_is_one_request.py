@@ -47,7 +47,7 @@ ORDERED = Safety(
     impossible=("learn_use_first", "learn_use", "ignore_name", "bind_named", "end_named",
                 "find_over", "find_taken", "ignore_ask_of_another", "ignore_ask_bound",
                 "ignore_abort_of_another", "lose_name"),
-    slow=("holds", "something", "defect"), nightly=("defect-bind", "defect-meet_first"),
+    slow=("holds", "something", "defect"),
     defects=(DropClause("bind", ALL_EARLIER_MET), DropEffect("meet_first", NAMING[0]),
              DropEffect("be_asked_first", NAMING[0])),
 )
