@@ -11,14 +11,14 @@ Rule 3: nothing here waits for the device, and all buffers are used again. The w
         a write that has landed on the device.
 
 If the engine has the device carry its bytes, a chunk stays on the device until the sink has granted
-the write, and then goes straight to the memory that the sink has leased. Otherwise it is copied to
-pinned host memory, and the engine sends it from there. What has landed on the device is unpacked
-from there.
+the write, and then goes straight to the memory that the sink has leased. Otherwise the engine sends
+it from pinned host memory: the kernel packs a small chunk there, and a larger one on the device,
+from where it is copied. What has landed on the device is unpacked from there.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from time import monotonic, sleep
 from typing import Any, Final
@@ -28,9 +28,9 @@ import torch
 
 from pdproto.engine.contract import Extent
 from pdproto.engine.memory import size_class
-from pdproto.kernels.arguments import ALIGNMENT, Launch, Numbers
-from pdproto.kernels.chunk import KVLayout, Report, digests_in, new_report, plan_for
-from pdproto.kernels.prepared import Prepared, prepare_pack, prepare_unpack
+from pdproto.kernels.arguments import ALIGNMENT, Launch
+from pdproto.kernels.chunk import KVLayout, digests_in, new_report, plan_for
+from pdproto.kernels.prepared import prepare_pack, prepare_unpack
 from pdproto.pages.copies import (
     LAYOUTS_KEPT,
     Bytes,
@@ -41,54 +41,12 @@ from pdproto.pages.copies import (
     Unpacked,
 )
 from pdproto.pages.device import Device, DeviceError, DeviceEvent, DeviceStream
+from pdproto.pages.device_buffers import NUMBER_BYTES, WAYS_KEPT, Buffers, Way
 from pdproto.pages.device_health import DeviceHealth
 from pdproto.pages.tensors import address_of, host_tensor
 
 BEHIND_S: Final = 30.0  # a device that takes no work for so long counts as failed
 PAUSE_S: Final = 0.000_1
-NUMBER_BYTES: Final = 8  # of a page number
-WAYS_KEPT: Final = 64  # for each chunk's memory
-
-
-@dataclass(eq=False, slots=True)
-class Way:
-    """The prepared copy of chunks of one number of pages, and views of the memory of the chunk.
-
-    padding: between payload and digests. host: where the chunk goes, or None. view: the bytes of a
-    write: a head, and the chunk; or None.
-    """
-
-    copy: Prepared
-    chunk: Any
-    padding: Any
-    host: Any
-    view: Bytes | None
-
-
-@dataclass(eq=False, slots=True)
-class Buffers:
-    """Memory for one chunk and its page numbers.
-
-    fits: bytes of a chunk, and of its page numbers. packs: whether chunks are packed, or unpacked.
-    device: for both. host, numbers: pinned, for the bytes of a write, if the engine sends them from
-    there, and for page numbers. padded: the way whose padding is empty. reports: of the chunks that
-    were unpacked.
-    """
-
-    fits: tuple[int, int]
-    packs: bool
-    device: Any
-    host: Any
-    numbers: Any
-    ways: dict[tuple[KVLayout, int, int, int], Way] = field(default_factory=dict)
-    padded: Way | None = None
-    reports: dict[KVLayout, Report] = field(default_factory=dict)
-
-    def numbers_of(self, count: int) -> Numbers:
-        """Memory for so many page numbers; on the device it follows that of the chunk."""
-        length, behind = NUMBER_BYTES * count, self.fits[0]
-        return Numbers(self.numbers[:length].view(torch.int64),
-                       self.device[behind:behind + length].view(torch.int64))
 
 
 class Carried:
@@ -114,6 +72,12 @@ class Carried:
 class DeviceCopies:
     """The copies of pools on a device; see Copies. pools: where torch says that the pools are.
     carries: the engine has the device carry the bytes of its writes.
+    """
+
+    over_link_max = 1 << 20
+    """Bytes of a chunk that a kernel packs to host memory itself: 1 MB takes 23 us, and 32 us with
+    the copy engine. More bytes take as long in both ways, and a kernel keeps its multiprocessors
+    (kernels/RESULTS.md).
     """
 
     def __init__(self, device: Device, pools: str, *, carries: bool = False) -> None:
@@ -309,10 +273,14 @@ class DeviceCopies:
         self, buffers: Buffers, layout: KVLayout, count: int, head: int, landed: Any
     ) -> Way:
         placed, plan = self._placed(layout), plan_for(layout, count).only
-        if landed is None:
-            chunk = buffers.device[:plan.bytes]
-        else:  # a way outlives the lease, and must not keep its memory
+        view = None if buffers.host is None else buffers.host[:head + plan.bytes]
+        host = None if view is None else view[head:]
+        if landed is not None:  # a way outlives the lease, and must not keep its memory
             chunk = self._device.at(landed.data_ptr(), plan.bytes)
+        elif host is not None and plan.bytes <= self.over_link_max and not head % ALIGNMENT:
+            chunk, host = host, None
+        else:
+            chunk = buffers.device[:plan.bytes]
         numbers, digests = buffers.numbers_of(count), digests_in(plan, chunk)
         if buffers.packs:
             copy = prepare_pack(placed, chunk, numbers, digests=digests)
@@ -321,9 +289,8 @@ class DeviceCopies:
                 buffers.reports[layout] = new_report(placed)
             copy = prepare_unpack(placed, chunk, numbers, expected=digests,
                                   report=buffers.reports[layout])
-        host = None if buffers.host is None else buffers.host[:head + plan.bytes]
-        return Way(copy, chunk, chunk[plan.payload_bytes:plan.digest_offset],
-                   None if host is None else host[head:], None if host is None else host.numpy())
+        padding = chunk[plan.payload_bytes:plan.digest_offset]
+        return Way(copy, chunk, padding, host, None if view is None else view.numpy())
 
     @staticmethod
     def _tell(spares: Spares[Buffers], buffers: Buffers, way: Way, pages: Sequence[int]) -> None:

@@ -65,6 +65,7 @@ STALLS_S: Final = (0.01, 30.0)  # longer than a hand-over waits for its bytes
 STALLED: Final = 0.5  # of the devices, one stream
 STREAMS: Final = 3  # of passes, of packing or unpacking, and of carried copies
 CARRIES: Final = 0.5  # of the engines
+OVER_LINK: Final = 0.5  # of the others: a kernel packs to host memory
 
 
 def bytes_of(room: int, place: int) -> Any:
@@ -177,8 +178,12 @@ class WatchedStream(HostStream):
 class WatchedCopies(DeviceCopies):
     """Copies that tell their device which pages they use."""
 
-    def __init__(self, device: WatchedDevice, pools: str, *, carries: bool) -> None:
+    def __init__(
+        self, device: WatchedDevice, pools: str, *, carries: bool, over_link: bool
+    ) -> None:
         super().__init__(device, pools, carries=carries)
+        if not over_link:
+            self.over_link_max = 0
         self._watched: Final = device
 
     def pack(self, layout: KVLayout, pages: Sequence[int], *given: Any, **named: Any) -> Staged:
@@ -206,7 +211,9 @@ def watched(
     """See copies_for."""
     assert isinstance(device, WatchedDevice)
     assert threads == 1
-    return WatchedCopies(device, layout.device, carries=getattr(engine, "carries", False))
+    return WatchedCopies(
+        device, layout.device, carries=getattr(engine, "carries", False),
+        over_link=getattr(engine, "over_link", False))
 
 
 def device_of(world: World, host: Host, pages: Pages, name: str) -> WatchedDevice:
@@ -383,7 +390,8 @@ class VirtualSink:
 
 class VirtualSource:
     """The engine of a prefill rank. It reads a half of the bytes at once, and the others later; or
-    it has the device carry them, so that nothing stops them and they are written late.
+    it has the device carry them, so that nothing stops them and they are written late. over_link:
+    a kernel packs what it reads.
     """
 
     has_room: Final = True
@@ -394,6 +402,7 @@ class VirtualSource:
         self._typical: Final = world.plan.shape.write_s
         self._chance: Final = chance
         self.carries: Final = chance.happens(CARRIES)
+        self.over_link: Final = chance.happens(OVER_LINK)
         self._ended: Final[list[EndedWrite]] = []
         self._writes = 0
         self._wake: Callable[[], None] = lambda: None

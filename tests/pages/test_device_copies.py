@@ -94,10 +94,15 @@ def pair(
 
 
 @KERNELS
-@pytest.mark.parametrize("engine", ["shm", "tcp", "cuda-ipc", OVER_NIXL])
-def test_pages_that_are_computed_later_arrive_whole(kernels: str | None, engine: str) -> None:
+@pytest.mark.parametrize("engine", ["shm", "tcp", "tcp, copied", "cuda-ipc", OVER_NIXL])
+def test_pages_that_are_computed_later_arrive_whole(
+    kernels: str | None, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Property S15: the pack waits for the pass, and the post waits for the pack."""
-    with pair(kernels, engine) as both:
+    name, *copied = engine.split(", ")
+    if copied:  # as large chunks are
+        monkeypatch.setattr(DeviceCopies, "over_link_max", 0)
+    with pair(kernels, name) as both:
         for room in range(6):
             count = 1 + room % 3
             sources, sinks = list(range(count)), list(range(9, 9 + count))

@@ -165,8 +165,11 @@ def refused_in_part(both: Pair, device: HostDevice, call: str) -> tuple[Sender, 
 
 
 @pytest.mark.parametrize("call", ["copy", "query"])
-def test_pages_are_read_until_a_chunk_has_ended_of_which_a_call_was_refused(call: str) -> None:
+def test_pages_are_read_until_a_chunk_has_ended_of_which_a_call_was_refused(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel was taken. The copy behind it was not, or nobody learns whether it has ended."""
+    monkeypatch.setattr(DeviceCopies, "over_link_max", 0)
     with pair(engine="tcp") as both:
         sender, _ = refused_in_part(both, both.there, call)
         time.sleep(0.2)
