@@ -79,7 +79,7 @@ def require_page_fence(name: str) -> None:
 def refuse_host_pools(name: str, remedy: str) -> None:
     """For pools in host memory: raise EngineError, in one line, if this engine needs others."""
     if ENGINES[name].on_device:
-        raise EngineError(f"--engine {name} goes from GPU to GPU, and these pools are in host "
+        raise EngineError(f"engine {name} goes from GPU to GPU, and these pools are in host "
                           f"memory: {remedy}")
 
 

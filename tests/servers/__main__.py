@@ -6,6 +6,7 @@
     .venv-sglang/bin/python -m tests.servers --defects        each cell must be red under its defect
     .venv-sglang/bin/python -m tests.servers --table          write docs/servers.md
     python -m tests.servers --device cuda                     on a GPU   (make test-servers-gpu)
+    python -m tests.servers --device cuda --seconds 500       the cells that end in that time
 """
 
 import sys

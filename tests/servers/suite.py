@@ -13,6 +13,7 @@ from examples.servers.serving import ServerError
 from tests.servers.record import Cell, Record
 
 LIMIT_S: Final = 45 * 60.0  # of all cells
+DEFECTS_S: Final = 4 * 3600.0  # of all cells under their defects
 CELL_S: Final = 5 * 60.0  # of one cell
 
 
@@ -106,13 +107,15 @@ class Suite(Generic[S]):
         stage.end()
         return red
 
-    def run_defects(self, cells: Sequence[Cell]) -> int:
-        """Each cell under its defect. Returns how many do not fail."""
-        blind = 0
+    def run_defects(self, cells: Sequence[Cell], seconds: float = DEFECTS_S) -> int:
+        """Each cell under its defect, all within these seconds. Returns how many do not fail."""
+        blind, end = 0, time.monotonic() + seconds
         for cell in cells:
-            stage = self.begin(cell.defect)
+            stage, left = self.begin(cell.defect), end - time.monotonic()
             try:
-                failure, line = self.run(stage, cell, CELL_S)
+                if left <= 0:
+                    raise TooLateError(f"not begun: {seconds:.0f} s are over")
+                failure, line = self.run(stage, cell, min(CELL_S, left))
             except (ServerError, UntestedError, TooLateError) as error:
                 failure, line = "", f"{type(error).__name__}: {error}"
             stage.end()
@@ -136,6 +139,8 @@ def arguments(about: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespa
                         help="where servers compute, and have their KV cache")
     parser.add_argument("--quick", action="store_true",
                         help="a subset, with a time limit of its own")
+    parser.add_argument("--seconds", type=float, metavar="N",
+                        help="the time limit of all cells together, in seconds")
     parser.add_argument("--only", nargs="+", metavar="CELL", help="these cells")
     parser.add_argument("--defects", action="store_true", help="each cell under its defect")
     parser.add_argument("--table", action="store_true", help="write the page of the cells")
@@ -153,8 +158,9 @@ def run(suite: Suite[S], told: argparse.Namespace) -> int:
     for cell in refused:
         sys.stdout.write(f"{cell.name}: not run: {suite.refused[cell.name]}\n")
     began = time.monotonic()
-    red = (suite.run_defects(chosen) if told.defects else
-           suite.run_all(chosen, suite.quick_s if told.quick else LIMIT_S))
+    limit_s = DEFECTS_S if told.defects else suite.quick_s if told.quick else LIMIT_S
+    run_these = suite.run_defects if told.defects else suite.run_all
+    red = run_these(chosen, told.seconds or limit_s)
     also = f", {len(refused)} not run: the lines above say why" if refused else ""
     sys.stdout.write(f"{len(chosen) - red} of {len(chosen)} cells, "
                      f"{time.monotonic() - began:.0f} s{also}\n")

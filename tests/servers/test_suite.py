@@ -15,7 +15,7 @@ from tests.servers import machine, suite
 from tests.servers.record import Cell, Record
 from tests.servers.suite import Finding, Suite, TooLateError, run
 
-TOLD: Final = Namespace(quick=False, only=None, defects=False)
+TOLD: Final = Namespace(quick=False, only=None, defects=False, seconds=None)
 CELLS: Final = (Cell("first", "", "", "", "planted", quick=True),
                 Cell("second", "", "", "", "planted", quick=True))
 
@@ -60,6 +60,21 @@ def test_a_cell_that_hangs_ends_in_time_and_the_next_one_runs(
     assert "not done after 0 s" in first
     assert "green" in second
     assert end.startswith("1 of 2 cells, ")
+
+
+@pytest.mark.parametrize("defects", [False, True])
+def test_no_cell_begins_after_the_limit_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], defects: bool
+) -> None:
+    def slow(_: Empty, __: Cell) -> Finding:
+        time.sleep(0.1)
+        raise AssertionError("planted")
+
+    told = Namespace(**{**vars(TOLD), "seconds": 0.05, "defects": defects})
+    assert run(of(slow, tmp_path), told) == 1
+    first, second, _ = said(capsys)
+    assert "not begun" not in first
+    assert "not begun: 0 s are over" in second
 
 
 @pytest.mark.parametrize(("quick", "begun"), [(True, 1), (False, 2)])
