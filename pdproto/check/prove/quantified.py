@@ -45,7 +45,7 @@ SHARED_S: Final = 1.0
 # Whether Z3 finds a state without a bound is a matter of luck. Nearly all violated claims are
 # violated in a state with few elements of each sort, which Z3 finds at once.
 FEW: Final = (2, 3)
-FEW_S: Final = 5.0
+FEW_S: Final = 1.0
 # One question about several obligations takes little longer than one about a single obligation,
 # unless one of them is hard.
 TOGETHER_MAX: Final = 10
