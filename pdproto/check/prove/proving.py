@@ -35,10 +35,7 @@ ENGINES: Final[Mapping[str, Decide]] = {CUTOFF: cutoff.decide, QUANTIFIED: quant
 OPEN: Final = frozenset({Status.REFUSED, Status.UNKNOWN})
 SLOW_S: Final = 5.0  # a row that takes longer is reported
 KEEP_S: Final = 1.0  # between two changes of the kept proofs
-GRACE_S: Final = 10.0
-"""Added to the solver's limit, for grounding, for starting the worker, and for questions with a
-shorter limit of their own.
-"""
+GRACE_S: Final = 10.0  # added to the solver's limit: for grounding, and for short questions
 
 
 @dataclass(frozen=True, slots=True)
