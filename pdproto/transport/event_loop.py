@@ -5,6 +5,10 @@ A node itself does no I/O. This thread only calls its `run_turn` (node/core.py).
 Rule 1: no other thread changes the node's state. Other threads use `ask` and `wake`.
 Rule 2: no frame and no request ends the thread. A turn that fails is counted and logged, and the
         loop goes on.
+Rule 3: the thread rests for `REST_S` after `BUSY_S` of turns. Reading a socket lets go of Python's
+        interpreter for a moment, too short for a thread that has to wake up on a busy machine, and
+        begins the wait of that thread anew (`sys.getswitchinterval`). Under a flood of messages the
+        engine's threads waited for 0.3 s each time.
 """
 
 import logging
@@ -14,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 import zmq
@@ -36,6 +40,8 @@ from pdproto.transport.watchdog import Watchdog
 log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
+BUSY_S: Final = 0.005  # of turns without a rest
+REST_S: Final = 0.000_2
 STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
 NUMBERED: Final = "\0"  # begins the names that ZeroMQ makes itself
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
@@ -180,11 +186,13 @@ class EventLoop:
         for file in (batches, changes, accepted, self._wake_fd):
             files.register(file, select.EPOLLIN)
         core, longest = self._core, self._link.sign_of_life_s
-        due = monotonic()
+        due = rested = monotonic()
         while not self._closing:
             at_once = core.wants_turn or self._unread or limit.unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
+            asked = monotonic()
             ready = [file for file, _ in files.poll(wait)]
+            rested = self._rest(asked, rested)
             if limit.unread or accepted in ready:
                 limit.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
@@ -194,6 +202,18 @@ class EventLoop:
         files.close()
         carry_out(self._core, self._core.farewells(
             Arrived(requests=self._requests()), monotonic()))
+
+    @staticmethod
+    def _rest(asked: float, rested: float) -> float:
+        """Rule 3. asked: when the thread began to wait for files. rested: when it last had a rest.
+        Returns when it has had one now.
+        """
+        now = monotonic()
+        if now - asked < REST_S:
+            if now - rested < BUSY_S:
+                return rested
+            sleep(REST_S)
+        return now
 
     def _turn(self, *, batches: bool, changes: bool, woken: bool) -> float:
         """Take one turn. Returns when the next is due."""

@@ -1,4 +1,6 @@
-"""The loop sleeps when there is nothing to do, however the calls that wake it meet its turns."""
+"""The loop sleeps when there is nothing to do, however the calls that wake it meet its turns, and
+rests when there is always something to do.
+"""
 
 import os
 import time
@@ -6,10 +8,12 @@ from typing import Final
 
 import pytest
 
+from pdproto.transport import event_loop
 from tests.node.data_paths import cluster, until
 
 STILL_S: Final = 0.2
 TURNS_MAX: Final = 20  # meanwhile; a loop that does not sleep takes thousands
+BUSY_TURNS: Final = 100
 
 
 def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
@@ -40,3 +44,30 @@ def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
         monkeypatch.setattr(loop, "_turn", counted)
         time.sleep(STILL_S)
         assert len(turns) <= TURNS_MAX
+
+
+def test_a_loop_that_is_always_busy_lets_other_threads_run(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Turns of a millisecond, one behind the other: it rests after each five."""
+    rests: list[float] = []
+    now, turns = time.monotonic(), 0
+    with cluster() as nodes:
+        loop = nodes.prefills[0]._loop
+        take = loop._turn
+
+        def busy(**told: bool) -> float:
+            nonlocal now, turns
+            turns, now = turns + 1, now + 0.001
+            due = take(**told)
+            loop._unread = turns < BUSY_TURNS
+            return due
+
+        with monkeypatch.context() as patched:
+            patched.setattr(event_loop, "monotonic", lambda: now)
+            patched.setattr(event_loop, "sleep", rests.append)
+            patched.setattr(loop, "_turn", busy)
+            loop.wake()
+            until(lambda: turns >= BUSY_TURNS)
+    expected = round(BUSY_TURNS * 0.001 / event_loop.BUSY_S)
+    assert rests in ([event_loop.REST_S] * count for count in (expected - 1, expected))
