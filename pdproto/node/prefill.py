@@ -25,14 +25,14 @@ from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.plans import Reaction
 from pdproto.node.remembered_lives import NEVER, RememberedLives
-from pdproto.node.sender import ByRoom, Sender
+from pdproto.node.sender import Sender
 from pdproto.node.sides import PREFILL
 from pdproto.node.source_writes import SourceWrites
 from pdproto.node.uses import Uses
+from pdproto.node.waiting_senders import ByRoom, EarlyLives
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import EARLY_LIVES_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import (
@@ -87,7 +87,7 @@ class Prefill(Node):
         self._refuses: Final = refuses
         self._uses: Final = Uses()
         self._unbound: Final = ByRoom()
-        self._early: Final = ByRoom()
+        self._early: Final = EarlyLives()
         self._bindings: Final = Bindings(self._bind, lambda: self._now, waits)
         self._alone: Final[deque[tuple[float, Sender]]] = deque()  # failed before a sink came
         self._remembered: Final = RememberedLives(self.lives, self.forget)
@@ -230,13 +230,14 @@ class Prefill(Node):
 
     def _meet(self, life: Life) -> Endpoint:
         """The endpoint of a life that has no sender yet."""
-        if len(self._early) >= EARLY_LIVES_MAX:
+        full = self._early.full_for(life)
+        if full is not None:
             self._bindings.forget_life(life)
-            raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} lives wait for their sender already")
+            raise RemoteProtocolError(full)
         early = Sender(self, life.room, life.use)
+        early.endpoint.life = life
         self._early.add(early)
         self.stages.register(early)
-        early.endpoint.life = life
         self._remembered.add(life, early.endpoint)
         why = self._refuses(life.room)
         if why is not None:

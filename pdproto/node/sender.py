@@ -1,6 +1,6 @@
 """The handle of a hand-over at a prefill rank."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from pdproto.node.handle import ENDED, Handle, Opener
@@ -125,57 +125,6 @@ class Written(NamedTuple):
     sink: int
     chunk: int
     bytes: int
-
-
-class ByRoom:
-    """Senders that wait, by room, first come first served."""
-
-    def __init__(self) -> None:
-        self._senders: Final[dict[int, list[Sender]]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, sender: Sender) -> None:
-        """Have the sender wait behind others of its room."""
-        self._count += 1
-        waiting = self._senders.get(sender.room)
-        if waiting is None:
-            self._senders[sender.room] = [sender]
-        else:
-            waiting.append(sender)
-
-    def take(self, room: int) -> Sender | None:
-        """Remove and return the first sender of this room; None if none waits."""
-        waiting = self._senders.get(room)
-        sender = waiting.pop(0) if waiting else None
-        self._count -= sender is not None
-        if not waiting:
-            self._senders.pop(room, None)
-        return sender
-
-    def of_life(self, life: Life) -> Sender | None:
-        """The sender that waits with this life; None if there is none."""
-        for sender in self._senders.get(life.room, ()):
-            if sender.endpoint.life == life:
-                return sender
-        return None
-
-    def __iter__(self) -> Iterator[Sender]:
-        """All senders that wait now, room by room. For any thread, while the loop adds and removes.
-        """
-        return iter([sender for waiting in list(self._senders.values())
-                     for sender in list(waiting)])
-
-    def drop(self, sender: Sender) -> None:
-        """Remove the sender, if it waits."""
-        waiting = self._senders.get(sender.room)
-        if waiting and sender in waiting:
-            waiting.remove(sender)
-            self._count -= 1
-            if not waiting:
-                del self._senders[sender.room]
 
 
 def in_doubt_reason(sink: str, reason: str) -> str:

@@ -27,6 +27,7 @@ PEERS_MAX: Final = 4_096
 MALFORMED_NAMES_MAX: Final = 1_024
 WAITING_FRAMES_MAX: Final = 1 << 17
 EARLY_LIVES_MAX: Final = 1 << 17
+EARLY_LIVES_OF_SERVER_MAX: Final = 1 << 16
 USED_ROOMS_MAX: Final = 1 << 16
 EARLY_DECISIONS_MAX: Final = 4_096
 TOLD_MAX: Final = 64
@@ -107,6 +108,8 @@ LIMITS: Final = (
           f"{CONNECTIONS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
     Limit("EARLY_LIVES_MAX", "hand-overs that decode has begun and prefill has not", DROPPED,
           "tests/e2e/test_many_chunks.py:test_a_node_bounds_the_lives_without_a_sender"),
+    Limit("EARLY_LIVES_OF_SERVER_MAX", "those of them of one decode server", DROPPED,
+          "tests/e2e/test_many_chunks.py:test_a_server_that_begins_lives_without_end_stops_no_other"),
     Limit("RUNS_MAX", "runs of a prefill rank of which one hand-over has heard", DROPPED,
           "tests/node/test_known_runs.py:test_a_hand_over_bounds_the_runs_of_a_source"),
     Limit("USED_ROOMS_MAX",

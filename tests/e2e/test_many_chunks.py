@@ -14,7 +14,7 @@ import zmq
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
-from pdproto.node import prefill
+from pdproto.node import waiting_senders
 from pdproto.runtime.limits import CHUNKS_MAX, SINKS_MAX
 from pdproto.runtime.wire import Introduce, Life, Publish, encode
 from pdproto.spec.handoff.poll import KVPoll
@@ -151,7 +151,7 @@ def test_no_sink_joins_a_hand_over_that_has_begun() -> None:
 
 def test_a_node_bounds_the_lives_without_a_sender(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was refused is served when there is room again."""
-    monkeypatch.setattr(prefill, "EARLY_LIVES_MAX", 3)
+    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_MAX", 3)
     with cluster(waits={"no_news": 0.05}) as nodes:
         receivers = [one for room in range(5)
                      for one in published(nodes.receivers(room, generation=room), 2)]
@@ -164,3 +164,36 @@ def test_a_node_bounds_the_lives_without_a_sender(monkeypatch: pytest.MonkeyPatc
         for receiver in receivers:
             receiver.close()
         nodes.settled()
+
+
+def test_a_server_that_begins_lives_without_end_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are four places for lives without a sender. A stranger begins ten, and has three. One
+    is left for decode, which repeats nothing. When its three have senders, it may begin others.
+    """
+    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_MAX", 4)
+    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_OF_SERVER_MAX", 3)
+    lives = [Life(1_000 + number, 17, number) for number in range(13)]
+    with ends() as nodes, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+        (node,) = nodes.prefills
+
+        def begin(some: list[Life]) -> None:
+            stranger.send(encode("stranger", 17, 0, [
+                Introduce(life, ("stranger",), "tcp://127.0.0.1:1") for life in some]))
+
+        stranger.setsockopt_string(zmq.IDENTITY, "stranger")
+        stranger.setsockopt(zmq.LINGER, 1_000)
+        stranger.connect(node.endpoint)
+        begin(lives[:10])
+        until(lambda: node.metrics.read()["refused_frames"] == 7)
+        receiver = nodes.receiver(1)
+        until(lambda: len(node._core._early) == 4)
+        senders = [node.open(life.room) for life in lives[:3]]
+        until(lambda: len(node._core._early) == 1)
+        begin(lives[10:])
+        until(lambda: len(node._core._early) == 4)
+        receiver.abort("it was for this test")
+        for sender in senders:
+            sender.abort("it was for this test")
+        node.declare_gone("stranger")

@@ -15,6 +15,7 @@ from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
+from pdproto.node.waiting_senders import ByRoom
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import SINKS_MAX
@@ -386,7 +387,7 @@ def test_pages_are_given_for_exactly_the_sources_of_a_life() -> None:
 def test_a_sender_that_does_not_wait_is_dropped_without_a_trace() -> None:
     source = Source()
     first, second = source.node.open(7), source.node.open(7)
-    waiting = senders.ByRoom()
+    waiting = ByRoom()
     waiting.add(first)
     waiting.drop(second)
     assert list(waiting) == [first]

@@ -1,0 +1,105 @@
+"""Senders that wait for a life, and lives that wait for a sender, by room."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from pdproto.node.sender import Sender
+from pdproto.runtime.limits import EARLY_LIVES_MAX, EARLY_LIVES_OF_SERVER_MAX
+from pdproto.runtime.wire import Life
+
+
+class ByRoom:
+    """Senders that wait, by room, first come first served."""
+
+    def __init__(self) -> None:
+        self._senders: Final[dict[int, list[Sender]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, sender: Sender) -> None:
+        """Have the sender wait behind others of its room."""
+        self._count += 1
+        waiting = self._senders.get(sender.room)
+        if waiting is None:
+            self._senders[sender.room] = [sender]
+        else:
+            waiting.append(sender)
+
+    def take(self, room: int) -> Sender | None:
+        """Remove and return the first sender of this room; None if none waits."""
+        waiting = self._senders.get(room)
+        sender = waiting.pop(0) if waiting else None
+        self._count -= sender is not None
+        if not waiting:
+            self._senders.pop(room, None)
+        return sender
+
+    def of_life(self, life: Life) -> Sender | None:
+        """The sender that waits with this life; None if there is none."""
+        for sender in self._senders.get(life.room, ()):
+            if sender.endpoint.life == life:
+                return sender
+        return None
+
+    def __iter__(self) -> Iterator[Sender]:
+        """All senders that wait now, room by room. For any thread, while the loop adds and removes.
+        """
+        return iter([sender for waiting in list(self._senders.values())
+                     for sender in list(waiting)])
+
+    def drop(self, sender: Sender) -> None:
+        """Remove the sender, if it waits."""
+        waiting = self._senders.get(sender.room)
+        if waiting and sender in waiting:
+            waiting.remove(sender)
+            self._count -= 1
+            if not waiting:
+                del self._senders[sender.room]
+
+
+class EarlyLives(ByRoom):
+    """Lives that sinks have begun, and that have no sender yet. Each decode server may have a part
+    of the places, so that one that begins lives without end takes none from the others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._of_server: Final[Counter[int]] = Counter()  # by its incarnation
+
+    def full_for(self, life: Life) -> str | None:
+        """Why there is no place for this life; None if there is one."""
+        if len(self) >= EARLY_LIVES_MAX:
+            return f"{EARLY_LIVES_MAX:,} lives wait for their sender already"
+        if self._of_server[life.incarnation] >= EARLY_LIVES_OF_SERVER_MAX:
+            return (f"{EARLY_LIVES_OF_SERVER_MAX:,} lives of its server wait for their sender "
+                    f"already")
+        return None
+
+    def add(self, sender: Sender) -> None:
+        """See ByRoom. It has its life already."""
+        super().add(sender)
+        self._count_server(sender, 1)
+
+    def take(self, room: int) -> Sender | None:
+        """See ByRoom."""
+        sender = super().take(room)
+        if sender is not None:
+            self._count_server(sender, -1)
+        return sender
+
+    def drop(self, sender: Sender) -> None:
+        """See ByRoom."""
+        before = len(self)
+        super().drop(sender)
+        if len(self) < before:
+            self._count_server(sender, -1)
+
+    def _count_server(self, sender: Sender, more: int) -> None:
+        life = sender.endpoint.life
+        assert life is not None  # noqa: S101 - an early life is one
+        self._of_server[life.incarnation] += more
+        if not self._of_server[life.incarnation]:
+            del self._of_server[life.incarnation]
