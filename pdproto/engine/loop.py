@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from pdproto.engine.contract import EngineError
+from pdproto.runtime.rests import Rests
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Loop:
         self._calls: Final[deque[Callable[[], None]]] = deque()
         self._eventfd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector.register(self._eventfd, READ, self._woken)
+        self._rests: Final = Rests()
         self._failure: Exception | None = None
         self._closing = False
         self._closed = False
@@ -122,8 +124,13 @@ class Loop:
             os.close(self._eventfd)
 
     def _turn(self) -> None:
-        timeout: Literal[0] | None = 0 if self._work() else None
-        for key, events in self._selector.select(timeout):
+        is_working = self._work()
+        timeout: Literal[0] | None = 0 if is_working else None
+        self._rests.ask()
+        ready = self._selector.select(timeout)
+        if not is_working:  # a copy lets go of the interpreter for long
+            self._rests.take()
+        for key, events in ready:
             key.data(events)
         while self._calls:
             self._calls.popleft()()

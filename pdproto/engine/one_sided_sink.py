@@ -22,12 +22,11 @@ from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.one_sided import Piece, Transport
-from pdproto.engine.sink import CAPACITY_BYTES, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 
-FRAMES_A_TURN: Final = 256  # of one connection, before the others are served
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED})
 
 
@@ -113,7 +112,7 @@ class OneSidedLine(SinkLine):
         """Read the frames that have come, up to `FRAMES_A_TURN`."""
         with suppress(BlockingIOError):
             for _ in range(FRAMES_A_TURN):
-                _, frame = self.receive_frame(EXPECTED)
+                frame = self.receive_frame(EXPECTED)
                 if frame is None:
                     continue
                 if frame.kind is Kind.WRITE:

@@ -30,7 +30,7 @@ from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, 
 from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
-from pdproto.engine.sink import CAPACITY_BYTES, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 
@@ -139,9 +139,9 @@ class SharedLine:
         return bool(self._mapped)
 
     def receive(self) -> None:
-        """See sink.Line. It reads at most `SINK_WRITES_MAX` packets."""
+        """See sink.Line. It reads at most `FRAMES_A_TURN`."""
         with suppress(BlockingIOError):
-            for _ in range(SINK_WRITES_MAX):
+            for _ in range(FRAMES_A_TURN):
                 packet = self.sock.recv(FRAME_BYTES + 1)
                 if not packet:
                     raise ConnectionResetError("it has closed the connection")

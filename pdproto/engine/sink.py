@@ -33,6 +33,7 @@ from pdproto.runtime.repeats import Repeats
 log = logging.getLogger(__name__)
 
 CAPACITY_BYTES: Final = 4 << 30
+FRAMES_A_TURN: Final = 256  # of one connection, before the others are served: about 6 ms
 DEPARTED_MAX: Final = 65_536  # unread departures; beyond them the oldest are forgotten
 OUT_OF_FILES_SECONDS: Final = 0.05  # between two attempts to accept a peer
 

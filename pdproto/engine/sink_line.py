@@ -48,20 +48,20 @@ class SinkLine:
                     return
                 self.outbox.popleft()
 
-    def receive_frame(self, expected: frozenset[Kind]) -> tuple[int, Frame | None]:
-        """Read bytes of a frame. Returns their number, and the frame if it is complete.
+    def receive_frame(self, expected: frozenset[Kind]) -> Frame | None:
+        """Read bytes of a frame. Returns the frame if it is complete.
 
         Raises BlockingIOError if no byte has come, RemoteProtocolError for a malformed frame or an
         unexpected kind.
         """
-        count = self.checked(self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
-        self._frame_bytes += count
+        self._frame_bytes += self.checked(
+            self.sock.recv_into(memoryview(self._frame)[self._frame_bytes :]))
         if self._frame_bytes < FRAME_BYTES:
-            return count, None
+            return None
         self._frame_bytes = 0
         frame = decode(self._frame, expected)
         self.version = frame.version
-        return count, frame
+        return frame
 
     def answer(self, kind: Kind, write: int) -> bytes:
         """A frame about a write of the source."""

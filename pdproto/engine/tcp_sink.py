@@ -19,7 +19,7 @@ from pdproto.engine.contract import Scope
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
-from pdproto.engine.sink import CAPACITY_BYTES, Sink
+from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.engine.sink_line import SinkLine
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
@@ -119,27 +119,28 @@ class TcpLine(SinkLine):
         self._waste: bytearray | None = None
 
     def receive(self) -> None:
-        """Read the bytes that have come, up to `TURN_BYTES`."""
-        left = TURN_BYTES
+        """Read the bytes that have come, up to `TURN_BYTES` or `FRAMES_A_TURN`."""
+        left, frames = TURN_BYTES, FRAMES_A_TURN
         with suppress(BlockingIOError):
-            while left > 0:
+            while left > 0 and frames:
                 if self._write is not None and self._segment_left:
                     left -= self._receive_segment(self._write)
                 else:
-                    left -= self._receive_frame()
+                    self._receive_frame()
+                    frames -= 1
 
     def ended(self) -> None:
         """See sink.Line."""
         self._write = None
 
-    def _receive_frame(self) -> int:
-        count, frame = self.receive_frame(EXPECTED)
-        if frame is not None:
-            if frame.kind is Kind.WRITE:
-                self._begin(frame)
-            else:
-                self._begin_segment(frame)
-        return count
+    def _receive_frame(self) -> None:
+        frame = self.receive_frame(EXPECTED)
+        if frame is None:
+            return
+        if frame.kind is Kind.WRITE:
+            self._begin(frame)
+        else:
+            self._begin_segment(frame)
 
     def _begin(self, frame: Frame) -> None:
         if frame.write <= self._numbered:

@@ -5,10 +5,7 @@ A node itself does no I/O. This thread only calls its `run_turn` (node/core.py).
 Rule 1: no other thread changes the node's state. Other threads use `ask` and `wake`.
 Rule 2: no frame and no request ends the thread. A turn that fails is counted and logged, and the
         loop goes on.
-Rule 3: the thread rests for `REST_S` after `BUSY_S` of turns. Reading a socket lets go of Python's
-        interpreter for a moment, too short for a thread that has to wake up on a busy machine, and
-        begins the wait of that thread anew (`sys.getswitchinterval`). Under a flood of messages the
-        engine's threads waited for 0.3 s each time.
+Rule 3: a thread that is always busy rests now and then (runtime/rests.py).
 """
 
 import logging
@@ -18,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import SimpleQueue
-from time import monotonic, sleep
+from time import monotonic
 from typing import Final
 
 import zmq
@@ -30,6 +27,7 @@ from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import is_told
+from pdproto.runtime.rests import Rests
 from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.json_logs import lost_lines
@@ -40,8 +38,6 @@ from pdproto.transport.watchdog import Watchdog
 log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
-BUSY_S: Final = 0.005  # of turns without a rest
-REST_S: Final = 0.000_2
 STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
 NUMBERED: Final = "\0"  # begins the names that ZeroMQ makes itself
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
@@ -186,13 +182,13 @@ class EventLoop:
         for file in (batches, changes, accepted, self._wake_fd):
             files.register(file, select.EPOLLIN)
         core, longest = self._core, self._link.sign_of_life_s
-        due = rested = monotonic()
+        due, rests = monotonic(), Rests()
         while not self._closing:
             at_once = core.wants_turn or self._unread or limit.unread or not self._inbox.empty()
             wait = 0.0 if at_once else max(0.0, min(due - monotonic(), longest))
-            asked = monotonic()
+            rests.ask()
             ready = [file for file, _ in files.poll(wait)]
-            rested = self._rest(asked, rested)
+            rests.take()
             if limit.unread or accepted in ready:
                 limit.look()
             # Sockets are read only if they have data: even a system call that does not wait lets
@@ -202,18 +198,6 @@ class EventLoop:
         files.close()
         carry_out(self._core, self._core.farewells(
             Arrived(requests=self._requests()), monotonic()))
-
-    @staticmethod
-    def _rest(asked: float, rested: float) -> float:
-        """Rule 3. asked: when the thread began to wait for files. rested: when it last had a rest.
-        Returns when it has had one now.
-        """
-        now = monotonic()
-        if now - asked < REST_S:
-            if now - rested < BUSY_S:
-                return rested
-            sleep(REST_S)
-        return now
 
     def _turn(self, *, batches: bool, changes: bool, woken: bool) -> float:
         """Take one turn. Returns when the next is due."""

@@ -47,7 +47,7 @@ def run(*options: str, seconds: float = 240.0) -> Run:
 def _of_a_good_end(done: Run) -> dict[str, Any]:
     assert done.stdout, done.stderr[-2000:]
     numbers: dict[str, Any] = json.loads(done.stdout)
-    assert numbers["complaints"] == []
+    assert numbers["complaints"] == [], numbers["complaints"]
     assert done.returncode == 0, done.stderr[-2000:]
     assert numbers["verified_bytes"] > 0
     return numbers

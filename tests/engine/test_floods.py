@@ -3,16 +3,18 @@
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from threading import Event
 from typing import Final
 
 import pytest
 
 from pdproto.engine.contract import Result
-from pdproto.engine.frames import Frame, Kind
-from pdproto.engine.tcp_sink import TcpSink
+from pdproto.engine.frames import VERSION, Frame, Kind
+from pdproto.engine.sink import FRAMES_A_TURN
+from pdproto.engine.tcp_sink import TcpLine, TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from tests.engine.engines import until, write
-from tests.engine.test_peers import dial
+from tests.engine.test_peers import dial, opening
 from tests.transport.many_files import many_files
 
 MANY: Final = 1_000
@@ -49,6 +51,36 @@ def test_a_thousand_connections_of_one_address_are_bounded_and_stop_no_write(
     told = [message for message in caplog.messages if "dropping " in message]
     assert [line.rpartition("(")[2] for line in told] == [
         f"{2 ** power} so far)" for power in range(10)]
+
+
+def test_frames_without_end_stop_no_other_connection(
+    sink: TcpSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A source that writes nothing again and again: a turn of the engine reads few of its frames.
+    """
+    read, receive, sent = [], TcpLine.receive, Event()
+
+    def counted(line: TcpLine) -> None:
+        before = line._numbered
+        receive(line)
+        read.append(line._numbered - before)
+
+    def held_up() -> None:
+        sent.wait(20)
+
+    monkeypatch.setattr(TcpLine, "receive", counted)
+    lease = sink.lease("asked", "source", LENGTH)
+    assert lease is not None
+    with dial(lease.address.endpoint) as busy:
+        assert busy.challenge.version == VERSION
+        sink.loop.call(held_up)  # all frames come before the first is read
+        for number in range(1, MANY + 1):
+            busy.send(opening(lease, number, 0))
+        sent.set()
+        until(lambda: sum(read) == MANY, "all frames to be read")
+        assert max(read) == FRAMES_A_TURN
+        with closing(TcpSource()) as source:
+            assert written(sink, source, "beside it") is Result.LANDED
 
 
 def test_a_writer_that_stops_in_mid_write_holds_no_memory_and_no_other(sink: TcpSink) -> None:
