@@ -5,7 +5,7 @@ A node itself does no I/O. This thread only calls its `run_turn` (node/core.py).
 Rule 1: no other thread changes the node's state. Other threads use `ask` and `wake`.
 Rule 2: no frame and no request ends the thread. A turn that fails is counted and logged, and the
         loop goes on.
-Rule 3: a thread that is always busy rests now and then (runtime/rests.py).
+Rule 3: a thread that is always busy rests now and then (engine/rests.py).
 """
 
 import logging
@@ -20,6 +20,7 @@ from typing import Final
 
 import zmq
 
+from pdproto.engine.rests import Rests
 from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
@@ -27,7 +28,6 @@ from pdproto.node.ports import Arrived
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import is_told
-from pdproto.runtime.rests import Rests
 from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.json_logs import lost_lines

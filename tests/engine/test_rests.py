@@ -2,8 +2,8 @@
 
 import pytest
 
-from pdproto.runtime import rests
-from pdproto.runtime.rests import BUSY_S, REST_S, Rests
+from pdproto.engine import rests
+from pdproto.engine.rests import BUSY_S, REST_S, Rests
 
 
 class Clock:
