@@ -33,5 +33,5 @@ def test_a_thread_that_always_has_something_to_serve_rests(
     until(lambda: served == EVENTS, "the events to be served")
     loop.close()
     os.close(ready)
-    assert len(rests) >= EVENTS * 0.001 / resting.BUSY_S - 1
+    assert len(rests) >= EVENTS // 6  # a sum of milliseconds may be less than five
     assert set(rests) == {resting.REST_S}

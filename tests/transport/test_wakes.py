@@ -71,5 +71,5 @@ def test_a_loop_that_is_always_busy_lets_other_threads_run(
             patched.setattr(loop, "_turn", busy)
             loop.wake()
             until(lambda: turns >= BUSY_TURNS)
-    assert len(rests) >= BUSY_TURNS * 0.001 / resting.BUSY_S - 1
+    assert len(rests) >= BUSY_TURNS // 6  # a sum of milliseconds may be less than five
     assert set(rests) == {resting.REST_S}
