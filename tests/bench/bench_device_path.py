@@ -52,6 +52,7 @@ from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.bench.waits import WAIT_S, until
 from tests.bench.watched import Told, WatchedDevice
 
 ENTRIES: Final = 160  # of Llama-3-70B
@@ -65,8 +66,6 @@ DEPTH: Final = 8
 WAYS: Final = {"single": 1, "deep": DEPTH}
 STAGING_BYTES: Final = 4 << 30
 LARGE_STAGING_BYTES: Final = 16 << 30
-WAIT_S: Final = 60.0
-LOOK_S: Final = 0.000_05
 GOAL: Final = 0.85
 SPLIT_ROUNDS: Final = 3
 MATRIX: Final = 4096
@@ -121,13 +120,6 @@ def watched(device: str) -> WatchedDevice | None:
 
 def pages_of(batch: Batch, number: int) -> range:
     return range(number * batch.pages, (number + 1) * batch.pages)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(LOOK_S)
 
 
 def decode(pipe: Connection, setting: Setting) -> None:

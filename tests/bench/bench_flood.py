@@ -11,15 +11,15 @@ as decode sees them. Exit status: 1 if one fails.
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from statistics import quantiles
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import zmq
 
 from pdproto.engine.engines import open_sink, open_source
@@ -30,29 +30,21 @@ from pdproto.runtime.limits import FRAMES_MAX
 from pdproto.runtime.wire import Introduce, Life, encode
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.bench import waits
+from tests.bench.waits import WAIT_S
+from tests.e2e.pairs import layers
 
 COUNT: Final = 100
 FLOODER: Final = "flooder"
 BEGUN_S: Final = 3.0  # of a flood, before the first hand-over
-WAIT_S: Final = 60.0
 LOOK_S: Final = 0.000_3
 BEGINS: Final = 100  # lives in a batch
-
-
-def pools() -> list[Any]:
-    return [np.zeros((64, 1, 1, 4096), np.uint8) for _ in range(2)]
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(LOOK_S)
+until = partial(waits.until, look_s=LOOK_S)  # less often: the processes share cores with the flood
 
 
 def decode(pipe: Connection, endpoint: str) -> None:
     """Receive each room of the pipe, and say how long it took and whether it succeeded."""
-    node = DecodeNode("d", SinkPages(pools(), open_sink("shm")))
+    node = DecodeNode("d", SinkPages(layers(), open_sink("shm")))
     while (room := pipe.recv()) is not None:
         began = time.perf_counter()
         receiver = node.open(room, {"p": endpoint}, pages=[3, 4])
@@ -116,7 +108,8 @@ def main(arguments: list[str]) -> int:
     """Measure each flood."""
     many, rooms, are_right = int(arguments[0]) if arguments else COUNT, count(1), True
     context = get_context("spawn")
-    node, (pipe, there) = PrefillNode("p", SourcePages(pools(), open_source("shm"))), context.Pipe()
+    node = PrefillNode("p", SourcePages(layers(), open_source("shm")))
+    pipe, there = context.Pipe()
     process = context.Process(target=decode, args=(there, node.endpoint))
     process.start()
     for name, make in FLOODS.items():
