@@ -108,7 +108,7 @@ LIMITS: Final = (
           f"{CONNECTIONS}:test_a_peer_that_does_not_read_loses_the_frames_past_the_bound"),
     Limit("EARLY_LIVES_MAX", "hand-overs that decode has begun and prefill has not", DROPPED,
           "tests/e2e/test_many_chunks.py:test_a_node_bounds_the_lives_without_a_sender"),
-    Limit("EARLY_LIVES_OF_SERVER_MAX", "those of them of one decode server", DROPPED,
+    Limit("EARLY_LIVES_OF_SERVER_MAX", "of these, the hand-overs of one decode server", DROPPED,
           "tests/e2e/test_many_chunks.py:test_a_server_that_begins_lives_without_end_stops_no_other"),
     Limit("RUNS_MAX", "runs of a prefill rank of which one hand-over has heard", DROPPED,
           "tests/node/test_known_runs.py:test_a_hand_over_bounds_the_runs_of_a_source"),

@@ -10,12 +10,13 @@ from pdproto.engine.loop import READ, Loop
 from tests.engine.engines import until
 
 EVENTS: Final = 100
+EVENT_S: Final = 1 / 1024  # exact in binary; six of them are more than BUSY_S, and five less
 
 
 def test_a_thread_that_always_has_something_to_serve_rests(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A millisecond for each event of a file: it rests after each five."""
+    """A millisecond for each event of a file: it rests after each six."""
     now, served, rests = 0.0, 0, list[float]()
     monkeypatch.setattr(resting, "monotonic", lambda: now)
     monkeypatch.setattr(resting, "sleep", rests.append)
@@ -24,7 +25,7 @@ def test_a_thread_that_always_has_something_to_serve_rests(
 
     def serve(_events: int) -> None:
         nonlocal now, served
-        now, served = now + 0.001, served + 1
+        now, served = now + EVENT_S, served + 1
         if served == EVENTS:
             loop.forget(ready)
 
@@ -33,5 +34,5 @@ def test_a_thread_that_always_has_something_to_serve_rests(
     until(lambda: served == EVENTS, "the events to be served")
     loop.close()
     os.close(ready)
-    assert len(rests) >= EVENTS // 6  # a sum of milliseconds may be less than five
+    assert len(rests) >= EVENTS // 6
     assert set(rests) == {resting.REST_S}

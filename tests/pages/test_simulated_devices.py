@@ -84,8 +84,8 @@ def test_a_seed_decides_everything() -> None:
 
 
 def test_most_hand_overs_succeed() -> None:
-    """Otherwise a run would show little. A stream of each second device stalls, some for longer
-    than a hand-over waits.
+    """Otherwise a run would show little. On every second device a stream stalls, now and then for
+    longer than a hand-over waits.
     """
     runs = [simulated(seed) for seed in range(8)]
-    assert sum(run.succeeded for run in runs) > 2 * sum(run.failed for run in runs)
+    assert sum(run.succeeded for run in runs) > 4 * sum(run.failed for run in runs)

@@ -17,7 +17,7 @@ CLAIMS: Final = ("a_rank_knows_the_lives_before_one_that_it_knows", "a_sink_is_m
 
 
 def owed(system: System, claim: str) -> Obligation:
-    """What the row owes to a lemma of `binding-ordered`."""
+    """The obligation of the row that keeps a lemma of `binding-ordered`."""
     found = obligations(system, claims(system, subject("binding-ordered").lemmas))
     return next(o for o in found if o.scope == ROW and o.claim.name == claim)
 
@@ -45,7 +45,7 @@ def test_a_violated_claim_fails_in_a_state_with_few_elements(claim: str) -> None
 
 @pytest.mark.usefixtures("unbounded_gives_up")
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_that_few_elements_violate_no_claim_proves_nothing(claim: str) -> None:
+def test_a_claim_that_few_elements_do_not_violate_is_not_proved(claim: str) -> None:
     system = load("binding-ordered")
     (found,) = quantified.decide(system, [owed(system, claim)], LIMIT_S)
     assert found.status is Status.UNKNOWN

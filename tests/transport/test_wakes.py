@@ -15,6 +15,7 @@ from tests.node.data_paths import cluster, until
 STILL_S: Final = 0.2
 TURNS_MAX: Final = 20  # meanwhile; a loop that does not sleep takes thousands
 BUSY_TURNS: Final = 100
+TURN_S: Final = 1 / 1024  # exact in binary; six of them are more than BUSY_S, and five less
 
 
 def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
@@ -50,7 +51,7 @@ def test_the_loop_sleeps_after_a_wake_that_came_when_its_request_was_taken(
 def test_a_loop_that_is_always_busy_lets_other_threads_run(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Turns of a millisecond, one behind the other: it rests after each five."""
+    """Turns of a millisecond, one behind the other: it rests after each six."""
     rests: list[float] = []
     now, turns = time.monotonic(), 0
     with cluster() as nodes:
@@ -59,7 +60,7 @@ def test_a_loop_that_is_always_busy_lets_other_threads_run(
 
         def busy(**told: bool) -> float:
             nonlocal now, turns
-            turns, now = turns + 1, now + 0.001
+            turns, now = turns + 1, now + TURN_S
             due = take(**told)
             loop._unread = turns < BUSY_TURNS
             return due
@@ -71,5 +72,5 @@ def test_a_loop_that_is_always_busy_lets_other_threads_run(
             patched.setattr(loop, "_turn", busy)
             loop.wake()
             until(lambda: turns >= BUSY_TURNS)
-    assert len(rests) >= BUSY_TURNS // 6  # a sum of milliseconds may be less than five
+    assert len(rests) >= BUSY_TURNS // 6
     assert set(rests) == {resting.REST_S}

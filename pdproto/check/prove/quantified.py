@@ -42,8 +42,8 @@ NAMED: Final = "claim!"  # before the name of an assumed claim, so that no symbo
 # state that earlier questions leave in Z3 may slow it down. A question without an answer after this
 # time is asked again with a theory of its own.
 SHARED_S: Final = 1.0
-# Whether Z3 finds a state without a bound is a matter of luck. Nearly all violated claims are
-# violated in a state with few elements of each sort, which Z3 finds at once.
+# Without a bound on the sorts Z3 may search for ever for a state that violates a claim. Nearly all
+# violated claims are violated with so many elements of each sort, where it ends at once.
 FEW: Final = (2, 3)
 FEW_S: Final = 1.0
 # One question about several obligations takes little longer than one about a single obligation,
