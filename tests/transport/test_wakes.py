@@ -15,6 +15,7 @@ from tests.node.data_paths import cluster, until
 STILL_S: Final = 0.2
 TURNS_MAX: Final = 20  # meanwhile; a loop that does not sleep takes thousands
 BUSY_TURNS: Final = 100
+AHEAD_S: Final = 1.0  # the clock of a test, so that no rest of the loop before it was later
 TURN_S: Final = 1 / 1024  # exact in binary; six of them are more than BUSY_S, and five less
 
 
@@ -53,10 +54,11 @@ def test_a_loop_that_is_always_busy_lets_other_threads_run(
 ) -> None:
     """Turns of a millisecond, one behind the other: it rests after each six."""
     rests: list[float] = []
-    now, turns = time.monotonic(), 0
+    turns = 0
     with cluster() as nodes:
         loop = nodes.prefills[0]._loop
         take = loop._turn
+        now = time.monotonic() + AHEAD_S
 
         def busy(**told: bool) -> float:
             nonlocal now, turns
