@@ -66,15 +66,28 @@ class Numbering:
         self._bases: Final = [0, *accumulate(self._sizes)]
 
     def numbers(self, component: int, indices: Any) -> list[int]:
-        """The numbers of items of a component.
+        """The numbers of items of a component. indices: whatever numpy makes an array of.
 
         Raises ValueError for an item that does not exist.
         """
         found = np.asarray(indices, np.int64).ravel()
-        if found.size and not 0 <= int(found.min()) <= int(found.max()) < self._sizes[component]:
-            raise ValueError(f"{self._names[component]}: items {int(found.min())} to "
-                             f"{int(found.max())}, but it has {self._sizes[component]}")
+        if found.size:
+            self._require(component, int(found.min()), int(found.max()))
         return (found + self._bases[component]).tolist()
+
+    def numbers_of(self, component: int, indices: Sequence[int]) -> list[int]:
+        """The same for Python's integers: numpy takes seven times as long for a few. Raises as
+        `numbers` does.
+        """
+        if indices:
+            self._require(component, min(indices), max(indices))
+        base = self._bases[component]
+        return [base + index for index in indices]
+
+    def _require(self, component: int, least: int, greatest: int) -> None:
+        if not 0 <= least <= greatest < self._sizes[component]:
+            raise ValueError(f"{self._names[component]}: items {least} to {greatest}, but it has "
+                             f"{self._sizes[component]}")
 
     def check(self, numbers: Sequence[int]) -> None:
         """Raise ValueError for a number that no item has."""

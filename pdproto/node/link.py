@@ -65,7 +65,7 @@ class Link:
     bind: the ZeroMQ endpoint on which it listens; port 0 takes a free port. Only peers on this host
     can reach the default. `tcp_at` writes the endpoint of an address. A wildcard (tcp://0.0.0.0:0
     or tcp://*:0 for IPv4, tcp://[::]:0 for both) listens on every address of this host. high_water:
-    how many batches ZeroMQ keeps for one peer, in each direction. sign_of_life_s: seconds after
+    how many batches ZeroMQ keeps for one peer that does not read. sign_of_life_s: seconds after
     which an idle node sends an empty batch. silent_s: seconds of silence after which a peer counts
     as gone. grace_s: seconds in which an ended connection may come back before the peer counts as
     gone. In the default time ZeroMQ tries three times. curve: keys for encryption; None for none.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pdproto.node.sender import Sender
-from pdproto.runtime.limits import EARLY_LIVES_MAX, EARLY_LIVES_OF_SERVER_MAX
+from pdproto.runtime.limits import EARLY_LIVES_MAX
 from pdproto.runtime.wire import Life
 
 
@@ -61,8 +61,11 @@ class ByRoom:
 
 
 class EarlyLives(ByRoom):
-    """Lives that sinks have begun, and that have no sender yet. Each decode server may have a part
-    of the places, so that one that begins lives without end takes none from the others.
+    """Lives that sinks have begun, and that have no sender yet.
+
+    Each decode server may have as many as there are places left: one that begins lives without end
+    has half of the places, two have a third each, and the others find some. Switches divide their
+    memory among queues by this rule (Choudhury and Hahne, Dynamic Queue Length Thresholds, 1998).
     """
 
     def __init__(self) -> None:
@@ -71,12 +74,11 @@ class EarlyLives(ByRoom):
 
     def full_for(self, life: Life) -> str | None:
         """Why there is no place for this life; None if there is one."""
-        if len(self) >= EARLY_LIVES_MAX:
-            return f"{EARLY_LIVES_MAX:,} lives wait for their sender already"
-        if self._of_server[life.incarnation] >= EARLY_LIVES_OF_SERVER_MAX:
-            return (f"{EARLY_LIVES_OF_SERVER_MAX:,} lives of its server wait for their sender "
-                    f"already")
-        return None
+        left = EARLY_LIVES_MAX - len(self)
+        if (of_server := self._of_server[life.incarnation]) < left:
+            return None
+        return (f"{of_server:,} lives of its server wait for their sender already, and "
+                f"{left:,} places are left")
 
     def add(self, sender: Sender) -> None:
         """See ByRoom. It has its life already."""

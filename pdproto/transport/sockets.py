@@ -11,7 +11,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from pdproto.engine.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
 from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S
+from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S, UNREAD_BATCHES_MAX
 from pdproto.transport.monitor import Monitor
 
 log = logging.getLogger("pdproto.keys")
@@ -113,7 +113,7 @@ def listening(context: "zmq.Context[zmq.Socket[bytes]]", name: str, link: Link
         require_private(f"node {name}", host, keyed=link.curve is not None, insecure=link.insecure)
     socket = context.socket(zmq.ROUTER)
     socket.setsockopt(zmq.IPV6, "[" in link.bind)
-    socket.setsockopt(zmq.RCVHWM, link.high_water)
+    socket.setsockopt(zmq.RCVHWM, UNREAD_BATCHES_MAX)
     socket.setsockopt(zmq.MAXMSGSIZE, BATCH_BYTES_MAX)
     socket.setsockopt(zmq.HANDSHAKE_IVL, round(HANDSHAKE_S * 1e3))
     socket.setsockopt(zmq.ROUTER_HANDOVER, 1)  # a node that restarts may use its name again

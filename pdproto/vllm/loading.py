@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from pdproto.vllm.orders import Begin, End, Orders, Place
 
 log = logging.getLogger("pdproto.vllm")
 
+SERVERS: Final = 256  # prefill servers whose ranks need not be read anew for each request
 LEFT: Final = "the request has ended at decode"
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
 THE_LIFE: Final = (0,)  # an instance of the table has one life
@@ -199,15 +201,15 @@ class LoadingWorker:
     def __init__(self, node: DecodeNode, data_path: SinkItems, rank: ranks.Rank) -> None:
         self.node: Final = node
         self._data_path: Final = data_path
-        self._rank: Final = rank
+        self._feed: Final = lru_cache(SERVERS)(lambda places: ranks.feed(rank, dict(places)))
         self._loadings: Final[dict[str, Loading]] = {}  # only the worker's thread uses it
         self._told: Final[deque[Loading]] = deque()
 
     def take(self, orders: Orders) -> None:
         """Carry out the orders of the scheduler."""
-        placed = {place.request for place in orders.place}
+        placed = {place.request: place for place in orders.place}
         for begin in orders.begin:
-            self._begin(begin, soon=begin.request not in placed)
+            self._begin(begin, placed.get(begin.request))
         for place in orders.place:
             self._place(place)
         for end in orders.end:
@@ -225,29 +227,31 @@ class LoadingWorker:
                 loads.bad_blocks.update(*loading.blocks)
         return loads
 
-    def _begin(self, order: Begin, *, soon: bool) -> None:
-        """Introduce a request to prefill. soon: False if its blocks follow at once."""
+    def _begin(self, order: Begin, place: Place | None) -> None:
+        """Introduce a request to prefill. place: its blocks, if it has them already."""
         loading = self._loadings[order.request] = Loading(order.request, self._told.append)
         try:
-            feed = ranks.feed(self._rank, order.ranks)
+            feed = self._feed(tuple(order.ranks.items()))
         except ValueError as error:
             loading.reason = str(error)
             return
         loading.take(OPEN)
-        loading.receiver = self.node.open(order.room, feed.sources, sinks=feed.sinks,
-                                          on_released=loading.freed, watcher=loading.look,
-                                          soon=soon)
+        loading.receiver = self.node.open(
+            order.room, feed.sources, sinks=feed.sinks, on_released=loading.freed,
+            watcher=loading.look, pages=None if place is None else self._pages(place))
         if order.problem is not None:
             loading.take(DECLINE, order.problem)
 
     def _place(self, order: Place) -> None:
         loading = self._loadings[order.request]
         loading.blocks = order.blocks
-        if loading.receiver is not None:
-            loading.receiver.publish([
-                number for place, ids in enumerate(order.blocks) if ids
-                for number in self._data_path.numbering.numbers(place, ids)])
+        if loading.receiver is not None and loading.receiver.pages is None:
+            loading.receiver.publish(self._pages(order))
         loading.take(PLACE if order.awaited else SPARE)
+
+    def _pages(self, order: Place) -> list[int]:
+        return [number for place, ids in enumerate(order.blocks) if ids
+                for number in self._data_path.numbering.numbers_of(place, ids)]
 
     def _end(self, order: End) -> None:
         """Carry out the last order about a request: it has ended at decode."""

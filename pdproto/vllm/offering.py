@@ -144,6 +144,6 @@ class OfferingWorker:
             sender.abort(str(error))
             return
         chunks = [piece for place, ids in enumerate(chosen) if ids for piece in pieces(
-            self._data_path.numbering.numbers(place, ids), self._item_bytes[place])] or [[]]
+            self._data_path.numbering.numbers_of(place, ids), self._item_bytes[place])] or [[]]
         for number, items in enumerate(chunks, 1):
             sender.send(computed_with(items, sending.computed), last=number == len(chunks))

@@ -166,34 +166,42 @@ def test_a_node_bounds_the_lives_without_a_sender(monkeypatch: pytest.MonkeyPatc
         nodes.settled()
 
 
-def test_a_server_that_begins_lives_without_end_stops_no_other(
+def test_servers_that_begin_lives_without_end_stop_no_other(
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are four places for lives without a sender. A stranger begins ten, and has three. One
-    is left for decode, which repeats nothing. When its three have senders, it may begin others.
+    """There are six places for lives without a sender. A stranger begins ten, and has three. Then
+    another begins ten, and has two. One is left for decode, which repeats nothing. When the first
+    stranger's three have senders, it may begin two others beside the three that wait.
     """
-    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_MAX", 4)
-    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_OF_SERVER_MAX", 3)
-    lives = [Life(1_000 + number, 17, number) for number in range(13)]
-    with ends() as nodes, zmq.Context() as context, context.socket(zmq.DEALER) as stranger:
+    monkeypatch.setattr(waiting_senders, "EARLY_LIVES_MAX", 6)
+    with ends() as nodes, zmq.Context() as context, \
+            context.socket(zmq.DEALER) as first, context.socket(zmq.DEALER) as second:
         (node,) = nodes.prefills
 
-        def begin(some: list[Life]) -> None:
-            stranger.send(encode("stranger", 17, 0, [
-                Introduce(life, ("stranger",), "tcp://127.0.0.1:1") for life in some]))
+        def begin(stranger: zmq.Socket[bytes], name: str, lives: list[Life], *, waiting: int
+                  ) -> None:
+            refused = node.metrics.read()["refused_frames"]
+            added = waiting - len(node._core._early)
+            stranger.send(encode(name, lives[0].incarnation, 0, [
+                Introduce(life, (name,), "tcp://127.0.0.1:1") for life in lives]))
+            until(lambda: node.metrics.read()["refused_frames"] == refused + len(lives) - added)
+            assert len(node._core._early) == waiting
 
-        stranger.setsockopt_string(zmq.IDENTITY, "stranger")
-        stranger.setsockopt(zmq.LINGER, 1_000)
-        stranger.connect(node.endpoint)
-        begin(lives[:10])
-        until(lambda: node.metrics.read()["refused_frames"] == 7)
+        lives = [Life(1_000 + number, 17, number) for number in range(20)]
+        for stranger, name in ((first, "first"), (second, "second")):
+            stranger.setsockopt_string(zmq.IDENTITY, name)
+            stranger.setsockopt(zmq.LINGER, 1_000)
+            stranger.connect(node.endpoint)
+        begin(first, "first", lives[:10], waiting=3)
+        begin(second, "second", [Life(2_000 + number, 18, number) for number in range(10)],
+              waiting=5)
         receiver = nodes.receiver(1)
-        until(lambda: len(node._core._early) == 4)
+        until(lambda: len(node._core._early) == 6)
         senders = [node.open(life.room) for life in lives[:3]]
-        until(lambda: len(node._core._early) == 1)
-        begin(lives[10:])
-        until(lambda: len(node._core._early) == 4)
+        until(lambda: len(node._core._early) == 3)
+        begin(first, "first", lives[10:], waiting=5)
         receiver.abort("it was for this test")
         for sender in senders:
             sender.abort("it was for this test")
-        node.declare_gone("stranger")
+        for name in ("first", "second"):
+            node.declare_gone(name)

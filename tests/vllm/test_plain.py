@@ -211,3 +211,16 @@ def test_numbers_of_components_say_how_many_a_sink_wants() -> None:
     numbering = Numbering([Component("a", (buffer,), (0,)), Component("b", (buffer,), (0,))])
     assert numbering.counted([0, 1, 5]) == (2, 1)
     assert numbering.counted([]) == (0, 0)
+
+
+def test_plain_integers_are_numbered_as_arrays_are() -> None:
+    buffer = np.zeros((4, 8), np.uint8)
+    numbering = Numbering([Component("a", (buffer,), (0,)), Component("b", (buffer,), (0,))])
+    for indices in [], [3], [2, 0, 3]:
+        for component in 0, 1:
+            assert numbering.numbers_of(component, indices) == numbering.numbers(
+                component, np.array(indices))
+    for indices in [4], [0, 4], [-1], [-1, 2]:
+        for number in numbering.numbers, numbering.numbers_of:
+            with pytest.raises(ValueError, match=r"b: items -?\d to -?\d, but it has 4"):
+                number(1, indices)
