@@ -68,10 +68,11 @@ class Link:
     how many batches ZeroMQ keeps for one peer that does not read. sign_of_life_s: seconds after
     which an idle node sends an empty batch. silent_s: seconds of silence after which a peer counts
     as gone. grace_s: seconds in which an ended connection may come back before the peer counts as
-    gone. In the default time ZeroMQ tries three times. curve: keys for encryption; None for none.
-    advertise: the endpoint that peers are told to call, if it is not the bound one: of the host of
-    a container, or of a proxy. Without it, a node that is bound to a wildcard gives each peer the
-    local address of the route to that peer.
+    gone. In the default time ZeroMQ tries three times. returns_s: seconds in which a peer that
+    counts as gone may come back and ask how its hand-overs have ended. curve: keys for encryption;
+    None for none. advertise: the endpoint that peers are told to call, if it is not the bound one:
+    of the host of a container, or of a proxy. Without it, a node that is bound to a wildcard gives
+    each peer the local address of the route to that peer.
     """
 
     bind: str = "tcp://127.0.0.1:0"
@@ -79,6 +80,7 @@ class Link:
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
     grace_s: float = 0.5
+    returns_s: float = 60.0
     curve: Curve | None = None
     advertise: str | None = None
     insecure: bool = False

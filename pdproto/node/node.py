@@ -284,12 +284,16 @@ class Node(Core):
                 self._over(endpoint)
         self._forgotten.clear()
 
+    def remembered(self) -> int:
+        """How many lives there are about which a peer may still send a message. For any thread."""
+        return len(self.lives)
+
     # Metrics and log lines
 
     def _describe(self) -> None:
         metrics = self.metrics
         metrics.gauge("num_remembered_lives", "Lives about which a peer may still send a message",
-                      lambda: len(self.lives))
+                      self.remembered)
         metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
                         lambda: self.connections.dropped_frames)
         metrics.counter("refused_calls", "Calls of the application that the tables do not allow",

@@ -90,7 +90,7 @@ class Prefill(Node):
         self._early: Final = EarlyLives()
         self._bindings: Final = Bindings(self._bind, lambda: self._now, waits)
         self._alone: Final[deque[tuple[float, Sender]]] = deque()  # failed before a sink came
-        self._remembered: Final = RememberedLives(self.lives, self.forget)
+        self._remembered: Final = RememberedLives(self.lives, self.forget, self.metrics)
         self._writes: Final = SourceWrites(self, data_path, self._remembered.settle)
         self.plans.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
@@ -166,6 +166,7 @@ class Prefill(Node):
         if in_doubt:
             for incarnation in in_doubt.incarnations(peer.name) - {peer.incarnation}:
                 self._writes.cannot_land(peer.name, incarnation, NEVER)
+        self._remembered.hear(peer.name, peer.incarnation)
         super().on_batch(peer, batch)
 
     def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
@@ -284,19 +285,22 @@ class Prefill(Node):
 
     def on_turn(self, now: float) -> float | None:
         """See Core.on_turn."""
+        self._remembered.end_silent(now)
         room_due, due = self._bindings.end_waits(), super().on_turn(now)
         return room_due if due is None or (room_due is not None and room_due < due) else due
 
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
         self.metrics.add("lost_peers")
-        for life in self._remembered.end(peer.incarnation):
+        until = self._now + self.link.returns_s
+        for life in self._remembered.lose(peer.name, peer.incarnation, until):
             self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # a silent sink may still run, and use the memory for another life
             self.on_ended(peer)
 
     def on_ended(self, peer: Peer) -> None:
         """See Core.on_ended."""
+        self._remembered.end(peer.incarnation)
         self._writes.cannot_land(peer.name, peer.incarnation, NEVER)
 
     def on_floor(self, peer: Peer, floor: int) -> None:
@@ -306,19 +310,16 @@ class Prefill(Node):
             self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
     def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
-        """Give a life the event that this sink, or every sink (None), is done with it. A life that
-        has no sender ends as by an abort, and then a request that comes later (`end_with_life`).
+        """Give a life the event that this sink, or every sink (None), is done with it. One sink is
+        enough for a life without a sender: a request that comes later ends, too (`end_with_life`).
         """
-        automaton, early = endpoint.automaton, endpoint.owner.stage is Sending.UNKNOWN
-        endpoint.owner.blame = endpoint.owner.blame or why
+        owner, early = endpoint.owner, endpoint.owner.stage is Sending.UNKNOWN
+        owner.blame = owner.blame or why
         for index, name in enumerate(endpoint.peers):
-            if sink not in (None, name):
-                continue
-            if early:
-                self._bindings.hear(self.life(endpoint), name, Abort)
-                self.take(endpoint, automaton.message(Abort.message, (index, 0, 0), 0))
-                return  # one of its sinks is enough
-            self.take(endpoint, automaton.noted_message(ends.sink_over, (index, 0, 0)))
+            if sink in (None, name) and not (early and owner.stage is Sending.FAILED):
+                if early:
+                    self._bindings.hear(self.life(endpoint), name, Abort)
+                self.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, (index, 0, 0)))
 
     # In the loop: effects of steps
 
@@ -369,10 +370,13 @@ class Prefill(Node):
         return [sender for sender in (*handles_of(self.lives), *self._unbound)
                 if sender.stage is not Sending.UNKNOWN]
 
+    def remembered(self) -> int:
+        """See Node.remembered. Those of silent sinks have a gauge of their own."""
+        return len(self.lives) - self._remembered.silent()
+
     def is_awaited(self, owner: Sender) -> bool:
         """See Node.is_awaited."""
-        life = owner.endpoint.life
-        return life is not None and self._remembered.awaits(life)
+        return self._remembered.awaits(owner.endpoint.life)
 
     def _unbind(self) -> None:
         """Drop senders that failed before a sink introduced itself, when none can still do so.

@@ -4,12 +4,14 @@ A source remembers a life as long as one of the life's sinks may still send a me
 batch of a sink carries its floor: the sink is done with all lives of lower generations. A
 connection delivers in order. So no message comes about a life below the floors of all its sinks.
 The ranks of a sink's group end together, as one incarnation. When an incarnation is gone, its lives
-are forgotten as soon as the source is done with them.
+are forgotten as soon as the source is done with them. A sink that is only silent may come back, and
+ask about its lives: they are remembered for a while (`Link.returns_s`).
 """
 
 from collections.abc import Callable
 from typing import Final
 
+from pdproto.node.metrics import Metrics
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import SOURCE_IS_OVER
@@ -21,13 +23,17 @@ class RememberedLives:
     """The lives of a node, and the floors of its sinks. forget: called to drop an endpoint."""
 
     def __init__(
-        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None]
+        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None], metrics: Metrics
     ) -> None:
         self._lives: Final = lives
         self._forget: Final = forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
         self._ended: Final[dict[Life, None]] = {}  # lives of incarnations that are gone
+        # By sink and incarnation: until when it may come back.
+        self._silent: Final[dict[tuple[str, int], float]] = {}
+        metrics.gauge("lives_of_silent_peers",
+                      "Lives of decode servers that count as gone, and may come back", self.silent)
 
     def add(self, life: Life, endpoint: Endpoint) -> None:
         """Remember a new life."""
@@ -66,19 +72,49 @@ class RememberedLives:
         """Whether all sinks of the life are done with it."""
         return self._passed(life, self._floors.get(life.incarnation, {}))
 
-    def awaits(self, life: Life) -> bool:
-        """Whether a sink may still send a message about the life."""
-        return life in self._lives and life not in self._ended and not self.passed(life)
+    def awaits(self, life: Life | None) -> bool:
+        """Whether a sink that is not silent may still send a message about the life."""
+        return (life is not None and life in self._lives and life not in self._ended
+                and not self.passed(life) and life.incarnation not in self._silent_incarnations())
 
-    def end(self, incarnation: int) -> list[Life]:
-        """Note that the sinks of this incarnation are gone, and send nothing more. Returns its
-        lives that the source itself is not done with.
+    def silent(self) -> int:
+        """How many lives there are of silent sinks. For any thread."""
+        silent = self._silent_incarnations()
+        return sum(life.incarnation in silent for life in list(self._lives)) if silent else 0
+
+    def _silent_incarnations(self) -> set[int]:
+        return {incarnation for _, incarnation in list(self._silent)}
+
+    def lose(self, sink: str, incarnation: int, until: float) -> list[Life]:
+        """Note that the sink is silent, and may come back until then. Returns the lives of its
+        incarnation that the source itself is not done with.
         """
+        self._silent[sink, incarnation] = until
+        generations = self._generations.get(incarnation, {})
+        return [life for lives in generations.values() for life in lives
+                if not self._is_over(self._lives[life])]
+
+    def hear(self, sink: str, incarnation: int) -> None:
+        """Note that the sink is not silent."""
+        if self._silent:
+            self._silent.pop((sink, incarnation), None)
+
+    def end_silent(self, now: float) -> None:
+        """Take the sinks for gone that have been silent for too long."""
+        for (_, incarnation), until in list(self._silent.items()):
+            if until < now:
+                self.end(incarnation)
+
+    def end(self, incarnation: int) -> None:
+        """Note that the sinks of this incarnation are gone, and send nothing more."""
+        for key in [key for key in self._silent if key[1] == incarnation]:
+            del self._silent[key]
         generations = self._generations.pop(incarnation, {})
         self._floors.pop(incarnation, None)
         lives = [life for lives in generations.values() for life in lives]
         self._ended.update(dict.fromkeys(lives))
-        return [life for life in lives if not self.settle(life)]
+        for life in lives:
+            self.settle(life)
 
     def settle(self, life: Life | None) -> bool:
         """Drop the life if its sinks are gone or done with it, and the source is done with it too.
@@ -88,8 +124,7 @@ class RememberedLives:
             return False
         if life not in self._ended:
             return self._settle_passed(life)
-        endpoint = self._lives[life]
-        if not endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
+        if not self._is_over(self._lives[life]):
             return False
         self.drop(life)
         return True
@@ -127,8 +162,12 @@ class RememberedLives:
 
     def _drop(self, life: Life, floors: dict[str, int]) -> bool:
         endpoint = self._lives[life]
-        done = self._passed(life, floors)
-        if done and endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state):
+        if self._passed(life, floors) and self._is_over(endpoint):
             self._forget(endpoint)
             return True
         return False
+
+    @staticmethod
+    def _is_over(endpoint: Endpoint) -> bool:
+        """Whether the source is done with the life."""
+        return endpoint.automaton.holds(SOURCE_IS_OVER, endpoint.state)

@@ -8,6 +8,18 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.restarts import RESTARTS
+from pdproto.spec.bugs.transfer_sizes import (
+    CRASHING,
+    LOSSY,
+    ONE,
+    SINK_CRASHING,
+    TWO_CHUNKS,
+    TWO_LIVES,
+    TWO_SINKS,
+    TWO_SOURCES,
+    WRITE,
+)
 from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
 from pdproto.spec.handoff.ends import (
     Claim,
@@ -28,23 +40,21 @@ from pdproto.spec.handoff.ends import (
     engine,
     failed,
     feeds,
-    gone,
     h,
     introduce,
     k,
+    known,
     kv,
     lease,
     p,
     page,
     publish,
     receiving,
-    sending,
     sink,
     sink_over,
     source,
     write,
 )
-from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
 from pdproto.spec.handoff.sink import NO_CLAIM, SOME_UNMET, STOP_ALL, UNANSWERED, UNDER_WAY
 from pdproto.spec.handoff.source import (
     ALL_LANDED,
@@ -56,13 +66,12 @@ from pdproto.spec.handoff.source import (
     other,
     part,
 )
-from pdproto.spec.handoff.transfer import DIRECT, NO_TIMEOUTS, NO_TIMERS, RESTARTED, SYSTEM
+from pdproto.spec.handoff.transfer import DIRECT, NO_TIMEOUTS, NO_TIMERS, SYSTEM
 from pdproto.spec.language import (
     ANY,
     AddClause,
     AddEffect,
     AddRow,
-    Configuration,
     DropClause,
     DropEffect,
     DropRow,
@@ -94,19 +103,6 @@ def _missing(row: str) -> tuple[ReplaceProperties, DropRow]:
     return ReplaceProperties(said), DropRow(row)
 
 
-ONE: Final = Configuration(
-    {Source: 1, Sink: 1, Life: 1, Buffer: 1, Chunk: 1, Page: 1, Slot: 1}, dead_bits=True
-)
-TWO_LIVES: Final = replace(ONE, sizes={**ONE.sizes, Life: 2})
-TWO_SOURCES: Final = replace(ONE, sizes={**ONE.sizes, Source: 2})
-TWO_CHUNKS: Final = replace(ONE, sizes={**ONE.sizes, Chunk: 2})
-TWO_SINKS: Final = replace(ONE, sizes={**ONE.sizes, Sink: 2})
-CRASHING: Final = replace(ONE, faults=("crash",))
-RESTARTING: Final = replace(ONE, faults=("restart",))
-SINK_CRASHING: Final = replace(ONE, faults=("sink-crash",))
-LOSSY: Final = replace(ONE, faults=("lossy",))
-
-WRITE: Final = "S1_writes_stay_in_own_memory"
 SINK_HEARS: Final = "L2_a_sink_hears_of_a_failure"
 SOURCE_HEARS: Final = "L2_a_source_hears_of_a_failure"
 CHUNK_BACK: Final = "L4_a_failed_sink_gets_its_chunk_back"
@@ -337,6 +333,14 @@ TIMERS: Final = (
         edited(SYSTEM, "queue-timed-by-decode", DropClause("give_up_bootstrap", SOME_UNMET)),
         ONE, "decode_does_not_time_a_request_that_prefill_has",
         note="neither side learned that the request had reached both servers"),
+    Bug("silence-as-abort", "pdproto itself, found by fuzzed nodes on a busy machine",
+        "Prefill lost a decode server that stood still, and answered an abort that none had sent.",
+        edited(SYSTEM, "silence-as-abort", AddRow(source, Row(
+            "take_for_aborted", on=Timer("silence"), at=Sending.UNKNOWN, to=Sending.FAILED,
+            choose=(d,), when=known(p, h, d),
+            do=[drain(p, h, d).to(Drain.ASKED), known(p, h, d).to(False)],
+            send=[abort_ack(p, h, d)]))),
+        ONE, "no_peer_is_at_fault", note="its request had not come; `lose_sink` has no answer"),
     Bug("fence-untold", "pdproto itself, found by the explorer",
         "An abort was lost, its source was fenced, and waited for an address for ever.",
         edited(SYSTEM, "fence-untold", DropEffect("finish_fence", sink_over(d, h, p).to(True))),
@@ -360,39 +364,6 @@ QUARANTINE: Final = (
                AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
         replace(LOSSY, given={can_fence: _none}), "L1_a_source_ends",
         note="the sink no longer repeated the abort once it had asked for a fence"),
-)
-
-RESTARTS: Final = (
-    Bug("B57-transfer", "sglang #36029, #31144",
-        "After a restart of prefill, decode went on waiting for answers of the old process.",
-        edited(NO_TIMEOUTS, "B57-transfer",
-               ReplaceRow("disown_meeting", Ignore(
-                   introduce(d, h, p), at=Sending.GONE,
-                   why="the successor does not know this life")),
-               ReplaceRow("disown_address", Ignore(
-                   publish(d, h, p), at=Sending.GONE, why="the successor does not know this life")),
-               ReplaceRow("disown_abort", Ignore(
-                   abort(d, h, p), at=Sending.GONE, why="the successor does not know this life"))),
-        RESTARTING, "L7_a_sink_notices_a_crash",
-        note="the successor came before a missed heartbeat, and sent nothing"),
-    Bug("R19-restart", "sglang, from the code of 0.5.23",
-        "A restarted prefill rank answered for an unknown room that no write was under way.",
-        edited(SYSTEM, "R19-restart", ReplaceRow("disown_abort", Row(
-            "disown_abort", on=abort(d, h, p), at=Sending.GONE, send=[drained(p, h, d)]))),
-        RESTARTING, WRITE, note="the adapter of the dead process was still writing"),
-    Bug("B29-transfer", "the other side of sglang #36029",
-        "A write with the key of a dead decode process landed in memory of the new one.",
-        edited(SYSTEM, "B29-transfer", DropClause("land", receiving(d, h) != Receiving.GONE)),
-        SINK_CRASHING, WRITE, note="the address names no incarnation"),
-    Bug("B30-transfer", "sglang #13054, #25287, #35823",
-        "One crash, and every later request to that prefill server failed until decode restarted.",
-        edited(RESTARTED, "B30-transfer", AddRow(engine, Row(
-            "blacklist", choose=(p, h, k, d),
-            when=[h.differs(k), gone(p, k, d), sending(p, h) != Sending.GONE],
-            send=[gone(p, h, d)]))),
-        replace(TWO_LIVES, faults=("restart",), symmetry=True),
-        "L6_a_life_after_a_restart_succeeds",
-        note="the list of dead peers names an address, and no incarnation"),
 )
 
 BUGS: Final[tuple[Bug, ...]] = (

@@ -73,6 +73,7 @@ from pdproto.spec.language import (
 other, spot, part = Sink("other"), Buffer("spot"), Chunk("part")
 
 OPEN: Final = (Sending.UNKNOWN, Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
+UNSENT: Final = (Sending.UNKNOWN, Sending.BOOTSTRAPPING)
 RUNNING: Final = (Sending.BOOTSTRAPPING, Sending.TRANSFERRING)
 ENDED: Final = (Sending.SUCCESS, Sending.FAILED)
 
@@ -143,9 +144,10 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("give_up_waiting", on=Timer("bootstrap_timeout"), at=Sending.BOOTSTRAPPING,
         to=Sending.FAILED, when=UNMET,
         why="a request that reached one server only must end there"),
-    Row("lose_sink", on=Timer("heartbeat", detector=True), at=Sending.BOOTSTRAPPING,
-        to=Sending.FAILED, choose=(d,), when=[known(p, h, d), sink_over(d, h, p)],
-        why="no clock runs now, the address will not come, and a write would be refused"),
+    Row("lose_sink", on=Timer("heartbeat", detector=True), at=UNSENT, to=Sending.FAILED,
+        choose=(d,), when=[known(p, h, d), sink_over(d, h, p)],
+        why="no clock runs now, the address will not come, and a write would be refused; a request "
+            "that comes later finds it Failed"),
     Row("give_up_sending", on=Timer("transfer_timeout"), at=Sending.TRANSFERRING,
         to=Sending.FAILED, when=MORE_TO_COME,
         why="the caller stopped handing chunks over, and only a write would show a dead sink"),

@@ -115,6 +115,7 @@ TRACE_LENGTHS: Final = {
     "B38-pages": 8,
     "queue-timed": 3,
     "queue-timed-by-decode": 5,
+    "silence-as-abort": 3,
     "fence-untold": 10,
     "B64": 12,
     "R12": 10,

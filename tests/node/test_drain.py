@@ -65,7 +65,7 @@ def test_what_was_accepted_ends_well_and_then_the_node_is_empty(
 def test_no_request_fails_by_a_node_that_is_closed_when_it_says_that_it_is_empty(
     sources: int, begins: str
 ) -> None:
-    assert failure_by_a_close_when_empty(sources, begins) is None
+    assert failure_by_a_close_when_empty(sources, begins, wait_s=0.1) is None
 
 
 @pytest.mark.parametrize("sources", [1, 2])
@@ -77,13 +77,14 @@ def test_a_request_fails_by_a_node_that_says_too_early_that_it_is_empty(
     (edited,) = (table for table in planted.named("empty-before-confirmed").system.tables
                  if table.machine is tables.server)
     monkeypatch.setattr(tables, "SERVER", edited)
-    told = failure_by_a_close_when_empty(sources, begins)
+    told = failure_by_a_close_when_empty(sources, begins, wait_s=PATIENCE_S)
     assert told == "lost connection to p0: it has been closed"
 
 
-def failure_by_a_close_when_empty(sources: int, begins: str) -> str | None:
+def failure_by_a_close_when_empty(sources: int, begins: str, wait_s: float) -> str | None:
     """The reason why decode fails its request when a prefill node is closed as soon as it says
-    that it is empty. It has written everything, and decode still compares what has landed.
+    that it is empty. It has written everything, and decode still compares what has landed. wait_s:
+    how long it may take to say so; right rows do not.
     """
     with cluster(sources=sources, decode={"at_once": False}) as nodes:
         node = nodes.prefills[0]
@@ -95,7 +96,7 @@ def failure_by_a_close_when_empty(sources: int, begins: str) -> str | None:
         until(polls(senders, KVPoll.SUCCESS))
         until(lambda: len(nodes.landing._under_way) == sources)
         emptied = emptied or begun(node)
-        if closed_when_empty(node, emptied, wait_s=0.1):
+        if closed_when_empty(node, emptied, wait_s):
             until(lambda: node.name in nodes.decodes[0].lost_peers())
         nodes.landing.at_once = True
         nodes.landing.end()

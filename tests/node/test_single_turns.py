@@ -71,6 +71,18 @@ class Source:
         """The frames of this kind that d0 was sent."""
         return [frame for frame in self.offline.line("d0").frames if isinstance(frame, kind)]
 
+    def silent(self) -> None:
+        """d0 counts as gone, and has not ended."""
+        connections = self.node.connections
+        connections.lose(connections.peers["d0"], "nothing heard for 2 s")
+        self.offline.turn()
+        self.offline.lines.clear()
+
+    def told(self) -> list[type]:
+        """The kinds of the frames that d0 has been sent since it was silent."""
+        self.offline.turn()
+        return [type(frame) for line in self.offline.lines for frame in line.frames]
+
     def counted(self, name: str) -> float:
         return self.node.metrics.read().get(name, 0)
 
@@ -116,8 +128,7 @@ def test_a_life_that_only_its_sink_knew_ends_the_request_that_comes(is_lost: boo
     source = Source()
     source.introduced()
     if is_lost:
-        connections = source.node.connections
-        connections.lose(connections.peers["d0"], "nothing heard for 2 s")
+        source.silent()
     else:
         source.offline.hear("d0", floor=1)
     sender = source.node.open(7)
@@ -126,6 +137,55 @@ def test_a_life_that_only_its_sink_knew_ends_the_request_that_comes(is_lost: boo
     source.offline.turn(after=1.1)
     assert sender.poll() is KVPoll.FAILED
     assert ("lost connection" if is_lost else "d0 has given it up") in str(sender.reason)
+
+
+def test_a_sink_that_stood_still_hears_that_its_life_has_failed() -> None:
+    """Prefill takes it for dead before the request comes. It has aborted nothing, so neither answer
+    to an abort may come: its table says that the source is at fault then.
+    """
+    source = Source()
+    source.introduced()
+    source.silent()
+    source.published()
+    assert source.told() == [Failed]
+
+
+def test_a_sink_that_stood_still_hears_the_end_that_it_has_missed() -> None:
+    """It asks again when it comes back. Without an answer it would wait for its longest clock."""
+    source = Source()
+    sender = source.node.open(7)
+    source.introduced()
+    source.silent()
+    assert sender.poll() is KVPoll.FAILED
+    source.published()
+    assert source.told() == [Failed]
+    source = Source()
+    sender = source.sending()
+    source.silent()
+    assert sender.poll() is KVPoll.SUCCESS
+    source.published()
+    assert source.told() == [Done]
+
+
+def test_the_lives_of_a_silent_sink_are_kept_for_a_while() -> None:
+    source = Source()
+    sender = source.sending()
+    assert source.node.is_awaited(sender)
+    source.silent()
+    assert not source.node.is_awaited(sender), "a drain waits for no silent sink"
+    assert source.counted("lives_of_silent_peers") == 1
+    assert source.counted("num_remembered_lives") == 0
+    source.published()
+    assert source.counted("lives_of_silent_peers") == 0
+    assert source.counted("num_remembered_lives") == 1
+    assert source.node.is_awaited(sender)
+    source.offline.turn(after=LINK.returns_s + 1)
+    assert source.node.lives
+    source.silent()
+    source.offline.turn(after=LINK.returns_s - 1)
+    assert source.node.lives
+    source.offline.turn(after=2)
+    assert not source.node.lives
 
 
 def test_a_life_that_only_its_sink_knew_is_forgotten_with_the_floor() -> None:

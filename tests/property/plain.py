@@ -56,8 +56,6 @@ class Plain:
             self.say("introduce", room)
         elif self.senders[room].state == "unknown":
             self.senders[room].state = "bootstrapping"
-            if self.senders[room].known and self.receivers[room].state == "gone":
-                self.fail_sender(room)
         return self.said()
 
     def publish(self, room: int) -> list[Said]:
@@ -100,7 +98,7 @@ class Plain:
                     sender.state = "gone"
             elif receiver.state != "unknown":
                 receiver.state = "gone"
-                if sender.state == "bootstrapping" and sender.known:
+                if sender.state in ("unknown", "bootstrapping") and sender.known:
                     self.fail_sender(room)  # its address will not come
         if side is Side.DECODE:
             self.waiting.clear()

@@ -33,7 +33,7 @@ def transferring(system: System, *faults: str, lives: int = 1) -> Ground:
 
 
 @pytest.mark.parametrize(("ground", "states", "edges"), [
-    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 10_298, 39_298,
+    pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 10_298, 39_312,
                  id="transfer, whoever dies"),
     # Aborts from both sides, errors and repeats, while two lives want one chunk.
     pytest.param(transferring(SILENT, lives=2), 46_324, 233_624,

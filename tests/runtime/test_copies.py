@@ -42,6 +42,8 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("node/optimistic_steps.py:end", "running_slot"): KEPT,
     ("node/optimistic_steps.py:end", "slot"): KEPT,
     ("node/prefill.py:endpoint_of", "incarnation"): ENDS,
+    ("node/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
+    ("node/remembered_lives.py:silent", "incarnation"): NAMESAKE,
     ("node/sink_memory.py:has_spoken", "incarnation"): EVENT,
     ("registry/registrar.py:_note", "reason"): NAMESAKE,
     ("registry/registry.py:_known", "runs"): NAMESAKE,

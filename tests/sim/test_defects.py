@@ -14,7 +14,7 @@ import pytest
 
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import base_of, roles_of, runnable
-from pdproto.sim.outcome import DRAINED, ENDS, STEADY
+from pdproto.sim.outcome import DRAINED, ENDS, PEERS, STEADY
 from pdproto.sim.plan import Fault, Kind, Shape, planned
 from pdproto.spec.handoff import transfer
 from tests.sim.runs import ran
@@ -72,6 +72,7 @@ CASES = {
     "R3": _pair(DRAINED, Kind.ABORT, Kind.LOSS),
     "R22": _pair(ENDS, Kind.LOSS),
     "B38": Case(ENDS, (Kind.CRASH,), 3),
+    "silence-as-abort": Case(PEERS, (), shape={**EARLY, "skew_s": 12.0}),
     "B64": _pair(ENDS),
     "R12": Case(ENDS),
 }

@@ -301,8 +301,10 @@ def test_a_source_dies() -> None:
 
 
 def test_a_sink_dies() -> None:
-    """Its sender ends by its engine or by a wait, and the source forgets its lives."""
-    with cluster(link=ALERT, prefill={"at_once": False}) as nodes:
+    """Its sender ends by its engine or by a wait. The source forgets its lives when the sink has
+    been silent for long.
+    """
+    with cluster(link=replace(ALERT, returns_s=0.5), prefill={"at_once": False}) as nodes:
         (sender,), _ = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1, 2, 3])
@@ -313,6 +315,7 @@ def test_a_sink_dies() -> None:
         until(polls([sender], KVPoll.SUCCESS))
         until(lambda: not nodes.prefills[0]._core.lives)
         assert sender.released
+        assert nodes.prefills[0].metrics.read()["lives_of_silent_peers"] == 0
 
 
 def test_an_engine_gives_up_after_the_successor_has_spoken() -> None:
