@@ -90,7 +90,7 @@ class Prefill(Node):
         self._early: Final = EarlyLives()
         self._bindings: Final = Bindings(self._bind, lambda: self._now, waits)
         self._alone: Final[deque[tuple[float, Sender]]] = deque()  # failed before a sink came
-        self._remembered: Final = RememberedLives(self.lives, self.forget, self.metrics)
+        self._remembered: Final = RememberedLives(self.lives, self.forget, self.metrics, link)
         self._writes: Final = SourceWrites(self, data_path, self._remembered.settle)
         self.plans.writers.update({
             ends.expecting: lambda e, _: Expecting(self.life(e)),
@@ -292,8 +292,7 @@ class Prefill(Node):
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Core.on_lost. The ranks of a group end together, and so do all their hand-overs."""
         self.metrics.add("lost_peers")
-        until = self._now + self.link.returns_s
-        for life in self._remembered.lose(peer.name, peer.incarnation, until):
+        for life in self._remembered.lose(peer.name, peer.incarnation, self._now):
             self._on_peer_lost(self.lives[life], None, f"lost connection to {peer.name}: {why}")
         if peer.ended:  # a silent sink may still run, and use the memory for another life
             self.on_ended(peer)
@@ -310,16 +309,17 @@ class Prefill(Node):
             self._on_peer_lost(self.lives[life], peer.name, f"{peer.name} has given it up")
 
     def _on_peer_lost(self, endpoint: Endpoint, sink: str | None, why: str) -> None:
-        """Give a life the event that this sink, or every sink (None), is done with it. One sink is
-        enough for a life without a sender: a request that comes later ends, too (`end_with_life`).
+        """Give a life the event that this sink, or every sink (None), is done with it. If the life
+        has no sender, a request that comes later ends, too (`end_with_life`).
         """
-        owner, early = endpoint.owner, endpoint.owner.stage is Sending.UNKNOWN
+        owner, sinks = endpoint.owner, endpoint.peers
+        over = [(index, 0, 0) for index, name in enumerate(sinks) if sink in (None, name)]
+        if not over:
+            return  # it is of other ranks of the group
         owner.blame = owner.blame or why
-        for index, name in enumerate(endpoint.peers):
-            if sink in (None, name) and not (early and owner.stage is Sending.FAILED):
-                if early:
-                    self._bindings.hear(self.life(endpoint), name, Abort)
-                self.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, (index, 0, 0)))
+        if owner.stage is Sending.UNKNOWN:
+            self._bindings.hear(self.life(endpoint), sinks[over[0][0]], Abort)
+        self.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, *over))
 
     # In the loop: effects of steps
 

@@ -11,6 +11,7 @@ ask about its lives: they are remembered for a while (`Link.returns_s`).
 from collections.abc import Callable
 from typing import Final
 
+from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
@@ -23,8 +24,10 @@ class RememberedLives:
     """The lives of a node, and the floors of its sinks. forget: called to drop an endpoint."""
 
     def __init__(
-        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None], metrics: Metrics
+        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None], metrics: Metrics,
+        link: Link,
     ) -> None:
+        self._returns_s: Final = link.returns_s
         self._lives: Final = lives
         self._forget: Final = forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
@@ -85,11 +88,11 @@ class RememberedLives:
     def _silent_incarnations(self) -> set[int]:
         return {incarnation for _, incarnation in list(self._silent)}
 
-    def lose(self, sink: str, incarnation: int, until: float) -> list[Life]:
-        """Note that the sink is silent, and may come back until then. Returns the lives of its
-        incarnation that the source itself is not done with.
+    def lose(self, sink: str, incarnation: int, now: float) -> list[Life]:
+        """Note that the sink is silent. Returns the lives of its incarnation that the source itself
+        is not done with.
         """
-        self._silent[sink, incarnation] = until
+        self._silent[sink, incarnation] = now + self._returns_s
         generations = self._generations.get(incarnation, {})
         return [life for lives in generations.values() for life in lives
                 if not self._is_over(self._lives[life])]

@@ -161,11 +161,11 @@ class Automaton:
                 )
         return self._keep_event(key, Event("device", self._writes(assignments)))
 
-    def noted_message(self, message: AnyMessage, arguments: Indices) -> Event:
-        """The arrival of a message that triggers no row; rows read whether it has arrived."""
-        key = "marked", message, arguments
-        return self._events.get(key) or self._keep_event(
-            key, Event(f"{message}{arguments}", (_IDLE,), before=self._mark(message, arguments)))
+    def noted_message(self, message: AnyMessage, *each: Indices) -> Event:
+        """The arrival of messages that trigger no row; rows read whether they have arrived."""
+        name = f"{message}{''.join(map(str, each))}"
+        return self._events.get(name) or self._keep_event(name, Event(name, (_IDLE,), before=sum(
+            self._mark(message, arguments) for arguments in each)))
 
     def take(self, event: Event, state: int) -> Step:
         """The step of the event in this state. If no row answers the event, or a row rejects it:
