@@ -63,6 +63,10 @@ CELLS: Final = (
     Cell("kill -9 decode", PLAIN, "kill_decode",
          "with 150 in flight every request ends within 10 s; prefill serves with the next decode",
          "decode-waited-for", quick=True),
+    Cell("decode stands still", PLAIN, "decode_stands_still",
+         "with 150 in flight decode is stopped for 7.5 s (SIGSTOP), and goes on: every request "
+         "ends within 10 s, nothing is left, both serve on",
+         "lives-forgotten"),
     Cell("registry restarts", PLAIN, "registry_restarts",
          "prefill's registry ends and comes back in mid-run: requests are served on",
          "registers-once"),

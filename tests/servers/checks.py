@@ -14,6 +14,7 @@ from typing import Final
 
 from examples.servers.serving import ServerError, free_port
 from examples.sglang_servers.__main__ import NEW_TOKENS
+from pdproto.node.link import Link
 from tests.servers.census import settled
 from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
@@ -22,6 +23,8 @@ from tests.servers.suite import Finding, UntestedError
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 40  # requests
+TOLD_S: Final = 0.5  # in which decode gives out its memory, and says so
+STILL_S: Final = 1.5 * Link().silent_s
 CHUNKS: Final = 65  # of a long prompt, at least
 LONG_TOKENS: Final = CHUNKS * CHUNK_TOKENS + 1
 FOUR_HEADS: Final = ("4 heads", "2 heads")
@@ -221,6 +224,35 @@ def kill_prefill(stage: Stage, layout: Layout) -> Finding:
 
 def kill_decode(stage: Stage, layout: Layout) -> Finding:
     return _survives(stage, layout, "decode", lambda pair: pair.through)
+
+
+def decode_stands_still(stage: Stage, layout: Layout) -> Finding:
+    """Decode is stopped for longer than prefill waits for a sign of life. Both halves are asked at
+    once: when decode goes on, it must find out by itself what prefill has failed. Prefill begins no
+    pass meanwhile, so that requests wait for one whose memory at decode it has been told.
+    """
+    pair, wanted = stage.pair(layout), asks(150)
+    reference = stage.reference(layout.model, wanted)
+
+    def stand_still() -> None:
+        pair.prefill.post("/pause_generation", {"mode": "in_place"})
+        time.sleep(TOLD_S)
+        pair.decode.signal_all(signal.SIGSTOP)
+        time.sleep(STILL_S)
+        pair.decode.signal_all(signal.SIGCONT)
+        pair.prefill.post("/continue_generation", {"torch_empty_cache": False})
+
+    answers, last = send_and_kill(pair.both, wanted, stand_still)
+    failed = sum(not answer.is_full for answer in answers)
+    if not failed:
+        raise UntestedError(f"prefill has failed no request in {STILL_S:.0f} s")
+    wrong = reference.compare(wanted, answers).wrong
+    assert not wrong, wrong[0]
+    assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after decode went on"
+    pair.check_nothing_grew()
+    after = _same(stage, pair, asks(SERVES_AGAIN), in_flight=16, way=pair.both)
+    return Finding(len(wanted) + after.requests, len(wanted) - failed + after.equal,
+                   f"{failed} failed, the last {last:.1f} s after decode went on")
 
 
 def ranks_by_name(stage: Stage, layout: Layout) -> Finding:

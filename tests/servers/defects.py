@@ -265,6 +265,18 @@ def decode_waited_for() -> None:
     waits_for_ever()
 
 
+def lives_forgotten() -> None:
+    """Prefill forgets the requests of a decode server that is silent, and answers nothing more."""
+    from pdproto.node.remembered_lives import RememberedLives
+
+    def lose(old: Any, self: Any, *given: Any) -> Any:
+        lives = old(self, *given)
+        self.end(given[1])
+        return [life for life in lives if life in self._lives]
+
+    wrap(RememberedLives, "lose", lose)
+
+
 def registers_once() -> None:
     """A rank does not register again with a registry that has forgotten it."""
     from pdproto.registry.registrar import Registrar
@@ -311,7 +323,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
-        queue_timed, decode_waited_for, registers_once, port_ignored, unregistered, norm_off)
+        queue_timed, decode_waited_for, lives_forgotten, registers_once, port_ignored,
+        unregistered, norm_off)
 }
 
 
