@@ -33,7 +33,7 @@ EVERY_S: Final = 0.05
 SILENT_S: Final = WAITS["no_sign_of_life"].seconds
 INTERVAL_S: Final = WAITS["sign_of_life"].seconds
 HELD_S: Final = 3.0  # the cut goes on after the registry has noticed it
-SLACK_S: Final = 0.5  # of a machine that does much else
+SLACK_S: Final = 5.0  # of a machine that does much else
 PATIENCE_S: Final = 10.0
 
 Listed = tuple[tuple[Rank, int], ...]  # each rank in an answer, with its incarnation
