@@ -24,8 +24,8 @@ from tests.servers.suite import within
 
 Run: TypeAlias = "subprocess.CompletedProcess[str]"
 
+BUSY_MS: Final = 50.0  # of a turn, which other tests slow down
 # A drill with a defect may never end by itself. It waits for a minute until all is given back.
-BUSY_MS: Final = 50.0
 LIMIT: Final = () if DEFECT is None else ("--timeout", "100")
 
 

@@ -17,7 +17,8 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
 from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
-from tests.transport.test_killed import closing, settled, suspend, victim
+from tests.node.processes import suspend, victim
+from tests.transport.test_killed import closing, settled
 from tests.transport.victim import PAGES, dying_connected_sink, pools, sink, source
 
 

@@ -1,6 +1,5 @@
 """Hand-overs that wait for decode's memory: how long they may, and who hears when decode dies."""
 
-import os
 import signal
 import time
 from multiprocessing.connection import Connection
@@ -8,14 +7,13 @@ from typing import Final
 
 import pytest
 
-from pdproto.drill import children
-from pdproto.drill.handoff import ranks
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
 from tests.node.data_paths import Fabric, SinkDataPath, cluster, idle, polls, published, until
+from tests.node.processes import victim
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
 SHORT: Final = {"bootstrap_timeout": 3.0, "no_news": 0.05}
@@ -138,27 +136,17 @@ def decode_without_memory(pipe: Connection) -> None:
 def test_a_lost_sink_ends_the_hand_overs_that_wait_for_its_memory(how: signal.Signals) -> None:
     """The source waits without a clock, and learns of it by its connection or its silence."""
     link = PROMPT if how is signal.SIGKILL else Link(sign_of_life_s=0.1, silent_s=1.0)
-    context = children.context(ranks.__name__)
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=decode_without_memory, args=(theirs,), daemon=True)
-    process.start()
-    assert process.pid is not None
-    try:
-        with cluster(sinks=0, link=link) as nodes:
-            (prefill,) = nodes.prefills
-            ours.send(prefill.endpoint)
-            sender = prefill.open(7)
-            ours.send(7)
-            assert ours.recv() == "it waits"
-            until(lambda: sender.endpoint.life is not None)
-            began = time.monotonic()
-            os.kill(process.pid, how)
-            until(polls([sender], KVPoll.FAILED))
-            assert time.monotonic() - began < 10
-            assert (sender.failure or "").startswith("lost connection to d0: ")
-            until(lambda: sender.released and idle(prefill))
-            assert prefill._loop.turn_errors == 0
-    finally:
-        process.kill()
-        process.join()
+    with victim(decode_without_memory) as (process, ours), cluster(sinks=0, link=link) as nodes:
+        (prefill,) = nodes.prefills
+        ours.send(prefill.endpoint)
+        sender = prefill.open(7)
+        ours.send(7)
+        assert ours.recv() == "it waits"
+        until(lambda: sender.endpoint.life is not None)
+        began = time.monotonic()
+        process.send_signal(how)
+        until(polls([sender], KVPoll.FAILED))
+        assert time.monotonic() - began < 10
+        assert (sender.failure or "").startswith("lost connection to d0: ")
+        until(lambda: sender.released and idle(prefill))
+        assert prefill._loop.turn_errors == 0

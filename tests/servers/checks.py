@@ -18,6 +18,7 @@ from pdproto.node.link import Link
 from tests.servers.census import settled
 from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
 from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
+from tests.servers.reference import Comparison
 from tests.servers.stage import POOL, POOL_TOKENS, Layout, Pair, Stage
 from tests.servers.suite import Finding, UntestedError
 
@@ -189,12 +190,9 @@ def _survives(stage: Stage, layout: Layout, side: str, way_of: Callable[[Pair], 
     victim, other = pair.servers if side == "prefill" else reversed(pair.servers)
     answers, last = send_and_kill(way_of(pair), wanted, lambda: victim.signal_all(signal.SIGKILL),
                                   first=first)
-    failed = sum(not answer.is_full for answer in answers)
+    failed = _failed_in_time(reference.compare(wanted, answers), answers, last, "the kill")
     if not failed:
         raise UntestedError(f"all {len(wanted)} were served before {side} was killed")
-    wrong = reference.compare(wanted, answers).wrong
-    assert not wrong, wrong[0]
-    assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after the kill"
     stage.restart(side)
     assert other.is_alive(), f"{other.name} has died: {other.tail()}"
     _until_served(pair)
@@ -205,6 +203,18 @@ def _survives(stage: Stage, layout: Layout, side: str, way_of: Callable[[Pair], 
     pair.take_census()
     return Finding(len(wanted) + after.requests, len(wanted) - failed + after.equal,
                    f"{failed} failed, the last {last:.1f} s after the kill")
+
+
+def _failed_in_time(
+    found: Comparison, answers: Sequence[Answer], last: float, event: str
+) -> int:
+    """How many requests have failed. The answers of the others are right, and the last one failed
+    within `HANGS_S` of the event.
+    """
+    failed = sum(not answer.is_full for answer in answers)
+    assert not found.wrong, found.wrong[0]
+    assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after {event}"
+    return failed
 
 
 def _until_served(pair: Pair, seconds: float = 20.0) -> None:
@@ -243,12 +253,9 @@ def decode_stands_still(stage: Stage, layout: Layout) -> Finding:
         pair.prefill.post("/continue_generation", {"torch_empty_cache": False})
 
     answers, last = send_and_kill(pair.both, wanted, stand_still)
-    failed = sum(not answer.is_full for answer in answers)
+    failed = _failed_in_time(reference.compare(wanted, answers), answers, last, "decode went on")
     if not failed:
         raise UntestedError(f"prefill has failed no request in {STILL_S:.0f} s")
-    wrong = reference.compare(wanted, answers).wrong
-    assert not wrong, wrong[0]
-    assert last < HANGS_S, f"the last of {failed} requests ended {last:.1f} s after decode went on"
     pair.check_nothing_grew()
     after = _same(stage, pair, asks(SERVES_AGAIN), in_flight=16, way=pair.both)
     return Finding(len(wanted) + after.requests, len(wanted) - failed + after.equal,

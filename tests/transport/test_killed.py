@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
@@ -10,13 +10,12 @@ import numpy as np
 import psutil
 import pytest
 
-from pdproto.drill import children
-from pdproto.drill.handoff import ranks
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import BUILT_IN
 from tests.node.data_paths import ENDED, idle, polls, until
 from tests.node.leftovers import held
+from tests.node.processes import suspend, victim
 from tests.transport.victim import PAGES, dying_sink, dying_source, pools, sink, source
 
 HELD = ("engine_leases", "engine_leased_bytes", "engine_pending_fences", "engine_inflight_chunks",
@@ -30,35 +29,6 @@ def nothing_is_left() -> Iterator[None]:
     before = held()
     yield
     until(lambda: not held() - before, lambda: f"{held() - before} are left")
-
-
-@contextmanager
-def victim(
-    target: Callable[..., None], *arguments: str
-) -> Iterator[tuple[psutil.Process, Connection]]:
-    """A process that is dead in the end, whatever becomes of the test."""
-    context = children.context(ranks.__name__)
-    ours, theirs = context.Pipe()
-    place = 1 if arguments else 0
-    process = context.Process(
-        target=target, args=(*arguments[:place], theirs, *arguments[place:]), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield psutil.Process(process.pid), ours
-    finally:
-        process.kill()
-        process.join()
-        process.close()
-        ours.close()
-
-
-def suspend(process: psutil.Process) -> None:
-    """Stop it, and wait until it has: its other threads work for as long as the one that is told
-    has no turn.
-    """
-    process.suspend()
-    until(lambda: process.status() == psutil.STATUS_STOPPED)
 
 
 @contextmanager

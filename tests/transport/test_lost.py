@@ -4,19 +4,16 @@ Silence would tell after ten minutes here, so what tells is never silence.
 """
 
 import logging
-import os
-import signal
 from functools import partial
 from multiprocessing.connection import Connection
 
 import pytest
 
-from pdproto.drill import children
-from pdproto.drill.handoff import ranks
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
 from tests.node.data_paths import Fabric, SourceDataPath, cluster, polls, published, until
+from tests.node.processes import victim
 from tests.transport.proxy import Proxy, proxy
 
 PROMPT = Link(sign_of_life_s=0.1, silent_s=600.0, grace_s=0.2)
@@ -37,27 +34,19 @@ def prefill_process(pipe: Connection) -> None:
 
 def test_m1_4_a_killed_source_is_noticed() -> None:
     """By the end of its connection: its hand-over fails, it is fenced, and its memory is free."""
-    context = children.context(ranks.__name__)
-    ours, theirs = context.Pipe()
-    process = context.Process(target=prefill_process, args=(theirs,), daemon=True)
-    process.start()
-    assert process.pid is not None
-    try:
-        endpoint = ours.recv()
+    with victim(prefill_process) as (process, prefill):
+        endpoint = prefill.recv()
         with cluster(sources=0, link=PROMPT) as nodes:
             (decode,) = nodes.decodes
             (receiver,) = published([decode.open(7, {"p0": endpoint})])
-            ours.send(7)
-            assert ours.recv() == "sent"
-            os.kill(process.pid, signal.SIGKILL)
+            prefill.send(7)
+            assert prefill.recv() == "sent"
+            process.kill()
             until(polls([receiver], KVPoll.FAILED))
             assert receiver.failure == ("lost connection to p0: its connection has ended, and has "
                                         "not come back for 0.2 s")
             until(lambda: (receiver.life, "p0") in nodes.landing.asked)
             nodes.settled()
-    finally:
-        process.kill()
-        process.join()
 
 
 def test_a_connection_that_comes_back_is_no_loss() -> None:

@@ -1,20 +1,15 @@
 """A decode process that stands still for so long that prefill counts it as gone, and goes on."""
 
-import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Final
 
 import pytest
 
-from pdproto.drill import children
-from pdproto.drill.handoff import ranks
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
 from tests.node.data_paths import PATIENCE_S, Fabric, SinkDataPath, cluster, polls, until
+from tests.node.processes import suspend, victim
 
 LINK: Final = Link(sign_of_life_s=0.1, silent_s=1.0, grace_s=600.0)
 ROOM: Final = 7
@@ -30,34 +25,19 @@ def decode_process(pipe: Connection) -> None:
     pipe.recv()  # until the test ends
 
 
-@contextmanager
-def decode(endpoint: str) -> Iterator[tuple[int, Connection]]:
-    """Its process id, and what it says."""
-    context = children.context(ranks.__name__)
-    ours, theirs = context.Pipe()
-    process = context.Process(target=decode_process, args=(theirs,), daemon=True)
-    process.start()
-    assert process.pid is not None
-    try:
-        ours.send(endpoint)
-        yield process.pid, ours
-    finally:
-        process.kill()
-        process.join()
-
-
 @pytest.mark.parametrize("comes", ["before", "never"])
 def test_decode_hears_at_once_of_what_has_failed_meanwhile(comes: str) -> None:
     """No clock of decode ends its request: the shortest runs for minutes."""
     with cluster(sinks=0, link=LINK) as nodes:
         (prefill,) = nodes.prefills
-        with decode(prefill.endpoint) as (process, says):
+        with victim(decode_process) as (process, decode):
+            decode.send(prefill.endpoint)
             senders = nodes.senders(ROOM) if comes == "before" else []
             until(lambda: prefill._core.lives)
             until(polls(senders, KVPoll.WAITING_FOR_INPUT))
-            os.kill(process, signal.SIGSTOP)
+            suspend(process)
             until(lambda: prefill.lost_peers() == ("d0",))
             until(polls(senders, KVPoll.FAILED))
-            os.kill(process, signal.SIGCONT)
-            assert says.poll(PATIENCE_S)
-            assert says.recv() == "p0: lost connection to d0: nothing heard for 1 s"
+            process.resume()
+            assert decode.poll(PATIENCE_S)
+            assert decode.recv() == "p0: lost connection to d0: nothing heard for 1 s"
