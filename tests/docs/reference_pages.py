@@ -17,6 +17,7 @@ import numpy as np
 from prometheus_client.core import Metric
 
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
+from pdproto.cli import promises
 from pdproto.cli.main import VERBS, parser_for
 from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.engine.engines import open_sink, open_source
@@ -248,7 +249,8 @@ def _first(text: str) -> str:
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page, "limits.md": limits_page, "metrics.md": metrics_page,
-    "python-api.md": api_reference.page, "registry-http.md": registry_page,
+    "promises.md": promises.details, "python-api.md": api_reference.page,
+    "registry-http.md": registry_page,
 }  # fmt: skip
 SECTIONS: Final[Mapping[tuple[str, str], Callable[[], str]]] = {
     ("settings.md", "waits"): waits,

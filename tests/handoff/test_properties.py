@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.main import main
-from pdproto.cli.promises import checked_in, document
+from pdproto.cli.promises import checked_in, details, document
 from pdproto.cli.systems import load, subject
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.entry import Entry
@@ -76,7 +76,7 @@ def test_the_committed_copy_is_up_to_date(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_each_command_checks_its_properties() -> None:
-    commands = re.findall(r"`pdproto check (\S+)(?: --deep)? --property ([^`]+)`", document())
+    commands = re.findall(r"    pdproto check (\S+)(?: --deep)? --property (.+)", details())
     assert len(commands) >= len([promise for promise in PROMISES if promise.names])
     for system, names in commands:
         assert all(system in SYSTEMS[name] for name in names.split())
