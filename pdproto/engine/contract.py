@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from pdproto.runtime.errors import RemoteProtocolError
 
 ADDRESS_MAX: Final = 512  # bytes of an encoded address
+ENGINE_MAX: Final = 32  # characters of an engine's name
 
 # Contiguous memory of any element type; its bytes are sent.
 Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
@@ -110,7 +111,7 @@ class Address(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     token: proves that the sink has granted the lease, and identifies it.
     """
 
-    engine: Annotated[str, Meta(min_length=1, max_length=32)]
+    engine: Annotated[str, Meta(min_length=1, max_length=ENGINE_MAX)]
     endpoint: Annotated[str, Meta(min_length=1, max_length=128)]
     region: U63
     offset: U63

@@ -1,15 +1,18 @@
 """The engines by name. Each has a sink's side and a source's side.
 
 `mooncake`, `nixl` and `nixl-gpu` need their libraries, which are loaded at their first use.
-`cuda-ipc` and `nixl-gpu` need pools on a GPU at both sides.
+`cuda-ipc` and `nixl-gpu` need pools on a GPU at both sides. An installed package adds an engine by
+an entry point of the group `pdproto.engines`, whose object is an `EngineKind`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from pdproto.engine import mooncake, nixl
-from pdproto.engine.contract import EngineError, Scope, SinkEngine, SourceEngine
+from pdproto.engine.contract import ENGINE_MAX, EngineError, Scope, SinkEngine, SourceEngine
 from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
 from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
@@ -35,7 +38,7 @@ class EngineKind:
     on_device: bool = False
 
 
-ENGINES: Final[Mapping[str, EngineKind]] = {
+BUILT_IN: Final[Mapping[str, EngineKind]] = {
     "cuda-ipc": EngineKind(lambda _, bytes_: DeviceSharedSink(capacity_bytes=bytes_),
                            lambda _: DeviceSharedSource(), on_device=True),
     "mooncake": EngineKind(lambda host, bytes_: MooncakeSink(host=host, capacity_bytes=bytes_),
@@ -49,6 +52,53 @@ ENGINES: Final[Mapping[str, EngineKind]] = {
     "tcp": EngineKind(lambda host, bytes_: TcpSink(host=host, capacity_bytes=bytes_),
                       lambda _: TcpSource(), TcpSink.target_scope),
 }
+GROUP: Final = "pdproto.engines"  # of the entry points of installed packages
+
+
+class Engines(Mapping[str, EngineKind]):
+    """Every engine by name: ours, then those of installed packages, which are loaded at their use.
+
+    Looking one up raises KeyError for a name that there is not, and EngineError, in one line with
+    the package, for an entry point that gives no engine.
+    """
+
+    def __getitem__(self, name: str) -> EngineKind:
+        return BUILT_IN[name] if name in BUILT_IN else _load(_installed()[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in BUILT_IN or name in _installed()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**BUILT_IN, **_installed()})
+
+    def __len__(self) -> int:
+        return len({**BUILT_IN, **_installed()})
+
+
+ENGINES: Final = Engines()
+
+
+@cache
+def _installed() -> Mapping[str, EntryPoint]:
+    """The entry points of installed packages by name, as they are when it is first called."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+@cache
+def _load(point: EntryPoint) -> EngineKind:
+    package = point.dist.name if point.dist is not None else "a package"
+    where = f"engine {point.name!r} of {package} ({point.value})"
+    if len(point.name) > ENGINE_MAX:
+        raise EngineError(f"{where}: its name has over {ENGINE_MAX} characters")
+    try:
+        kind = point.load()
+    except Exception as error:  # whatever the package raises
+        raise EngineError(f"{where} does not load: {error}") from error
+    if not isinstance(kind, EngineKind):
+        raise EngineError(f"{where} is no pdproto.engine.engines.EngineKind: {kind!r}")
+    return kind
+
+
 LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
     "mooncake": mooncake.load_library,
     "nixl": nixl.load_library,
@@ -57,11 +107,12 @@ LIBRARIES: Final[Mapping[str, Callable[[], object]]] = {
 
 
 def require(name: str) -> None:
-    """Load the library of an engine. From then on the process has threads and files of it.
+    """Load an engine and its library. From then on the process has threads and files of it.
 
     Raises EngineError if it is not installed; the message is one line with the command to install
     it.
     """
+    _ = ENGINES[name]
     if name in LIBRARIES:
         LIBRARIES[name]()
 
@@ -69,7 +120,7 @@ def require(name: str) -> None:
 def require_page_fence(name: str) -> None:
     """Raise EngineError, in one line, if this engine does not allow direct writes into pages."""
     if ENGINES[name].target_scope is not Scope.PAGE:
-        able = [other for other, kind in ENGINES.items() if kind.target_scope is Scope.PAGE]
+        able = [other for other, kind in BUILT_IN.items() if kind.target_scope is Scope.PAGE]
         raise EngineError(
             f"engine {name} declares no page fence, so a writer could not be kept out of pages:"
             f" direct writes need {' or '.join(able)}"

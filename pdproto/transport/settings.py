@@ -12,7 +12,7 @@ gives the name as it was written, and a correction.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from math import inf, isnan
@@ -50,13 +50,13 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The description of a setting. choices: the allowed values; empty if any value is allowed."""
+    """The description of a setting. choices: the allowed values; None if any value is allowed."""
 
     told: str
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] | None = None
 
 
-def _about(default: Any, told: str, *choices: str) -> Any:
+def _about(default: Any, told: str, choices: Collection[str] | None = None) -> Any:
     return field(default=default, metadata={"about": About(told, choices)})
 
 
@@ -68,7 +68,7 @@ class Settings:
     value.
     """
 
-    engine: str = _about("tcp", "which engine moves the bytes", *sorted(ENGINES))
+    engine: str = _about("tcp", "which engine moves the bytes", ENGINES)
     direct: bool = _about(True, "write straight into pages where the engine can fence them")
     staging_bytes: int = _about(CAPACITY_BYTES, "staging memory of a decode node, at most; it is "
                                                 "pinned where pages are on a GPU")
@@ -86,7 +86,7 @@ class Settings:
     operator: str = _about("", "host:port of the operator's port; empty: none is open")
     registry_operator: str = _about("", "host:port of the operator's port of a registry, which "
                                         "needs no keys; empty: none is open")
-    log: str = _about("text", "how the log is written", "text", "json")
+    log: str = _about("text", "how the log is written", ("text", "json"))
     faults: str = _about("", "hand-overs that fail on purpose, for tests: probabilities such as "
                              "bootstrap=0.1,transfer=0.02; empty: none do")
     faults_token: str = _about("", "the token of those who may set faults by the operator's port; "
@@ -367,7 +367,7 @@ def _typed(name: str, value: Any, source: str) -> Any:
             raise SettingsError(f"{where}: want seconds, a number") from None
     if not isinstance(value, str):
         raise SettingsError(f"{where}: want text")
-    if about.choices and value not in about.choices:
+    if about.choices is not None and value not in about.choices:
         raise SettingsError(f"{where}: want one of {', '.join(about.choices)}")
     return value
 

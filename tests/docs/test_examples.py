@@ -63,3 +63,12 @@ def test_two_nodes_hand_over_every_byte() -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("every byte is the same: True\n", "")
+
+
+def test_a_toy_engine_answers_from_pages_that_were_handed_over() -> None:
+    """Seen red with the pages of a prompt sent in the opposite order."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.toy_engine"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("10 of 10 answers are those of one process\n", "")

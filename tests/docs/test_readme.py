@@ -18,7 +18,6 @@ from pdproto.cli.systems import BUILT_IN
 from pdproto.spec import language
 from pdproto.spec.bugs.catalogue import BUGS, EVERY
 from tests.docs.documents import ROOT, pages, read
-from tests.servers.cells import CELLS
 
 README = read(ROOT / "README.md")
 DOCS = ROOT / "docs"
@@ -98,13 +97,6 @@ class TestCheckYourOwn:
         assert "```mermaid\nstateDiagram-v2\n" in told
 
 
-def test_the_table_has_every_cell_of_sglang_once() -> None:
-    _, _, table = README.partition("| | cells |")
-    groups = re.findall(r"^\| [a-z]+ \| (.*?) \|$", table, re.MULTILINE)
-    named = [cell for group in groups for cell in group.split(", ")]
-    assert sorted(named) == sorted(cell.name for cell in CELLS)
-
-
 def test_there_are_commands_to_hold_to() -> None:
     verbs = {shlex.split(command)[1] for command in COMMANDS}
     assert {"check", "lint", "tables", "export", "bench", "prove", "bugs", "handoff", "serve",
@@ -151,8 +143,11 @@ def test_defects_that_are_named_are_in_the_catalogue() -> None:
 
 
 def test_the_number_of_defects_is_that_of_the_catalogue() -> None:
-    told = set(re.findall(r"(\d+) (?:of them|historical\s+defects)", TEXT))
-    assert told == {str(len({bug.id for bug in BUGS}))}
+    sources = {bug.id: bug.source for bug in BUGS}
+    ours = sum(source.startswith(("pdproto", "no report")) for source in sources.values())
+    told = re.findall(r"(\d+) defects of SGLang, .*, and (\d+) that\s+we found", README)
+    assert told == [(str(len(sources) - ours), str(ours))]
+    assert set(re.findall(r"(\d+) historical\s+defects", TEXT)) == {str(len(sources))}
 
 
 def test_paths_that_are_named_exist() -> None:
@@ -187,7 +182,7 @@ def can_be_run(module: str) -> bool:
 
 def test_the_figures_of_the_readme_are_those_of_the_reference() -> None:
     rows = re.findall(r"^\| [^|`]+ \| ([^|]+) \| `(?:pdproto|python -m).*", README, re.MULTILINE)
-    told = read(DOCS / "reference" / "speed.md") + read(DOCS / "how-to" / "sglang.md")
+    told = read(DOCS / "reference" / "speed.md")
     assert len(rows) == 4
     assert [figure for figure in rows if figure.removesuffix(" x its Mooncake backend")
             not in told] == []  # fmt: skip

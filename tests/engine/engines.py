@@ -20,12 +20,14 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from examples.process_memory_engine import ProcessMemory, ProcessMemorySource
 from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine, SourceEngine
 from pdproto.engine.device_pieces import GRANULE_BYTES
 from pdproto.engine.engines import require
 from pdproto.engine.memory import PAGE_BYTES
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
 from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
+from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
@@ -93,7 +95,7 @@ def stop_inside_a_segment() -> None:
 def stop_before_a_transfer() -> None:
     """When one transfer of a write has begun, and the next has been granted."""
     stoppable()
-    for transport in (MooncakeTransport, NixlTransport):
+    for transport in (MooncakeTransport, NixlTransport, ProcessMemory):
         patch.object(transport, "begin", stopping(transport.begin)).start()
 
 
@@ -155,7 +157,14 @@ ON_DEVICE: Final = {
         "nixl-gpu": Engine("nixl-gpu", played("NixlPlayedSink"), played("NixlPlayedSource"),
                            stop_before_a_transfer, GRANULE_BYTES)}),
 } if find_spec("torch") else {}
-ENGINES: Final = {**BUILT_IN, **INSTALLED, **ON_DEVICE}
+OTHERS: Final = {
+    "process-memory": Engine(
+        "process-memory",
+        lambda **arguments: OneSidedSink(ProcessMemory(), **arguments),
+        lambda **arguments: ProcessMemorySource(ProcessMemory(), **arguments),
+        stop_before_a_transfer),
+}
+ENGINES: Final = {**BUILT_IN, **INSTALLED, **ON_DEVICE, **OTHERS}
 LOCAL: Final = {name: engine for name, engine in ENGINES.items() if engine.is_local}
 
 
