@@ -3,6 +3,10 @@
 Below the prefix, `log/WRITER/NUMBER` are the entries, in the order of their revisions. `state`
 names the parts of the state that the log begins with, `kept/NAME/PART`. Nothing here has a lease:
 etcd orders, and measures no time.
+
+Rule: etcd may lose its data, or be restored from a backup, under a registry that runs. So before a
+registry watches from the revision that it has read, it asks whether the key that it read last still
+has that revision. If not, it loads the log anew.
 """
 
 import asyncio
@@ -22,6 +26,7 @@ from pdproto.registry.log import Entry, Item, Start, Trimmed
 log = logging.getLogger("pdproto.registry")
 
 FORMAT: Final = 1  # of the entries; registries of two formats do not share a log
+ROOT: Final = "/pdproto/"  # of all keys, followed by the format
 FIRST_S: Final = 0.5  # for the member that answered last, before the others are asked as well
 ATTEMPT_S: Final = 3.0  # for all of them
 PAUSE_S: Final = 0.1  # before another attempt
@@ -34,8 +39,8 @@ class StoreError(OSError):
     """A member of etcd gives no answer, or an error."""
 
 
-class CompactedError(Exception):
-    """The revisions after the last one that was read are gone."""
+class LostError(Exception):
+    """The store does not go on from what was read last: it is compacted, or its data are others."""
 
 
 class EtcdLog:
@@ -47,12 +52,13 @@ class EtcdLog:
 
     def __init__(self, members: Sequence[str], name: str, tls: SSLContext | None = None) -> None:
         self._members: Final = tuple(member.rstrip("/") for member in members)
-        self._prefix: Final = f"/pdproto/{FORMAT}/{name}/"
+        self._prefix: Final = f"{ROOT}{FORMAT}/{name}/"
         self._tls: Final = tls
         self._session: aiohttp.ClientSession | None = None
         self._asked = 0  # the member that answered last
         self._watched = 0
         self._kept_revision = 0  # of `state`; 0 if there is none
+        self._last: Mapping[str, Any] | None = None  # the key that was read last
 
     async def close(self) -> None:
         """See Log."""
@@ -73,13 +79,16 @@ class EtcdLog:
 
     async def follow(self) -> AsyncIterator[Item]:
         """See Log."""
+        await self._warn_of_other_formats()
         while True:
             position, items = await self._load()
             for item in items:
                 yield item
-            with suppress(CompactedError):
+            try:
                 async for item in self._after(position):
                     yield item
+            except LostError as error:
+                log.warning("%s: the log is read anew", error)
 
     async def keep(self, kept: bytes, applied: Mapping[str, int]) -> None:
         """See Log."""
@@ -113,20 +122,22 @@ class EtcdLog:
                 continue
             found = sorted(answer.get("kvs", ()), key=lambda one: int(one["mod_revision"]))
             values = {self._name(one): _bytes(one.get("value", "")) for one in found}
-            self._kept_revision = 0
+            self._kept_revision, self._last = 0, found[-1] if found else None
             entries = [item for one in found if isinstance(item := self._item(one), Entry)]
             told = json.loads(values.get("state", b'{"name": "", "parts": 0}'))
             kept = b"".join(values[f"kept/{told['name']}/{i:08x}"] for i in range(told["parts"]))
             return int(answer["header"]["revision"]), [Start(kept), *entries]
 
     async def _after(self, position: int) -> AsyncIterator[Item]:
-        """What comes after this revision. Raises CompactedError."""
+        """What comes after this revision. Raises LostError."""
         while True:
             try:
+                await self._require_unchanged(position)
                 async for events in self._watch(position + 1):
                     for event in events:
                         if event.get("type", "PUT") == "PUT":
-                            position = int(event["kv"]["mod_revision"])
+                            self._last = event["kv"]
+                            position = int(self._last["mod_revision"])
                             item = self._item(event["kv"])
                             if item is not None:
                                 yield item
@@ -135,6 +146,31 @@ class EtcdLog:
                             str(error) or f"it has shown nothing for {WATCH_S:g} s")
             self._watched = (self._watched + 1) % len(self._members)
             await asyncio.sleep(PAUSE_S)
+
+    async def _warn_of_other_formats(self) -> None:
+        """Log a warning if the store has a log of this server that only other registries read."""
+        ours, root_end = f"{ROOT}{FORMAT}/", ROOT[:-1] + "0"
+        for first, end in ((ROOT, ours), (ours[:-1] + "0", root_end)):
+            with suppress(StoreError):
+                answer = await self._ask("/v3/kv/range", {
+                    **_range(first, end), "limit": "1", "keys_only": True})
+                for found in answer.get("kvs", ()):
+                    log.warning(
+                        "etcd has the key %s, and this registry writes below %s: registries of "
+                        "two formats do not list each other's ranks: run one version of pdproto",
+                        _bytes(found["key"]).decode(errors="replace"), ours)
+
+    async def _require_unchanged(self, position: int) -> None:
+        """Raise LostError unless etcd still has the key that was read last, at its revision."""
+        key = _text(self._prefix) if self._last is None else self._last["key"]
+        answer = await self._ask("/v3/kv/range", {"key": key})
+        revision = int(answer["header"]["revision"])
+        if revision < position:
+            raise LostError(f"etcd is at revision {revision} and was at {position}")
+        [found] = answer.get("kvs", ()) or [{}]
+        if self._last is not None and found.get("mod_revision") != self._last["mod_revision"]:
+            raise LostError(f"etcd has {self._name(self._last)} of revision "
+                            f"{self._last['mod_revision']} no more")
 
     async def _watch(self, first: int) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
         """The events from this revision on, as one member shows them."""
@@ -151,7 +187,7 @@ class EtcdLog:
                     raise StoreError(f"watch: {line[:200]!r}")
                 result = told["result"]
                 if int(result.get("compact_revision", 0)):
-                    raise CompactedError
+                    raise LostError("etcd has compacted what follows")
                 if result.get("canceled"):
                     raise StoreError(f"watch: {result.get('cancel_reason')}")
                 yield result.get("events", ())
