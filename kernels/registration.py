@@ -9,44 +9,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 from pdproto.kernels.layout import SEGMENTS_MAX, Geometry, Group, KVLayout, Order, Shape
 from pdproto.kernels.overlap import check_pools_apart
 
-ELEMENT_BYTES: Final = {
-    "bfloat16": 2, "float16": 2, "float32": 4, "float64": 8, "bool": 1,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
-    "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8,
-    "int8": 1, "int16": 2, "int32": 4, "int64": 8,
-}  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Address, shape, strides and element type of a numpy array or torch tensor."""
+    """Address, shape, strides and element type of a numpy array or torch tensor.
+
+    element: the name of the type, which both ends compare. Copies are of bytes, so any type will do
+    whose elements lie in the memory of the array itself.
+    """
 
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     element: str
+    element_bytes: int
     device: str
-
-    @property
-    def element_bytes(self) -> int:
-        """The bytes of an element."""
-        return ELEMENT_BYTES[self.element]
 
 
 def memory_of(array: Any, name: str) -> Memory:
-    """Describe `array`. Raises TypeError unless it is a numpy array or a torch tensor."""
+    """Describe `array`. Raises TypeError unless it is a numpy array or a torch tensor with its
+    elements in memory.
+    """
     if hasattr(array, "data_ptr"):
         element = str(array.dtype).removeprefix("torch.")
         size = int(array.element_size())
+        if elsewhere := _lie_elsewhere(array):
+            raise TypeError(f"{name}: {elsewhere}")
         strides = tuple(size * int(step) for step in array.stride())
         address, device = int(array.data_ptr()), str(array.device)
     elif hasattr(array, "__array_interface__"):
-        element = str(array.dtype)
+        element, size = str(array.dtype), int(array.dtype.itemsize)
+        if array.dtype.hasobject or array.dtype.names:
+            raise TypeError(f"{name}: elements of type {element} are no numbers")
         strides = tuple(int(step) for step in array.strides)
         address, read_only = array.__array_interface__["data"]
         if read_only:
@@ -54,9 +53,18 @@ def memory_of(array: Any, name: str) -> Memory:
         device = "cpu"
     else:
         raise TypeError(f"{name}: want a numpy array or a torch tensor, got {type(array).__name__}")
-    if element not in ELEMENT_BYTES:
-        raise TypeError(f"{name}: elements of type {element} have no fixed place in a chunk")
-    return Memory(address, tuple(int(n) for n in array.shape), strides, element, device)
+    return Memory(address, tuple(int(n) for n in array.shape), strides, element, size, device)
+
+
+def _lie_elsewhere(tensor: Any) -> str:
+    """Why the memory of a tensor of torch has not all of its elements; "" if it has."""
+    if tensor.device.type == "meta":
+        return "a tensor on the device meta has no memory"
+    if tensor.is_conj() or tensor.is_neg():
+        return "the tensor is conjugated or negated when it is read: want tensor.resolve_conj()"
+    if tensor.is_quantized:
+        return f"elements of type {tensor.dtype} have their scale outside of the memory"
+    return ""
 
 
 def _nests(axes: Sequence[tuple[int, int]], row_bytes: int) -> bool:
