@@ -225,18 +225,18 @@ bench-ratios: $(FULL) ## warns of ratios of speed that are over 15 % worse than 
 SECONDS ?= 600
 
 soak: $(CORE) ## real processes while everything goes wrong, for SECONDS=600; writes docs/soak.md
-	$(BIN)/pdproto soak --seconds $(SECONDS) --record docs/soak.md \
+	$(BIN)/python -m lab soak --seconds $(SECONDS) --record docs/soak.md \
 	  --commit $$(git rev-parse --short HEAD)
 
 # Run again, they go on from their last rest. SOAK_OPTIONS="--stop-after 600" ends a run before.
 soak-million: $(CORE) ## a million hand-overs over tcp and shm (run it again to go on); writes docs/soak-million.md
 	@mkdir -p out
-	$(BIN)/pdproto soak --handoffs 1000000 --engine tcp shm --resume out/soak-million.json \
+	$(BIN)/python -m lab soak --handoffs 1000000 --engine tcp shm --resume out/soak-million.json \
 	  --record docs/soak-million.md --commit $$(git rev-parse --short HEAD) $(SOAK_OPTIONS)
 
 soak-day: $(CORE) ## the same for a day of running; writes out/soak-day.md
 	@mkdir -p out
-	$(BIN)/pdproto soak --seconds 86400 --engine tcp shm --resume out/soak-day.json \
+	$(BIN)/python -m lab soak --seconds 86400 --engine tcp shm --resume out/soak-day.json \
 	  --record out/soak-day.md --commit $$(git rev-parse --short HEAD) $(SOAK_OPTIONS)
 
 docs: $(CORE) ## write docs/tables anew from the tables

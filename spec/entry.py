@@ -52,7 +52,6 @@ class Purpose(StrEnum):
     HANDOFF = "a part of the hand-over, which `pdproto check` explores"
     COMPOSED = "a composition of parts of the hand-over, which `pdproto check` explores too"
     COMPARED = "another way to do a part of the hand-over, or a smaller model of it"
-    PEER = "the protocol of another project, defects included"
 
 
 @dataclass(frozen=True, slots=True)

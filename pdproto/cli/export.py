@@ -1,10 +1,10 @@
 """Write a system in the language of another tool.
 
-Both models have the same states as ours, so SPIN's `states, stored` and TLC's `distinct states`
-must equal the states that `pdproto check` finds without reductions. `pdproto compare` asks them.
+--tla: the tables as a TLA+ module, with a .cfg file beside it for safety, and one for each
+assumption of fairness. The model has the same states as ours, so TLC's `distinct states` must equal
+the states that `pdproto check` finds without reductions; `pdproto check --engine tlc` asks TLC.
 
---promela: the ground system at these sizes. --tla: the tables as a TLA+ module, with a .cfg file
-beside it for safety, and one for each assumption of fairness.
+--dot: the graph of all states, for Graphviz.
 """
 
 import argparse
@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from pdproto.check.opinions.promela import promela
 from pdproto.check.opinions.tla import tla
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
 from pdproto.check.rigid import interpretations
@@ -40,7 +39,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto export`."""
     add_system(parser)
     languages = parser.add_mutually_exclusive_group(required=True)
-    languages.add_argument("--promela", action="store_true", help="for SPIN")
     languages.add_argument("--tla", action="store_true", help="TLA+, for TLC and its provers")
     languages.add_argument("--dot", action="store_true",
                            help="the states and transitions, for Graphviz")
@@ -62,8 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = configuration(system, arguments)
     if arguments.dot:
         write(_states(system, chosen, arguments.max_states), arguments.output)
-    elif arguments.promela:
-        write(promela(ground(system, chosen)), arguments.output)
     else:
         _write_tla(ground(system, chosen), arguments.output)
     return 0

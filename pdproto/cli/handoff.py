@@ -32,7 +32,7 @@ from pdproto.drill.handoff.run import WAITS, NothingKilledError, run_drill
 from pdproto.drill.handoff.verdict import HandoffVerdict
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, refuse_host_pools, require, require_page_fence
-from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
+from pdproto.net.hosts import LOOPBACK, address_of, is_loopback, is_wildcard
 from pdproto.transport.keys import Keys, new_secret, of_secret
 from pdproto.transport.settings import Settings, SettingsError
 

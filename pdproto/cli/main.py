@@ -7,43 +7,59 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from pdproto import __version__
 from pdproto.runtime.extras import RUNTIME, not_installed
 
 # The rest of the package is slow to import. `main` imports it, where Ctrl-C is handled.
 
-VERBS: Final = {
-    "check": "explore every state of a system and check its properties",
-    "explore": "step through a system in the browser",
-    "step": "step through a system in the terminal",
-    "run": "walk through a system at random, and count how often each row fires",
-    "bugs": "find every historical defect with the explorer",
-    "mutate": "make one change to the tables at a time, and see whether a property detects it",
-    "handoff": "hand over real pages between real processes, and verify every byte",
-    "soak": "hand over pages between real processes under faults, for a long time",
-    "sim": "run nodes or your own system in virtual time, where one seed replays a run",
-    "fuzz": "let Hypothesis try the processes of a system with events in any order",
-    "study": "measure the benefit of a feature in real processes and in the simulator",
-    "trace": "replay traces of real runs against the tables",
-    "top": "show the present state of nodes: queues, leases, rates, and stuck hand-overs",
-    "probe": "ask a node or a registry whether it is healthy, ready or empty",
-    "settings": "print the settings of a node, and the source of each",
-    "keys": "write the secret of a cluster, by which its processes recognize each other",
-    "serve": "serve the registry, where prefill ranks register and decode finds them",
-    "merge": "put the answers of shards together",
-    "prove": "prove the properties of a system for all sizes",
-    "lint": "find unanswered events, ambiguous and unused rows in the tables of a system",
-    "mcp": "serve check, lint, trace and why-not to an agent that writes specs",
-    "tables": "write the documentation of a system from its tables",
-    "cache": "show the cache of results and proofs, or clear it",
-    "export": "write a system in the language of another tool",
-    "compare": "ask several checkers the same questions of a system",
-    "bench": "measure the speed of pdproto on this machine",
+
+class Verb(NamedTuple):
+    """A verb: its line of help, and the module that declares its options and runs it."""
+
+    told: str
+    module: str
+
+
+VERBS: Final[Mapping[str, Verb]] = {
+    name: Verb(told, f"pdproto.cli.{name}") for name, told in (
+        ("check", "explore every state of a system and check its properties"),
+        ("explore", "step through a system in the browser"),
+        ("step", "step through a system in the terminal"),
+        ("run", "walk through a system at random, and count how often each row fires"),
+        ("mutate", "make one change to the tables at a time: does a property detect it?"),
+        ("handoff", "hand over real pages between real processes, and verify every byte"),
+        ("sim", "run nodes or your own system in virtual time, where one seed replays a run"),
+        ("fuzz", "let Hypothesis try the processes of a system with events in any order"),
+        ("trace", "replay traces of real runs against the tables"),
+        ("top", "show the present state of nodes: queues, leases, rates, and stuck hand-overs"),
+        ("probe", "ask a node or a registry whether it is healthy, ready or empty"),
+        ("settings", "print the settings of a node, and the source of each"),
+        ("keys", "write the secret of a cluster, by which its processes recognize each other"),
+        ("serve", "serve the registry, where prefill ranks register and decode finds them"),
+        ("merge", "put the answers of shards together"),
+        ("prove", "prove the properties of a system for all sizes"),
+        ("lint", "find unanswered events, ambiguous and unused rows in the tables of a system"),
+        ("mcp", "serve check, lint, trace and why-not to an agent that writes specs"),
+        ("tables", "write the documentation of a system from its tables"),
+        ("cache", "show the cache of results and proofs, or clear it"),
+        ("export", "write a system in the language of another tool"),
+        ("bench", "measure the speed of pdproto on this machine"),
+    )
 }
+
+
+class Program(NamedTuple):
+    """A command: its name as a user types it, and its verbs."""
+
+    name: str
+    verbs: Mapping[str, Verb]
+
+
+PDPROTO: Final = Program("pdproto", VERBS)
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
@@ -56,16 +72,21 @@ OF_VERBS: Final = {"explore": "explore", "mcp": "mcp"}  # the extra with all tha
 INTERRUPTED: Final = "interrupted before the answer was complete"
 
 
-def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
-    """Run one verb, and return the exit status. An expected error is one line on stderr.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb of pdproto, and return the exit status."""
+    return command(sys.argv[1:] if argv is None else argv, PDPROTO)
+
+
+def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int:
+    """Run a verb of this program; returns the exit status. An expected error is a line on stderr.
 
     once: run it once even with --watch.
     """
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(argv)
     try:
-        parsed = parser_for(arguments).parse_args(arguments)
-        parsed.given = arguments
-        parsed.run_once = None if once else lambda: main(arguments, once=True)
+        parsed = parser_for(arguments, program).parse_args(arguments)
+        parsed.given, parsed.program = arguments, program
+        parsed.run_once = None if once else lambda: command(arguments, program, once=True)
         return int(parsed.run(parsed))
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, UNKNOWN)
@@ -81,7 +102,7 @@ def main(argv: Sequence[str] | None = None, *, once: bool = False) -> int:
             return _failed(INTERRUPTED, UNKNOWN)
         if _is_unanswered(error):
             return _failed(str(error), UNKNOWN)
-        line = _foreseen(error, next((word for word in arguments if word in VERBS), ""))
+        line = _foreseen(error, next((word for word in arguments if word in program.verbs), ""))
         if line is not None:
             return _failed(line, USAGE)
         traceback.print_exc()
@@ -128,20 +149,22 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
-def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
+def parser_for(
+    arguments: Sequence[str], program: Program = PDPROTO
+) -> argparse.ArgumentParser:
     """The parser for these arguments. It imports only the module of their verb."""
     from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
 
-    parser = Parser(prog="pdproto", description=__doc__)
+    parser = Parser(prog=program.name, description=__doc__)
     parser.add_argument("--version", action="version", version=f"pdproto {__version__}")
     verbs = parser.add_subparsers(
         dest="verb", required=True, metavar="VERB", parser_class=VerbParser
     )
-    asked = next((argument for argument in arguments if argument in VERBS), None)
-    for name, told in VERBS.items():
-        child = verbs.add_parser(name, help=told)
+    asked = next((argument for argument in arguments if argument in program.verbs), None)
+    for name, verb in program.verbs.items():
+        child = verbs.add_parser(name, help=verb.told)
         if name == asked:
-            module = importlib.import_module(f"pdproto.cli.{name}")
+            module = importlib.import_module(verb.module)
             child.description = module.__doc__
             module.configure(child)
             child.set_defaults(run=module.run)

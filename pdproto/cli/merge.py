@@ -30,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     answers = merged(arguments.files)
     question = answers.question
     given = [question.verb, *question.arguments]
-    asked = parser_for(given).parse_args(given)
+    asked = parser_for(given, arguments.program).parse_args(given)
     for kind, file in wanted.items():
         if not hasattr(asked, kind):
             raise UsageError(f"--{kind}: `pdproto {question.verb}` writes no such report")
         setattr(asked, kind, file)
     asked.quiet = True
-    return int(import_module(f"pdproto.cli.{question.verb}").merge(asked, answers))
+    return int(import_module(arguments.program.verbs[question.verb].module).merge(asked, answers))

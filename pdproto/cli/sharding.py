@@ -63,7 +63,7 @@ def shard(arguments: argparse.Namespace) -> "Shard | None":
 def _require_full_names(arguments: argparse.Namespace) -> None:
     """Raise UsageError unless the arguments that are kept ask for the same answers."""
     kept = [arguments.verb, *asked(arguments.given)]
-    again = vars(parser_for(kept).parse_args(kept))
+    again = vars(parser_for(kept, arguments.program).parse_args(kept))
     left_out = {option[2:].replace("-", "_") for option in (*VALUED, *FLAGS)} | {"run"}
     if again["shard"] is not None or any(
             again[name] != value for name, value in vars(arguments).items()

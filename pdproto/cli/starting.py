@@ -24,7 +24,7 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.catalogue import EVERY
+from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
@@ -69,7 +69,7 @@ def add_start(parser: argparse.ArgumentParser) -> None:
     beginnings = parser.add_mutually_exclusive_group()
     beginnings.add_argument(
         "--bug", metavar="ID",
-        help="start at the end of the shortest trace of this defect (see `pdproto bugs`)",
+        help="start at the end of the shortest trace of this defect (see `python -m lab bugs`)",
     )
     beginnings.add_argument(
         "--violation", metavar="PROPERTY", nargs="?", const=ANY_VIOLATION,
@@ -164,8 +164,8 @@ def _source(name: str, chosen: str, number: int) -> SystemImport:
 def _at_bug(arguments: argparse.Namespace) -> Start:
     bug = _bug(arguments.bug, arguments.system)
     source = SystemImport(
-        "from pdproto.spec.bugs.catalogue import EVERY", "BUG.system", "BUG.configuration",
-        constant=f'BUG = next(bug for bug in EVERY if bug.id == "{bug.id}" '
+        "from pdproto.spec.bugs.catalogue import BUGS", "BUG.system", "BUG.configuration",
+        constant=f'BUG = next(bug for bug in BUGS if bug.id == "{bug.id}" '
                  f'and bug.system.name == "{bug.system.name}")',
     )
     return _at_violation(bug.system, bug.configuration, source, bug.violates)
@@ -173,9 +173,9 @@ def _at_bug(arguments: argparse.Namespace) -> Start:
 
 def _bug(identity: str, system: str | None) -> Bug:
     """The defect; of those with the same ID, the one of the system that is named."""
-    found = [bug for bug in EVERY if bug.id == identity]
+    found = [bug for bug in BUGS if bug.id == identity]
     if not found:
-        hint = suggestion(identity, [bug.id for bug in EVERY]) or "; `pdproto bugs` lists them"
+        hint = suggestion(identity, [bug.id for bug in BUGS]) or "; pdproto/spec/bugs has them"
         raise UsageError(f"there is no defect {identity!r}{hint}")
     if system is None:
         return found[0]

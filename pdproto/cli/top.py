@@ -15,7 +15,7 @@ from rich.table import Table
 
 from pdproto.cli.numbers import positive
 from pdproto.cli.options import UsageError, console, whole_number
-from pdproto.engine.hosts import split
+from pdproto.net.hosts import split
 from pdproto.transport.node_status import NodeStatus, look
 from pdproto.transport.open_handoffs import OpenHandoff
 

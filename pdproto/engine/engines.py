@@ -14,7 +14,6 @@ from typing import Final
 from pdproto.engine import mooncake, nixl
 from pdproto.engine.contract import ENGINE_MAX, EngineError, Scope, SinkEngine, SourceEngine
 from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
-from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
 from pdproto.engine.nixl import NixlGpuSink, NixlGpuSource, NixlSink, NixlSource
 from pdproto.engine.shared_sink import SharedSink
@@ -22,6 +21,7 @@ from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
+from pdproto.net.hosts import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.rests import Rests
+from pdproto.net.rests import Rests
 
 log = logging.getLogger(__name__)
 

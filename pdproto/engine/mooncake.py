@@ -29,12 +29,12 @@ import os
 from typing import Any, Final
 
 from pdproto.engine.contract import EngineError, Extent
-from pdproto.engine.hosts import LOOPBACK, joined
 from pdproto.engine.one_sided import Description, Handle, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+from pdproto.net.hosts import LOOPBACK, joined
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "mooncake"

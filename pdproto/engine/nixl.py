@@ -41,13 +41,13 @@ from uuid import uuid4
 
 from pdproto.engine.contract import EngineError, Extent
 from pdproto.engine.device_pieces import GRANULE_BYTES, DeviceSource, NeedsDevice
-from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.memory import Backing
 from pdproto.engine.one_sided import Description, Handle, PieceOnDevice, load
 from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+from pdproto.net.hosts import LOOPBACK
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 

@@ -18,12 +18,13 @@ from typing import ClassVar, Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.frames import Frame, Kind
-from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.one_sided import Piece, Transport
+from pdproto.engine.ports import callable_at, listening
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.engine.sink_line import SinkLine
+from pdproto.net.hosts import LOOPBACK, joined
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 

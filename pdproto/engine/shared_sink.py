@@ -27,10 +27,10 @@ from typing import ClassVar, Final
 
 from pdproto.engine.contract import Lease, Target
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, decode
-from pdproto.engine.hosts import is_elsewhere
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
+from pdproto.net.hosts import is_elsewhere
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
 

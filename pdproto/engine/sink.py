@@ -23,9 +23,9 @@ from pdproto.engine.contract import (
     Target,
     Ticket,
 )
-from pdproto.engine.hosts import is_elsewhere, is_loopback, route_to, split
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.loop import READ, WRITE, Loop
+from pdproto.net.hosts import is_elsewhere, is_loopback, route_to, split
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import UNREAD_ANSWERS_MAX
 from pdproto.runtime.repeats import Repeats

@@ -29,8 +29,8 @@ from pdproto.engine.contract import (
     SourceCounts,
 )
 from pdproto.engine.frames import Frame, Kind, proof
-from pdproto.engine.hosts import family_of, split
 from pdproto.engine.loop import READ, WRITE, Loop
+from pdproto.net.hosts import family_of, split
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,11 @@ from typing import Final
 
 from pdproto.engine.contract import Scope
 from pdproto.engine.frames import Frame, Kind
-from pdproto.engine.hosts import LOOPBACK, callable_at, joined, listening
 from pdproto.engine.leases import Held, Leases
+from pdproto.engine.ports import callable_at, listening
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.engine.sink_line import SinkLine
+from pdproto.net.hosts import LOOPBACK, joined
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 

@@ -18,7 +18,6 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from pdproto.engine.chunks import key_of, key_of_chunk
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
 from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import (
@@ -33,6 +32,7 @@ from pdproto.items.shares import (
     share_of,
 )
 from pdproto.node.data_path import Idle, Posted
+from pdproto.pages.chunks import key_of, key_of_chunk
 from pdproto.pages.copies import Staged, Unpacked, end_of_pass
 from pdproto.pages.device import Device
 from pdproto.pages.sink_pages import SinkPages

@@ -25,8 +25,6 @@ from itertools import chain
 from typing import Final
 
 from pdproto.engine.contract import Lease, SinkEngine
-from pdproto.engine.page_target import ChunkTarget, PagePlaces, pages_in
-from pdproto.engine.page_views import places_in
 from pdproto.items.components import Component, Numbering
 from pdproto.items.data_path import (
     SHARES_KEPT,
@@ -38,6 +36,8 @@ from pdproto.items.data_path import (
 from pdproto.items.shares import Place, Share
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.direct import InPlace
+from pdproto.pages.page_target import ChunkTarget, PagePlaces, pages_in
+from pdproto.pages.page_views import places_in
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 

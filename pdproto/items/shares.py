@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pdproto.engine.chunks import chunk_bytes
 from pdproto.items.components import DRAFT_LAYER, Bytes, Component
 from pdproto.kernels.chunk import KVLayout, register
+from pdproto.pages.chunks import chunk_bytes
 from pdproto.runtime.limits import LAYOUT_TOLD_MAX
 from pdproto.runtime.wire import DIGEST_BYTES, PageLayout
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.engine.hosts import is_loopback, joined, split
+from pdproto.net.hosts import is_loopback, joined, split
 
 SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
 TCP: Final = "tcp://"

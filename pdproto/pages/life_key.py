@@ -1,6 +1,6 @@
 """The key of a life's digests."""
 
-from pdproto.engine.chunks import key_of
+from pdproto.pages.chunks import key_of
 from pdproto.runtime.wire import Life
 
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
+from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.pages.copies import Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker

@@ -15,11 +15,11 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final
 
-from pdproto.engine.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, SourceEngine
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
+from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk
 from pdproto.pages.copies import Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker

@@ -25,7 +25,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from pdproto.engine.hosts import is_elsewhere, is_loopback
+from pdproto.net.hosts import is_elsewhere, is_loopback
 from pdproto.node.link import member_of, require_private
 from pdproto.registry import changes, openapi
 from pdproto.registry.changes import Orderer

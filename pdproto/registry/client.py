@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from pdproto.engine.hosts import is_elsewhere, is_loopback, split
+from pdproto.net.hosts import is_elsewhere, is_loopback, split
 from pdproto.registry.wire import (
     EXCEED,
     Directory,

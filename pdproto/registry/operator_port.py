@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from pdproto.engine.hosts import split
+from pdproto.net.hosts import split
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.wire import RefusedError
 from pdproto.transport.http_server import HttpServer

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pdproto.engine.hosts import is_wildcard, joined
+from pdproto.net.hosts import is_wildcard, joined
 from pdproto.runtime import versions
 from pdproto.runtime.limits import (
     ASKED_ROOMS_MAX,

@@ -23,11 +23,11 @@ from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 
 from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.engine.hosts import joined
 from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
+from pdproto.net.hosts import joined
 from pdproto.node.link import place_of
 from pdproto.node.rooms import PrefillRooms
 from pdproto.node.routed_prefill import DataParallelRank

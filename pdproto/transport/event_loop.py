@@ -20,7 +20,7 @@ from typing import Final
 
 import zmq
 
-from pdproto.engine.rests import Rests
+from pdproto.net.rests import Rests
 from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics

@@ -28,8 +28,7 @@ from typing import Any, Final, Self, TypeVar
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from pdproto.engine.contract import EngineError
-from pdproto.engine.hosts import joined, listening
+from pdproto.net.hosts import joined, listening
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.runtime.repeats import is_told
 from pdproto.transport.files import connections_max
@@ -145,7 +144,7 @@ class HttpServer:
         try:
             try:
                 listeners = self._listening()
-            except (EngineError, OSError) as error:
+            except OSError as error:
                 why = getattr(error, "strerror", None) or str(error)
                 self._error = OSError(f"{self._title} at {self.address}: {why}")
                 return
@@ -165,7 +164,7 @@ class HttpServer:
             await self._end_all(runner)
 
     def _listening(self) -> list[socket.socket]:
-        """Listen at each address of the host. Raises OSError or EngineError."""
+        """Listen at each address of the host. Raises OSError."""
         found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM,
                                    flags=socket.AI_PASSIVE)
         listeners: list[socket.socket] = []

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from pdproto.engine.hosts import split
+from pdproto.net.hosts import split
 from pdproto.transport.open_handoffs import OpenHandoffs
 
 TIMEOUT_S: Final = 3.0

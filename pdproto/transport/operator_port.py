@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from pdproto.engine.hosts import split
+from pdproto.net.hosts import split
 from pdproto.node.faults import FaultsError
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.transport.http_server import HttpServer

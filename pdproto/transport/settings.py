@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
-from pdproto.engine.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
 from pdproto.engine.sink import CAPACITY_BYTES
+from pdproto.net.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
 from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime.trace import StepObserver

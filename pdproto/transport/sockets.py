@@ -8,7 +8,7 @@ from typing import Final
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from pdproto.engine.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
+from pdproto.net.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
 from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S, UNREAD_BATCHES_MAX

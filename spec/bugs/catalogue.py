@@ -1,4 +1,4 @@
-"""Every historical defect: defects of our tables, by part, and designs of other systems."""
+"""Every historical defect of the tables, by part."""
 
 from typing import Final
 
@@ -16,7 +16,6 @@ from pdproto.spec.bugs import (
     transfer,
 )
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.designs import DESIGNS
 
 BUGS: Final[tuple[Bug, ...]] = (
     *registry.BUGS,
@@ -31,4 +30,3 @@ BUGS: Final[tuple[Bug, ...]] = (
     *drain.BUGS,
     *incarnations.BUGS,
 )
-EVERY: Final[tuple[Bug, ...]] = (*BUGS, *DESIGNS)

@@ -4,7 +4,7 @@
 
 The same load twice, with 20 % aborts: once by the tables as they are, once by tables in which a
 failure gives the lease back at once, as if the abort had been heard everywhere (the checker
-refutes those: `pdproto bugs B22`). Staging memory is scarce, so what is held longer slows the rest
+refutes those: defect B22). Staging memory is scarce, so what is held longer slows the rest
 down. Prints held chunk-seconds, the 99th percentile of a lease's life, and hand-overs/s, each the
 median of its runs. Both ways run in turn, each as often first as second; a ratio is the median of
 those of the pairs, with the least and the greatest of them, so that a busy machine shows.

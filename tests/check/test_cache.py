@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.designs import EVERY
 from pdproto.check import cache, identity
 from pdproto.check.answers import with_answers
 from pdproto.check.cache import Cache
@@ -18,7 +19,6 @@ from pdproto.check.explore import INTERRUPTED, Progress, SearchLimits
 from pdproto.check.mutate.edits import Mutant, mutants
 from pdproto.check.result import CheckResult
 from pdproto.cli.systems import BUILT_IN, load
-from pdproto.spec.bugs.catalogue import EVERY
 from pdproto.spec.examples import ring_election
 from pdproto.spec.language import Configuration, SpecError, System
 

@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.__main__ import main
 from pdproto.check import executor, executor_tasks, suite, task_process
 from pdproto.check.cache import Cache
 from pdproto.check.checking import CheckSettings
@@ -35,7 +36,6 @@ from pdproto.check.result import Verdict
 from pdproto.check.task_process import ChildLostError, called, run_call
 from pdproto.check.worker_pool import run_tasks
 from pdproto.cli import check_all
-from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, subject
 from tests.check.executor_work import (
     Losing,

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.__main__ import main
 from pdproto.check import explore
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.engine import StoppedError
@@ -19,7 +20,6 @@ from pdproto.check.portable import PortableEngine
 from pdproto.check.result import Verdict
 from pdproto.check.spark import session
 from pdproto.check.spark.table import Places
-from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from tests.check.programs import two_phase_commit
 from tests.tiers import examples

@@ -1,4 +1,4 @@
-"""`pdproto bugs`: what it prints, what it draws, and what it says of a defect that is not found."""
+"""`python -m lab bugs`: its output, its drawings, and its answer about a defect not found."""
 
 import json
 from collections import Counter
@@ -8,10 +8,10 @@ from typing import Final
 
 import pytest
 
-from pdproto.cli import bugs as verb
-from pdproto.cli.main import main
+from lab.__main__ import main
+from lab.designs import EVERY
+from lab.verbs import bugs as verb
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.catalogue import EVERY
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.lock_server_broken import SYSTEM as LOCK_SERVER_BROKEN
@@ -103,7 +103,7 @@ def test_an_unknown_defect(
     assert main(["bugs", "clack"]) == 2
     assert "there is no defect 'clack' (perhaps clock?)" in capsys.readouterr().err
     assert main(["bugs", "B999999"]) == 2
-    assert "`pdproto bugs` lists them" in capsys.readouterr().err
+    assert "`python -m lab bugs` lists them" in capsys.readouterr().err
 
 
 def test_as_json(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.__main__ import main
 from pdproto.cli import prove, proved_before
-from pdproto.cli.main import main
 
 Output = pytest.CaptureFixture[str]
 

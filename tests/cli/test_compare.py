@@ -1,14 +1,14 @@
-"""`pdproto compare`: each system is shown when it is answered, and the page says the same."""
+"""`python -m lab compare`: each system is shown when it is answered, and the page says the same."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from pdproto.check.opinions.compare import Compared
+from lab.__main__ import main
+from lab.compare import Compared
+from lab.verbs import compare
 from pdproto.check.opinions.opinion import Opinion
-from pdproto.cli import compare
-from pdproto.cli.main import main
 from pdproto.spec.language import System
 
 SYSTEMS = ("lock-server-broken", "two-phase-commit")
@@ -16,7 +16,7 @@ BY_ALL = ("compare", *SYSTEMS, "--with", "portable", "--quiet")
 
 
 def instead(monkeypatch: pytest.MonkeyPatch, answer: Callable[[System], Compared]) -> None:
-    """Let `pdproto compare` give these answers."""
+    """Let `python -m lab compare` give these answers."""
 
     def compared(system: System, *_: object, **__: Any) -> Compared:
         return answer(system)
@@ -42,7 +42,7 @@ def test_after_an_interrupt_the_answers_so_far_are_there(
     def first_only(system: System) -> Compared:
         if system.name != SYSTEMS[0]:
             raise KeyboardInterrupt
-        return Compared(system.name, "default", (Opinion("native", 55, True, set(), 0.1),), {}, (),
+        return Compared(system.name, "default", (Opinion("native", 55, set(), 0.1),), {}, (),
                         ())
 
     instead(monkeypatch, first_only)
@@ -56,18 +56,18 @@ def test_the_page_marks_a_checker_that_differs_and_one_without_an_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(system: System) -> Compared:
-        found = (Opinion("native", 55, False, {"one"}, 0.1), Opinion("spin", 54, True, None, 1.24))
-        return Compared(system.name, "deep", found, {"tlc": "java is not installed"}, ("spin",),
-                        ("native finds 55 states, spin 54",))
+        found = (Opinion("native", 55, {"one"}, 0.1), Opinion("portable", 54, {"one"}, 1.24))
+        return Compared(system.name, "deep", found, {"tlc": "java is not installed"}, ("portable",),
+                        ("native finds 55 states, portable 54",))
 
     instead(monkeypatch, answer)
-    assert main(["compare", "lock-server", "--with", "spin", "tlc", "--record", "-"]) == 1
+    assert main(["compare", "lock-server", "--with", "portable", "tlc", "--record", "-"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "# The same questions to several checkers"
-    assert "    pdproto compare lock-server --with spin tlc" in told
+    assert "    python -m lab compare lock-server --with portable tlc" in told
     assert any(line.endswith(
         ": 1 of 1 systems with a difference, 1 without the answer of a checker.") for line in told)
-    assert "| system | states | refutes | native | spin | tlc |" in told
+    assert "| system | states | refutes | native | portable | tlc |" in told
     assert "| lock-server deep | 55 | `one` | 0.1 | differs | no answer |" in told
-    assert told[-2:] == ["* lock-server: native finds 55 states, spin 54",
+    assert told[-2:] == ["* lock-server: native finds 55 states, portable 54",
                          "* java is not installed"]

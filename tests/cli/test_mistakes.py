@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
+from lab.catalogue import LAB, OWN_VERBS
+from lab.compare import CHECKERS
 from pdproto.check.load import SHOWN
-from pdproto.check.opinions.compare import CHECKERS
-from pdproto.cli.main import VERBS, main
+from pdproto.cli.main import PDPROTO, VERBS, Program, command
 from pdproto.cli.systems import BUILT_IN
 from tests.cli.own_specs import PAGE
 
@@ -46,8 +47,9 @@ FILES: Final = {
 
 
 class Mistake(NamedTuple):
-    """A command line, the exit status, and the whole message."""
+    """A command line of a program, the exit status, and the whole message."""
 
+    program: Program
     line: str
     status: int
     told: str
@@ -59,7 +61,9 @@ def mistakes() -> Iterator[Mistake]:
         line, _, told = entry.partition("\n")
         found = re.fullmatch(r"    (?:\((\d)\) )?(.*)", told)
         assert found is not None, entry
-        yield Mistake(line.removeprefix("pdproto").strip(), int(found[1] or 2), found[2])
+        program = LAB if line.startswith(LAB.name) else PDPROTO
+        yield Mistake(program, line.removeprefix(program.name).strip(), int(found[1] or 2),
+                      found[2])
 
 
 MISTAKES: Final = tuple(mistakes())
@@ -106,7 +110,7 @@ def test_a_mistake_is_told_in_one_line(
         "checkers": ", ".join(map(repr, CHECKERS)), "more": len(BUILT_IN) - SHOWN,
     }  # fmt: skip
     before = sorted(os.listdir())
-    status = main(shlex.split(mistake.line.format(**names)))
+    status = command(shlex.split(mistake.line.format(**names)), mistake.program)
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"pdproto: {mistake.told.format(**names)}\n")
     assert status == mistake.status
@@ -117,4 +121,4 @@ def test_a_mistake_is_told_in_one_line(
 def test_there_are_sixty_of_them_over_all_verbs() -> None:
     assert len({mistake.line for mistake in MISTAKES}) == len(MISTAKES) >= 60
     verbs = {mistake.line.split(" ")[0] for mistake in MISTAKES}
-    assert set(VERBS) - verbs == set()
+    assert {*VERBS, *OWN_VERBS} - verbs == set()

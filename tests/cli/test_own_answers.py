@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from lab.__main__ import main
 from pdproto.check import cache
 from pdproto.check.checking import check
 from pdproto.check.prove import proving
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
-from pdproto.cli.main import main
 from pdproto.spec import language
 from pdproto.spec.examples import lock_server, two_phase_commit
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.__main__ import main
+from lab.designs import EVERY
+from lab.verbs import bugs
 from pdproto.check.mutate.processes import known_trials
 from pdproto.check.mutate.trials import Trials
 from pdproto.check.shards import Shard
-from pdproto.cli import bugs, check_all, prove
-from pdproto.cli.main import main
-from pdproto.spec.bugs.catalogue import EVERY
+from pdproto.cli import check_all, prove
 from tests.cli.test_mutate import SMALL
 
 Output = pytest.CaptureFixture[str]
@@ -172,7 +173,7 @@ class TestRefused:
         ({"code": "another"}, "2.json was written by other code of pdproto than 1.json"),
         ({"arguments": ["--seeds", "3"]}, "2.json answers `pdproto sim --seeds 3`, and 1.json "
                                           "`pdproto sim --seeds 2 --requests 5`"),
-        ({"verb": "bugs"}, "2.json answers `pdproto bugs --seeds 2 --requests 5`"),
+        ({"verb": "bugs"}, "2.json answers `python -m lab bugs --seeds 2 --requests 5`"),
         ({"tables": "others"}, "2.json is about other tables than 1.json"),
     ])
     def test_shards_of_another_run(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.designs import EVERY
 from pdproto.cli.explore import PORT
 from pdproto.cli.main import main
-from pdproto.spec.bugs.catalogue import EVERY
 from tests.check.stepping.serving import INTERRUPTIBLE, asked
 from tests.check.stepping.test_walk import walker
 

@@ -16,9 +16,11 @@ from typing import Any, Final
 import numpy as np
 from prometheus_client.core import Metric
 
+from lab.catalogue import LAB, OWN_VERBS, PEERS
+from lab.designs import DESIGNS
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
 from pdproto.cli import promises
-from pdproto.cli.main import VERBS, parser_for
+from pdproto.cli.main import PDPROTO, Program, parser_for
 from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
@@ -29,7 +31,6 @@ from pdproto.registry import openapi
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry
 from pdproto.runtime import limits
-from pdproto.spec.bugs.designs import DESIGNS
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.entry import Purpose
 from pdproto.spec.handoff.timers import WAITS
@@ -46,18 +47,36 @@ BEGIN, END = "<!-- generated: {} -->\n", "<!-- end -->\n"
 
 def cli_page() -> str:
     """The command line, verb by verb."""
-    verbs = "".join(f"| [`{name}`](#pdproto-{name}) | {told} |\n" for name, told in VERBS.items())
     return (
         f"# The command line\n\n{GENERATED}\nEvery verb answers `--help`. Exit status: 0 holds, "
         "1 violated, 2 usage or spec error, 3 unknown (a limit\nwas reached), 4 internal error.\n\n"
-        f"| verb | what it does |\n|---|---|\n{verbs}{''.join(map(_verb, VERBS))}"
+        f"{_verbs(PDPROTO, PDPROTO.verbs)}"
     )
 
 
-def _verb(name: str) -> str:
-    child = _children(parser_for([name]))[name]
-    return f"\n## pdproto {name}\n\n{_about(child)}" + "".join(
-        f"\n### pdproto {name} {subject}\n\n{_about(parser)}"
+def lab_page() -> str:
+    """The verbs of the laboratory."""
+    return (
+        f"# The laboratory\n\n{GENERATED}\n`python -m lab`, in a clone, has the verbs of "
+        "[`pdproto`](cli.md) and those below: they convince us that\npdproto is right, and are "
+        "not installed. It also has names for systems of other projects (`lab/peers`):\n"
+        f"{', '.join(f'`{name}`' for name in PEERS)}.\n\n{_verbs(LAB, OWN_VERBS)}"
+    )
+
+
+def _verbs(program: Program, names: Iterable[str]) -> str:
+    """A table of these verbs, and a section for each."""
+    anchor = program.name.replace(" ", "-")
+    rows = "".join(f"| [`{name}`](#{anchor}-{name}) | {program.verbs[name].told} |\n"
+                   for name in names)
+    sections = "".join(_verb(program, name) for name in names)
+    return f"| verb | what it does |\n|---|---|\n{rows}{sections}"
+
+
+def _verb(program: Program, name: str) -> str:
+    child = _children(parser_for([name], program))[name]
+    return f"\n## {program.name} {name}\n\n{_about(child)}" + "".join(
+        f"\n### {program.name} {name} {subject}\n\n{_about(parser)}"
         for subject, parser in _children(child).items()
     )
 
@@ -205,8 +224,8 @@ def settings() -> str:
 
 def tables() -> str:
     """A line for each documented system."""
-    return "".join(f"* [{name}](../tables/{name}.md): {_first(load(name).about)}\n"
-                   for name in BUILT_IN)  # fmt: skip
+    return "".join(f"* [{name}](../tables/{name}.md): {_first(load(PEERS.get(name, name)).about)}\n"
+                   for name in {**BUILT_IN, **PEERS})  # fmt: skip
 
 
 def designs() -> str:
@@ -248,7 +267,7 @@ def _first(text: str) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
-    "cli.md": cli_page, "limits.md": limits_page, "metrics.md": metrics_page,
+    "cli.md": cli_page, "lab.md": lab_page, "limits.md": limits_page, "metrics.md": metrics_page,
     "promises.md": promises.details, "python-api.md": api_reference.page,
     "registry-http.md": registry_page,
 }  # fmt: skip

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.designs import EVERY
 from pdproto.cli.main import main, parser_for
 from pdproto.cli.systems import BUILT_IN
 from pdproto.spec import language
-from pdproto.spec.bugs.catalogue import BUGS, EVERY
+from pdproto.spec.bugs.catalogue import BUGS
 from tests.docs.documents import ROOT, pages, read
 
 README = read(ROOT / "README.md")
@@ -137,7 +138,7 @@ def test_systems_that_are_named_are_built_in() -> None:
 
 def test_defects_that_are_named_are_in_the_catalogue() -> None:
     named = {name for command in COMMANDS
-             for name in re.findall(r"(?:^pdproto bugs|--bug) ([\w-]+)$", command)} - {"NAME"}
+             for name in re.findall(r"(?:^python -m lab bugs|--bug) ([\w-]+)$", command)} - {"NAME"}
     assert named
     assert named - {bug.id for bug in EVERY} == set()
 

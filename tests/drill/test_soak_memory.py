@@ -1,11 +1,11 @@
-"""The slope test of `pdproto soak`: a leak is found, and jumps and warm-up are none."""
+"""The slope test of `python -m lab soak`: a leak is found, and jumps and warm-up are none."""
 
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
-from pdproto.drill.soak.memory import LIMIT, SAMPLES_MAX, SPAN, WARM_UP, Growth, MemoryWatch, Series
+from lab.soak.memory import LIMIT, SAMPLES_MAX, SPAN, WARM_UP, Growth, MemoryWatch, Series
 from pdproto.runtime.limits import USED_ROOMS_MAX
 
 MIB = 1 << 20

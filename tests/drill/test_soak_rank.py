@@ -1,11 +1,11 @@
-"""What is told of a rank of `pdproto soak`."""
+"""What is told of a rank of `python -m lab soak`."""
 
 from typing import Any
 
 import pytest
 
-from pdproto.drill.soak.cluster import SoakProcess
-from pdproto.drill.soak.rank import violations
+from lab.soak.cluster import SoakProcess
+from lab.soak.rank import violations
 
 CLEAN = dict.fromkeys(("slow_turns", "longest_turn_seconds", "turn_errors", "refused_calls",
                        "spoilt_chunks", "refused_frames", "handoffs_opened"), 0.0)

@@ -1,4 +1,4 @@
-"""The state file of `pdproto soak`, and the legs of a soak."""
+"""The state file of `python -m lab soak`, and the legs of a soak."""
 
 import json
 from collections.abc import Sequence
@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.cli import soak
-from pdproto.cli.main import main
-from pdproto.drill.soak.books import Totals
-from pdproto.drill.soak.memory import Growth
-from pdproto.drill.soak.state import (
+from lab.__main__ import main
+from lab.soak.books import Totals
+from lab.soak.memory import Growth
+from lab.soak.state import (
     FORMAT,
     LEG_HANDOFFS,
     SoakSettings,
@@ -19,6 +18,7 @@ from pdproto.drill.soak.state import (
     load,
     save,
 )
+from lab.verbs import soak
 
 SETTINGS = SoakSettings(engines=("tcp", "shm"), handoffs=1_000_000)
 

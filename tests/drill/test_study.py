@@ -1,4 +1,4 @@
-"""`pdproto study`: its settings, arithmetic, table and picture. No process is started."""
+"""`python -m lab study`: its settings, arithmetic, table and picture. No process is started."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,18 +10,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pdproto.cli.main import main
-from pdproto.drill.study import lanes
-from pdproto.drill.study.chart import LINES, chart
-from pdproto.drill.study.distant import Distance
-from pdproto.drill.study.lanes import Measured, Ran
-from pdproto.drill.study.plan import BASE, CELLS, Cell, arm, planned, simulated
-from pdproto.drill.study.query import QueryRow as Query
-from pdproto.drill.study.query import Transfer, transfer
-from pdproto.drill.study.query import as_json as query_numbers
-from pdproto.drill.study.query import as_markdown as query_table
-from pdproto.drill.study.ranks import Answered, Computed
-from pdproto.drill.study.report import (
+from lab.__main__ import main
+from lab.study import lanes
+from lab.study.chart import LINES, chart
+from lab.study.distant import Distance
+from lab.study.lanes import Measured, Ran
+from lab.study.plan import BASE, CELLS, Cell, arm, planned, simulated
+from lab.study.query import QueryRow as Query
+from lab.study.query import Transfer, transfer
+from lab.study.query import as_json as query_numbers
+from lab.study.query import as_markdown as query_table
+from lab.study.ranks import Answered, Computed
+from lab.study.report import (
     StudyError,
     StudyRow,
     as_json,

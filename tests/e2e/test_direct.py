@@ -12,14 +12,14 @@ import pytest
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
-from pdproto.engine.chunks import pack_pages
 from pdproto.engine.contract import Address, EngineError, Result
-from pdproto.engine.page_target import PageTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpLine, TcpSource
 from pdproto.pages import host_copies as packing
+from pdproto.pages.chunks import pack_pages
 from pdproto.pages.direct import DirectPages
+from pdproto.pages.page_target import PageTarget
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Life

@@ -1,4 +1,4 @@
-"""`pdproto handoff` and `pdproto soak` that are ended before their time: quietly, and tidily."""
+"""Hand-overs and soaks that are ended before their time: quietly, and tidily."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`pdproto study force-query` over real processes (MISSION row M2.4): a few requests.
+"""`python -m lab study force-query` over real processes (MISSION row M2.4): a few requests.
 
 What is counted holds on any machine; how long it takes depends on the machine, and is not asked.
 """
@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pdproto.cli.main import main
-from pdproto.drill.study import query
-from pdproto.drill.study.lanes import Measured, measure
-from pdproto.drill.study.rooms import PublishedRooms, Routing, SoughtRooms
+from lab.__main__ import main
+from lab.study import query
+from lab.study.lanes import Measured, measure
+from lab.study.rooms import PublishedRooms, Routing, SoughtRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.sim.study import percentile
 

@@ -1,4 +1,4 @@
-"""`pdproto study optimistic` over real processes (MISSION row M5.9): one small setting.
+"""`python -m lab study optimistic` over real processes (MISSION row M5.9): one small setting.
 
 What a time must at least contain holds on any machine; how much more it is depends on the machine,
 and is not asked here.
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from pdproto.cli import study
-from pdproto.cli.main import main
-from pdproto.drill.study import plan
-from pdproto.drill.study.lanes import Measured, measure
-from pdproto.drill.study.plan import BASE, Cell, arm, planned
+from lab.__main__ import main
+from lab.study import plan
+from lab.study.lanes import Measured, measure
+from lab.study.plan import BASE, Cell, arm, planned
+from lab.verbs import study
 from pdproto.sim.study import RETRIES
 
 REQUESTS, SEED = 12, 3

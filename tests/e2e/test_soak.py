@@ -1,4 +1,4 @@
-"""`pdproto soak`: processes hold out while everything goes wrong, and what is wrong is told."""
+"""A soak: processes hold out while everything goes wrong, and what is wrong is told."""
 
 import json
 import os
@@ -16,23 +16,23 @@ from unittest.mock import patch
 import psutil
 import pytest
 
-from pdproto.cli.main import main
+from lab.__main__ import main
+from lab.soak import chaos, memory, rounds
+from lab.soak.books import Books, Totals
+from lab.soak.cluster import SoakCluster, SoakProcess
+from lab.soak.messages import Ended, Left, Pipe, SoakRank
+from lab.soak.network import Weather
+from lab.soak.rank import decode, prefill
+from lab.soak.report import SoakResult, page
+from lab.soak.rounds import Make, run_soak
+from lab.soak.state import SoakSettings, SoakState
 from pdproto.drill.handoff.load import Load, Pages
 from pdproto.drill.handoff.rank import Pool
-from pdproto.drill.soak import chaos, memory, rounds
-from pdproto.drill.soak.books import Books, Totals
-from pdproto.drill.soak.cluster import SoakCluster, SoakProcess
-from pdproto.drill.soak.messages import Ended, Left, Pipe, SoakRank
-from pdproto.drill.soak.network import Weather
-from pdproto.drill.soak.rank import decode, prefill
-from pdproto.drill.soak.report import SoakResult, page
-from pdproto.drill.soak.rounds import Make, run_soak
-from pdproto.drill.soak.state import SoakSettings, SoakState
 from pdproto.pages.host_copies import HostCopies
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 from pdproto.transport.nodes import DecodeNode
 
-SOAK = [sys.executable, "-m", "pdproto.cli.main", "soak", "--quiet"]
+SOAK = [sys.executable, "-m", "lab", "soak", "--quiet"]
 
 
 def soaked(settings: SoakSettings, make: Make = SoakCluster) -> Totals:
@@ -48,7 +48,7 @@ def soaked(settings: SoakSettings, make: Make = SoakCluster) -> Totals:
 def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
     """For a short while: nothing is lost, and faults there were."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pdproto.cli.main", "soak", "--seconds", "8", "--engine", engine,
+        [sys.executable, "-m", "lab", "soak", "--seconds", "8", "--engine", engine,
          "--quiet", "--json", "-", "--record", str(tmp_path / "soak.md")],
         capture_output=True, text=True, check=False, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -58,7 +58,7 @@ def test_a_soak_ends_without_complaints(engine: str, tmp_path: Path) -> None:
     assert numbers["verified_bytes"] > 0
     assert numbers["faults"]
     told = (tmp_path / "soak.md").read_text()
-    assert f"    pdproto soak --seconds 8 --engine {engine} --quiet\n" in told
+    assert f"    python -m lab soak --seconds 8 --engine {engine} --quiet\n" in told
     assert f"| hand-overs | {numbers['handoffs']:,} |" in told
 
 
@@ -359,18 +359,18 @@ def test_reasons_are_counted_without_the_names_of_ranks_and_are_not_too_many() -
 def test_the_page_lists_every_complaint() -> None:
     state = SoakState(settings=SoakSettings(), commits=["abc"],
                       totals=Totals(routed=1, complaints=["decode-0 holds 1 lives"]))
-    told = page(SoakResult(state), "pdproto soak")
+    told = page(SoakResult(state), "python -m lab soak")
     assert "commit abc: 1 complaints." in told
     assert told.endswith("* decode-0 holds 1 lives\n")
 
 
 def test_the_page_of_a_soak_says_whether_it_is_over() -> None:
     state = SoakState(settings=SoakSettings(handoffs=1000), totals=Totals(routed=1))
-    told = page(SoakResult(state), "pdproto soak")
+    told = page(SoakResult(state), "python -m lab soak")
     assert told.startswith("# A soak of 1,000 hand-overs\n")
     assert "no complaints so far. The soak is not over" in told
     state.totals.routed = 1000
-    assert "so far" not in page(SoakResult(state), "pdproto soak")
+    assert "so far" not in page(SoakResult(state), "python -m lab soak")
 
 
 class Struck(SoakCluster):

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from pdproto.engine.contract import EngineError, Extent
-from pdproto.engine.hosts import LOOPBACK
 from pdproto.engine.nixl import NixlTransport
+from pdproto.net.hosts import LOOPBACK
 from pdproto.runtime.errors import RemoteProtocolError
 
 LENGTH: Final = 1 << 20

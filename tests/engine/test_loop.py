@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from pdproto.engine import rests as resting
 from pdproto.engine.loop import READ, Loop
+from pdproto.net import rests as resting
 from tests.engine.engines import until
 
 EVENTS: Final = 100

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from pdproto.engine import mooncake, nixl, one_sided
-from pdproto.engine.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.engine.contract import EngineBusy, EngineError, Extent, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.memory import Pool
 from pdproto.engine.one_sided import Description, Piece, check_versions, release
 from pdproto.kernels.chunk import register
+from pdproto.pages.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import DESCRIPTION_MAX
 from tests.engine.engines import finished, until, write

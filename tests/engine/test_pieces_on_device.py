@@ -21,7 +21,6 @@ from pdproto.engine.contract import (  # noqa: E402 - needs torch
     Result,
 )
 from pdproto.engine.device_pieces import GRANULE_BYTES  # noqa: E402 - needs torch
-from pdproto.engine.hosts import LOOPBACK  # noqa: E402 - needs torch
 from pdproto.engine.memory import Backing  # noqa: E402 - needs torch
 from pdproto.engine.nixl import (  # noqa: E402 - needs torch
     NO_GPU,
@@ -34,6 +33,7 @@ from pdproto.engine.one_sided import KEPT, Description, PieceOnDevice  # noqa: E
 from pdproto.engine.one_sided_sink import OneSidedSink  # noqa: E402 - needs torch
 from pdproto.engine.one_sided_source import Move  # noqa: E402 - needs torch
 from pdproto.engine.source import Posted  # noqa: E402 - needs torch
+from pdproto.net.hosts import LOOPBACK  # noqa: E402 - needs torch
 from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
 from pdproto.pages.sink_pages import SinkPages  # noqa: E402 - needs torch
 from pdproto.pages.source_pages import SourcePages  # noqa: E402 - needs torch

@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
+from lab.designs import DESIGNS, Design
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.lint import Severity, lint, small
 from pdproto.check.result import Finding, Verdict
-from pdproto.spec.bugs.designs import DESIGNS, Design
 from pdproto.spec.language import Configuration, System
 
 SYSTEMS: Final = {system.name: system for design in DESIGNS

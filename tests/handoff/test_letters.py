@@ -13,7 +13,7 @@ from pdproto.spec.language import Sort, System
 from pdproto.spec.language.formula import Formula, bound_variables, free_variables
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "reference" / "glossary.md"
-OURS = [entry.name for entry in CATALOGUE if entry.purpose not in (Purpose.EXAMPLE, Purpose.PEER)]
+OURS = [entry.name for entry in CATALOGUE if entry.purpose is not Purpose.EXAMPLE]
 
 
 def letters() -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.hosts import is_elsewhere, route_to
 from pdproto.engine.tcp_sink import TcpSink
+from pdproto.net.hosts import is_elsewhere, route_to
 from pdproto.node.link import Link, tcp_at
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient

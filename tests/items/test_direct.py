@@ -6,7 +6,6 @@ from contextlib import ExitStack
 import pytest
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.page_target import ChunkTarget
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.items.components import Numbering
@@ -14,6 +13,7 @@ from pdproto.items.data_path import SinkItems
 from pdproto.items.direct import DirectItems, ItemTarget
 from pdproto.items.shares import Share, share_for
 from pdproto.node.receiver import Receiver
+from pdproto.pages.page_target import ChunkTarget
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DirectDecodeNode

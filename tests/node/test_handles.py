@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pdproto.engine.chunks import chunk_bytes
 from pdproto.kernels.chunk import register
 from pdproto.node.handle import HandoffMetrics
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.node.waiting_senders import ByRoom
+from pdproto.pages.chunks import chunk_bytes
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import aio

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pdproto.engine.chunks import chunk_offset
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.kernels.arguments import ALIGNMENT
 from pdproto.kernels.chunk import plan_for, register
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
+from pdproto.pages.chunks import chunk_offset
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll

@@ -85,7 +85,7 @@ CHECKING = {
     ("export", "lock-server", "--tla"): "MODULE",
 }
 NODES = (
-    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",), ("soak",),
+    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",),
     ("probe", "http://127.0.0.1:1"), ("keys",),
 )
 IMPORTS = (

@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from pdproto.cli import probe, serve
-from pdproto.engine.hosts import is_wildcard
+from pdproto.net.hosts import is_wildcard
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.operator_port import RegistryOperatorPort
 from pdproto.transport.operator_port import OperatorPort

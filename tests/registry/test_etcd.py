@@ -21,7 +21,7 @@ import requests
 
 from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.engine.hosts import split
+from pdproto.net.hosts import split
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.etcd import EtcdLog
 from pdproto.registry.log import Item

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pdproto.engine.hosts import LOOPBACK
+from pdproto.net.hosts import LOOPBACK
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.registrar import Registrar

@@ -1,4 +1,4 @@
-"""What SGLang's own managers do is what the tables of spec/peers say that they do."""
+"""What SGLang's own managers do is what the tables of lab/peers say that they do."""
 
 import json
 import subprocess
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lab.peers.sglang import SYSTEM
+from lab.sglang_0_5_23.plugin import plugin
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
-from pdproto.sglang.peer_0_5_23.plugin import plugin
-from pdproto.spec.peers.sglang import SYSTEM
 from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def traced(script: str, *options: str, status: int = 0) -> tuple[str, list[Path]]:
-    """What a script of examples/peer_defects prints, and the traces that it leaves."""
+    """What a script of lab/peer_defects prints, and the traces that it leaves."""
     done = subprocess.run(
-        [sys.executable, "-m", f"examples.peer_defects.{script}", *options],
+        [sys.executable, "-m", f"lab.peer_defects.{script}", *options],
         cwd=ROOT, capture_output=True, text=True, timeout=280, check=False,
     )
     assert done.returncode == status, done.stdout[-2000:] + done.stderr[-4000:]
@@ -50,9 +50,9 @@ def test_plain_runs_and_aborts_conform(backend: str) -> None:
 
 INSTALLED = """
 import sys
-from examples.peer_defects.pair import Decode, Prefill, World, leave
-from examples.peer_defects.steps import hand_over
-from pdproto.sglang.peer_0_5_23.install import install
+from lab.peer_defects.pair import Decode, Prefill, World, leave
+from lab.peer_defects.steps import hand_over
+from lab.sglang_0_5_23.install import install
 install(sys.argv[1])
 install(sys.argv[1])  # a second time changes nothing
 world = World(sys.argv[2], traced=False)

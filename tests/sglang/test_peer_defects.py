@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from lab.peers import sglang, sglang_registry
+from lab.peers.defects import DEFECTS, Defect
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import SearchLimits
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language import Configuration, System
-from pdproto.spec.peers import sglang, sglang_registry
-from pdproto.spec.peers.defects import DEFECTS, Defect
 from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ def test_the_page_names_properties_that_there_are() -> None:
 def played() -> dict[str, tuple[bool, list[Path]]]:
     """Whether each defect shows, and the traces of the scene; SGLang is imported once for all."""
     done = subprocess.run(
-        [sys.executable, "-m", "examples.peer_defects"],
+        [sys.executable, "-m", "lab.peer_defects"],
         cwd=ROOT, capture_output=True, text=True, timeout=900, check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

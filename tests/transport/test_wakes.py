@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.engine import rests as resting
+from pdproto.net import rests as resting
 from pdproto.transport import event_loop
 from tests.node.data_paths import cluster, until
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from examples.vllm_servers.lease_trace import Event, one_block_each, write
+from lab.peers.vllm_lease import SYSTEM
+from lab.peers.vllm_lease_repaired import CONFIRMED
+from lab.vllm_lease.lease_trace import Event, one_block_each, write
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.spec.language.system import System
-from pdproto.spec.peers.vllm_lease import SYSTEM
-from pdproto.spec.peers.vllm_lease_repaired import CONFIRMED
 
 LATE = [Event("computed", "late", [3, 4]), Event("expired", "late"),
         Event("computed", "other", [4, 5]), Event("read too late", "late"),

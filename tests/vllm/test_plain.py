@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.engine.chunks import pack_pages
 from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import Place, share_for
+from pdproto.pages.chunks import pack_pages
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
 from pdproto.vllm.pools import components, device_of, layer_number
 from pdproto.vllm.ranks import Rank, feed

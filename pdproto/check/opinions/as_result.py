@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.check.opinions import tlc
-from pdproto.check.opinions.compare import in_each_world
-from pdproto.check.opinions.opinion import Opinion
+from pdproto.check.opinions.opinion import Opinion, in_each_world
 from pdproto.check.questions import DEADLOCK, questions
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
@@ -38,14 +37,14 @@ def tlc_result(
         complete=True, stopped="",
         findings=tuple(found for found in _findings(ground, told, sizes)
                        if not properties or found.name in properties),
-        rows_never_fired=(), rows_known=False, deadlocks=int(DEADLOCK in (told.violated or ())),
+        rows_never_fired=(), rows_known=False, deadlocks=int(DEADLOCK in told.violated),
         row_places={row.name: row.place for _, row in system.rows()},
     )
 
 
 def _findings(ground: Ground, told: Opinion, sizes: dict[str, int]) -> Iterator[Finding]:
     where = " ".join(f"{sort}={size}" for sort, size in sizes.items())
-    violated = set(told.violated or ())
+    violated = set(told.violated)
 
     def finding(name: str, kind: PropertyKind, claim: str) -> Finding:
         refuted = name in violated

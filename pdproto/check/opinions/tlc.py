@@ -50,7 +50,7 @@ def ask(ground: Ground, *, workers: int = 1, given_jar: str | None = None) -> Op
     run = _Run(tla(ground, "Model"), jar(given_jar), workers)
     violated = run.safety()
     violated |= run.liveness()
-    return Opinion("tlc", run.states, not violated, violated, perf_counter() - began,
+    return Opinion("tlc", run.states, violated, perf_counter() - began,
                    run.transitions, run.depth)
 
 

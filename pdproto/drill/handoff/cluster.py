@@ -17,7 +17,7 @@ from pdproto.drill.handoff.cut import RegistryCut
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import GoOn, Hold, RankTask, Reached, Report
 from pdproto.drill.handoff.ranks import decode_rank, prefill_rank, registry
-from pdproto.engine.hosts import LOOPBACK
+from pdproto.net.hosts import LOOPBACK
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.keys import Keys
 

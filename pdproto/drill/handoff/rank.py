@@ -11,7 +11,7 @@ import numpy as np
 
 from pdproto.drill.handoff.load import Load, LoadRequest, Topology
 from pdproto.drill.handoff.pools import Pools
-from pdproto.engine.hosts import LOOPBACK
+from pdproto.net.hosts import LOOPBACK
 from pdproto.node.link import Link, tcp_at
 from pdproto.node.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace

@@ -2,19 +2,20 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from examples import lease_lock
+from lab.__main__ import main
+from lab.compare import CHECKERS, Compared, compare
 from pdproto.check.interpret import Interpreter
 from pdproto.check.opinions import tlc
-from pdproto.check.opinions.compare import CHECKERS, Compared, compare
 from pdproto.check.opinions.opinion import NotInstalledError
 from pdproto.check.opinions.tla import Model, tla
 from pdproto.check.opinions.tla_text import Names
 from pdproto.check.rigid import interpretations
-from pdproto.cli.main import main
 from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import (
     lock_server,
@@ -38,7 +39,7 @@ from pdproto.spec.language import (
 )
 from tests.check import test_channels
 from tests.check.opinions import every_word
-from tests.check.opinions.test_promela import Thing, awkward_system
+from tests.check.opinions.awkward import Thing, awkward_system
 
 # What every_word.py breaks. A reject row is enabled, and so on: one of each kind.
 BROKEN = {"a_guest_of_its_own", "call_carries", "mood_edges", "no_peer_is_at_fault",
@@ -76,7 +77,7 @@ def test_tlc_finds_the_published_states_of_two_phase_commit() -> None:
     # TLC's count for TwoPhase with 3 participants, as it is published with Lamport's module.
     told = asked(two_phase_commit.SYSTEM, Configuration({Participant: 3}))
     assert told.differences == ()
-    assert [(one.states, one.holds) for one in told.opinions] == [(288, True), (288, True)]
+    assert [(one.states, one.violated) for one in told.opinions] == [(288, set()), (288, set())]
 
 
 def own_names() -> System:
@@ -167,7 +168,7 @@ def test_a_jar_that_is_not_there_is_told_in_one_line(
 
 
 def test_the_checkers_are_those_of_the_help() -> None:
-    assert CHECKERS == ("native", "portable", "duckdb", "spark", "spin", "tlc")
+    assert CHECKERS == ("native", "portable", "duckdb", "spark", "tlc")
 
 
 def test_a_row_reads_like_the_table() -> None:
@@ -247,3 +248,16 @@ def test_check_with_tlc_says_what_our_engine_says(capsys: pytest.CaptureFixture[
     known = [{name: verdict for name, verdict in one.items() if name not in unknown}
              for one in verdicts]
     assert known[0] == known[1]
+
+
+def test_export_of_several_topologies_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = shutil.copy(Path(ring_election.__file__), tmp_path / "loose_ring.py")
+    text = Path(source).read_text(encoding="utf-8")
+    assert ", given=downward)" in text
+    Path(source).write_text(text.replace(", given=downward)", ")"), encoding="utf-8")
+    assert main(["export", "--tla", f"{source}:SYSTEM", "--size", "Node=2"]) == 2
+    error = capsys.readouterr().err
+    assert "ring-election: [next] have several interpretations" in error
+    assert "given=" in error

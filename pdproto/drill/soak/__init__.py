@@ -1,1 +1,0 @@
-"""The processes of `pdproto soak`, which hand over for long, with faults at random times."""

@@ -1,0 +1,1 @@
+"""What every process needs that is called by others: addresses of hosts, and rests of a thread."""

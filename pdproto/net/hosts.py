@@ -1,0 +1,97 @@
+"""Addresses of hosts: their text forms, and which hosts can connect to each.
+
+A host is an IPv4 or IPv6 address as text, without brackets, or a name. No function here asks a name
+server, because event loops call them and must not wait.
+"""
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+BACKLOG: Final = 128
+UNUSED_PORT: Final = 9  # `route_to` sends no packet, so that any port does
+
+
+def joined(host: str, port: int) -> str:
+    """10.0.0.1:80 or [fd00::1]:80."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split(place: str) -> tuple[str, int]:
+    """The host and the port of host:port or [host]:port. Raises ValueError for anything else."""
+    host, colon, port = place.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not bare or not port.isdecimal() or (":" in bare and bare == host):
+        raise ValueError(f"{place!r}: want host:port, and [host]:port with an IPv6 address")
+    return bare, int(port)
+
+
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """The address of a host; None for a name. An IPv4 address in IPv6 form becomes IPv4."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether it means all addresses of a host (0.0.0.0, ::, *). No peer can connect to that."""
+    address = address_of(host)
+    return host == "*" or (address is not None and address.is_unspecified)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this host can connect to it."""
+    address = address_of(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """The socket family of this address."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def route_to(host: str) -> str:
+    """The address of this host that the route to the other host uses. No packet is sent.
+
+    Raises OSError if there is no route, ValueError for a name.
+    """
+    if address_of(host) is None:
+        raise ValueError(f"{host!r} is not an IP address")
+    with socket.socket(family_of(host), socket.SOCK_DGRAM) as probe:
+        probe.connect((host, UNUSED_PORT))
+        return str(probe.getsockname()[0])
+
+
+def is_elsewhere(host: str) -> bool:
+    """Whether it is an address of another host. False for a name, and if there is no route."""
+    address = address_of(host)
+    if address is None or address.is_loopback or address.is_unspecified:
+        return False
+    try:
+        return address_of(route_to(host)) != address  # a host reaches its own addresses from them
+    except OSError:
+        return False
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free port. :: also accepts IPv4 connections.
+
+    Raises OSError with the system's reason.
+    """
+    listener = socket.socket(family_of(host), socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_wildcard(host) and listener.family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        why = error.strerror or error
+        raise OSError(f"cannot listen on {host} port {port}: {why}") from error
+    listener.setblocking(False)
+    return listener
