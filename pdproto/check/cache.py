@@ -4,7 +4,7 @@ A result is kept (store.py) under the identity of its question (identity.py).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,6 +14,9 @@ from pdproto.check.identity import name_of
 from pdproto.check.result import CheckResult
 from pdproto.check.store import BYTES_MAX, Store
 from pdproto.spec.language.system import Configuration, System
+
+# Settings that change no result that is kept; of the limits, the number of states may.
+CHANGE_NOTHING: Final = {"monitor", "workers", "limits"}
 
 # A function of a module. It adds findings to a result that exploring cannot make.
 Completion: TypeAlias = Callable[[System, CheckResult], CheckResult]
@@ -75,10 +78,10 @@ class Cache:
         """The name of the result; None for a question without an identity."""
         if self.folder is None:
             return None
-        # The monitor, the threads and the memory do not change a result that is kept.
-        asked = (settings.properties, settings.keep_going, settings.fairness,
-                 settings.limits.states_max, complete.__module__, complete.__qualname__)
-        return name_of(system, configuration, *asked)
+        asked = {one.name: getattr(settings, one.name) for one in fields(settings)
+                 if one.name not in CHANGE_NOTHING}
+        return name_of(system, configuration, asked, settings.limits.states_max,
+                       complete.__module__, complete.__qualname__)
 
 
 NO_CACHE: Final = Cache(None)

@@ -30,7 +30,7 @@ from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Message, Variable
+from pdproto.spec.language.symbols import Message, Symbol, Variable
 from pdproto.spec.language.system import System
 
 DEADLOCK: Final = "deadlock"
@@ -69,7 +69,7 @@ class Question:
 
 def names(system: System) -> tuple[str, ...]:
     """The names of all properties to which `check` gives a verdict."""
-    derived = [f"{variable.name}_edges" for variable in system.bounded_variables()]
+    derived = [name_of_edges(variable) for variable in system.bounded_variables()]
     derived += [f"{message.name}_carries" for message in _carriers(system)]
     if any(row.kind == "reject" for _, row in system.rows()):
         derived.append(PEERS)
@@ -196,6 +196,11 @@ def _on_row(ground: Ground, claim: OnRow) -> Question:
     )
 
 
+def name_of_edges(variable: Symbol) -> str:
+    """The name of the claim that the variable moves along its declared edges."""
+    return f"{variable.name}_edges"
+
+
 def _edges(ground: Ground, variable: Variable) -> Question:
     patterns = [
         Pattern(guard, f"{row}: {text}")
@@ -207,7 +212,7 @@ def _edges(ground: Ground, variable: Variable) -> Question:
         for value, targets in (variable.edges or {}).items()
     )
     return Question(
-        f"{variable.name}_edges", PropertyKind.EDGES, allowed, "", variable.place, tuple(patterns)
+        name_of_edges(variable), PropertyKind.EDGES, allowed, "", variable.place, tuple(patterns)
     )
 
 

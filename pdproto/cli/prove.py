@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.prove.assurance import cache_folder, remember
-from pdproto.check.prove.axioms import require_possible
+from pdproto.check.prove.axioms import doubts
 from pdproto.check.prove.certificates import certificates
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.inherited import surviving
+from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.proving import (
     CUTOFF,
     ENGINES,
@@ -44,8 +45,9 @@ from pdproto.check.prove.shared import (
 from pdproto.check.prove.spread import SpreadProof
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.progress import Reporter
-from pdproto.check.report.proofs import exit_status, tell, to_json
+from pdproto.check.report.proofs import tell, to_json
 from pdproto.check.shards import Merged, Shard
 from pdproto.check.words import formula_text
 from pdproto.cli import proved_before
@@ -119,17 +121,19 @@ def run(arguments: argparse.Namespace) -> int:
         if part is not None:
             raise UsageError("--shard divides obligations, and --suggest has none")
         return max(_suggest(one, arguments) for _, one in subjects)
-    proofs = []
+    proofs: list[Verdicts] = []
     for load, one in subjects:
         proofs.append(_proof(load, one, arguments, spread, part))
         if part is None:
-            _tell(*proofs[-1], arguments)
-        if proofs[-1][1].interrupted:
+            _tell(proofs[-1], arguments)
+        if proofs[-1].proof.interrupted:
             break
     if part is not None:
-        answers = [shared_proof(one, proof) for one, proof in proofs]
-        status = _status([exit_status(proof) for _, proof in proofs])
-        return keep_answers(arguments, answers, status, tables=_tables(subjects))
+        answers = [shared_proof(found.one, found.proof) for found in proofs]
+        told = {found.proof.status(o) for found in proofs for o in found.proof.obligations}
+        return keep_answers(arguments, answers, _status(proofs), tables=_tables(subjects),
+                            unknown="a part proves nothing" if told <= {Status.PROVED} else
+                            "some obligations are unknown here")
     status = _report(proofs, arguments)
     if not status:
         proved_before.keep(arguments, proofs)
@@ -151,9 +155,10 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     answers.require_tables(_tables(subjects))
     shared = answers.answers(SharedProof)
     wanted = _wanted(arguments)
-    proofs = [merged_proof(one, wanted, shared, answers.lacking) for _, one in subjects]
-    for one, proof in proofs:
-        _tell(one, proof, arguments)
+    proofs = [Verdicts(*merged_proof(one, wanted, shared, answers.lacking), wanted)
+              for _, one in subjects]
+    for found in proofs:
+        _tell(found, arguments)
     return _report(proofs, arguments)
 
 
@@ -180,23 +185,23 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(name for group in arguments.properties for name in group)
 
 
-def _tell(one: ProofSubject, proof: Proof, arguments: argparse.Namespace) -> None:
-    refuted: Iterable[Refutation] = refutations(
-        one.system, proof, arguments.timeout, arguments.bmc)
+def _tell(found: Verdicts, arguments: argparse.Namespace) -> None:
+    system, proof = found.one.system, found.proof
+    refuted: Iterable[Refutation] = refutations(system, proof, arguments.timeout, arguments.bmc)
     if arguments.html is not None:
         refuted = tuple(refuted)
-        write(import_module("pdproto.check.report.proof_page").page(one, proof, refuted),
+        write(import_module("pdproto.check.report.proof_page").page(found, refuted),
               arguments.html)
     if STANDARD_OUTPUT not in (arguments.json, arguments.html):
         with console() as drawn:
-            tell(one, proof, refuted, drawn, everything=not arguments.properties)
+            tell(found, refuted, drawn)
     if arguments.export:
-        _export(one, proof, Path(arguments.export), several=arguments.system is None)
+        _export(system, proof, Path(arguments.export), several=arguments.system is None)
 
 
-def _report(proofs: Sequence[tuple[ProofSubject, Proof]], arguments: argparse.Namespace) -> int:
-    _write_json([to_json(one, proof) for one, proof in proofs], arguments)
-    return _status([exit_status(proof) for _, proof in proofs])
+def _report(proofs: Sequence[Verdicts], arguments: argparse.Namespace) -> int:
+    _write_json([to_json(found) for found in proofs], arguments)
+    return _status(proofs)
 
 
 def _write_json(results: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> None:
@@ -205,7 +210,8 @@ def _write_json(results: Sequence[dict[str, Any]], arguments: argparse.Namespace
         write(json.dumps(whole, indent=2), arguments.json)
 
 
-def _status(statuses: Sequence[int]) -> int:
+def _status(proofs: Sequence[Verdicts]) -> int:
+    statuses = [found.exit_status for found in proofs]
     # A refuted claim is more important than an unknown one.
     return 1 if 1 in statuses else max(statuses)
 
@@ -235,11 +241,12 @@ class _Load:
 def _proof(
     load: _Load, one: ProofSubject, arguments: argparse.Namespace, spread: ExecutorMaker | None,
     part: Shard | None,
-) -> tuple[ProofSubject, Proof]:
-    """The subject with the lemmas that the proof uses, and the proof.
+) -> Verdicts:
+    """The verdicts on the subject, with the lemmas that the proof uses.
 
     part: proves only the obligations of this shard.
     """
+    wanted = _wanted(arguments)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
         settings = ProofSettings(
@@ -255,21 +262,19 @@ def _proof(
         if spread is not None:
             decide = SpreadProof(spread, replace(load, broken=one.broken))
             settings = replace(settings, decide=decide)
-        found = one.obligations(_wanted(arguments))
+        asked = one.obligations(wanted)
         if part is not None:
-            found = tuple(o for o in found if part.has(task_of(one, o)))
-        for ranking in one.every_ranking:
-            require_possible(
-                one.system, settings.engines, settings.timeout_s, beside=ranking.assumed
-            )
-        proof = prove(one.system, found, settings)
+            asked = tuple(o for o in asked if part.has(task_of(one, o)))
+        doubted = doubts(one.system, one.every_ranking, settings.engines, settings.timeout_s)
+        proof = replace(prove(one.system, asked, settings), doubts=doubted)
         if not proof.interrupted:
             proof = confirmed(one.system, proof, arguments.timeout)
         if arguments.engine is None:
             proof = decided_by(QUANTIFIED, one.system, proof, settings)
+    found = Verdicts(one, proof, wanted)
     if folder is not None and part is None:
-        remember(folder, one.system, proof, one.proved_words)
-    return one, proof
+        remember(folder, found)
+    return found
 
 
 def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -323,12 +328,12 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
     yield f"# All {found.kept} inductive clauses; they do not suffice:"
 
 
-def _export(one: ProofSubject, proof: Proof, folder: Path, *, several: bool) -> None:
-    target = folder / one.system.name if several else folder
+def _export(system: System, proof: Proof, folder: Path, *, several: bool) -> None:
+    target = folder / system.name if several else folder
     target.mkdir(parents=True, exist_ok=True)
     for obligation in proof.obligations:
         try:
-            for certificate in certificates(one.system, obligation):
+            for certificate in certificates(system, obligation):
                 (target / certificate.name).write_text(certificate.text, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"cannot write in {str(target)!r}: {error.strerror}") from error

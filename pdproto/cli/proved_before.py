@@ -15,9 +15,8 @@ from typing import Any, Final
 from rich.console import Console
 
 from pdproto.check.executor_forms import LOCAL
-from pdproto.check.prove.proving import Proof
 from pdproto.check.prove.solver_version import solver_version
-from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.proofs import tell, to_json
 from pdproto.check.store import Store
 from pdproto.check.task_process import contents
@@ -41,15 +40,15 @@ def recall(arguments: argparse.Namespace) -> KeptReport | None:
     return _store().read(_name(arguments), KeptReport)
 
 
-def keep(arguments: argparse.Namespace, proofs: Sequence[tuple[ProofSubject, Proof]]) -> None:
-    """Keep the report of proofs without an open obligation."""
+def keep(arguments: argparse.Namespace, proofs: Sequence[Verdicts]) -> None:
+    """Keep the report of proofs in which all that was asked for is proved."""
     name = _name(arguments)
     if name is None:
         return
     text = io.StringIO()
-    for one, proof in proofs:
-        tell(one, proof, (), Console(file=text), everything=not arguments.properties)
-    results = [json.loads(json.dumps(to_json(one, proof))) for one, proof in proofs]
+    for found in proofs:
+        tell(found, (), Console(file=text))
+    results = [json.loads(json.dumps(to_json(found))) for found in proofs]
     store = _store()
     store.keep(name, KeptReport(text.getvalue(), results))
     store.make_room()

@@ -17,7 +17,8 @@ VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "-
 FLAGS: Final = ("--quiet", "--no-cache")
 REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")
 SHARDS_MAX: Final = 10_000
-VERDICTS: Final = {0: "nothing is violated", 1: "violated", 3: "unknown"}
+UNKNOWN: Final = 3
+VERDICTS: Final = {0: "nothing is violated", 1: "violated", UNKNOWN: "unknown"}
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
@@ -72,11 +73,12 @@ def _require_full_names(arguments: argparse.Namespace) -> None:
 
 
 def keep_answers(
-    arguments: argparse.Namespace, answers: Sequence[object], status: int, *, tables: str = ""
+    arguments: argparse.Namespace, answers: Sequence[object], status: int, *, tables: str = "",
+    unknown: str = f"{VERDICTS[UNKNOWN]} here",
 ) -> int:
     """Write the answers of a shard, and print a line. Returns the exit status, which is given.
 
-    tables: see RunQuestion.
+    tables: see RunQuestion. unknown: the verdict in words, if the status is 3.
     """
     from pdproto.check.shards import RunQuestion, encoded  # noqa: PLC0415 - see above
 
@@ -85,7 +87,8 @@ def keep_answers(
     question = RunQuestion(arguments.verb, asked(arguments.given), tables)
     write(encoded(question, part, answers), file)
     with console() as drawn:
-        drawn.print(f"shard {part}: {VERDICTS[status]} here; `pdproto merge` puts {file} and the "
+        verdict = unknown if status == UNKNOWN else f"{VERDICTS[status]} here"
+        drawn.print(f"shard {part}: {verdict}; `pdproto merge` puts {file} and the "
                     f"other shards together", markup=False, highlight=False, soft_wrap=True)
     return status
 

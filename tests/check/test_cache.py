@@ -131,7 +131,7 @@ def test_a_topology_is_part_of_a_question() -> None:
 def test_another_checker_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Cache(tmp_path)
     asked("lock-server", kept)
-    monkeypatch.setattr(identity, "_code", lambda: "other code")
+    monkeypatch.setattr(identity, "code", lambda: "other code")
     assert not asked("lock-server", kept).recalled
 
 

@@ -61,7 +61,7 @@ def test_lemmas_and_the_checker_are_part_of_a_question(
     assert one.lemmas
     assert Recalled(store, replace(usual, lemmas={one.system.name: one.lemmas})).read(0) is None
     assert Recalled(store, usual).read(1) is None
-    monkeypatch.setattr(identity, "_code", lambda: "other code")
+    monkeypatch.setattr(identity, "code", lambda: "other code")
     assert Recalled(store, trials(one.system)).read(0) is None
 
 

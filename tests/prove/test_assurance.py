@@ -8,6 +8,7 @@ import pytest
 from pdproto.check.prove.assurance import recall, remember
 from pdproto.check.prove.examination import without
 from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.cli.main import main
 from pdproto.cli.systems import subject
 from pdproto.spec.language import Always, DropRow, ReplaceProperties, edited
@@ -21,7 +22,7 @@ def remembered(folder: Path, *left_out: str) -> Mapping[str, str]:
     found = one.obligations(())
     for name in left_out:
         found = without(found, name)
-    remember(folder, one.system, prove(one.system, found, ProofSettings()), one.proved_words)
+    remember(folder, Verdicts(one, prove(one.system, found, ProofSettings())))
     return recall(folder, one.system)
 
 
@@ -51,15 +52,19 @@ def test_check_marks_proved_properties(
     capsys.readouterr()
     assert main(["check", SYSTEM, "--quiet"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "exhaustive for Participant=3; proved for every size" in told
+    assert "exhaustive for Participant=3; proved for every size from 1 on with 7 lemmas" in told
+
+
+def words(name: str) -> dict[str, str]:
+    """By leads_to with a ranking, the text of its proof."""
+    one = subject(name)
+    return {ranking.leads_to: one.proved_words(ranking.leads_to) for ranking in one.every_ranking}
 
 
 def test_check_names_the_assumptions_of_a_leads_to() -> None:
     """Under which assumption of fairness, of which formulas, and without which faults."""
-    one = subject("registry")
-    words = one.proved_words
-    assert any(told.endswith("assuming runs_end: for some e: for all f: not (e before f)")
-               for told in words.values())
-    assert all(" where " in told for told in words.values())
-    assert any("in runs without lossy faults" in told
-               for told in subject("agreement").proved_words.values())
+    told = words("registry")
+    assert any(text.endswith("assuming runs_end: for some e: for all f: not (e before f)")
+               for text in told.values())
+    assert all(", where " in text for text in told.values())
+    assert any("in runs without lossy faults" in text for text in words("agreement").values())

@@ -18,6 +18,7 @@ from pdproto.spec.language import SpecError, System
 from tests.prove import quorums
 
 PROVED = [entry.name for entry in CATALOGUE if entry.lemmas]
+WORDS = "proved for every size from 1 on with one_vote_each, a_quorum_chose, assuming quorums_meet"
 ORDERED = ["binding-ordered-no-timers"]  # explored only
 HERE = "tests.prove.quorums"
 LIMIT_S = 10.0
@@ -150,6 +151,6 @@ def test_a_proved_property_is_printed_with_its_axioms(
     reports = [part for kind, path in targets.items() for part in (f"--{kind}", str(path))]
     assert main(["check", f"{HERE}:SYSTEM", "--quiet", *reports]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "proved for every size, assuming quorums_meet: for all q, r:" in told
+    assert f"{WORDS}: for all q, r:" in told
     for kind, path in targets.items():
-        assert "proved for every size, assuming quorums_meet" in path.read_text(), kind
+        assert WORDS in path.read_text(), kind

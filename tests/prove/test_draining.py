@@ -8,6 +8,7 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.prove.induction import counterexample
 from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.proofs import promises
 from pdproto.cli.main import main
 from pdproto.cli.systems import subject
@@ -146,5 +147,5 @@ def test_a_leads_to_without_ranking_is_called_explored(capsys: pytest.CaptureFix
     shown = draining.proof(one.system, [
         o for o in nothing.obligations() if o.claim.inductive and o.row is None
     ])
-    assert {p.property for p in promises(nothing, shown) if p.status == "explored"} >= {
+    assert {p.property for p in promises(Verdicts(nothing, shown)) if p.status == "explored"} >= {
         "L2_a_failure_is_decided", "L3_no_orphan"}

@@ -12,6 +12,7 @@ from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.proofs import promises, tell
 from pdproto.spec.language import (
     TRUE,
@@ -117,12 +118,12 @@ def test_the_answer_names_the_missing_layer() -> None:
     found = told.obligations()
     proof = prove(told.system, found, ProofSettings(timeout_s=LIMIT_S))
     with StringIO() as out:
-        tell(told, proof, [], Console(file=out, width=200), everything=True)
+        tell(Verdicts(told, proof), [], Console(file=out, width=200))
         lines = out.getvalue().splitlines()
     assert [line.split()[:3] for line in lines if line.endswith(", in runs without lossy faults")
             ] == [
         ["proved", "lemma", "who_is_called_hears_it:"], ["proved", "all_come:", "for"]]
-    (promise,) = promises(told, proof)
+    (promise,) = promises(Verdicts(told, proof))
     assert (promise.status, promise.without) == ("proved", ("lossy",))
 
 

@@ -18,6 +18,8 @@ from pdproto.check.prove.obligations import MONOTONE, Claim, Obligation, claims,
 from pdproto.check.prove.proving import ENGINES, ProofSettings, prove
 from pdproto.check.prove.ranking import ranking_obligations
 from pdproto.check.prove.settling import settling
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.spec.language import (
     TRUE,
     Call,
@@ -217,8 +219,9 @@ def test_a_property_with_a_false_monotone_predicate_is_not_proved(tmp_path: Path
     system, high, low = climbing()
     ranking = Ranking("crosses", (Help("step"), Help("climb"), Help("cross")))
     for monotone, known in (((low, high), set()), ((high, low), {"crosses"})):
-        found = list(ranking_obligations(system, claims(system), monotone, (ranking,)))
-        remember(tmp_path, system, prove(system, found, ProofSettings(timeout_s=LIMIT_S)))
+        one = ProofSubject(system, (), {}, monotone=monotone, rankings=(ranking,))
+        proof = prove(system, one.obligations(), ProofSettings(timeout_s=LIMIT_S))
+        remember(tmp_path, Verdicts(one, proof))
         assert recall(tmp_path, system).keys() & {"crosses"} == known
 
 

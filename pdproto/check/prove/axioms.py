@@ -7,7 +7,7 @@ all smaller sizes. If there is none, it searches for a contradiction among the i
 proofs use.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from pdproto.spec.language.formula import (
     normal,
 )
 from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 
 ELEMENTS_MAX: Final = 5
@@ -72,6 +73,21 @@ def require_possible(
         if found.status is Status.UNKNOWN:
             judged = found
     return judged
+
+
+def doubts(
+    system: System, rankings: Iterable[Ranking], engines: Sequence[str], timeout_s: float
+) -> Mapping[str, str]:
+    """By `leads_to`, why it is unknown whether the assumptions of its ranking can hold together.
+
+    Raises SpecError as `require_possible` does.
+    """
+    judged = {
+        ranking.leads_to: require_possible(system, engines, timeout_s, beside=ranking.assumed)
+        for ranking in rankings if ranking.assumed
+    }
+    return {name: found.note for name, found in judged.items()
+            if found.status is not Status.PROVED}
 
 
 def _together(system: System, axioms: Axioms, timeout_s: float) -> tuple[str, ...]:

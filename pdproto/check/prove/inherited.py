@@ -16,7 +16,7 @@ def surviving(one: ProofSubject, prove: Callable[[Sequence[Obligation]], Proof])
     that breaks them. prove: decides obligations.
     """
     while one.lemmas:
-        proof = prove(one.obligations([lemma.name for lemma in one.lemmas]))
+        proof = prove([o for lemma in one.lemmas for o in one.units[lemma.name]])
         broken = {o.claim.name for o in proof.obligations
                   if o.claim.is_lemma and proof.status(o) is not Status.PROVED}
         if not broken or proof.interrupted:

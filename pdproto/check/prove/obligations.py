@@ -18,7 +18,7 @@ from typing import Any, Final
 from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.rewriting import apart, before_row, hits, initially, marked
 from pdproto.check.prove.settling import unmoved, written
-from pdproto.check.questions import BUSY, PEERS, sends_unasked
+from pdproto.check.questions import BUSY, PEERS, name_of_edges, sends_unasked
 from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
@@ -102,7 +102,8 @@ class Sequent:
 class Obligation:
     """The obligation of one claim for one row, or for the initial state or any one (no row).
 
-    row: a row that uses a channel is another one here, of the same name (places.py).
+    row: a row that uses a channel is another one here, of the same name (places.py). beside: what
+    the argument relies on beside the assumed formulas: names of claims, or of groups.
     """
 
     claim: Claim
@@ -110,6 +111,17 @@ class Obligation:
     table: Table | None = None
     row: Row | None = None
     layer: str = ""
+    beside: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """The name of the claim, or of the group, whose verdict it is a part of."""
+        return self.claim.part_of or self.claim.name
+
+    @property
+    def rests_on(self) -> tuple[str, ...]:
+        """The names of the claims and groups that its proof assumes."""
+        return (*(claim.name for claim in self.sequent.assumed), *self.beside)
 
     @property
     def scope(self) -> str:
@@ -127,16 +139,18 @@ class Obligation:
 def claims(system: System, lemmas: Sequence[Always] = ()) -> tuple[Claim, ...]:
     """Every safety property of the system, its derived ones too, and the lemmas.
 
-    Raises SpecError if a lemma has the name of a property.
+    Raises SpecError if two of them have one name.
     """
     places = ProofRows(system)
-    found = [*_properties(system), *_derived(system, places)]
-    taken = {claim.name for claim in found}
-    for lemma in lemmas:
-        if lemma.name in taken:
-            raise SpecError(lemma.place, f"lemma {lemma.name!r}: another claim has this name")
-        taken.add(lemma.name)
-        found.append(replace(_always(lemma), is_lemma=True))
+    properties, derived = [*_properties(system)], [*_derived(system, places)]
+    added = [replace(_always(lemma), is_lemma=True) for lemma in lemmas]
+    taken = {claim.name for claim in derived}
+    for claim in (*properties, *added):
+        if claim.name in taken:
+            kind = "lemma" if claim.is_lemma else "property"
+            raise SpecError(claim.place, f"{kind} {claim.name!r}: another claim has this name")
+        taken.add(claim.name)
+    found = (*properties, *derived, *added)
     return tuple(replace(claim, formula=places.claimed(claim.formula)) for claim in found)
 
 
@@ -164,7 +178,7 @@ def _derived(system: System, places: ProofRows) -> Iterator[Claim]:
     for name, formula, message in places.one_message_a_place():
         yield Claim(name, formula, Method.INDUCTION, message.place)
     for variable in system.bounded_variables():
-        yield Claim(f"{variable.name}_edges", Or(()), Method.EDGES, variable.place)
+        yield Claim(name_of_edges(variable), Or(()), Method.EDGES, variable.place)
     if any(row.kind == "reject" for _, row in system.rows()):
         yield Claim(PEERS, Or(()), Method.REJECTS, system.place)
     if any(sends_unasked(table, row) for table, row in system.rows()):
@@ -241,7 +255,7 @@ def _violations(
         case Method.EDGES:
             updates = table.assignments(row)
             for number, update in enumerate(updates):
-                if f"{update.symbol.name}_edges" == claim.name:
+                if name_of_edges(update.symbol) == claim.name:
                     moved = _forbidden(update, overriding(updates, number))
                     if moved is not None:
                         yield (moved,), table.parameters(row)

@@ -1,17 +1,15 @@
 """Proves all obligations of a system: with one or both engines, in worker processes, with a cache.
 
 Processes decide the rows, so that a solver that does not return can be killed. A proof is
-kept (kept.py) under a digest of its content: the obligation in every detail, the solver's version
-and the engines' own text.
+kept (kept.py) under a digest of its question (digests.py).
 """
 
-import hashlib
 import multiprocessing
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
@@ -19,12 +17,10 @@ from typing import Final, TypeAlias
 
 from pdproto.check.prove import cutoff, quantified
 from pdproto.check.prove.axioms import require_possible
+from pdproto.check.prove.digests import Digests
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.kept import KeptProofs
 from pdproto.check.prove.obligations import Obligation
-from pdproto.check.prove.sat import VERSION
-from pdproto.check.words import effect_text, formula_text, update_text
-from pdproto.spec.language.formula import normal
 from pdproto.spec.language.system import System
 
 Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
@@ -77,8 +73,9 @@ class ProofSettings:
 class Proof:
     """All verdicts, in the order of the obligations, and for each in the order of the engines.
 
-    axioms: PROVED if they can hold together; if this is unknown, nothing counts as proved.
-    interrupted: Ctrl-C came before every obligation had a verdict.
+    What follows for the claims is in verdicts.py. axioms: PROVED if they can hold together; if this
+    is unknown, nothing counts as proved. doubts: by `leads_to`, why this is unknown of its own
+    assumptions. interrupted: Ctrl-C came before every obligation had a verdict.
     """
 
     system: str
@@ -86,6 +83,7 @@ class Proof:
     seconds: float
     axioms: Judgement = field(default_factory=lambda: Judgement(Status.PROVED))
     interrupted: bool = False
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     def status(self, obligation: Obligation) -> Status:
         """The common verdict of the engines; UNKNOWN if they differ.
@@ -360,41 +358,3 @@ def _work(
         pass  # nobody asks any more
     except Exception as error:
         pipe.send(error)  # to be raised there
-
-
-class Digests:
-    """Digests of the questions of one system, by which their proofs are kept (kept.py)."""
-
-    def __init__(self, system: System) -> None:
-        parts = [VERSION, _engines_text()]
-        parts += [f"{s.signature} {s.values}" for s in (*system.variables, *system.rigids)]
-        parts += [f"{sort.__name__} {sort.ordered}" for sort in system.sorts]
-        parts += [formula_text(normal(axiom)) for axiom in system.axioms.values()]
-        self._base: Final = hashlib.sha256("\n".join(parts).encode())
-        # Obligations share their assumptions: their text is made once for each tuple of claims.
-        self._assumed: Final[dict[int, str]] = {}
-
-    def of(self, obligation: Obligation, engine: str) -> str:
-        """A digest of the question whether this engine proves the obligation, as hex."""
-        assumed = obligation.sequent.assumed
-        if id(assumed) not in self._assumed:
-            texts = (formula_text(normal(claim.formula)) for claim in assumed)
-            self._assumed[id(assumed)] = "\n".join(texts)
-        parts = [engine, obligation.name, self._assumed[id(assumed)]]
-        parts += [formula_text(fact) for fact in obligation.sequent.facts]
-        if obligation.table is not None and obligation.row is not None:
-            parts += [repr(obligation.table.parameters(obligation.row))]
-            parts += [update_text(update) for update in obligation.table.updates(obligation.row)]
-            parts += [effect_text(effect) for effect in obligation.row.send]
-        digest = self._base.copy()
-        digest.update("\n".join(parts).encode())
-        return digest.hexdigest()
-
-
-@cache
-def _engines_text() -> str:
-    """The source of the engines. If it changes, cached proofs are not used."""
-    folder = Path(__file__).parent
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
-
-

@@ -63,7 +63,8 @@ from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.ranking_in_channels import in_places
 from pdproto.check.prove.rewriting import apart, before_row, marked, renamed
 from pdproto.check.prove.scoping import conjuncts, exists_within, forall_within
-from pdproto.check.prove.settling import settling, unmoved, written
+from pdproto.check.prove.settling import by_edges, settling, unmoved, written
+from pdproto.check.questions import PEERS, name_of_edges
 from pdproto.spec.language.formula import (
     And,
     Forall,
@@ -149,6 +150,8 @@ class _Rankings:
         )
         self.monotone: Final = monotone
         self.settled: Final = settling(system)
+        edges = sorted(map(name_of_edges, by_edges(system)))
+        self.beside: Final = (PEERS, *(claim.name for claim in self.assumed), *edges)
         self.places: Final = places
         # A row that uses a channel fires by the rules of places.py. `fair` is as it was written.
         every_row = [(table, placed, layer, frozenset(f for f in Fairness if fires(row, f)))
@@ -309,7 +312,7 @@ class _Rankings:
         parameters = table.parameters(row)
         others = tuple(v for v in free_variables(And(told)) if v not in parameters)
         sequent = Sequent(self.assumed, (normal(table.guard(row)), *told), (*parameters, *others))
-        return Obligation(claim, sequent, table, row, layer)
+        return Obligation(claim, sequent, table, row, layer, (*self.beside, MONOTONE))
 
 
 def _leads_to(system: System, ranking: Ranking) -> LeadsTo:

@@ -16,6 +16,7 @@ from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Claim, Obligation
 from pdproto.check.prove.proving import Proof
 from pdproto.check.result import Verdict
+from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, System
 
 REFUTATIONS_MAX: Final = 3  # more would add little
@@ -23,9 +24,12 @@ REFUTATIONS_MAX: Final = 3  # more would add little
 
 @dataclass(frozen=True, slots=True)
 class BoundedRuns:
-    """The answer of bounded model checking. steps: the length of the longest runs examined."""
+    """The answer of bounded model checking. steps: the length of the longest runs examined, at
+    these sizes of `default`.
+    """
 
     steps: int
+    sizes: Sizes
     violates: bool = False
 
 
@@ -66,4 +70,4 @@ def _run(system: System, claim: Claim, steps: int | None) -> BoundedRuns | None:
         return None
     result = bounded(system, configuration, steps, properties=(claim.name,))
     violates = any(f.name == claim.name and f.verdict is Verdict.VIOLATED for f in result.findings)
-    return BoundedRuns(result.depth, violates)
+    return BoundedRuns(result.depth, configuration.sizes, violates)

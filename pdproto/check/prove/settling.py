@@ -18,19 +18,32 @@ from pdproto.spec.language.system import System
 
 def settling(system: System) -> frozenset[Symbol]:
     """The symbols whose cells change finitely often after the last fault."""
+    alone = {symbol for symbol, values in _assigned(system).items() if _settles(symbol, values)}
+    return frozenset(alone | by_edges(system))
+
+
+def by_edges(system: System) -> frozenset[Symbol]:
+    """Those of them of which this is true only if each row moves them along their edges."""
+    return frozenset(
+        symbol for symbol, values in _assigned(system).items()
+        if isinstance(symbol, Variable) and not _settles(symbol, values)
+        and symbol.edges is not None and _acyclic(symbol.edges))
+
+
+def _assigned(system: System) -> Mapping[Symbol, Collection[Value]]:
+    """By symbol, the values that rows of the protocol write to it."""
     assigned: dict[Symbol, set[Value]] = {symbol: set() for symbol in system.variables}
     for table in system.tables:
         for row in table.rows:
             for update in table.updates(row):
                 assigned[update.symbol].add(update.value)
-    return frozenset(symbol for symbol, values in assigned.items() if _settles(symbol, values))
+    return assigned
 
 
 def _settles(symbol: Symbol, values: Collection[Value]) -> bool:
+    """Whether the written values alone say so."""
     if isinstance(symbol, Message):
         return False not in values and symbol.fifo is None
-    if isinstance(symbol, Variable) and symbol.edges is not None and _acyclic(symbol.edges):
-        return True
     return len(values) <= 1
 
 

@@ -5,12 +5,13 @@ belongs to one shard.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass, fields, replace
 
+from pdproto.check.identity import Structure, content
+from pdproto.check.prove.digests import Digests
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
-from pdproto.check.prove.proving import CUTOFF, Digests, EngineAnswer, Proof
+from pdproto.check.prove.proving import CUTOFF, EngineAnswer, Proof
 from pdproto.check.prove.subject import ProofSubject
 
 
@@ -27,13 +28,16 @@ class SharedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SharedProof:
-    """The proof of the rows of one system that belong to a shard. broken: see ProofSubject."""
+    """The proof of the rows of one system that belong to a shard. broken: see ProofSubject. doubts:
+    see Proof.
+    """
 
     system: str
     answers: tuple[SharedAnswer, ...]
     axioms: Judgement
     seconds: float
     broken: tuple[str, ...]
+    doubts: dict[str, str]
 
 
 def task_of(one: ProofSubject, obligation: Obligation) -> str:
@@ -42,13 +46,13 @@ def task_of(one: ProofSubject, obligation: Obligation) -> str:
 
 
 def digest_of(subjects: Iterable[ProofSubject]) -> str:
-    """A digest of all obligations, which depend on tables, properties and lemmas."""
-    text = blake2b(digest_size=16)
-    for one in subjects:
-        digests = Digests(one.system)
-        for obligation in one.obligations():
-            text.update(digests.of(obligation, CUTOFF).encode())
-    return text.hexdigest()
+    """A digest of all tables, properties, lemmas and rankings, with their names."""
+    structure = Structure()
+    return structure.of(tuple(
+        (content(one.system), {field.name: getattr(one, field.name) for field in fields(one)
+                               if field.name != "system"})
+        for one in subjects
+    )).hex()
 
 
 def shared_proof(one: ProofSubject, proof: Proof) -> SharedProof:
@@ -59,7 +63,8 @@ def shared_proof(one: ProofSubject, proof: Proof) -> SharedProof:
                      answer.judgement, answer.seconds, answer.instead_of)
         for answer in proof.outcomes
     )
-    return SharedProof(one.system.name, answers, proof.axioms, proof.seconds, one.broken)
+    return SharedProof(one.system.name, answers, proof.axioms, proof.seconds, one.broken,
+                       {**proof.doubts})
 
 
 def merged_proof(
@@ -94,4 +99,5 @@ def merged_proof(
     axioms = (doubtful or [proof.axioms for proof in mine]
               or [Judgement(Status.UNKNOWN, "no shard has asked")])[0]
     seconds = sum(proof.seconds for proof in mine)
-    return one, Proof(one.system.name, tuple(outcomes), seconds, axioms)
+    doubts = {name: why for proof in mine for name, why in proof.doubts.items()}
+    return one, Proof(one.system.name, tuple(outcomes), seconds, axioms, doubts=doubts)

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.explore import Monitor, silent
 from pdproto.check.load import LoadError
+from pdproto.check.prove.digests import Digests
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import (
     ENGINES,
     GRACE_S,
-    Digests,
     EngineAnswer,
     ProofSettings,
     RowTask,

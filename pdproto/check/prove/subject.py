@@ -1,8 +1,9 @@
 """The subject of `pdproto prove`: a system, its lemmas and rankings, and all obligations."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,23 +12,18 @@ from pdproto.check.load import NO_NAMES, LoadError, load_module
 from pdproto.check.prove.assurance import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.fair_rows import proved_under
-from pdproto.check.prove.obligations import (
-    MONOTONE,
-    Claim,
-    Obligation,
-    claims,
-    obligations,
-)
+from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
 from pdproto.check.prove.ranking import ranking_obligations, spared
 from pdproto.spec.language.formula import Formula, atoms
 from pdproto.spec.language.kinds import shown, suggestion
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, Sometimes
 from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProofSubject:
     """A system with its lemmas, and formulas that are assumed about its rigid symbols.
 
@@ -88,54 +84,75 @@ class ProofSubject:
         """All rankings, also those that hold only without some faults."""
         return (*self.rankings, *self.fault_free.rankings)
 
-    @property
-    def proved_words(self) -> Mapping[str, str]:
-        """For each `leads_to` with a ranking, the text of its proof with all assumptions."""
-        promised = {claim.name: claim for claim in self.system.properties
-                    if isinstance(claim, LeadsTo)}
-        return {
-            ranking.leads_to: in_words(
-                self.system, where=proved_under(promised[ranking.leads_to]), without=without,
-                assumed=ranking.assumed,
-            )
-            for rankings, without in (
-                (self.rankings, ()), (self.fault_free.rankings, self.fault_free.without),
-            )
-            for ranking in rankings
-        }
+    def proved_words(self, name: str) -> str:
+        """The text of the proof of a property or derived claim, with all that it assumes."""
+        rested = {*self.closure([name])}
+        lemmas = [claim.name for claim in self.fault_free_claims
+                  if claim.is_lemma and claim.name in rested]
+        ranking = next((one for one in self.every_ranking if one.leads_to == name), None)
+        if ranking is None:
+            return in_words(self.system, lemmas=lemmas)
+        (claim,) = (one for one in self.system.properties
+                    if isinstance(one, LeadsTo) and one.name == name)
+        without = self.fault_free.without if ranking in self.fault_free.rankings else ()
+        return in_words(self.system, lemmas=lemmas, where=proved_under(claim), without=without,
+                        assumed=ranking.assumed)
 
-    def obligations(self, wanted: Sequence[str] = ()) -> tuple[Obligation, ...]:
-        """All obligations, or those of the properties, lemmas and groups with these names.
+    @cached_property
+    def units(self) -> Mapping[str, tuple[Obligation, ...]]:
+        """All obligations, by the claim or the group that they are a part of (verdicts.py).
 
-        Raises LoadError for an unknown name.
+        Raises SpecError for a claim with the name of a group.
         """
         every, calm, calm_claims = self.every_claim, self.spared, self.fault_free_claims
-        parts = (
-            *coverage(self.system, self.claims),
-            *ranking_obligations(self.system, every, self.monotone, self.rankings),
-            *ranking_obligations(calm, calm_claims, self.monotone, self.fault_free.rankings),
-        )
-        known = dict.fromkeys([*(c.name for c in calm_claims), *(o.claim.part_of for o in parts)])
-        for name in wanted:
-            other = next((p for p in self.system.properties if p.name == name), None)
-            if name not in known and isinstance(other, Sometimes):
-                raise LoadError(f"{name} is a `sometimes`, which no proof shows: `pdproto check` "
-                                f"looks for a state")
-            if name not in known:
-                raise LoadError(
-                    f"{self.system.name} has no safety property {name!r}, and no ranking of that "
-                    f"name{suggestion(name, known)}; it has: {', '.join(known)}"
-                )
-        ranked = {ranking.leads_to for ranking in self.every_ranking} & set(wanted)
-        chosen = {*(wanted or known), *((MONOTONE,) if ranked else ())}
-        found = [*obligations(self.system, self.claims, wanted=tuple(chosen))]
+        found = [*obligations(self.system, self.claims)]
         for system, claimed, lemmas in (
             (self.system, every, self.helping), (calm, calm_claims, self.fault_free.lemmas),
         ):
-            names = {lemma.name for lemma in lemmas} & chosen
-            if names:
-                found += obligations(system, claimed, wanted=tuple(names))
-        return (*found, *(o for o in parts if o.claim.part_of in chosen))
+            names = [lemma.name for lemma in lemmas]
+            found += obligations(system, claimed, wanted=names) if names else ()
+        found += coverage(self.system, self.claims)
+        found += ranking_obligations(self.system, every, self.monotone, self.rankings)
+        found += ranking_obligations(calm, calm_claims, self.monotone, self.fault_free.rankings)
+        units: dict[str, list[Obligation]] = {claim.name: [] for claim in calm_claims}
+        named = frozenset(units)
+        for obligation in found:
+            if obligation.claim.part_of in named:
+                raise SpecError(obligation.claim.place, f"{obligation.claim.part_of!r} is a group "
+                                f"of obligations: give the claim of this name another one")
+            units.setdefault(obligation.unit, []).append(obligation)
+        return {name: tuple(own) for name, own in units.items()}
+
+    def closure(self, names: Iterable[str]) -> tuple[str, ...]:
+        """These units, and all on which they rest, directly or not."""
+        found = dict.fromkeys(names)
+        waiting = [*found]
+        while waiting:
+            # Obligations share their assumptions, so most of them name the same units.
+            rested = {tuple(o.rests_on) for o in self.units.get(waiting.pop(), ())}
+            fresh = dict.fromkeys(name for each in rested for name in each if name not in found)
+            found |= fresh
+            waiting += fresh
+        return tuple(found)
+
+    def obligations(self, wanted: Sequence[str] = ()) -> tuple[Obligation, ...]:
+        """All obligations; or those of the properties, lemmas and groups with these names, and of
+        everything on which these rest.
+
+        Raises LoadError for an unknown name.
+        """
+        for name in wanted:
+            other = next((p for p in self.system.properties if p.name == name), None)
+            if name not in self.units and isinstance(other, Sometimes):
+                raise LoadError(f"{name} is a `sometimes`, which no proof shows: `pdproto check` "
+                                f"looks for a state")
+            if name not in self.units:
+                raise LoadError(
+                    f"{self.system.name} has no safety property {name!r}, and no ranking of that "
+                    f"name{suggestion(name, self.units)}; it has: {', '.join(self.units)}"
+                )
+        chosen = {*(self.closure(wanted) if wanted else self.units)}
+        return tuple(o for name, own in self.units.items() if name in chosen for o in own)
 
 
 def with_proofs(

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Claim
-from pdproto.check.prove.proving import Proof
 from pdproto.check.prove.refutation import Refutation
-from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Standing, Verdicts
 from pdproto.check.report.html import Masthead, render
 from pdproto.check.report.narration import PROOF_WORDS, counted, sizes_phrase
 from pdproto.check.report.proofs import failure, reached, to_json
@@ -20,20 +18,21 @@ from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verd
 from pdproto.check.words import formula_text
 
 VERDICT: Final = {
-    Status.PROVED: Verdict.HOLDS, Status.FAILED: Verdict.VIOLATED,
-    Status.UNKNOWN: Verdict.UNKNOWN, Status.REFUSED: Verdict.UNKNOWN,
+    Standing.PROVED: Verdict.HOLDS, Standing.FAILED: Verdict.VIOLATED,
+    Standing.UNKNOWN: Verdict.UNKNOWN, Standing.CONDITIONAL: Verdict.UNKNOWN,
 }
 
 
-def page(one: ProofSubject, proof: Proof, refuted: Sequence[Refutation]) -> str:
+def page(verdicts: Verdicts, refuted: Sequence[Refutation]) -> str:
     """The whole page. refuted: the obligations that fail, with their counterexamples."""
-    findings = (*map(_refuted, refuted), *_others(one, proof, refuted))
+    one, proof = verdicts.one, verdicts.proof
+    findings = (*map(_refuted, refuted), *_others(verdicts, refuted))
     result = CheckResult(
         one.system.name, one.system.about, {}, (), states=0, transitions=0, depth=0,
         seconds=proof.seconds, complete=not proof.interrupted,
         stopped="interrupted" if proof.interrupted else "", findings=findings,
         rows_never_fired=(), deadlocks=0)
-    told = to_json(one, proof)
+    told = to_json(verdicts)
     return render(result, Masthead(PROOF_WORDS[result.verdict], [
         ("obligations", f"{told['obligations']:,}"), ("proved", f"{told['proved']:,}"),
         ("failed", f"{len(told['failed']):,}"), ("unknown", f"{len(told['unknown']):,}"),
@@ -62,22 +61,26 @@ def _marked(trace: Trace, claim: Claim, name: str) -> Trace:
     return replace(trace, steps=steps, start_holds={name: True}, supposed=True)
 
 
-def _others(
-    one: ProofSubject, proof: Proof, refuted: Sequence[Refutation]
-) -> Iterator[Finding]:
+def _others(verdicts: Verdicts, refuted: Sequence[Refutation]) -> Iterator[Finding]:
     """Every claim without a refutation: those that are not proved first."""
     drawn = {refutation.obligation.claim.name for refutation in refuted}
     by_verdict: dict[Verdict, list[Finding]] = {verdict: [] for verdict in
                                                 (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)}
+    asked = verdicts.proof.obligations
     claims = {claim.name: claim for claim in (
-        *one.fault_free_claims, *(o.claim for o in proof.obligations))}
+        *verdicts.one.fault_free_claims, *(o.claim for o in asked))}
     for name, claim in claims.items():
-        mine = [o for o in proof.obligations if o.claim.name == name]
-        verdicts = {VERDICT[proof.status(o)] for o in mine}
-        verdict = next((v for v in by_verdict if v in verdicts), Verdict.HOLDS)
-        if name not in drawn and mine:
-            told = f"{'a lemma, ' if claim.is_lemma else ''}{counted(len(mine), 'obligation')}"
-            by_verdict[verdict].append(replace(_finding(claim, verdict), assurance=told))
+        mine = [o for o in asked if o.claim.name == name]
+        if name in drawn or not mine:
+            continue
+        unit = verdicts.of(claim)
+        verdict = VERDICT[unit.standing]
+        if unit.open and not {*map(id, mine)} & {*map(id, unit.open)}:
+            verdict = Verdict.UNKNOWN  # another claim of its group is not proved
+        told = f"{'a lemma, ' if claim.is_lemma else ''}{counted(len(mine), 'obligation')}"
+        if unit.unmet:
+            told += f"; it rests on {', '.join(unit.unmet)}, not proved here"
+        by_verdict[verdict].append(replace(_finding(claim, verdict), assurance=told))
     for found in by_verdict.values():
         yield from found
 

@@ -1,4 +1,4 @@
-"""The result of `pdproto prove`, as lines and as JSON."""
+"""The result of `pdproto prove`, as lines and as JSON: the verdicts of verdicts.py in words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,16 +8,17 @@ from rich.console import Console
 
 from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import MONOTONE, Claim, Method, Obligation
+from pdproto.check.prove.obligations import MONOTONE, START, Claim, Method, Obligation
 from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
-from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Standing, UnitVerdict, Verdicts
 from pdproto.check.report.narration import counted
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import LeadsTo
+from pdproto.spec.language.symbols import Sizes
 
 EXPLORED: Final = "explored"  # a leads_to without a ranking
 
@@ -40,66 +41,40 @@ class Promise:
     without: tuple[str, ...] = ()
 
 
-def exit_status(proof: Proof) -> int:
-    """The exit status: 0 all proved, 1 something fails, 3 something is unknown."""
-    found = {proof.status(obligation) for obligation in proof.obligations}
-    if Status.FAILED in found:
-        return 1
-    return 0 if found <= {Status.PROVED} and proof.from_possible_axioms else 3
-
-
-def promises(one: ProofSubject, proof: Proof) -> Iterator[Promise]:
-    """Each `leads_to` with obligations in the proof; all, if the proof is of everything."""
+def promises(found: Verdicts) -> Iterator[Promise]:
+    """Each `leads_to` that was asked for."""
+    one = found.one
     rankings = {ranking.leads_to: ranking for ranking in one.every_ranking}
     without = {ranking.leads_to: one.fault_free.without for ranking in one.fault_free.rankings}
-    parts = _parts(proof)
-    base = [o for o in proof.obligations if o.claim.part_of in ("", MONOTONE)]
-    # Every claim about every state has an obligation without a row.
-    always = {claim.name for claim in one.claims if claim.holds_always}
-    asked_for_all = always <= {o.claim.name for o in base}
     for claim in one.system.properties:
         if not isinstance(claim, LeadsTo):
             continue
-        mine = parts.get(claim.name, [])
-        if mine:
+        if claim.name in found.chosen:
+            verdict = found.units[claim.name]
             proved = proved_under(claim)
             yield Promise(
-                claim.name, _word([*mine, *base], proof), len(mine), tuple(proved),
+                claim.name, verdict.standing, len(verdict.own), tuple(proved),
                 tuple(f for f in claim.under if f not in proved),
                 {name: formula_text(formula)
                  for name, formula in rankings[claim.name].assumed.items()},
                 without.get(claim.name, ()),
             )
-        elif claim.name not in rankings and asked_for_all:
+        elif claim.name not in rankings and not found.wanted:
             yield Promise(claim.name, EXPLORED, 0, (), tuple(claim.under), {})
 
 
-def answers(proof: Proof) -> dict[str, str]:
+def answers(found: Verdicts) -> dict[str, str]:
     """By machine, whether every trigger has exactly one answer."""
-    return {
-        part: _word(mine, proof) for part, mine in _parts(proof).items()
-        if mine[0].claim.method is Method.COVERAGE
-    }
+    return {name: found.units[name].standing for name in found.chosen if _is_coverage(found, name)}
 
 
-def _parts(proof: Proof) -> dict[str, list[Obligation]]:
-    """The obligations of each group."""
-    found: dict[str, list[Obligation]] = {}
-    for obligation in proof.obligations:
-        if obligation.claim.part_of:
-            found.setdefault(obligation.claim.part_of, []).append(obligation)
-    return found
+def _is_coverage(found: Verdicts, name: str) -> bool:
+    return any(o.claim.method is Method.COVERAGE for o in found.units[name].own)
 
 
-def _word(found: Sequence[Obligation], proof: Proof) -> str:
-    statuses = {proof.status(obligation) for obligation in found}
-    if statuses <= {Status.PROVED}:
-        return "proved"
-    return "failed" if Status.FAILED in statuses else "unknown"
-
-
-def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
-    """The result as JSON values."""
+def to_json(found: Verdicts) -> dict[str, Any]:
+    """The result as JSON values. failed, unknown: of all obligations that were asked."""
+    one, proof = found.one, found.proof
     by_status: dict[Status, list[dict[str, str]]] = {status: [] for status in Status}
     for obligation in proof.obligations:
         by_status[proof.status(obligation)].append({
@@ -109,6 +84,9 @@ def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
         })
     return {
         "system": one.system.name,
+        "verdict": found.standing(found.chosen),
+        "verdicts": {name: found.units[name].standing for name in found.chosen},
+        "if": {name: list(unmet) for name in found.chosen if (unmet := found.units[name].unmet)},
         "obligations": len(proof.obligations),
         "proved": len(by_status[Status.PROVED]),
         "failed": by_status[Status.FAILED],
@@ -119,8 +97,8 @@ def to_json(one: ProofSubject, proof: Proof) -> dict[str, Any]:
         "without_faults": list(one.without),
         "lemmas_of": one.lemmas_of,
         "lemmas_broken": list(one.broken),
-        "answers": answers(proof),
-        "leads_to": [asdict(promise) for promise in promises(one, proof)],
+        "answers": answers(found),
+        "leads_to": [asdict(promise) for promise in promises(found)],
         "engines": sorted({outcome.engine for outcome in proof.outcomes}),
         "decided_by_second_engine": [o.obligation.name for o in _second(proof)],
         "interrupted": proof.interrupted,
@@ -134,31 +112,42 @@ def _second(proof: Proof) -> list[EngineAnswer]:
     return [outcome for outcome in proof.outcomes if outcome.instead_of]
 
 
-def tell(
-    one: ProofSubject,
-    proof: Proof,
-    refuted: Iterable[Refutation],
-    drawn: Console,
-    *,
-    everything: bool,
-) -> None:
-    """Print the verdict on every claim, and for each refutation the step that breaks the claim.
-
-    everything: also print claims that no obligation was asked for.
+def tell(found: Verdicts, refuted: Iterable[Refutation], drawn: Console) -> None:
+    """Print the verdict on every claim that was asked for, and on each that is not met; and for
+    each refutation the step that breaks the claim.
     """
-    for line in _lines(one, proof, everything=everything):
+    for line in _lines(found):
         drawn.print(line, markup=False, highlight=False, soft_wrap=True)
     for refutation in refuted:
         _draw(refutation, drawn)
 
 
-def _lines(one: ProofSubject, proof: Proof, *, everything: bool) -> Iterator[str]:
-    result = to_json(one, proof)
+def _lines(found: Verdicts) -> Iterator[str]:
+    one, proof = found.one, found.proof
+    result = to_json(found)
     yield (
         f"{one.system.name}: {result['proved']} of {result['obligations']} obligations proved, "
         f"{len(result['failed'])} failed, {len(result['unknown'])} unknown, "
         f"{proof.seconds:.1f} s ({', '.join(result['engines'])}; Z3 {VERSION})"
     )
+    yield from _premises(found)
+    second = _second(proof)
+    if second:
+        why = second[0].instead_of.partition("; ")[0]
+        yield (f"  engine    Z3 with quantifiers answered {len(second)} obligations that the "
+               f"cut-off left open, such as {second[0].obligation.name}: {why}")
+    yield from _of_units(found)
+    for promise in promises(found):
+        yield from _promised(promise, found)
+    with_them = {*one.closure(found.chosen)} & found.proved - {*_told(found)}
+    if with_them:
+        yield f"  proved    {counted(len(with_them), 'other claim')} on which these rest"
+
+
+def _premises(found: Verdicts) -> Iterator[str]:
+    """What the proof assumes, and why it may be incomplete."""
+    one, proof = found.one, found.proof
+    yield "  assumed   each sort has at least one element"
     for name, axiom in one.system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
     if one.without:
@@ -171,36 +160,45 @@ def _lines(one: ProofSubject, proof: Proof, *, everything: bool) -> Iterator[str
     if not proof.from_possible_axioms:
         yield (f"  unknown   whether the assumptions can hold together, so nothing counts as "
                f"proved ({proof.axioms.note})")
-    second = _second(proof)
-    if second:
-        why = second[0].instead_of.partition("; ")[0]
-        yield (f"  engine    Z3 with quantifiers answered {len(second)} obligations that the "
-               f"cut-off left open, such as {second[0].obligation.name}: {why}")
-    every = {claim.name for claim in one.every_claim}
-    for claim in one.fault_free_claims:
-        mine = [o for o in proof.obligations if o.claim.name == claim.name]
-        if mine or everything:
-            spared = () if claim.name in every else one.fault_free.without
-            yield _line(claim, mine, proof) + _without(spared)
-    for part, found in _parts(proof).items():
-        if found[0].claim.method is Method.COVERAGE:
-            yield _part(part, found, proof, "one answer to every trigger")
-        elif part == MONOTONE:
-            yield _part(part, found, proof, "nothing takes them back")
-    for promise in promises(one, proof):
-        yield from _promised(promise, _parts(proof).get(promise.property, []), proof)
 
 
-def _line(claim: Claim, mine: Sequence[Obligation], proof: Proof) -> str:
+def _told(found: Verdicts) -> Iterator[str]:
+    """The units that were asked for, and those on which they rest that are not met."""
+    yield from found.chosen
+    yield from (name for name in found.one.closure(found.chosen)
+                if name in found.units and found.units[name].open)
+
+
+def _of_units(found: Verdicts) -> Iterator[str]:
+    told, every = {*_told(found)}, {claim.name for claim in found.one.every_claim}
+    for claim in found.one.fault_free_claims:
+        if claim.name in told:
+            spared = () if claim.name in every else found.one.fault_free.without
+            yield _line(claim, found.of(claim), found.proof) + _without(spared)
+    for name in found.units:
+        if name in told and _is_coverage(found, name):
+            yield _part(found.units[name], found.proof, "one answer to every trigger")
+        elif name in told and name == MONOTONE:
+            yield _part(found.units[name], found.proof, "nothing takes them back")
+
+
+def _line(claim: Claim, verdict: UnitVerdict, proof: Proof) -> str:
     kind = "lemma " if claim.is_lemma else ""
-    if not mine:
+    if not verdict.own:
         return f"  proved    {claim.name}: for all sizes (no row can break it)"
-    open_ones = [o for o in mine if proof.status(o) is not Status.PROVED]
-    if not open_ones:
-        return f"  proved    {kind}{claim.name}: for all sizes ({counted(len(mine), 'obligation')})"
-    at = ", ".join(o.scope for o in open_ones)
-    word = _word(mine, proof)
-    return f"  {word:8}  {kind}{claim.name}: at {at}{_reason(open_ones, proof)}"
+    told = f"for all sizes ({counted(len(verdict.own), 'obligation')})"
+    if verdict.open:
+        told = f"at {', '.join(o.scope for o in verdict.open)}{_reason(verdict.open, proof)}"
+    return f"  {_verdict(verdict, f'{kind}{claim.name}', told)}"
+
+
+def _verdict(verdict: UnitVerdict, name: str, told: str) -> str:
+    """The line of a unit: told if it is proved, or not met; else on which it depends."""
+    if verdict.standing is Standing.CONDITIONAL:
+        several = len(verdict.unmet) > 1
+        return (f"open      {name}: proved, if {', '.join(verdict.unmet)} "
+                f"{'hold, which are' if several else 'holds, which is'} not proved")
+    return f"{verdict.standing:8}  {name}: {told}"
 
 
 def _reason(open_ones: Sequence[Obligation], proof: Proof) -> str:
@@ -222,31 +220,27 @@ def _without(layers: Sequence[str]) -> str:
     return f", in runs without {' and '.join(layers)} faults" if layers else ""
 
 
-def _part(part: str, mine: Sequence[Obligation], proof: Proof, told: str) -> str:
-    word = _word(mine, proof)
-    if word == "proved":
-        return f"  proved    {part}: {told}, for all sizes ({counted(len(mine), 'obligation')})"
-    return f"  {word:8}  {part}: {_open(mine, proof)}"
+def _part(verdict: UnitVerdict, proof: Proof, told: str) -> str:
+    said = f"{told}, for all sizes ({counted(len(verdict.own), 'obligation')})"
+    return f"  {_verdict(verdict, verdict.name, _open(verdict, proof) or said)}"
 
 
-def _open(found: Sequence[Obligation], proof: Proof) -> str:
+def _open(verdict: UnitVerdict, proof: Proof) -> str:
     """The obligations that are not proved, with the reason if there is no verdict."""
-    left = [o for o in found if proof.status(o) is not Status.PROVED]
-    return "; ".join(o.name for o in left) + _reason(left, proof)
+    return "; ".join(o.name for o in verdict.open) + _reason(verdict.open, proof)
 
 
-def _promised(promise: Promise, mine: Sequence[Obligation], proof: Proof) -> Iterator[str]:
+def _promised(promise: Promise, found: Verdicts) -> Iterator[str]:
     if promise.status == EXPLORED:
         yield (f"  explored  {promise.property}: it has no ranking, and `pdproto check` is exact "
                f"at the sizes given")
         return
-    own = _open(mine, proof)
-    if promise.status == "proved":
-        told = f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} " \
-               f"obligations, beside what is safe){_without(promise.without)}"
-    else:
-        told = own or "its own obligations are met, but claims that they assume are not proved"
-    yield f"  {promise.status:8}  {promise.property}: {told}"
+    verdict = found.units[promise.property]
+    told = (f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} "
+            f"obligations, beside what is safe){_without(promise.without)}")
+    if verdict.standing is not Standing.PROVED:
+        told = _open(verdict, found.proof) or verdict.doubt
+    yield f"  {_verdict(verdict, promise.property, told)}"
     for name, formula in promise.assumed.items():
         yield f"    assumed  {name}: {formula}"
     if promise.explored_under:
@@ -261,10 +255,9 @@ def _draw(one: Refutation, drawn: Console) -> None:
                     f"that shows it was found to draw", markup=False, highlight=False,
                     soft_wrap=True)
         return
-    sizes = " ".join(f"{sort.__name__}={size}" for sort, size in found.sizes.items())
     claim = obligation.claim
     drawn.print(
-        f"\n{obligation.name} {failure(obligation)} ({sizes})\n"
+        f"\n{obligation.name} {failure(obligation)}{_sizes(found.sizes)}\n"
         f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
         f"{formula_text(claim.formula)}\n"
         f"{claim.place}\n{reached(one)}",
@@ -278,6 +271,8 @@ def _draw(one: Refutation, drawn: Console) -> None:
 
 
 def failure(obligation: Obligation) -> str:
+    if obligation.scope == START:
+        return "fails: in the state at the start the claim does not hold"
     if obligation.claim.by:
         return f"does not follow from {', '.join(obligation.claim.by)}: in this state it fails"
     if obligation.claim.part_of:
@@ -288,6 +283,8 @@ def failure(obligation: Obligation) -> str:
 def reached(one: Refutation) -> str:
     """Whether a short run violates the claim (a defect), or a lemma may be missing."""
     match one.run:
+        case _ if one.obligation.scope == START:
+            return "every run starts in such a state: the claim is false"
         case None if one.obligation.claim.by:
             return "if the state is unreachable, one of these claims is too weak"
         case None:
@@ -296,5 +293,12 @@ def reached(one: Refutation) -> str:
                     f"violating run)")
         case BoundedRuns(steps, violates=True):
             return f"a run of {steps} steps violates it: this is a defect"
-        case BoundedRuns(steps):
-            return f"no run of up to {steps} steps violates it: perhaps a lemma is missing"
+        case BoundedRuns(steps, sizes):
+            return (f"no run of up to {steps} steps violates it at the default sizes"
+                    f"{_sizes(sizes)}: perhaps a lemma is missing")
+
+
+def _sizes(sizes: Sizes) -> str:
+    """The sizes in parentheses; "" if there is no sort."""
+    told = " ".join(f"{sort.__name__}={size}" for sort, size in sizes.items())
+    return f" ({told})" if told else ""
