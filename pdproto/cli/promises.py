@@ -84,7 +84,8 @@ def proved_in() -> Mapping[str, tuple[str, ...]]:
     for system in HANDOFF:
         if SYSTEMS[system].lemmas:
             proof = subject(system)
-            for name in (*(claim.name for claim in proof.claims), *proof.proved_words):
+            ranked = (ranking.leads_to for ranking in proof.every_ranking)
+            for name in (*(claim.name for claim in proof.claims), *ranked):
                 found[name] = (*found.get(name, ()), system)
     return found
 
