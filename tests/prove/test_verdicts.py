@@ -13,7 +13,7 @@ from pdproto.check.prove.axioms import doubts
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
-from pdproto.check.prove.verdicts import Standing, Verdicts
+from pdproto.check.prove.verdicts import UnitStatus, Verdicts
 from pdproto.check.questions import PEERS
 from pdproto.cli.main import main
 from pdproto.spec.language import (
@@ -128,7 +128,7 @@ def test_a_claim_that_rests_on_a_false_one_is_proved_only_if_it_holds(
 def test_what_does_not_rest_on_it_is_proved() -> None:
     quiet = Always("quiet", forall(a, a.same(a)))
     one = ProofSubject(replace(SPOILT, properties=(*SPOILT.properties, quiet)), (), {})
-    assert standings(judged(one))["quiet"] == Standing.PROVED
+    assert standings(judged(one))["quiet"] == UnitStatus.PROVED
     assert judged(one, "quiet").exit_status == 0
     assert judged(one).exit_status == 1
 
@@ -137,7 +137,7 @@ def test_what_does_not_rest_on_it_is_proved() -> None:
     (RANKED, "ends", "phase_edges"), (UNPOWERED, "is_lit", "has_power")])
 def test_a_ranking_rests_on_edges_and_on_lemmas(one: ProofSubject, name: str, unmet: str) -> None:
     for found in (judged(one), judged(one, name)):
-        assert found.units[name].standing is Standing.CONDITIONAL
+        assert found.units[name].standing is UnitStatus.CONDITIONAL
         assert found.units[name].unmet == (unmet,)
         assert found.exit_status == 1
 
@@ -166,8 +166,8 @@ def test_a_ranking_rests_on_monotone_predicates_and_on_rows_that_reject() -> Non
         Ranking("is_heard", (Help("hear"),), using=(Use("refuse", at={a: a}),)),))
     found = judged(one)
     assert {PEERS, obligations.MONOTONE} <= {*one.closure(["is_heard"])}
-    assert found.units[PEERS].standing is Standing.FAILED
-    assert found.units["is_heard"].standing is Standing.CONDITIONAL
+    assert found.units[PEERS].standing is UnitStatus.FAILED
+    assert found.units["is_heard"].standing is UnitStatus.CONDITIONAL
     assert found.units["is_heard"].unmet == (PEERS,)
 
 
@@ -198,7 +198,7 @@ def test_assumptions_of_a_ranking_that_may_contradict_each_other_prove_nothing(
     why = doubts(one.system, one.every_ranking, ("cutoff",), LIMIT_S)
     assert why == {"is_lit": "nobody knows"}
     doubted = Verdicts(one, replace(found.proof, doubts=why))
-    assert doubted.units["is_lit"].standing is Standing.UNKNOWN
+    assert doubted.units["is_lit"].standing is UnitStatus.UNKNOWN
     assert doubted.exit_status == 3
 
 

@@ -35,7 +35,7 @@ from pdproto.check.prove.subject import ProofSubject
 NOT_ASKED: Final = "it was not asked here"
 
 
-class Standing(StrEnum):
+class UnitStatus(StrEnum):
     """The verdict on a unit. CONDITIONAL: it is met, but it rests on one that is not."""
 
     PROVED = "proved"
@@ -53,7 +53,7 @@ class UnitVerdict:
     """
 
     name: str
-    standing: Standing
+    standing: UnitStatus
     own: tuple[Obligation, ...]
     open: tuple[Obligation, ...] = ()
     unmet: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Verdicts:
     def of(self, claim: Claim) -> UnitVerdict:
         """The verdict on the unit of a claim. A claim without obligations is met by itself."""
         name = claim.part_of or claim.name
-        return self.units.get(name) or UnitVerdict(name, Standing.PROVED, ())
+        return self.units.get(name) or UnitVerdict(name, UnitStatus.PROVED, ())
 
     @cached_property
     def chosen(self) -> tuple[str, ...]:
@@ -94,20 +94,20 @@ class Verdicts:
     def proved(self) -> frozenset[str]:
         """The names of all units that are proved."""
         return frozenset(verdict.name for verdict in self.units.values()
-                         if verdict.standing is Standing.PROVED)
+                         if verdict.standing is UnitStatus.PROVED)
 
-    def standing(self, names: Collection[str]) -> Standing:
+    def standing(self, names: Collection[str]) -> UnitStatus:
         """The worst verdict of these units."""
         found = {self.units[name].standing for name in names}
-        worst = (Standing.FAILED, Standing.UNKNOWN, Standing.CONDITIONAL, Standing.PROVED)
-        return next(standing for standing in worst if standing in {*found, Standing.PROVED})
+        worst = (UnitStatus.FAILED, UnitStatus.UNKNOWN, UnitStatus.CONDITIONAL, UnitStatus.PROVED)
+        return next(standing for standing in worst if standing in {*found, UnitStatus.PROVED})
 
     @property
     def exit_status(self) -> int:
         """0 if all that was asked for is proved, 1 if an obligation fails, 3 otherwise."""
         if any(self.status(o) is Status.FAILED for o in self.proof.obligations):
             return 1
-        whole = all(self.units[name].standing is Standing.PROVED for name in self.chosen)
+        whole = all(self.units[name].standing is UnitStatus.PROVED for name in self.chosen)
         return 0 if whole and self.proof.from_possible_axioms else 3
 
     def status(self, obligation: Obligation) -> Status:
@@ -121,11 +121,11 @@ class Verdicts:
                       if other != name and (self._open.get(other) or self._doubt(other)))
         doubt = self._doubt(name)
         if any(self.status(o) is Status.FAILED for o in left):
-            standing = Standing.FAILED
+            standing = UnitStatus.FAILED
         elif left or doubt:
-            standing = Standing.UNKNOWN
+            standing = UnitStatus.UNKNOWN
         else:
-            standing = Standing.CONDITIONAL if unmet else Standing.PROVED
+            standing = UnitStatus.CONDITIONAL if unmet else UnitStatus.PROVED
         return UnitVerdict(name, standing, own, left, unmet, doubt)
 
     def _doubt(self, name: str) -> str:

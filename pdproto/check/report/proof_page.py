@@ -10,7 +10,7 @@ from typing import Final
 
 from pdproto.check.prove.obligations import Claim
 from pdproto.check.prove.refutation import Refutation
-from pdproto.check.prove.verdicts import Standing, Verdicts
+from pdproto.check.prove.verdicts import UnitStatus, Verdicts
 from pdproto.check.report.html import Masthead, render
 from pdproto.check.report.narration import PROOF_WORDS, counted, sizes_phrase
 from pdproto.check.report.proofs import failure, reached, to_json
@@ -18,8 +18,8 @@ from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verd
 from pdproto.check.words import formula_text
 
 VERDICT: Final = {
-    Standing.PROVED: Verdict.HOLDS, Standing.FAILED: Verdict.VIOLATED,
-    Standing.UNKNOWN: Verdict.UNKNOWN, Standing.CONDITIONAL: Verdict.UNKNOWN,
+    UnitStatus.PROVED: Verdict.HOLDS, UnitStatus.FAILED: Verdict.VIOLATED,
+    UnitStatus.UNKNOWN: Verdict.UNKNOWN, UnitStatus.CONDITIONAL: Verdict.UNKNOWN,
 }
 
 

@@ -12,7 +12,7 @@ from pdproto.check.prove.obligations import MONOTONE, START, Claim, Method, Obli
 from pdproto.check.prove.proving import EngineAnswer, Proof
 from pdproto.check.prove.refutation import BoundedRuns, Refutation
 from pdproto.check.prove.sat import VERSION
-from pdproto.check.prove.verdicts import Standing, UnitVerdict, Verdicts
+from pdproto.check.prove.verdicts import UnitStatus, UnitVerdict, Verdicts
 from pdproto.check.report.narration import counted
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, PropertyKind, Verdict
@@ -194,7 +194,7 @@ def _line(claim: Claim, verdict: UnitVerdict, proof: Proof) -> str:
 
 def _verdict(verdict: UnitVerdict, name: str, told: str) -> str:
     """The line of a unit: told if it is proved, or not met; else on which it depends."""
-    if verdict.standing is Standing.CONDITIONAL:
+    if verdict.standing is UnitStatus.CONDITIONAL:
         several = len(verdict.unmet) > 1
         return (f"open      {name}: proved, if {', '.join(verdict.unmet)} "
                 f"{'hold, which are' if several else 'holds, which is'} not proved")
@@ -238,7 +238,7 @@ def _promised(promise: Promise, found: Verdicts) -> Iterator[str]:
     verdict = found.units[promise.property]
     told = (f"for all sizes, where {' or '.join(promise.under)} ({promise.obligations} "
             f"obligations, beside what is safe){_without(promise.without)}")
-    if verdict.standing is not Standing.PROVED:
+    if verdict.standing is not UnitStatus.PROVED:
         told = _open(verdict, found.proof) or verdict.doubt
     yield f"  {_verdict(verdict, promise.property, told)}"
     for name, formula in promise.assumed.items():
