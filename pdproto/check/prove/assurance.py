@@ -8,7 +8,7 @@ which it rests (verdicts.py). Lemmas are no part of the system: a copy of it wit
 same record, which says that there are such lemmas.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,8 +17,6 @@ from pdproto.check.prove.digests import name_of_system
 from pdproto.check.result import CheckResult, PropertyKind, Verdict
 from pdproto.check.store import Store
 from pdproto.check.user_cache import PROOFS, user_cache
-from pdproto.check.words import formula_text
-from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.system import System
 
 if TYPE_CHECKING:  # it needs the solver, which takes long to import
@@ -26,7 +24,6 @@ if TYPE_CHECKING:  # it needs the solver, which takes long to import
 
 # Findings of other kinds may have the name of a claim, but no proof is about them.
 PROVABLE: Final = {PropertyKind.ALWAYS, PropertyKind.EDGES, PropertyKind.LEADS_TO}
-LEMMAS_MAX: Final = 3  # more of them are only counted
 
 
 def cache_folder() -> Path:
@@ -60,32 +57,3 @@ def with_assurance(folder: Path, system: System, result: CheckResult) -> CheckRe
         and finding.verdict is Verdict.HOLDS else finding
         for finding in result.findings
     ))
-
-
-def in_words(
-    system: System,
-    *,
-    lemmas: Sequence[str] = (),
-    where: Sequence[str] = (),
-    without: Sequence[str] = (),
-    assumed: Mapping[str, Formula] | None = None,
-) -> str:
-    """The text of a proof, with all its assumptions.
-
-    lemmas: the names of those that it uses. where: the assumptions of fairness, of which one
-    suffices. without: layers of faults that do not happen. assumed: formulas in addition to the
-    axioms.
-    """
-    text = "proved for every size from 1 on"
-    if lemmas:
-        several = len(lemmas) > LEMMAS_MAX
-        text += f" with {f'{len(lemmas)} lemmas' if several else ', '.join(lemmas)}"
-    if where:
-        text += f", where {' or '.join(where)}"
-    if without:
-        text += f", in runs without {' and '.join(without)} faults"
-    every = {**system.axioms, **(assumed or {})}
-    if every:
-        said = "; ".join(f"{name}: {formula_text(formula)}" for name, formula in every.items())
-        text += f", assuming {said}"
-    return text

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from pdproto.check.load import NO_NAMES, LoadError, load_module
-from pdproto.check.prove.assurance import in_words
+from pdproto.check.prove.assumptions import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
