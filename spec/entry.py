@@ -1,48 +1,10 @@
-"""The entry of a system in the catalogue: name, module, purpose, proofs, counts, earlier names."""
+"""The entry of a system in the catalogue: name, module, purpose, proofs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 _SPEC: Final = "pdproto.spec."
-
-# Earlier names of systems, and their present names.
-RENAMED: Final[Mapping[str, str]] = {
-    "registry-prompt": "registry-no-retry",
-    "registry-patient": "registry-no-timeouts",
-    "dp-rank-prompt": "dp-rank-no-timers",
-    "binding-lossy": "binding-loss",
-    "binding-patient": "binding-no-timeouts",
-    "binding-prompt": "binding-no-timers",
-    "transfer-lossy": "transfer-loss",
-    "transfer-patient": "transfer-no-timeouts",
-    "transfer-prompt": "transfer-no-timers",
-    "transfer-calm": "transfer-timeouts-only",
-    "agreement-lost": "agreement-loss",
-    "agreement-prompt": "agreement-no-timers",
-    "optimistic-lossy": "optimistic-loss",
-    "optimistic-patient": "optimistic-no-timeouts",
-    "whole": "group-transfer",
-    "whole-pair": "group-transfer-pair",
-    "complete": "end-to-end",
-    "complete-restart": "end-to-end-restart",
-    "complete-bootstrap": "end-to-end-bootstrap",
-    "complete-routing": "end-to-end-routing",
-    "complete-attempts": "end-to-end-attempts",
-    "complete-contended": "end-to-end-contended",
-}
-
-
-class Counts(NamedTuple):
-    """The counts of a complete exploration.
-
-    transitions: enabled ground rows, summed over all states. depth: steps to the farthest state.
-    """
-
-    states: int
-    transitions: int
-    depth: int
 
 
 class Purpose(StrEnum):
@@ -59,8 +21,7 @@ class Entry:
     """One system.
 
     at: its module below pdproto/spec, and the attribute. lemmas, ranking: the modules of
-    spec/lemmas that prove its safety and its liveness; empty if nothing is proved. expected: the
-    counts of each configuration, found with its own reductions and with every property watched.
+    spec/lemmas that prove its safety and its liveness; empty if nothing is proved.
     Raises ValueError for an entry that is wrong for any system.
     """
 
@@ -69,7 +30,6 @@ class Entry:
     purpose: Purpose = Purpose.HANDOFF
     lemmas: str = ""
     ranking: str = ""
-    expected: Mapping[str, Counts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.name.replace("-", "").isalnum() or self.name != self.name.lower():
@@ -79,9 +39,6 @@ class Entry:
             raise ValueError(f"{self.name}: at={self.at!r} is not of the form module:ATTRIBUTE")
         if self.ranking and not self.lemmas:
             raise ValueError(f"{self.name}: the ranking {self.ranking!r} needs lemmas to rest on")
-        if self.of_the_handoff and not self.expected:
-            raise ValueError(f"{self.name}: `expected` is missing: take the counts from `pdproto "
-                             f"check {self.target} --configuration NAME`, for each configuration")
 
     @property
     def of_the_handoff(self) -> bool:

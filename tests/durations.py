@@ -14,8 +14,12 @@ import pytest
 LIST: Final = Path(__file__).with_name("slow.txt")
 OPTION: Final = "--measure-durations"
 SLOW_S: Final = 0.2  # of a case, on average
-# By this one the quick tier sees every historical defect (tests/project/test_tiers.py).
-KEPT: Final = "tests/sim/test_system_defects.py::test_it_is_caught"
+# By these the quick tier sees every historical defect (tests/project/test_tiers.py), and a change of
+# a table of each part.
+KEPT: Final = (
+    "tests/sim/test_system_defects.py::test_it_is_caught",
+    "tests/handoff/test_counts.py::test_a_changed_part_is_noticed",
+)
 
 
 def function_of(nodeid: str) -> str:
@@ -34,7 +38,7 @@ class Durations:
 
     def pytest_sessionfinish(self) -> None:
         slow = (name for name, cases in self._seconds.items()
-                if sum(cases.values()) / len(cases) >= SLOW_S and name != KEPT)
+                if sum(cases.values()) / len(cases) >= SLOW_S and name not in KEPT)
         LIST.write_text("".join(f"{name}\n" for name in sorted(slow)), encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ from pdproto.cli.options import (
     without,
     write,
 )
-from pdproto.cli.systems import load
+from pdproto.cli.systems import expected, load
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.entry import Purpose
 from pdproto.spec.language.system import DEFAULT, Configuration, System
@@ -123,6 +123,7 @@ def _asked(arguments: argparse.Namespace) -> list[Asked]:
     for entry in CATALOGUE:
         system = load(entry.name)
         sizes = [DEFAULT] if entry.purpose is Purpose.EXAMPLE else [
-            size for size, counts in entry.expected.items() if counts.states <= SMALL]
+            size for (name, size), counts in expected().items()
+            if name == entry.name and counts.states <= SMALL]
         every += [(system, size, system.configurations[size]) for size in sizes]
     return every

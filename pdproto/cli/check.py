@@ -33,6 +33,7 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.recall import add_no_cache
+from pdproto.cli.recording import record
 from pdproto.cli.reports import add_reports, report, say, targets
 from pdproto.cli.sharding import add_shard
 from pdproto.cli.systems import load_with_module, with_proofs
@@ -83,6 +84,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_reports(parser)
     parser.add_argument("--coverage", action="store_true",
                         help="print in how many states each row can fire")
+    parser.add_argument("--record", metavar="FILE",
+                        help="write the counts of each configuration that is explored into this "
+                             "file, beside those that it has: `git diff` then shows what changed")
     parser.add_argument("--watch", action="store_true",
                         help="check again whenever a file of the system is saved, until Ctrl-C")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
@@ -90,7 +94,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check one system, or all of the hand-over; returns the exit status."""
-    check_targets(targets(arguments).values())
+    check_targets([*targets(arguments).values(), arguments.record])
+    if arguments.record is not None:
+        _require_named_size(arguments)
     if arguments.watch and arguments.run_once is not None:
         return watched(arguments.run_once, arguments.system)
     if arguments.table:
@@ -135,9 +141,22 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     if not arguments.properties and result.stopped != INTERRUPTED:
         result = _with_answers(arguments.system, system, home, result)
     report(result, targets(arguments), arguments.format, rows=arguments.coverage)
+    if arguments.record is not None:
+        record(arguments.record, [(arguments.configuration, result)])
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]
+
+
+def _require_named_size(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if counts would not be those of a configuration as it is declared."""
+    changed = {name: getattr(arguments, name) for name in (
+        "size", "faults", "properties", "fairness", "symmetry", "dead_bits", "shard", "engine")}
+    for name, given in changed.items():
+        if given not in (None, []):
+            option = {"properties": "property"}.get(name, name).replace("_", "-")
+            raise UsageError(f"--record writes counts of a named configuration, with every "
+                             f"property: leave out --{option}")
 
 
 def _with_answers(

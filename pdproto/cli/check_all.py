@@ -13,11 +13,12 @@ from pdproto.check.shards import Merged
 from pdproto.cli.limits import limits
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.recall import cache
+from pdproto.cli.recording import record
 from pdproto.cli.reports import REPORTS, targets
 from pdproto.cli.sharding import keep_answers, shard
 from pdproto.cli.systems import BUILT_IN
 from pdproto.cli.workers import workers
-from pdproto.spec.catalogue import HANDOFF
+from pdproto.spec.catalogue import HANDOFF, SYSTEMS
 from pdproto.spec.language.system import DEFAULT
 
 
@@ -33,6 +34,9 @@ def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
                       cache(arguments), whole=part is None)
     if part is not None:
         return keep_answers(arguments, found.checked, EXIT_STATUS[found.verdict])
+    if arguments.record is not None:
+        record(arguments.record, [(one.task.configuration, one.result) for one in found.checked],
+               SYSTEMS)
     return _report(found, monotonic() - began, arguments)
 
 

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from pdproto.check.questions import names
-from pdproto.cli.systems import load, subject
-from pdproto.spec.catalogue import EXPECTED, HANDOFF, SYSTEMS
+from pdproto.cli.systems import expected, load, subject
+from pdproto.spec.catalogue import HANDOFF, SYSTEMS
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
 from pdproto.spec.language import Sometimes
 from pdproto.spec.language.system import DEFAULT
@@ -157,7 +157,7 @@ def _commands(promise: Promise, systems: Mapping[str, list[str]]) -> list[str]:
 def _sizes() -> list[str]:
     lines = [
         "## Sizes", "",
-        "States, enabled steps and depth are the expected counts of spec/catalogue.py.", "",
+        "States, enabled steps and depth are those of spec/counts.json.", "",
         "| system | size | elements | faults | states | steps | depth |",
         "|---|---|---|---|---:|---:|---:|",
     ]  # fmt: skip
@@ -165,7 +165,7 @@ def _sizes() -> list[str]:
         for size, configuration in load(name).configurations.items():
             elements = " ".join(f"{s.__name__}={n}" for s, n in configuration.sizes.items())
             faults = ", ".join(configuration.faults) or "none"
-            expected = EXPECTED.get((name, size))
-            counts = " | ".join(f"{n:,}" for n in expected) if expected else "unknown | | "
+            pinned = expected().get((name, size))
+            counts = " | ".join(f"{n:,}" for n in pinned) if pinned else "unknown | | "
             lines.append(f"| `{name}` | {size} | {elements} | {faults} | {counts} |")
     return lines

@@ -1,24 +1,35 @@
 """The systems with a name on the command line: those of spec/catalogue.py."""
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from pdproto.check import counts
 from pdproto.check import load as checker
 from pdproto.check.prove import subject as prover
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.spec import catalogue
 from pdproto.spec.catalogue import CATALOGUE, HANDOFF, SYSTEMS
-from pdproto.spec.entry import RENAMED, Purpose
+from pdproto.spec.entry import Purpose
 from pdproto.spec.language.system import System
 
 BUILT_IN: Final = {entry.name: entry.target for entry in CATALOGUE}
 LEMMAS: Final = {entry.name: entry.lemma_module for entry in CATALOGUE if entry.lemmas}
+COUNTS: Final = Path(catalogue.__file__).with_name("counts.json")
 # Not mutated by themselves: systems with the rows of another one, and systems that only deep runs
 # explore.
 NOT_MUTATED: Final = frozenset({
     "optimistic-keeping", "transfer-two-sinks", "transfer-two-lives", "transfer-two-sources",
     "group-transfer-pair", "sink-group-pair", "end-to-end-restart",
 })
+
+
+@cache
+def expected() -> counts.Recorded:
+    """The counts of each configuration of the systems of the hand-over, as they were recorded."""
+    return counts.read(COUNTS)
 
 
 def load(name: str) -> System:
@@ -31,8 +42,6 @@ def load(name: str) -> System:
 
 def load_with_module(name: str) -> tuple[System, ModuleType]:
     """The system, and its module. Raises the errors of `load`."""
-    if name in RENAMED:
-        raise checker.LoadError(f"the system {name!r} is now called {RENAMED[name]!r}")
     return checker.load_with_module(name, BUILT_IN)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from pdproto.check.load import LoadError
 from pdproto.cli.systems import BUILT_IN, load
-from pdproto.spec.entry import RENAMED
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import System
 
@@ -194,13 +193,6 @@ def test_a_name_that_leads_nowhere(name: str, said: str) -> None:
 @pytest.mark.parametrize("name", ["Lock-Server", "lock_server"])
 def test_a_mistyped_name_gets_a_suggestion(name: str) -> None:
     assert refusal(name).startswith(f"{name!r} is no built-in system (perhaps lock-server")
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_an_old_name_is_told_the_new_one(old: str, new: str) -> None:
-    assert old not in BUILT_IN
-    assert load(new).name == new
-    assert refusal(old) == f"the system {old!r} is now called {new!r}"
 
 
 @pytest.mark.parametrize("name", ["", ".", ":SYSTEM"])

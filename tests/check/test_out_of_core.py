@@ -18,9 +18,8 @@ from pdproto.check.native import NativeEngine
 from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.result import CheckResult
 from pdproto.cli.main import main
-from pdproto.cli.systems import load
+from pdproto.cli.systems import expected, load
 from pdproto.ground.program import Program
-from pdproto.spec.catalogue import CATALOGUE
 from tests.check.engines import depth, explored, steps, stored
 from tests.check.programs import TWO_PHASE_COMMIT_STATES, counters, programs, two_phase_commit
 from tests.tiers import examples
@@ -136,8 +135,7 @@ def test_more_states_than_memory(tmp_path: Path) -> None:
 
 def sizes(least: int, most: int) -> list[tuple[str, str]]:
     """The pinned sizes of the catalogue with so many states."""
-    return [(entry.name, size) for entry in CATALOGUE
-            for size, counts in entry.expected.items() if least <= counts.states <= most]
+    return [key for key, counts in expected().items() if least <= counts.states <= most]
 
 
 @pytest.mark.parametrize(("name", "size"), [

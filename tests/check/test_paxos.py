@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.counts import Counts
 from pdproto.check.result import Verdict
-from pdproto.spec.entry import Counts
 from pdproto.spec.examples import paxos, paxos_broken
 from pdproto.spec.examples.paxos import (
     Acceptor,

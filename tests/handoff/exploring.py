@@ -1,15 +1,18 @@
 """Shared calls of the explorer and of lint for the tests of the hand-over."""
 
 from functools import cache
+from typing import Final
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.counts import counts as counts  # noqa: PLC0414 - of this module too
 from pdproto.check.lint import Severity, lint, small
 from pdproto.check.result import CheckResult, Finding, Verdict
-from pdproto.cli.systems import load
+from pdproto.cli.systems import expected, load
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.entry import Counts
 from pdproto.spec.language import Configuration, Fairness, System
 from tests.shared_answers import answers
+
+EXPECTED: Final = expected()
 
 
 @cache
@@ -30,10 +33,6 @@ def judged(
 
 def failing(found: CheckResult) -> list[str]:
     return [finding.name for finding in found.findings if finding.verdict is not Verdict.HOLDS]
-
-
-def counts(found: CheckResult) -> Counts:
-    return Counts(found.states, found.transitions, found.depth)
 
 
 def lint_errors(system: System) -> list[str]:

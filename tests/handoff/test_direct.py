@@ -5,13 +5,20 @@ from typing import Final
 import pytest
 
 from pdproto.check.result import Verdict
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.direct import FREE_PAGES, IN_PLACE
 from pdproto.spec.handoff.ends import can_fence, d
 from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import AddEffect, DropClause, DropEffect, System, edited
-from tests.handoff.exploring import counts, explored, failing, judged, lint_errors, name_of
+from tests.handoff.exploring import (
+    EXPECTED,
+    counts,
+    explored,
+    failing,
+    judged,
+    lint_errors,
+    name_of,
+)
 
 
 @pytest.mark.parametrize("name", [

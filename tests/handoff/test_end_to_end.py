@@ -6,9 +6,9 @@ from typing import Final
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.counts import Counts
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.end_to_end import BUGS
-from pdproto.spec.entry import Counts
 from pdproto.spec.handoff import attempts, dp_rank, registry, registry_world, transfer
 from pdproto.spec.handoff import end_to_end_attempts as passes
 from pdproto.spec.handoff import end_to_end_bootstrap as lookup

@@ -7,7 +7,6 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import CheckResult, Verdict
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Sending, h, p, sending
 from pdproto.spec.handoff.group import Stage, Status, r, stage, status
@@ -23,7 +22,7 @@ from pdproto.spec.language import (
     edited,
 )
 from pdproto.spec.language.edit import RowEdit
-from tests.handoff.exploring import counts, failing
+from tests.handoff.exploring import EXPECTED, counts, failing
 
 
 def judged(system: System, *properties: str) -> CheckResult:

@@ -9,7 +9,6 @@ from pdproto.check.result import Verdict
 from pdproto.spec.bugs import dp_rank as dp_rank_bugs
 from pdproto.spec.bugs import registry as registry_bugs
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import dp_rank, registry
 from pdproto.spec.handoff.bootstrap import Cache
 from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source
@@ -25,7 +24,7 @@ from pdproto.spec.language import (
     Timer,
     edited,
 )
-from tests.handoff.exploring import counts, explored, judged, name_of
+from tests.handoff.exploring import EXPECTED, counts, explored, judged, name_of
 
 REGISTRY: Final = registry.SYSTEM
 NO_RETRY: Final = registry.NO_RETRY

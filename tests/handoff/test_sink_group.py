@@ -8,7 +8,6 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import CheckResult, Verdict
 from pdproto.spec.bugs.sink_group import ONE
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff import agreement, transfer
 from pdproto.spec.handoff.ends import Receiving, d, h, receiving
 from pdproto.spec.handoff.group import Stage, r, stage
@@ -18,7 +17,7 @@ from pdproto.spec.handoff.sink_group import HOST, LOSS, PAIR, SYSTEM
 from pdproto.spec.language import DropClause, DropRow, LeadsTo, ReplaceProperties, System, edited
 from pdproto.spec.language.edit import RowEdit
 from pdproto.spec.language.system import DEEP
-from tests.handoff.exploring import counts, explored, failing
+from tests.handoff.exploring import EXPECTED, counts, explored, failing
 
 
 def judged(system: System, *properties: str) -> CheckResult:

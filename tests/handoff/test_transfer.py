@@ -9,7 +9,6 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.transfer import BUGS
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.direct import IN_PLACE
 from pdproto.spec.handoff.ends import Write, b, c, d, h, k, kv, lease, p, target, write
 from pdproto.spec.handoff.forgetting import FORGETFUL
@@ -29,7 +28,7 @@ from pdproto.spec.language import (
     edited,
 )
 from proofs.draining import without
-from tests.handoff.exploring import counts, explored, failing, judged, name_of
+from tests.handoff.exploring import EXPECTED, counts, explored, failing, judged, name_of
 
 
 @pytest.mark.nightly

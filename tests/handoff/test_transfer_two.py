@@ -3,10 +3,9 @@
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.spec.catalogue import EXPECTED
 from pdproto.spec.handoff.transfer_two import TWO_LIVES, TWO_SINKS, TWO_SOURCES
 from pdproto.spec.language import DropRow, System, edited
-from tests.handoff.exploring import counts, explored, failing, name_of
+from tests.handoff.exploring import EXPECTED, counts, explored, failing, name_of
 
 
 @pytest.mark.slow

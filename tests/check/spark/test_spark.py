@@ -22,9 +22,8 @@ from pdproto.check.explore import NATIVE, SPARK, EngineChoice
 from pdproto.check.levels import FORMAT, KeptStatesError, name_of
 from pdproto.check.native import NativeEngine
 from pdproto.check.result import CheckResult, Verdict
-from pdproto.cli.systems import load
+from pdproto.cli.systems import expected, load
 from pdproto.ground.program import Program
-from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language.system import System
 from tests import skips
 from tests.check.engines import depth, explored, stored
@@ -88,8 +87,7 @@ def test_it_finds_what_the_native_engine_finds(tmp_path: Path) -> None:
     engine.close()
 
 
-SMALL: Final = [(entry.name, size) for entry in CATALOGUE
-                for size, pinned in entry.expected.items() if pinned.states <= 250]
+SMALL: Final = [key for key, pinned in expected().items() if pinned.states <= 250]
 
 
 @pytest.mark.parametrize(("name", "size"), [
