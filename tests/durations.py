@@ -14,8 +14,8 @@ import pytest
 LIST: Final = Path(__file__).with_name("slow.txt")
 OPTION: Final = "--measure-durations"
 SLOW_S: Final = 0.2  # of a case, on average
-# By these the quick tier sees every historical defect (tests/project/test_tiers.py), and a change of
-# a table of each part.
+# By these the quick tier sees every historical defect (tests/project/test_tiers.py), and a change
+# of a table of each part.
 KEPT: Final = (
     "tests/sim/test_system_defects.py::test_it_is_caught",
     "tests/handoff/test_counts.py::test_a_changed_part_is_noticed",
