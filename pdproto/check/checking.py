@@ -116,13 +116,16 @@ def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
 
 
 def _merged(findings: Sequence[Finding]) -> Finding:
-    """One property over all interpretations: one violation decides, and so does one witness."""
+    """One property over all interpretations: one violation decides, and so does one witness. Its
+    trace is the shortest of all.
+    """
     if findings[0].kind is PropertyKind.SOMETIMES:
         order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
     else:
         order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
     # A property is vacuous only if it is vacuous in every topology.
-    return min(findings, key=lambda f: (order.index(f.verdict), VACUOUS in f.note))
+    return min(findings, key=lambda f: (
+        order.index(f.verdict), f.trace_length or 0, VACUOUS in f.note))
 
 
 class World:
@@ -140,15 +143,17 @@ class World:
         self.settings: Final = settings
         self.given: Final = given
         self.ground: Final = self._ground(Fairness.TIMERS)
-        self.questions: Final = tuple(
-            question for question in questions(self.ground) if settings.wants(question.name)
-        )
+        self.questions: Final = self._asked(self.ground)
         self.claims: Final = tuple(
             claim
             for claim in system.properties
             if isinstance(claim, LeadsTo) and settings.wants(claim.name)
         )
         self.stopped = ""  # why liveness is not decided, although the search was complete
+
+    def _asked(self, ground: Ground) -> tuple[Question, ...]:
+        """The questions to check, in the bits of this ground system."""
+        return tuple(one for one in questions(ground) if self.settings.wants(one.name))
 
     def _ground(self, fairness: Fairness) -> Ground:
         return ground_for(self.system, self.configuration, self.given, fairness)
@@ -307,7 +312,7 @@ class World:
             found = liveness.unfulfilled(obligation, under)
             if found is not None:
                 lasso, fairness = found
-                narrator = Narrator(search.ground, self.questions)
+                narrator = Narrator(search.ground, self._asked(search.ground))
                 moves = run(search.program, lasso.rows)
                 return replace(
                     finding,

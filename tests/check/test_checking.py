@@ -285,6 +285,40 @@ def test_every_topology_is_explored_and_the_bad_one_named() -> None:
     assert finding(result, "deadlock").instance == "where nothing is related"
 
 
+def test_the_run_is_the_shortest_of_all_topologies() -> None:
+    """Without a link, which is tried first, a client is stuck after one step; with one, at once."""
+    server = Machine("server", c)
+    done = server.function("done", Phase)
+    linked = Rigid("linked", c, g)
+    rows = (Row("go", at=Phase.IDLE, to=Phase.DONE, when=[forall(g, ~linked(c, g))]),)
+    result = run(System("linking", "", (Table(server, state=done, rows=rows),)), Client=1, Page=1)
+    assert finding(result, "deadlock").trace_length == 0
+    assert finding(result, "deadlock").instance == "where linked(c0, p0)"
+
+
+def test_a_run_under_another_network_says_what_holds_in_its_states() -> None:
+    """Where deliveries are counted, a state has other bits than in the search for the safety."""
+    server, client = Machine("server"), Machine("client", c)
+    phase = client.function("phase", Phase)
+    tell = Message("tell", sender=server, receiver=client)
+    system = System("telling", "", (
+        Table(server, rows=(Row("say", on=Call("say"), send=[tell()]),)),
+        Table(client, state=phase, rows=(
+            Row("hear", on=tell(), at=Phase.IDLE, to=Phase.ASKED),
+            Row("hear_again", on=tell(), at=Phase.ASKED, to=Phase.DONE),
+        )),
+    ), (
+        Always("never_asked", phase(c) != Phase.ASKED),
+        Always("never_done", phase(c) != Phase.DONE),
+        LeadsTo("ends", phase(c) == Phase.ASKED, phase(c) == Phase.DONE, under=Fairness.CONSUMED),
+    ))
+    trace = finding(run(system, Client=2), "ends").trace
+    assert trace is not None
+    assert [step.row for step in trace.steps] == ["say", "hear", "hear"]
+    assert [step.holds["never_asked"] for step in trace.steps] == [True, False, False]
+    assert [step.holds["never_done"] for step in trace.steps] == [True, True, True]
+
+
 def test_the_search_ends_with_the_level_of_the_first_violation() -> None:
     asking = Asking()
     system = asking.system(Always("never_asked", asking.phase(c) != Phase.ASKED))

@@ -1,0 +1,98 @@
+"""Defects of the checker that the oracle notices: each is put in, and makes a difference."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pdproto.check import checking, explore, liveness, questions
+from pdproto.ground import channels, grounding
+from pdproto.spec.language import Row, elements
+from pdproto.spec.language.symbols import Each, sent_by
+from tests.oracle.answers import answer
+from tests.oracle.compare import WAYS, differences
+from tests.oracle.judged import STATES_MAX
+from tests.oracle.search import TooManyError
+from tests.oracle.systems import draw
+
+
+def nothing(*_: object) -> Iterator[Any]:
+    yield from ()
+
+
+def sent_to_all(self: grounding.Grounder, row: Row, env: Any) -> Iterator[Any]:
+    """As the grounder does it, without `where`."""
+    for effect in row.send:
+        envs = self.environments((effect.variable,)) if isinstance(effect, Each) else [{}]
+        for inner in envs:
+            sent = sent_by(effect)
+            yield sent.message, self.cell(sent.arguments, {**env, **inner})
+
+
+DEFECTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
+    "safety nets are fair": (
+        liveness, "is_fair", lambda row, _: not row.layer and row.row.is_fair),
+    "calls are fair": (liveness, "is_fair", lambda row, _: not row.layer),
+    "a broadcast has one receiver": (grounding, "delivery_marks", lambda *_: {}),
+    "a function into a sort keeps its old value": (
+        elements.ElementFunction, "plain", lambda _, update: (update,)),
+    "no state is final": (explore, "final_guards", lambda _: ()),
+    "carried relations may change": (questions, "_late_writes", nothing),
+    "edges are not judged": (questions, "forbidden_moves", nothing),
+    "no premise is looked for": (questions, "_premise", lambda _: None),
+    "each sends to all": (grounding.Grounder, "sent", sent_to_all),
+    "a message waits in any place of its channel": (channels.Queues, "_is_long", nothing),
+    "the longest of several topologies": (
+        checking, "_merged", lambda found: max(found, key=lambda f: f.trace_length or 0)),
+}
+
+
+# For each defect a seed with a system that shows it. After a change of what is drawn:
+# `python -m tests.oracle.defects` finds other ones.
+SEEDS = {
+    "safety nets are fair": 181,
+    "calls are fair": 13,
+    "a broadcast has one receiver": 433,
+    "a function into a sort keeps its old value": 4,
+    "no state is final": 0,
+    "carried relations may change": 6,
+    "edges are not judged": 1,
+    "no premise is looked for": 5,
+    "each sends to all": 0,
+    "a message waits in any place of its channel": 1,
+    "the longest of several topologies": 62,
+}
+MOST = 2_000
+
+
+def differs(seed: int) -> list[str]:
+    """The differences of the native engine for the system of a seed."""
+    system, configuration = draw(seed)
+    try:
+        expected = answer(system, configuration, STATES_MAX)
+    except TooManyError:
+        return []
+    return list(differences(system, configuration, expected, WAYS[0])) if expected.worlds else []
+
+
+@contextmanager
+def put_in(name: str) -> Iterator[None]:
+    """The checker has the defect inside this context."""
+    where, word, instead = DEFECTS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, word, instead)
+        yield
+
+
+def main() -> None:
+    """Print the first seed that shows each defect."""
+    for name in DEFECTS:
+        with put_in(name):
+            found = next(filter(differs, range(MOST)), None)
+        sys.stdout.write(f"    {name!r}: {found},\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""An interpreter of the language, written from docs/reference/language.md alone: slow and plain.
+
+It reads the values that a spec module builds, and shares no line with the checker: no ground form,
+no masks, no normal forms, none of the helpers with which the checker reads a row. A state is a
+mapping from cells to values. A function into a sort has an element as its value, a channel a tuple
+of messages, a message the receivers that may still take it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+from pdproto.spec.language.elements import ElementFunction
+from pdproto.spec.language.formula import (
+    And,
+    Atom,
+    Before,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Same,
+)
+from pdproto.spec.language.machine import Machine, Row, Table
+from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.sorts import ANY, Sort
+from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update
+from pdproto.spec.language.system import System
+from pdproto.spec.language.triggers import Call, Completion, Timer
+
+Indices: TypeAlias = tuple[int, ...]
+Given: TypeAlias = Mapping[Any, frozenset[Indices]]
+Cells: TypeAlias = dict[tuple[Any, Indices], Any]  # only those that are not as at the start
+State: TypeAlias = frozenset[tuple[tuple[Any, Indices], Any]]
+Env: TypeAlias = dict[Sort, int]
+
+START: State = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A row of a table, or of a fault layer, for one choice of its parameters."""
+
+    table: Table
+    row: Row
+    layer: str
+    env: Env
+
+    @property
+    def own(self) -> Indices:
+        """The elements of the instance that takes the row."""
+        return tuple(self.env[v] for v in self.table.machine.own)
+
+    @property
+    def parameters(self) -> str:
+        """The elements of the parameters as a report writes them."""
+        return ", ".join(type(v).element(i) for v, i in self.env.items())
+
+    def is_fair(self, fairness: Fairness) -> bool:
+        """Whether the row must fire in the end where it stays enabled."""
+        on = self.row.on
+        if self.layer or (fairness is Fairness.DETECTORS and isinstance(on, Timer)
+                          and not on.detector):
+            return False
+        return not isinstance(on, Call) if self.row.fair is None else self.row.fair
+
+
+class Interpreter:
+    """The steps of a system at given sizes, with some fault layers.
+
+    fairness: with CONSUMED a delivery takes the message off the network, with NO_TIMERS no row is
+    on a timer.
+    """
+
+    def __init__(
+        self, system: System, sizes: Mapping[type[Sort], int], faults: tuple[str, ...],
+        given: Given, fairness: Fairness = Fairness.TIMERS,
+    ) -> None:
+        self.system, self.sizes, self.given = system, sizes, given
+        self.consume = fairness is Fairness.CONSUMED
+        tables = [(table, "") for table in system.tables]
+        tables += [(table, layer) for layer in faults for table in system.faults[layer]]
+        self.steps = [
+            Step(table, row, layer, env)
+            for table, layer in tables for row in table.rows
+            if not (fairness is Fairness.NO_TIMERS and isinstance(row.on, Timer))
+            for env in self.choices(parameters(table.machine, row))
+        ]
+
+    def choices(self, variables: tuple[Sort, ...]) -> Iterator[Env]:
+        """Every choice of elements for the variables."""
+        for chosen in product(*(range(self.sizes[type(v)]) for v in variables)):
+            yield dict(zip(variables, chosen, strict=True))
+
+    # Formulas
+
+    def holds(self, formula: Formula, cells: Cells, env: Env) -> bool:
+        """Whether the formula holds. env: the elements of its free variables."""
+        match formula:
+            case And():
+                return all(self.holds(part, cells, env) for part in formula.parts)
+            case Or():
+                return any(self.holds(part, cells, env) for part in formula.parts)
+            case Not():
+                return not self.holds(formula.part, cells, env)
+            case Same():
+                return env[formula.left] == env[formula.right]
+            case Before():
+                return env[formula.left] < env[formula.right]
+            case Forall():
+                return all(self.holds(formula.body, cells, env | {formula.variable: i})
+                           for i in range(self.sizes[type(formula.variable)]))
+            case Exists():
+                return any(self.holds(formula.body, cells, env | {formula.variable: i})
+                           for i in range(self.sizes[type(formula.variable)]))
+            case Atom():
+                at = tuple(env[v] for v in formula.arguments)
+                return bool(self._value(formula.symbol, at, cells) == formula.value)
+        raise AssertionError(formula)
+
+    def _value(self, symbol: Symbol, at: Indices, cells: Cells) -> Any:
+        if isinstance(symbol, Rigid):
+            return at in self.given[symbol]
+        if isinstance(symbol, ElementFunction):
+            return cells.get((symbol, at[:-1])) == at[-1]
+        if isinstance(symbol, Message):
+            if symbol.fifo is None:
+                return bool(cells.get((symbol, at)))
+            queue = cells.get(channel(symbol, at), ())
+            return at[-1] < len(queue) and queue[at[-1]] == (symbol, at[:-1])
+        return cells.get((symbol, at), symbol.values[0])
+
+    # Steps
+
+    def after(self, step: Step, cells: Cells) -> Cells | None:
+        """The cells after the step; None where it cannot fire."""
+        if not self._is_in_state(step, cells) or not self._has_come(step, cells):
+            return None
+        when = step.row.when
+        wanted = (when,) if isinstance(when, Formula) else when
+        if not all(self.holds(formula, cells, step.env) for formula in wanted):
+            return None
+        after = dict(cells)
+        self._take(step, after)
+        if step.row.to is not None:
+            after[step.table.state, step.own] = step.row.to
+        for update in step.row.do:
+            for chosen in self.choices(update.variables):
+                if self.holds(update.where, cells, step.env | chosen):
+                    self._assign(update, step.env | chosen, after)
+        if not all(self._send(message, at, after) for message, at in self.sent(step)):
+            return None
+        return {cell: value for cell, value in after.items() if value != initial(cell[0])}
+
+    def _is_in_state(self, step: Step, cells: Cells) -> bool:
+        at = step.row.at if isinstance(step.row.at, tuple) else (step.row.at,)
+        state: Any = step.table.state
+        return not at or cells.get((state, step.own), state.values[0]) in at
+
+    def _has_come(self, step: Step, cells: Cells) -> bool:
+        """Whether the trigger lets the step fire. Calls, timers and completions come at any time.
+        """
+        on = step.row.on
+        if on is None or isinstance(on, Call | Timer | Completion):
+            return True
+        message, at = on.message, tuple(step.env[v] for v in on.arguments)
+        if message.fifo is not None:
+            queue = cells.get(channel(message, at), ())
+            return bool(queue) and queue[0] == (message, at)
+        waiting = cells.get((message, at), ())
+        return step.own in waiting if self.consume else bool(waiting)
+
+    def _take(self, step: Step, after: Cells) -> None:
+        """Take the message of the trigger off its channel, or off the network."""
+        on = step.row.on
+        if not isinstance(on, Sent):
+            return
+        message, at = on.message, tuple(step.env[v] for v in on.arguments)
+        if message.fifo is not None:
+            cell = channel(message, at)
+            after[cell] = after[cell][1:]
+        elif self.consume:
+            after[message, at] = after[message, at] - {step.own}
+
+    def _assign(self, update: Update, env: Env, after: Cells) -> None:
+        symbol, value = update.symbol, update.value
+        arguments, sorts = update.arguments, symbol.sorts
+        if isinstance(symbol, ElementFunction):
+            element = arguments[-1]
+            value = None if element is ANY else env[element]  # type: ignore[assignment]  # an index
+            arguments, sorts = arguments[:-1], sorts[:-1]
+        every = (range(self.sizes[sort]) if argument is ANY else (env[argument],)
+                 for argument, sort in zip(arguments, sorts, strict=True))
+        for at in product(*every):
+            if isinstance(symbol, Message):
+                after[symbol, at] = self.receivers(symbol, at) if value is True else frozenset()
+            else:
+                after[symbol, at] = value
+
+    def sent(self, step: Step) -> Iterator[tuple[Message[*tuple[Any, ...]], Indices]]:
+        """The messages that the step sends, in the order of the row. An `each` reads nothing that
+        changes.
+        """
+        for effect in step.row.send:
+            if not isinstance(effect, Each):
+                yield effect.message, tuple(step.env[v] for v in effect.arguments)
+                continue
+            for chosen in self.choices((effect.variable,)):
+                env = step.env | chosen
+                if self.holds(effect.where, {}, env):
+                    yield effect.sent.message, tuple(env[v] for v in effect.sent.arguments)
+
+    def _send(self, message: Message[*tuple[Any, ...]], at: Indices, after: Cells) -> bool:
+        """Send it; False where its channel is full."""
+        if message.fifo is None:
+            after[message, at] = self.receivers(message, at)
+            return True
+        cell = channel(message, at)
+        queue = after.get(cell, ())
+        after[cell] = (*queue, (message, at))
+        return len(queue) < self.sizes[message.fifo]
+
+    def receivers(self, message: Message[*tuple[Any, ...]], at: Indices) -> frozenset[Indices]:
+        """The instances that a message goes to: one that it names, or all."""
+        named = dict(zip(message.formals, at, strict=True))
+        return frozenset(product(*(
+            (named[v],) if v in named else range(self.sizes[type(v)])
+            for v in message.receiver.variables)))
+
+    def successors(self, state: State) -> Iterator[tuple[Step, State]]:
+        """Every step that can fire in the state, and the state after it."""
+        cells = dict(state)
+        for step in self.steps:
+            after = self.after(step, cells)
+            if after is not None:
+                yield step, frozenset(after.items())
+
+
+def initial(symbol: Any) -> object:
+    """The value of a cell at the start."""
+    if isinstance(symbol, ElementFunction):
+        return None
+    if isinstance(symbol, tuple):  # a channel
+        return ()
+    return frozenset() if isinstance(symbol, Message) else symbol.values[0]
+
+
+def parameters(machine: Machine[*tuple[Any, ...]], row: Row) -> tuple[Sort, ...]:
+    """The machine's own variables, then the trigger's, then the chosen ones."""
+    on = row.on
+    named: tuple[Sort, ...] = ()
+    if isinstance(on, Sent):
+        named = on.arguments
+    elif isinstance(on, Call | Completion):
+        named = on.parameters
+    return tuple(dict.fromkeys((*machine.own, *named, *row.choose)))
+
+
+def channel(message: Message[*tuple[Any, ...]], at: Indices) -> tuple[Any, Indices]:
+    """The cell of the channel in which a message with these arguments waits."""
+    named = dict(zip(message.formals, at, strict=False))  # a place may follow
+    ends = (*message.sender.variables, *message.receiver.variables)
+    kind = message.sender.machine, message.receiver.machine, message.fifo
+    return kind, tuple(named[v] for v in ends)
+
+

@@ -1,0 +1,39 @@
+"""The checker says of random systems what the oracle says, by each engine.
+
+By day 100 systems, by night 2,000; `python -m tests.oracle` judges any number.
+"""
+
+
+import pytest
+
+from tests.oracle.defects import DEFECTS, SEEDS, differs, put_in
+from tests.oracle.judged import judged, told, ways_of
+
+BLOCK = 25
+DAY, NIGHT = 100, 2_000
+# Of a sample, so many systems have what makes it a question: a reader that says "holds" to
+# everything would be noticed.
+LEAST = {"deadlock": 30, "violated": 60, "witness": 25, "broken leads_to": 20, "kept leads_to": 15,
+         "symmetric": 40, "several interpretations": 4, "over 20 states": 20}
+
+
+@pytest.mark.parametrize("first", [
+    pytest.param(first, marks=[] if first < DAY else pytest.mark.nightly)
+    for first in range(0, NIGHT, BLOCK)])
+def test_the_checker_says_what_the_oracle_says(first: int) -> None:
+    found = [judged(seed, [way for way in ways_of(seed) if way.is_plain])
+             for seed in range(first, first + BLOCK)]
+    assert [one for one in found if one.differences] == [], told(found)
+
+
+def test_the_systems_are_not_trivial() -> None:
+    traits = [trait for seed in range(DAY) for trait in judged(seed, ways=()).traits]
+    assert {name: traits.count(name) for name, least in LEAST.items()
+            if traits.count(name) < least} == {}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_of_the_checker_makes_a_difference(name: str) -> None:
+    assert differs(SEEDS[name]) == []
+    with put_in(name):
+        assert differs(SEEDS[name]), "`python -m tests.oracle.defects` finds another seed"

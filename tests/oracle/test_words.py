@@ -1,0 +1,212 @@
+"""The oracle shares no line with the checker, and lacks no word of the language; nor do the systems
+that are drawn.
+"""
+
+import ast
+import inspect
+import pkgutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto.spec import language
+from pdproto.spec.language import Configuration, Machine, Sort, System
+from pdproto.spec.language.edit import Edit
+from pdproto.spec.language.formula import Formula
+from pdproto.spec.language.symbols import Symbol
+from tests.layers import imports
+from tests.oracle.systems import draw
+
+HERE = Path(__file__).parent
+ORACLE = ("interpreter", "search", "fair", "orbits", "answers", "witness")
+DRAWING = ("parts", "systems")
+DRAWN = 120  # systems, in which each word must occur
+
+# Classes of the language that are no part of a system.
+OUTSIDE = {
+    "Bindable": "a base of variables", "NoFormula": "a base of what is no formula",
+    "Channel": "how the checker names a channel", "Place": "a file and a line",
+    "Postponed": "stands for a system that is refused", "SpecError": "what a refusal raises",
+    "Symbol": "a base of symbols", "Variable": "a base of variables of machines",
+    "State": "a base of enums", "Instance": "a machine at variables: in messages, by their ends",
+    "InChannel": "a base of messages as formulas", "Formula": "a base of formulas",
+    "Cell": "an application, of which a formula or an update is made",
+    "ElementCell": "the same of a function into a sort",
+    "Monotone": "advice for the prover", "Help": "the same", "Witness": "the same",
+    "Use": "the same", "Ranking": "the same", "FaultFree": "the same",
+}
+# Fields with one value in all systems that are drawn, with the reason. Texts change no answer.
+TEXTS = {"place", "name", "about", "why"}
+ONE_VALUE = {
+    ("System", "base"): "the system before an edit",
+    ("Configuration", "symmetry"): "each way to ask the checker has its own",
+    ("Configuration", "dead_bits"): "the same",
+    ("Table", "_guards"): "a memory of the checker",
+    ("ElementFunction", "edges"): "refused", ("ElementFunction", "engine"): "refused",
+    ("ElementFunction", "engine_writes"): "refused", ("Relation", "edges"): "refused",
+    ("ElementFunction", "values"): "truth values", ("Message", "values"): "the same",
+    ("Rigid", "values"): "the same", ("Fact", "value"): "true", ("Sent", "value"): "true",
+}
+# Fields that change no answer of a search, so that the oracle need not read them.
+NOT_READ = {
+    "place", "path", "line", "about", "why",  # texts
+    "base", "_guards",  # memories
+    "by",  # advice for the prover: the claim is judged as any other
+    "symmetry", "dead_bits", "configurations",  # the way in which the checker is asked
+    "any_time", "reliable",  # what lint asks for
+    "host",  # it reads and writes all, as a world does
+    "visible_to", "engine", "engine_writes", "owner",  # refused to all others
+    "prefix", "of", "sets",  # an element's name; the size of a sort of sets
+}
+
+
+def names_in(module: str) -> set[str]:
+    """Every name, attribute and keyword in a module of this folder."""
+    tree = ast.parse((HERE / f"{module}.py").read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name():
+                found.add(node.id)
+            case ast.Attribute():
+                found.add(node.attr)
+            case ast.keyword(arg=str() as name):
+                found.add(name)
+    return found
+
+
+def classes() -> dict[str, type]:
+    """Every public class of the language."""
+    modules = [import_module(f"{language.__name__}.{one.name}")
+               for one in pkgutil.iter_modules(language.__path__)]
+    return {name: one for module in modules for name, one in vars(module).items()
+            if inspect.isclass(one) and one.__module__ == module.__name__
+            and not name.startswith("_")}
+
+
+@cache
+def census() -> Mapping[tuple[str, str], set[str]]:
+    """For each class and field of the drawn systems, the values that occur, as text."""
+    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for seed in range(DRAWN):
+        system, configuration = draw(seed)
+        known: set[int] = set()
+        for one in walked((system, configuration), known):
+            for name, value in parts_of(one):
+                seen[kind_of(one), name].add(repr(value)[:200])
+    return seen
+
+
+def kind_of(one: object) -> str:
+    return "Sort" if isinstance(one, type) else type(one).__name__
+
+
+def parts_of(one: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(one, type):
+        yield from ((name, getattr(one, name)) for name in ("ordered", "prefix", "of", "sets"))
+    elif is_dataclass(one):
+        yield from ((field.name, getattr(one, field.name)) for field in fields(one)
+                    if hasattr(one, field.name))
+    elif isinstance(one, Machine | Symbol):
+        yield from vars(one).items()
+
+
+def walked(one: Any, known: set[int]) -> Iterator[object]:
+    """Every object of the language inside."""
+    if id(one) in known:
+        return
+    if isinstance(one, Mapping):
+        for item in one.items():
+            yield from walked(item, known)
+    elif isinstance(one, tuple | list | set | frozenset):
+        for part in one:
+            yield from walked(part, known)
+    elif isinstance(one, type) and issubclass(one, Sort):
+        known.add(id(one))
+        yield one
+    elif isinstance(one, Enum):
+        yield one
+    elif isinstance(one, Sort):
+        yield from walked(type(one), known)
+    elif type(one).__module__.startswith(language.__name__):
+        known.add(id(one))
+        yield one
+        for _, value in parts_of(one):
+            yield from walked(value, known)
+
+
+@pytest.mark.parametrize("module", ORACLE)
+def test_the_oracle_shares_no_line_with_the_checker(module: str) -> None:
+    """It imports the values that a spec module builds, and nothing that reads them."""
+    may = ("pdproto.spec.language", *(f"tests.oracle.{one}" for one in ORACLE))
+    of_ours = [name for name in imports(HERE / f"{module}.py")
+               if name.split(".")[0] in ("pdproto", "tests")]
+    assert of_ours
+    assert [name for name in of_ours if not name.startswith(may)] == []
+    # Nor one of the readings that the language itself offers to the checker.
+    helpers = {"guard", "condition", "assignments", "updates", "formulas", "plain", "reading",
+               "conditions", "negated", "normal", "free_variables", "channel_of", "queue_at",
+               "ends_of", "overriding", "tables_under", "one_value"}
+    assert names_in(module) & helpers == set()
+
+
+def test_each_public_word_is_drawn() -> None:
+    drawn = set.union(*map(names_in, DRAWING))
+    assert set(language.__all__) - drawn == set()
+    assert {edit.__name__ for edit in Edit.__args__} - drawn == set()
+
+
+def test_each_way_to_write_a_formula_or_an_effect_is_drawn() -> None:
+    """Every public method of variables, cells, facts and messages."""
+    drawn = set.union(*map(names_in, DRAWING))
+    every = classes()
+    for name in ("Sort", "Cell", "ElementCell", "Fact", "Sent", "InChannel", "Machine"):
+        methods = {word for word, one in vars(every[name]).items()
+                   if not word.startswith("_") and (callable(one) or isinstance(one, property))}
+        unused = {"advice", "declare", "sorts", "instance", "message", "addressed", "element",
+                  "subsets", "sets", "reading", "told"}  # for the readers of a spec
+        assert methods - drawn - unused == set(), name
+
+
+def test_each_class_of_the_language_occurs_in_a_drawn_system() -> None:
+    """A class that the language gets later fails here until it is drawn, or has its reason."""
+    kinds = {kind for kind, _ in census()} | {edit.__name__ for edit in Edit.__args__}
+    kinds |= {"Fairness"}
+    assert classes().keys() - kinds - OUTSIDE.keys() == set()
+    assert OUTSIDE.keys() <= classes().keys()
+
+
+def test_each_field_of_the_language_has_more_than_one_value() -> None:
+    """A field that is always as at its default would say nothing."""
+    constant = {(kind, name) for (kind, name), values in census().items()
+                if len(values) < 2 and name not in TEXTS and (kind, name) not in ONE_VALUE}
+    assert constant == set()
+
+
+def test_the_oracle_reads_each_class_and_field() -> None:
+    read = set.union(*map(names_in, ORACLE))
+    fields_of = {name for kind, name in census()}
+    assert fields_of - read - NOT_READ == set()
+    formulas = {one.__name__ for one in classes().values()
+                if issubclass(one, Formula) and one not in (Formula, classes()["InChannel"])}
+    assert formulas - {"Fact"} - read == set()  # a fact is an atom
+    assert {"Call", "Timer", "Completion", "Sent", "Each", "LeadsTo", "OnRow", "Always",
+            "Sometimes", *language.Fairness.__members__} - {"NO_TIMERS"} - read == set()
+
+
+def test_a_seed_draws_the_same_system_again() -> None:
+    assert [_text(*draw(seed)) for seed in range(20)] == [_text(*draw(seed)) for seed in range(20)]
+
+
+def _text(system: System, configuration: Configuration) -> str:
+    rows = [(table.machine.name, row.name, row.on, row.at, row.to, row.when, row.do, row.send)
+            for table, row in system.rows()]
+    sizes = sorted((sort.__name__, size) for sort, size in configuration.sizes.items())
+    return repr((rows, system.properties, system.final, sizes, configuration.faults))
