@@ -30,21 +30,15 @@ NIGHT: Final[dict[str, Wait]] = {
         by_day=("transfer-restart",)),
     "tests/check/lint/test_lint.py::test_the_hand_over_is_free_of_errors": Wait(
         "variants of a composed system that is examined by day", by_day=0, among="end-to-end-"),
-    "tests/check/opinions/test_promela.py::"
-    "test_spin_finds_the_published_states_of_two_phase_commit": Wait(
-        "the same model with more participants", by_day=("3-288",)),
-    "tests/check/opinions/test_promela.py::"
-    "test_spin_finds_the_states_and_transitions_of_the_oracle": Wait(
-        "SPIN compiles each; a sample by day", by_day=3),
     "tests/check/opinions/test_random_exports.py::"
     "test_the_exports_refute_the_properties_that_our_engine_refutes": Wait(
-        "TLC starts six times for a system; by day both count the states of random systems, and "
+        "TLC starts six times for a system; by day it counts the states of random systems, and "
         "refute properties of fixed ones"),
     "tests/check/opinions/test_tla.py::test_liveness_assumes_the_fairness_of_the_property": Wait(
         "TLC starts for each; one kind of fairness by day", by_day=1),
     "tests/check/opinions/test_tla.py::"
     "test_tlc_finds_the_published_states_of_two_phase_commit": Wait(
-        "TLC counts the states of two other systems by day, and SPIN those of this one"),
+        "TLC counts the states of two other systems by day"),
     "tests/check/opinions/test_tla.py::test_tlc_finds_the_states_of_the_oracle": Wait(
         "TLC starts for each; by day the largest language and all names",
         by_day=("paxos-", "own-names-")),

@@ -54,8 +54,8 @@ def page(told: Sequence[Compared], checkers: Sequence[str], command: str) -> str
         verdict += f", {silent} without the answer of a checker"
     found = ["# The same questions to several checkers", "",
              "Each row is a system of which all checkers find this number of states and refute "
-             "these properties.", "SPIN is asked for safety only. The other columns are seconds "
-             "by the clock, with the start of the checker.", "",
+             "these properties.",
+             "The other columns are seconds by the clock, with the start of the checker.", "",
              f"    {command}", "",
              f"{datetime.now(UTC):%Y-%m-%d}: {verdict}.", "",
              "| " + " | ".join(("system", "states", "refutes", *checkers)) + " |",

@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import Any, Final
 
-from pdproto.check.executor_forms import DASK, FORMS, LOCAL, MPI
+from pdproto.check.executor_forms import DASK, FORMS, LOCAL
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.load import LoadError, load_module
 
@@ -16,32 +16,17 @@ CONNECT_S: Final = 10.0  # to reach a scheduler, and for its first worker
 def maker_of(text: str) -> ExecutorMaker | None:
     """The executor that the text names; None for worker processes of this program.
 
-    Raises ValueError for a text of another form, and for an MPI job without a worker;
-    ModuleNotFoundError if a package is missing; and LoadError for a module that cannot be imported,
-    or has no such callable.
+    Raises ValueError for a text of another form, ModuleNotFoundError if a package is missing, and
+    LoadError for a module that cannot be imported, or has no such callable.
     """
     if text == LOCAL:
         return None
-    if text == MPI:
-        return ExecutorMaker(_mpi())
     if text.startswith(DASK):
         address = text.removeprefix(DASK)
         if not address:
             raise ValueError(f"{text!r} names no scheduler: write {DASK}tcp://HOST:PORT")
         return ExecutorMaker(lambda: DaskExecutor(address))
     return ExecutorMaker(_factory(text))
-
-
-def _mpi() -> Callable[[], Executor]:
-    """The executor of the other ranks of this MPI job. Raises ValueError if there are none.
-
-    Its tasks would wait for ever, because `mpiexec` has not started this process.
-    """
-    if importlib.import_module("mpi4py.MPI").COMM_WORLD.Get_size() < 2:
-        raise ValueError("no other process is in this MPI job: start it by "
-                         "`mpiexec -n 9 python -m mpi4py.futures -m pdproto.cli.main ...`")
-    made: Callable[[], Executor] = importlib.import_module("mpi4py.futures").MPIPoolExecutor
-    return made
 
 
 def _factory(text: str) -> Callable[[], Executor]:

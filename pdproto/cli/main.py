@@ -65,7 +65,7 @@ UNKNOWN: Final = 3
 INTERNAL: Final = 4
 EXTRAS: Final = {
     "torch": "kernels", "triton": "kernels", "matplotlib": "plot", "mcp": "mcp",
-    "distributed": "dask", "duckdb": "duckdb", "mpi4py": "mpi", "hypothesis": "testing",
+    "distributed": "dask", "duckdb": "duckdb", "hypothesis": "testing",
     **dict.fromkeys(RUNTIME, "runtime"),
 }
 OF_VERBS: Final = {"explore": "explore", "mcp": "mcp"}  # the extra with all that the verb needs

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, TextIO
 from rich.console import Console
 
 from pdproto.check.questions import names
+from pdproto.check.report.pen import WITHOUT_TERMINAL
 from pdproto.cli.systems import BUILT_IN
 from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.sorts import Sort
@@ -333,8 +334,10 @@ def console() -> Iterator[Console]:
     """A console for a result. Its text goes to standard output when the block ends.
 
     A rich console that writes directly would end the program if the reader has closed the pipe.
+    Without a terminal, lines of tables have any width: a name is in one piece for who reads them.
     """
-    drawn = Console(file=sys.stdout, emoji=False)  # their table takes long to import
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WITHOUT_TERMINAL
+    drawn = Console(file=sys.stdout, emoji=False, width=wide)  # their table takes long to import
     with drawn.capture() as captured:
         yield drawn
     with standard_output() as stream:

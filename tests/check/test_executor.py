@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
-from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -52,7 +50,6 @@ from tests.cli.test_mutate import SMALL as LAMP
 
 Output = pytest.CaptureFixture[str]
 SMALL = ("two-phase-commit", "lock-server", "ring-election", "lock-server-broken")
-MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 ENDS_S = 60.0  # in which a process must start or end
 
 
@@ -343,56 +340,8 @@ def test_a_cluster_that_is_not_there(
         assert line.startswith(f"pdproto: {told}")
 
 
-SPREAD = """
-from pdproto.check.executor import maker_of
-from pdproto.check.explore import silent
-from pdproto.check.worker_pool import run_tasks
-from tests.check.executor_work import rank
-
-if __name__ == "__main__":
-    print(*sorted(answer for _, answer in run_tasks(range(3), rank, maker_of("mpi"), silent)))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(MPIEXEC is None or find_spec("mpi4py") is None,
-                    reason="no MPI here: pip install mpi4py mpich")
-class TestMpi:
-    """Two processes of one MPI job: the first asks, and the second works."""
-
-    def run(self, *program: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(MPIEXEC), "-n", "2", sys.executable, "-m", "mpi4py.futures", *program],
-            capture_output=True, text=True, check=False, timeout=10 * ENDS_S,
-            env={**os.environ, "PYTHONPATH": str(Path.cwd())})
-
-    def test_the_second_process_does_the_tasks(self, tmp_path: Path) -> None:
-        program = tmp_path / "spread.py"
-        program.write_text(SPREAD, encoding="utf-8")
-        done = self.run(str(program))
-        assert (done.returncode, done.stdout.split()) == (0, ["1"] * 3), done.stderr
-
-    def test_a_verb_says_what_it_says_here(self, tmp_path: Path, capsys: Output) -> None:
-        asked = ["sim", "--seeds", "2", "--requests", "5", "--quiet", "--json"]
-        done = self.run("-m", "pdproto.cli.main", *asked, str(tmp_path / "mpi"),
-                        "--executor", "mpi")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert main([*asked, str(tmp_path / "local")]) == 0
-        said = [json.loads((tmp_path / name).read_text()) for name in ("mpi", "local")]
-        assert said[0] == said[1]
-        assert capsys.readouterr().out == done.stdout
-
-    def test_a_process_without_others_is_one_line(self) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "pdproto.cli.main", "check", "--executor", "mpi", "--no-cache"],
-            capture_output=True, text=True, check=False, timeout=ENDS_S)
-        assert done.returncode == 2
-        assert done.stderr.startswith("pdproto: --executor: no other process is in this MPI job")
-        assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(("where", "told"), [
-    ("nonsense", "--executor: want local, dask:tcp://HOST:PORT, mpi or MODULE:FACTORY, not"),
+    ("nonsense", "--executor: want local, dask:tcp://HOST:PORT or MODULE:FACTORY, not"),
     ("dask:", "--executor: 'dask:' names no scheduler"),
     ("no_such_module:make", "there is no module 'no_such_module'"),
     ("os:path", "--executor: os has no callable 'path' that returns an executor"),

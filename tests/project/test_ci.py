@@ -92,7 +92,7 @@ def ci(clone: Path) -> subprocess.CompletedProcess[str]:
 
 
 TOOLS = (
-    "cc", "gcc", "spin", "java", "node", "chromium", "ip", "tc", "nft", "etcd", "python3", "sudo",
+    "cc", "gcc", "java", "node", "chromium", "ip", "tc", "nft", "etcd", "python3", "sudo",
 )  # fmt: skip
 
 
@@ -132,22 +132,23 @@ def test_everything_passes(clone: Path) -> None:
 
 def test_a_missing_tool_is_installed_by_the_name_of_its_package(clone: Path) -> None:
     for tool in TOOLS:
-        if tool not in {"spin", "nft", "etcd"}:
+        if tool not in {"nft", "etcd"}:
             program(clone, tool, 'if [ "$1" = -n ]; then shift; "$@"; fi')
     program(clone, "make")
     program(clone, "apt-get")
     assert ci(clone).returncode == 0
     calls = [line for line in (clone / "calls").read_text().splitlines() if "apt-get" in line]
-    assert "apt-get install -y -qq --no-install-recommends spin nftables etcd-server" in calls
+    assert "apt-get install -y -qq --no-install-recommends nftables etcd-server" in calls
 
 
 def test_a_machine_without_packages_is_told_what_to_install(clone: Path) -> None:
     for tool in (*TOOLS, "make"):
-        if tool != "spin":
+        if tool != "nft":
             program(clone, tool)
     done = ci(clone)
     assert done.returncode == 1
-    assert "no apt-get here. Install by hand what these Debian packages have: spin" in done.stdout
+    assert ("no apt-get here. Install by hand what these Debian packages have: nftables"
+            in done.stdout)
 
 
 def test_what_ci_installs_is_no_excuse() -> None:

@@ -32,12 +32,16 @@ UNICODE: Final = Glyphs("│", "●", "─", "┄", "▶", "◀", "✗", "✗", 
 ASCII: Final = Glyphs("|", "*", "-", ".", ">", "<", "x", "x", "+", "->", ",", "|", "`")
 
 
+WITHOUT_TERMINAL: Final = 10_000  # the width of a console for a file or a pipe
+PICTURE: Final = 80  # cells of the lines and pictures there; tables are as wide as they need
+
+
 class Pen:
     """The abilities of a console: its width, its characters, its encoding."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.width = console.width
+        self.width = PICTURE if console.width == WITHOUT_TERMINAL else console.width
         self.glyphs = ASCII if console.options.ascii_only else UNICODE
 
     def plain(self, text: str) -> str:
