@@ -239,9 +239,8 @@ soak-day: $(CORE) ## the same for a day of running; writes out/soak-day.md
 	$(BIN)/python -m lab soak --seconds 86400 --engine tcp shm --resume out/soak-day.json \
 	  --record out/soak-day.md --commit $$(git rev-parse --short HEAD) $(SOAK_OPTIONS)
 
-docs: $(CORE) ## write docs/tables anew from the tables
-	@for system in $$($(BIN)/python -c 'from pdproto.spec.catalogue import SYSTEMS; print(*SYSTEMS)'); do \
-	  $(BIN)/pdproto tables $$system --output docs/tables/$$system.md || exit 1; done
+docs: $(CORE) ## write the committed pages of docs/tables anew
+	$(BIN)/python -m tests.docs.table_pages
 
 SITE := $(VENV)/.docs
 
@@ -251,6 +250,7 @@ $(SITE): $(CORE)
 
 # A link or an anchor that leads nowhere is a warning of Sphinx, and fails the build.
 docs-site: $(SITE) ## the documents as a site, in out/site
+	$(BIN)/python -m tests.docs.table_pages --all
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
 
 wheel: $(FULL) ## a wheel for every Python from 3.11 on, in dist

@@ -7,6 +7,7 @@ come the signatures and docstrings of what it names.
 
 import importlib
 import inspect
+import pathlib
 import posixpath
 import re
 
@@ -49,6 +50,20 @@ def navigate(_app, name, source):
         if new:
             trees.append(_tree(part.splitlines()[0] if name == root_doc else "", new))
     source[0] += "".join(trees)
+
+
+TABLES = "docs/reference/tables"
+
+
+def link_tables(app, name, source):
+    """Link each system to its page, of which Git has only some."""
+    made = {path.stem for path in (pathlib.Path(app.srcdir) / "docs" / "tables").glob("*.md")}
+    if name == TABLES:
+        source[0] = re.sub(
+            r"^\* `([\w-]+)`:",
+            lambda found: (f"* [{found[1]}](../tables/{found[1]}.md):" if found[1] in made
+                           else found[0]),
+            source[0], flags=re.MULTILINE)
 
 
 API = "docs/reference/python-api"
@@ -101,6 +116,7 @@ def _tree(caption, names):
 
 def setup(app):
     """Called by Sphinx."""
+    app.connect("source-read", link_tables)  # before its links are listed
     app.connect("source-read", navigate)
     app.connect("source-read", document_objects)
     app.connect("autodoc-process-docstring", plain_to_rst)
