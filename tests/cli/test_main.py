@@ -165,7 +165,7 @@ class TestSystemAnywhere:
         assert (told["system"], verdicts(told)["agreement"]) == ("two-phase-commit", "holds")
 
     def test_other_verbs_too(self, capsys: Output) -> None:
-        assert main(["export", "--promela", "--size", "Participant=2", "two-phase-commit"]) == 0
+        assert main(["export", "--tla", "--size", "Participant=2", "two-phase-commit"]) == 0
         assert "two-phase-commit" in capsys.readouterr().out
 
 
