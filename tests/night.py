@@ -58,8 +58,6 @@ NIGHT: Final[dict[str, Wait]] = {
     "tests/check/test_cache.py::test_each_mutant_is_another_question": Wait(
         "an identity reads every field of a row; the small system has each kind of edit",
         by_day=("lock-server",)),
-    "tests/check/test_executor.py::TestMpi::test_a_verb_says_what_it_says_here": Wait(
-        "test_the_second_process_does_the_tasks starts MPI by day"),
     "tests/check/test_executor.py::test_a_dask_worker_is_killed_in_mid_run": Wait(
         "test_a_broken_executor_is_made_anew and TestChild lose a process by day"),
     "tests/check/test_executor.py::test_a_worker_with_other_tables_is_refused": Wait(

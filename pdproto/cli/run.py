@@ -86,7 +86,7 @@ def _show(begun: Start, seen: WalkCounts, seed: int, out: Console) -> None:
 def _rows(walker: Walker, seen: WalkCounts) -> Table:
     """Each row with its counts; those that never fired stand last."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("row", no_wrap=True)
+    table.add_column("row", overflow="fold")
     table.add_column("fired", justify="right", no_wrap=True)
     table.add_column("could fire", justify="right", no_wrap=True)
     table.add_column("place", overflow="fold")

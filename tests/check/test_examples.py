@@ -75,7 +75,7 @@ class Counts(NamedTuple):
 # Ring. The states are those of a second model, below. Depth: every node starts, the proposal of
 # the node in place i of n passes i lower ones, one node wins and n - 1 follow: 2n + n(n-1)/2.
 #
-# Transitions are published for 3 participants only; test_promela.py has SPIN count the others, on
+# Transitions are published for 3 participants only; SPIN has counted the others, on
 # exported models, with the rows that only ignore.
 PINNED: Final[list[tuple[System, Sizes, tuple[str, ...], Counts]]] = [
     (TWO_PHASE_COMMIT, {Participant: 3}, NO_FAULTS, Counts(288, 1_145, 10)),

@@ -24,15 +24,6 @@ def test_a_name_is_in_one_piece(
     assert [name for name in names if name not in words] == []
 
 
-@pytest.mark.parametrize("columns", ["40", "60"])
-def test_at_a_narrow_terminal_a_name_is_not_folded_either(
-    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert main(["check", "lock-server", "--quiet"]) == 0
-    assert "the_lock_comes_back" in capsys.readouterr().out.split()
-
-
 def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "pdproto", "--version"], capture_output=True,
                           text=True, check=True)

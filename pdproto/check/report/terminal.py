@@ -98,7 +98,7 @@ def _heading(pen: Pen, result: CheckResult) -> list[Text]:
 def _table(pen: Pen, result: CheckResult) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("property", no_wrap=True)
+    table.add_column("property", overflow="fold", ratio=2)
     table.add_column("kind", no_wrap=True)
     table.add_column("steps", justify="right", no_wrap=True)
     table.add_column("assurance and note", overflow="fold", ratio=3)
@@ -122,7 +122,7 @@ def _table(pen: Pen, result: CheckResult) -> Table:
 def _row_counts(pen: Pen, result: CheckResult) -> Table:
     """Each row, the most frequent first, with the number of states in which it can fire."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("row", no_wrap=True)
+    table.add_column("row", overflow="fold", ratio=2)
     table.add_column("can fire", justify="right", no_wrap=True)
     table.add_column("place", overflow="fold", ratio=3)
     for name, count in sorted(result.row_counts.items(), key=lambda one: -one[1]):
