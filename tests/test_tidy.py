@@ -160,7 +160,8 @@ def test_the_product_imports_nothing_of_the_laboratory() -> None:
 def test_every_folder_has_its_arrows_declared() -> None:
     """A new folder needs a row in tests/layers.py."""
     folders = {folder_of(dotted(path)) for path in modules()
-               if relative(path).startswith(("pdproto/", "spec/")) and path.stem not in ("__init__", "__main__")}
+               if relative(path).startswith(("pdproto/", "spec/"))
+               and path.stem not in ("__init__", "__main__")}
     assert folders <= LAYERS.keys()
 
 
