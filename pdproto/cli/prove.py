@@ -23,8 +23,10 @@ from pdproto.check.prove.assurance import cache_folder, remember
 from pdproto.check.prove.axioms import doubts
 from pdproto.check.prove.certificates import certificates
 from pdproto.check.prove.confirming import confirmed
+from pdproto.check.prove.independent import independent
 from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import (
     CUTOFF,
     ENGINES,
@@ -187,7 +189,8 @@ def _wanted(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 def _tell(found: Verdicts, arguments: argparse.Namespace) -> None:
     system, proof = found.one.system, found.proof
-    refuted: Iterable[Refutation] = refutations(system, proof, arguments.timeout, arguments.bmc)
+    refuted: Iterable[Refutation] = refutations(
+        system, found.failed, arguments.timeout, arguments.bmc)
     if arguments.html is not None:
         refuted = tuple(refuted)
         write(import_module("pdproto.check.report.proof_page").page(found, refuted),
@@ -266,12 +269,18 @@ def _proof(
         if part is not None:
             asked = tuple(o for o in asked if part.has(task_of(one, o)))
         doubted = doubts(one.system, one.every_ranking, settings.engines, settings.timeout_s)
-        proof = replace(prove(one.system, asked, settings), doubts=doubted)
-        if not proof.interrupted:
-            proof = confirmed(one.system, proof, arguments.timeout)
-        if arguments.engine is None:
-            proof = decided_by(QUANTIFIED, one.system, proof, settings)
-    found = Verdicts(one, proof, wanted)
+
+        def decided(obligations: Sequence[Obligation]) -> Proof:
+            proof = prove(one.system, obligations, settings)
+            if not proof.interrupted:
+                proof = confirmed(one.system, proof, arguments.timeout)
+            if arguments.engine is None:
+                proof = decided_by(QUANTIFIED, one.system, proof, settings)
+            return proof
+
+        found = Verdicts(one, replace(decided(asked), doubts=doubted), wanted)
+        if part is None:
+            found = independent(found, decided)
     if folder is not None and part is None:
         remember(folder, found)
     return found

@@ -1,7 +1,7 @@
 """A claim counts as proved only with everything on which its proof rests, wherever it is told."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,8 +10,10 @@ import pytest
 
 from pdproto.check.prove import obligations
 from pdproto.check.prove.axioms import doubts
+from pdproto.check.prove.independent import independent
 from pdproto.check.prove.judgement import Judgement, Status
-from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.proving import Proof, ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.verdicts import UnitStatus, Verdicts
 from pdproto.check.questions import PEERS
@@ -32,7 +34,6 @@ from pdproto.spec.language import (
     all_of,
     auto,
     exists,
-    forall,
 )
 from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Use
 
@@ -65,6 +66,18 @@ FOLLOWS: Final = Always("follows", ~bad(), by=("not_bad",))
 SPOILT: Final = System("spoilt", "", (ROWS,), (NOT_BAD, NOT_WORSE, FOLLOWS), final=TRUE)
 BARE: Final = System("bare", "", (ROWS,), (NOT_WORSE,), final=TRUE)
 LEMMAS: Final = (Always("never_bad", ~bad()),)
+
+calmed = host.relation("calmed")
+calmer = host.relation("calmer")
+CALM: Final = System("calm", "", (replace(ROWS, rows=(
+    *ROWS.rows, Row("calm", on=Call("calm"), when=calmer(), do=[calmed().to(True)]),
+    Row("calmer", on=Call("calmer"), when=calmed(), do=[calmer().to(True)]))),),
+    (Always("calm", ~calmed()), Always("calmer", ~calmer()), *SPOILT.properties), final=TRUE)
+CHAIN: Final = System("chain", "", (replace(ROWS, rows=(
+    Row("break_first", on=Call("break_first"), do=[bad().to(True)]),
+    Row("break_second", on=Call("break_second"), when=bad(), do=[calmed().to(True)]),
+    Row("break_third", on=Call("break_third"), when=calmed(), do=[calmer().to(True)]))),),
+    (Always("first", ~bad()), Always("second", ~calmed()), Always("third", ~calmer())), final=TRUE)
 
 step = Machine("step")
 phase = step.function("phase", Phase, edges={Phase.FIRST: (Phase.SECOND,), Phase.SECOND: ()})
@@ -125,12 +138,31 @@ def test_a_claim_that_rests_on_a_false_one_is_proved_only_if_it_holds(
         assert result["if"][name] == unmet
 
 
-def test_what_does_not_rest_on_it_is_proved() -> None:
-    quiet = Always("quiet", forall(a, a.same(a)))
-    one = ProofSubject(replace(SPOILT, properties=(*SPOILT.properties, quiet)), (), {})
-    assert standings(judged(one))["quiet"] == UnitStatus.PROVED
-    assert judged(one, "quiet").exit_status == 0
-    assert judged(one).exit_status == 1
+def test_what_does_not_need_it_is_proved(capsys: Output) -> None:
+    """It is asked once more without the claims that are not met."""
+    for name in ("calm", "calmer"):
+        status, text, result = told(capsys, f"{__name__}:CALM", "--property", name)
+        assert status == 0
+        assert f"proved    {name}: for all sizes (2 obligations)" in text
+        assert "failed" not in text.partition("\n")[2]
+        assert result["verdict"] == "proved"
+    status, text, result = told(capsys, f"{__name__}:CALM")
+    assert status == 1
+    assert result["verdicts"] == {
+        "calm": "proved", "calmer": "proved", "not_bad": "failed", "not_worse": "open",
+        "follows": "open", "never_bad": "failed"}
+
+
+def test_claims_are_proved_without_an_unmet_one_only_together() -> None:
+    """Each of the two needs the other, and one of them needs a claim that fails."""
+    one = ProofSubject(CHAIN, (), {})
+
+    def prove_(asked: Sequence[Obligation]) -> Proof:
+        return prove(CHAIN, asked, ProofSettings(timeout_s=LIMIT_S))
+
+    found = Verdicts(one, prove_(one.obligations()))
+    assert standings(found) == {"first": "failed", "second": "open", "third": "open"}
+    assert standings(independent(found, prove_)) == standings(found)
 
 
 @pytest.mark.parametrize(("one", "name", "unmet"), [

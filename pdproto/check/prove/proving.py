@@ -75,7 +75,8 @@ class Proof:
 
     What follows for the claims is in verdicts.py. axioms: PROVED if they can hold together; if this
     is unknown, nothing counts as proved. doubts: by `leads_to`, why this is unknown of its own
-    assumptions. interrupted: Ctrl-C came before every obligation had a verdict.
+    assumptions. independent: the claims that are proved also without those that are not met
+    (independent.py). interrupted: Ctrl-C came before every obligation had a verdict.
     """
 
     system: str
@@ -84,6 +85,7 @@ class Proof:
     axioms: Judgement = field(default_factory=lambda: Judgement(Status.PROVED))
     interrupted: bool = False
     doubts: Mapping[str, str] = field(default_factory=dict)
+    independent: frozenset[str] = frozenset()
 
     def status(self, obligation: Obligation) -> Status:
         """The common verdict of the engines; UNKNOWN if they differ.

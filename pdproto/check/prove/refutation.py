@@ -12,9 +12,7 @@ from typing import Final
 from pdproto.check.bmc import bounded
 from pdproto.check.prove.confirming import stands
 from pdproto.check.prove.induction import Counterexample, counterexample
-from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Claim, Obligation
-from pdproto.check.prove.proving import Proof
 from pdproto.check.result import Verdict
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, System
@@ -46,13 +44,12 @@ class Refutation:
 
 
 def refutations(
-    system: System, proof: Proof, timeout_s: float, steps: int | None
+    system: System, failed: Iterator[Obligation], timeout_s: float, steps: int | None
 ) -> Iterator[Refutation]:
-    """Refute the first obligations that fail. timeout_s: for one question.
+    """Refute the first of the obligations, which fail. timeout_s: for one question.
 
     steps: the length of runs in which to search for a violation; None for no search.
     """
-    failed = (o for o in proof.obligations if proof.status(o) is Status.FAILED)
     for obligation in islice(failed, REFUTATIONS_MAX):
         found = counterexample(system, obligation, timeout_s)
         if found is None:

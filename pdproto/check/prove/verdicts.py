@@ -21,7 +21,7 @@ Nothing counts that was not asked. So of a part of a proof, such as a shard, it 
 is proved *if* the others hold, and not more.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -102,10 +102,24 @@ class Verdicts:
         worst = (UnitStatus.FAILED, UnitStatus.UNKNOWN, UnitStatus.CONDITIONAL, UnitStatus.PROVED)
         return next(standing for standing in worst if standing in {*found, UnitStatus.PROVED})
 
+    @cached_property
+    def told(self) -> frozenset[str]:
+        """The units that were asked for, and those that are not met of which one is proved only if
+        they hold.
+        """
+        unmet = (name for chosen in self.chosen for name in self.units[chosen].unmet)
+        return frozenset(self.chosen) | frozenset(unmet)
+
+    @property
+    def failed(self) -> Iterator[Obligation]:
+        """The obligations of told units that fail."""
+        return (o for o in self.proof.obligations
+                if o.unit in self.told and self.proof.status(o) is Status.FAILED)
+
     @property
     def exit_status(self) -> int:
-        """0 if all that was asked for is proved, 1 if an obligation fails, 3 otherwise."""
-        if any(self.status(o) is Status.FAILED for o in self.proof.obligations):
+        """0 if all that was asked for is proved, 1 if it fails, or rests on one that does; or 3."""
+        if any(self.failed):
             return 1
         whole = all(self.units[name].standing is UnitStatus.PROVED for name in self.chosen)
         return 0 if whole and self.proof.from_possible_axioms else 3
@@ -117,7 +131,8 @@ class Verdicts:
     def _verdict(self, name: str) -> UnitVerdict:
         own = self.one.units[name]
         left = self._open[name]
-        unmet = tuple(other for other in self.one.closure([name])
+        rested = () if name in self.proof.independent else self.one.closure([name])
+        unmet = tuple(other for other in rested
                       if other != name and (self._open.get(other) or self._doubt(other)))
         doubt = self._doubt(name)
         if any(self.status(o) is Status.FAILED for o in left):

@@ -139,7 +139,7 @@ def _lines(found: Verdicts) -> Iterator[str]:
     yield from _of_units(found)
     for promise in promises(found):
         yield from _promised(promise, found)
-    with_them = {*one.closure(found.chosen)} & found.proved - {*_told(found)}
+    with_them = {*one.closure(found.chosen)} & found.proved - found.told
     if with_them:
         yield f"  proved    {counted(len(with_them), 'other claim')} on which these rest"
 
@@ -162,15 +162,8 @@ def _premises(found: Verdicts) -> Iterator[str]:
                f"proved ({proof.axioms.note})")
 
 
-def _told(found: Verdicts) -> Iterator[str]:
-    """The units that were asked for, and those on which they rest that are not met."""
-    yield from found.chosen
-    yield from (name for name in found.one.closure(found.chosen)
-                if name in found.units and found.units[name].open)
-
-
 def _of_units(found: Verdicts) -> Iterator[str]:
-    told, every = {*_told(found)}, {claim.name for claim in found.one.every_claim}
+    told, every = found.told, {claim.name for claim in found.one.every_claim}
     for claim in found.one.fault_free_claims:
         if claim.name in told:
             spared = () if claim.name in every else found.one.fault_free.without
