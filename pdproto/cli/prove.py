@@ -20,20 +20,15 @@ from typing import Any, Final
 
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.prove.assurance import cache_folder, remember
-from pdproto.check.prove.axioms import doubts
 from pdproto.check.prove.certificates import certificates
-from pdproto.check.prove.confirming import confirmed
-from pdproto.check.prove.independent import independent
 from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.judgement import Status
-from pdproto.check.prove.obligations import Obligation
+from pdproto.check.prove.judging import judged
 from pdproto.check.prove.proving import (
     CUTOFF,
     ENGINES,
-    QUANTIFIED,
     Proof,
     ProofSettings,
-    decided_by,
     prove,
 )
 from pdproto.check.prove.refutation import Refutation, refutations
@@ -48,6 +43,7 @@ from pdproto.check.prove.spread import SpreadProof
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.check.prove.verdicts import Verdicts
+from pdproto.check.report.narration import counted
 from pdproto.check.report.progress import Reporter
 from pdproto.check.report.proofs import tell, to_json
 from pdproto.check.shards import Merged, Shard
@@ -249,7 +245,6 @@ def _proof(
 
     part: proves only the obligations of this shard.
     """
-    wanted = _wanted(arguments)
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         folder = None if arguments.no_cache else cache_folder()
         settings = ProofSettings(
@@ -265,22 +260,9 @@ def _proof(
         if spread is not None:
             decide = SpreadProof(spread, replace(load, broken=one.broken))
             settings = replace(settings, decide=decide)
-        asked = one.obligations(wanted)
-        if part is not None:
-            asked = tuple(o for o in asked if part.has(task_of(one, o)))
-        doubted = doubts(one.system, one.every_ranking, settings.engines, settings.timeout_s)
-
-        def decided(obligations: Sequence[Obligation]) -> Proof:
-            proof = prove(one.system, obligations, settings)
-            if not proof.interrupted:
-                proof = confirmed(one.system, proof, arguments.timeout)
-            if arguments.engine is None:
-                proof = decided_by(QUANTIFIED, one.system, proof, settings)
-            return proof
-
-        found = Verdicts(one, replace(decided(asked), doubts=doubted), wanted)
-        if part is None:
-            found = independent(found, decided)
+        found = judged(
+            one, settings, _wanted(arguments), helped=arguments.engine is None,
+            part=None if part is None else lambda o: part.has(task_of(one, o)))
     if folder is not None and part is None:
         remember(folder, found)
     return found
@@ -295,7 +277,8 @@ def _engines(arguments: argparse.Namespace) -> tuple[str, ...]:
 def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
     """Print lemmas that suffice (status 0), or else all inductive clauses (status 3)."""
     try:
-        found = suggest(one.system, arguments.timeout)
+        found = suggest(one.system, ProofSettings(
+            timeout_s=arguments.timeout, workers=arguments.workers))
     except ValueError as error:
         raise UsageError(f"{one.system.name}: {error}") from error
     told = found.lemmas if found.proved else found.inductive
@@ -322,19 +305,19 @@ def _suggest(one: ProofSubject, arguments: argparse.Namespace) -> int:
 
 def _suggested(system: System, found: Suggestion) -> Iterator[str]:
     """The lines about the search, which come before the lemmas."""
-    counted = f"{found.kept} inductive clauses of {found.true} that hold in small instances"
     word = "proved by" if found.proved else "not proved by"
-    yield f"{system.name}: {word} {counted}"
+    yield (f"{system.name}: {word} {found.kept} inductive clauses of {found.true} that hold in "
+           f"small instances")
     for name, axiom in system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
     if found.proved and not found.lemmas:
         yield "# It needs no lemma: `pdproto prove` proves it as it is"
         return
     if found.proved:
-        yield f"# These {len(found.lemmas)} suffice; put them beside the system:"
+        yield f"# {counted(len(found.lemmas), 'lemma')} to put beside the system:"
         return
     yield f"  unproved  {', '.join(found.unproved)}"
-    yield f"# All {found.kept} inductive clauses; they do not suffice:"
+    yield f"# `pdproto prove` proves these {found.kept}, but not the above with them:"
 
 
 def _export(system: System, proof: Proof, folder: Path, *, several: bool) -> None:

@@ -12,6 +12,7 @@ from pdproto.check import cache
 from pdproto.check.checking import check
 from pdproto.check.prove import proving
 from pdproto.check.prove.judgement import Judgement, Status
+from pdproto.check.prove.proving import ProofSettings
 from pdproto.check.prove.suggest import Suggestion, pasteable, suggest
 from pdproto.spec import language
 from pdproto.spec.examples import lock_server, two_phase_commit
@@ -134,7 +135,7 @@ class TestSuggestions:
     def test_sufficient_lemmas_can_be_pasted(self, folder: Path, capsys: Output) -> None:
         assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 0
         out = capsys.readouterr().out
-        text = out.partition("put them beside the system:\n")[2]
+        text = out.partition("to put beside the system:\n")[2]
         names = "Decision, Participant, Vote, abort, commit, decision, heard, prepared, vote"
         lemmas = f"from pdproto.spec.examples.two_phase_commit import {names}\n{text}"
         (folder / "lemmas.py").write_text(lemmas, encoding="utf-8")
@@ -162,11 +163,11 @@ class TestSuggestions:
         assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 0
         out = capsys.readouterr().out
         assert "# It needs no lemma" in out
-        assert "suffice" not in out
+        assert "to put beside" not in out
 
     @pytest.mark.nightly
     def test_the_broken_lock_keeps_some(self) -> None:
-        found = suggest(lock_server.SYSTEM, 30.0)
+        found = suggest(lock_server.SYSTEM, ProofSettings(timeout_s=30.0))
         assert found.proved
         assert not found.unproved
         assert {*found.lemmas} <= {*found.inductive}

@@ -9,6 +9,7 @@ import pytest
 
 from pdproto.check.lint import lint, small
 from pdproto.check.mutate.trials import searches, trials_of
+from pdproto.check.prove.proving import ProofSettings
 from pdproto.check.prove.suggest import suggest
 from pdproto.check.rigid import TopologyError, interpretations
 from pdproto.cli.main import main
@@ -67,7 +68,7 @@ class TestGivenTopologies:
         assert "with --size or --configuration" in capsys.readouterr().err
 
     def test_lemmas_are_looked_for_at_sizes_that_it_knows(self) -> None:
-        assert suggest(own_specs.RING, 10.0).proved
+        assert suggest(own_specs.RING, ProofSettings(timeout_s=10.0)).proved
 
     def test_its_mutants_are_linted_at_sizes_that_it_knows(self) -> None:
         ring = own_specs.RING

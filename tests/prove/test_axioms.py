@@ -60,7 +60,7 @@ def test_the_command_line_refuses_it(more: list[str], capsys: Output) -> None:
 
 def test_lemmas_are_not_suggested_from_a_contradiction() -> None:
     with pytest.raises(SpecError, match="contradict each other"):
-        suggest(quorums.CONTRADICTORY, LIMIT_S)
+        suggest(quorums.CONTRADICTORY, ProofSettings(timeout_s=LIMIT_S))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -122,5 +122,5 @@ def test_names_of_other_claims_are_refused() -> None:
 
 
 def test_no_lemma_is_said_to_prove_a_claim_that_does_not_follow() -> None:
-    assert not suggest(WRONG, LIMIT_S).proved
-    assert suggest(TANKS, LIMIT_S).proved
+    assert not suggest(WRONG, ProofSettings(timeout_s=LIMIT_S)).proved
+    assert suggest(TANKS, ProofSettings(timeout_s=LIMIT_S)).proved

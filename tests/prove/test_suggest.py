@@ -1,13 +1,21 @@
 """Suggested lemmas: clauses that hold in small instances prove a property that needs some."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.suggest import suggest
+from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from pdproto.spec.language import Always
+from tests.prove import token_ring
+
+Output = pytest.CaptureFixture[str]
 
 LIMIT_S = 30.0
 
@@ -20,7 +28,7 @@ LIMIT_S = 30.0
 def test_it_is_proved_unaided(name: str) -> None:
     """What is suggested is proved again, from the beginning and with faults."""
     system = load(name)
-    found = suggest(system, LIMIT_S)
+    found = suggest(system, ProofSettings(timeout_s=LIMIT_S))
     assert found.proved
     lemmas = [Always(f"lemma_{n}", formula) for n, formula in enumerate(found.lemmas)]
     owed = obligations(system, claims(system, lemmas))
@@ -32,7 +40,7 @@ def test_it_is_proved_unaided(name: str) -> None:
 def test_no_suggested_lemma_can_be_left_out() -> None:
     """Of many that say nearly the same, a reader gets as few as possible."""
     system = load("two-phase-commit")
-    found = suggest(system, LIMIT_S)
+    found = suggest(system, ProofSettings(timeout_s=LIMIT_S))
     lemmas = [Always(f"lemma_{n}", formula) for n, formula in enumerate(found.lemmas)]
     for one in lemmas:
         rest = [lemma for lemma in lemmas if lemma is not one]
@@ -41,7 +49,57 @@ def test_no_suggested_lemma_can_be_left_out() -> None:
         assert {proof.status(obligation) for obligation in owed} != {Status.PROVED}, one
 
 
+def pasted(text: str, folder: Path, capsys: Output, *options: str) -> tuple[int, dict[str, Any]]:
+    """What is suggested for a spec is appended to it, and proved: the status and the JSON of both.
+    """
+    spec = folder / "pasted.py"
+    spec.write_text(text, encoding="utf-8")
+    asked = ["prove", f"{spec}:SYSTEM", "--quiet", "--no-cache", "--json", "-", *options]
+    status = main([*asked, "--suggest"])
+    told = json.loads(capsys.readouterr().out)
+    spec.write_text(f"{text}\n{told['text']}", encoding="utf-8")
+    main(asked)
+    proved = json.loads(capsys.readouterr().out)
+    return status, {"told": told, "verdicts": proved["verdicts"]}
+
+
+def imported(module: str) -> str:
+    return f"from pdproto.spec.language import *\nfrom {module} import *\n"
+
+
+@pytest.mark.parametrize(("text", "status"), [
+    (imported("pdproto.spec.examples.two_phase_commit"), 0),
+    (imported("tests.prove.token_ring"), 0),
+    (imported("tests.prove.token_ring") + "SYSTEM = UNMARKED", 3),
+    (imported("tests.prove.quorums"), 3),
+    (imported("tests.prove.test_consequences") + "SYSTEM = TANKS", 0),
+    (imported("tests.prove.test_consequences") + "SYSTEM = WRONG", 3),
+    pytest.param(imported("pdproto.spec.examples.lock_server"), 0, marks=pytest.mark.nightly),
+    pytest.param(imported("pdproto.spec.examples.lock_server_broken"), 3,
+                 marks=pytest.mark.nightly),
+    pytest.param(imported("pdproto.spec.handoff.abort"), 0, marks=pytest.mark.nightly),
+], ids=["two-phase", "ring", "ring-broken", "quorums", "tanks", "tanks-wrong", "lock",
+        "lock-broken", "abort"])
+def test_what_is_suggested_is_proved_as_it_says(
+    text: str, status: int, tmp_path: Path, capsys: Output
+) -> None:
+    """Each clause that is printed is proved, and so are the properties, but for those it names."""
+    found, answers = pasted(text, tmp_path, capsys, "--timeout", "5")
+    told, verdicts = answers["told"], answers["verdicts"]
+    assert found == status
+    assert told["proved"] == (status == 0)
+    open_ones = {name for name, verdict in verdicts.items() if verdict != "proved"}
+    assert open_ones == {*told["unproved"]}
+
+
+def test_a_clause_must_hold_at_the_start_at_every_size() -> None:
+    """The instances that give the guesses have two nodes: with one node, it is first and last."""
+    found = suggest(token_ring.UNMARKED, ProofSettings(timeout_s=LIMIT_S))
+    assert found.inductive
+    assert not [one for one in map(str, found.inductive) if "first(" in one and "last(" in one]
+
+
 @pytest.mark.nightly
 def test_a_false_property_is_not_proved() -> None:
     """The lock server with a clock: no clause can save it, and none pretends to."""
-    assert not suggest(load("lock-server-broken"), LIMIT_S).proved
+    assert not suggest(load("lock-server-broken"), ProofSettings(timeout_s=LIMIT_S)).proved

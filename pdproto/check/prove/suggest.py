@@ -3,27 +3,31 @@
 It tries every clause of up to three literals over one variable of each sort; if these do not
 suffice, over two. First the clauses are tested on the reachable states of a small instance, then
 the remaining ones on a larger instance. Of the clauses that hold in both, the greatest inductive
-set is kept (Houdini: Flanagan and Leino, FME 2001): a clause that some row breaks, although all
-others hold, is dropped, until no clause is dropped. Proofs with these clauses are valid for all
-sizes, because the instances only give guesses. In the end, clauses that the properties do not need
-are left out.
+set is kept (Houdini: Flanagan and Leino, FME 2001): a clause that fails at the start, or that some
+row breaks although all others hold, is dropped, until no clause is dropped. Proofs with these
+clauses are valid for all sizes, because the instances only give guesses. Then clauses that the
+properties do not need are left out. In the end the prover itself is asked about what is left: it
+decides what is told.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from pdproto.check.interpret import Cell, Interpreter, Store
 from pdproto.check.prove.axioms import require_possible
-from pdproto.check.prove.cutoff import ground
-from pdproto.check.prove.obligations import Claim, Method, Obligation, claims, obligations
+from pdproto.check.prove.coverage import coverage
+from pdproto.check.prove.judging import judged
+from pdproto.check.prove.obligations import Claim, Method, claims, obligations
 from pdproto.check.prove.places import ProofRows
-from pdproto.check.prove.proving import CUTOFF
+from pdproto.check.prove.proving import CUTOFF, ProofSettings
 from pdproto.check.prove.rewriting import renamed
-from pdproto.check.prove.sat import Answer, Solver
+from pdproto.check.prove.sieve import inductive_of, needed_of, sieves_of
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.rigid import has_interpretation, interpretations, smallest_first
 from pdproto.spec.language.formula import (
     Atom,
@@ -35,6 +39,7 @@ from pdproto.spec.language.formula import (
     Value,
     free_variables,
 )
+from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Rigid
 from pdproto.spec.language.system import Configuration, System
@@ -70,35 +75,61 @@ class Suggestion:
         return len(self.inductive)
 
 
-def pasteable(lemmas: Sequence[Formula]) -> str:
+def pasteable(formulas: Sequence[Formula]) -> str:
     """Lemmas as source lines for a spec: an import of the language's words that they use, and the
     declared names of symbols, values and sorts.
     """
-    if not lemmas:
+    if not formulas:
         return ""
-    variables = dict.fromkeys(v for lemma in lemmas for v in free_variables(lemma))
-    claims_ = [f'    Always("lemma_{n}", {lemma!r}),' for n, lemma in enumerate(lemmas, 1)]
+    variables = dict.fromkeys(v for one in formulas for v in free_variables(one))
+    claims_ = [f'    Always("{one.name}", {one.claim!r}),' for one in lemmas(formulas)]
     words = sorted({word for line in claims_ for word in WORDS if f"{word}(" in line})
     lines = [f"from pdproto.spec.language import {', '.join(words)}"]
     lines += [f'{v!r} = {type(v).__name__}("{v!r}")' for v in variables]
     return "\n".join([*lines, "LEMMAS = (", *claims_, ")\n"])
 
 
-def suggest(system: System, timeout_s: float) -> Suggestion:
-    """Search for lemmas that prove the system's safety properties. timeout_s: for one question.
+def suggest(system: System, settings: ProofSettings) -> Suggestion:
+    """Search for lemmas that prove the system's safety properties, and one answer to each trigger.
 
-    Raises ValueError if there are too many literals to try all clauses, and SpecError if the axioms
-    contradict each other.
+    settings: with which the prover is asked in the end. Raises ValueError if there are too many
+    literals to try all clauses, and SpecError if the axioms contradict each other.
     """
-    require_possible(system, (CUTOFF,), timeout_s)
-    found = _suggestion(system, 1, timeout_s)
+    require_possible(system, (CUTOFF,), settings.timeout_s)
+    found = _suggestion(system, 1, settings)
     for variables in range(2, VARIABLES_MAX + 1):
         if not found.proved:
-            found = _suggestion(system, variables, timeout_s)
+            found = _suggestion(system, variables, settings)
     return found
 
 
-def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
+def lemmas(formulas: Sequence[Formula]) -> tuple[Always, ...]:
+    """The clauses as lemmas, with the names that `pasteable` gives them."""
+    return tuple(Always(f"lemma_{n}", formula) for n, formula in enumerate(formulas, 1))
+
+
+def _as_proved(system: System, found: Suggestion, settings: ProofSettings) -> Suggestion:
+    """The suggestion as the prover judges it: each clause that is told is proved by it."""
+    alone = ProofSubject(system, lemmas(found.lemmas), {})
+    if found.proved and not _unproved(judged(alone, settings)):
+        return found
+    kept = found.inductive
+    while True:
+        verdicts = judged(ProofSubject(system, lemmas(kept), {}), settings)
+        left = tuple(formula for lemma, formula in zip(lemmas(kept), kept, strict=True)
+                     if lemma.name in verdicts.proved)
+        if left == kept:
+            unproved = _unproved(verdicts)
+            return replace(found, lemmas=() if unproved else kept, proved=not unproved,
+                           inductive=kept, unproved=unproved)
+        kept = left
+
+
+def _unproved(verdicts: Verdicts) -> tuple[str, ...]:
+    return tuple(name for name in verdicts.chosen if name not in verdicts.proved)
+
+
+def _suggestion(system: System, variables: int, settings: ProofSettings) -> Suggestion:
     """The search among clauses over so many variables of each sort."""
     pool = {sort: tuple(sort(f"{sort.prefix}{i}_") for i in range(variables))
             for sort in system.sorts}
@@ -106,9 +137,9 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     if len(literals) > LITERALS_LIMIT:
         raise ValueError(f"{len(literals)} literals; {LITERALS_LIMIT} is the limit")
     instances = _instances(system, variables)
-    found = _clauses(_views(system, instances[0], pool, literals), literals, pool)
+    small = _clauses(_views(system, instances[0], pool, literals), literals, pool)
     large = _views(system, instances[1], pool, literals)
-    true = [c for c in found if not np.bitwise_and.reduce(large[list(c)]).any()]
+    true = [c for c in small if not np.bitwise_and.reduce(large[list(c)]).any()]
     places = ProofRows(system)
     own = tuple(replace(claim, method=Method.INDUCTION, by=()) if claim.by else claim
                 for claim in claims(system))
@@ -118,14 +149,18 @@ def _suggestion(system: System, variables: int, timeout_s: float) -> Suggestion:
     )
     every = tuple(claim for claim in (*own, *guesses)
                   if places.obstacle(claim.formula) is None)
-    sieves = _sieves(system, every, timeout_s)
-    kept = _inductive(every, sieves)
+    answers = tuple(coverage(system, every))
+    sieves = sieves_of(system, (*obligations(system, every), *answers), settings.timeout_s)
+    own = (*own, *dict.fromkeys(obligation.claim for obligation in answers))
+    every = (*every, *own[-len(answers):]) if answers else every
+    kept = inductive_of(every, sieves)
     names = {claim.name for claim in kept}
     unproved = tuple(claim.name for claim in own if claim.name not in names)
-    needed = frozenset() if unproved else _needed(kept, sieves)
-    lemmas = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
+    needed = frozenset() if unproved else needed_of(kept, sieves)
+    chosen = tuple(c.formula for c in kept if c.is_lemma and c.name in needed)
     inductive = tuple(claim.formula for claim in kept if claim.is_lemma)
-    return Suggestion(lemmas, not unproved, len(literals), len(true), inductive, unproved)
+    found = Suggestion(chosen, not unproved, len(literals), len(true), inductive, unproved)
+    return _as_proved(system, found, settings)
 
 
 def _instances(system: System, variables: int) -> tuple[Configuration, Configuration]:
@@ -269,102 +304,3 @@ def _normal(formula: Formula) -> Formula:
 def _clause(clause: Clause, literals: Sequence[Formula]) -> Formula:
     chosen = tuple(literals[n] for n in clause)
     return chosen[0] if len(chosen) == 1 else Or(chosen)
-
-
-def _sieves(
-    system: System, every: tuple[Claim, ...], timeout_s: float
-) -> tuple["_Sieve", ...]:
-    """A sieve for each row, with its obligations."""
-    groups: dict[str, list[Obligation]] = {}
-    for obligation in obligations(system, every):
-        if obligation.row is not None:
-            groups.setdefault(obligation.scope, []).append(obligation)
-    return tuple(_Sieve(system, group, timeout_s) for group in groups.values())
-
-
-def _inductive(every: tuple[Claim, ...], sieves: Sequence["_Sieve"]) -> tuple[Claim, ...]:
-    """The greatest set of the claims that is inductive."""
-    live = {claim.name for claim in every}
-    while True:
-        before = len(live)
-        for sieve in sieves:
-            sieve.drop_from(live)
-        if len(live) == before:
-            return tuple(claim for claim in every if claim.name in live)
-
-
-def _needed(every: Sequence[Claim], sieves: Sequence["_Sieve"]) -> frozenset[str]:
-    """Names of claims that suffice, short ones first; no single lemma of them can be left out."""
-    order = [claim.name for claim in every]
-    waiting = [claim.name for claim in every if not claim.is_lemma]
-    needed = set(waiting)
-    while waiting:
-        name = waiting.pop(0)
-        for sieve in sieves:
-            fresh = sieve.missing(name, needed, order)
-            needed |= fresh
-            waiting += sorted(fresh, key=order.index)
-    # A lemma that came in early may follow from those that came later.
-    for name in [claim.name for claim in reversed(every) if claim.is_lemma]:
-        rest = needed - {name}
-        if name in needed and all(sieve.keeps(rest) for sieve in sieves):
-            needed = rest
-    return frozenset(needed)
-
-
-class _Sieve:
-    """The obligations of one row: drops claims that the row breaks."""
-
-    def __init__(self, system: System, group: Sequence[Obligation], timeout_s: float) -> None:
-        grounded = ground(system, group, weakened=False, switched=True)
-        self._solver: Final = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
-        self._switches: Final = grounded.switches
-        self._fresh: Final[Any] = grounded.clauses.fresh
-        self._selectors: Final = [
-            (obligation.claim.name, selector)
-            for obligation, selector in zip(group, grounded.selectors, strict=True)
-        ]
-
-    def drop_from(self, live: set[str]) -> None:
-        """Remove from `live` the claims that the row breaks where all live claims hold."""
-        while True:
-            left = [(name, selector) for name, selector in self._selectors if name in live]
-            some = self._fresh()
-            self._solver.require(-some, *(selector for _, selector in left))
-            assumed = [s for name, s in self._switches.items() if name in live]
-            answer = self._solver.ask([some, *assumed])
-            if answer is Answer.UNSATISFIABLE:
-                return
-            if answer is Answer.UNKNOWN:
-                live -= {name for name, _ in left}
-                return
-            broken = self._solver.true([selector for _, selector in left])
-            live -= {name for (name, _), hit in zip(left, broken, strict=True) if hit}
-
-    def keeps(self, names: set[str]) -> bool:
-        """Whether the row keeps each of these claims where all of them hold."""
-        live = set(names)
-        self.drop_from(live)
-        return live == names
-
-    def missing(self, name: str, needed: set[str], order: Sequence[str]) -> frozenset[str]:
-        """Names, of those in `order`, that prove with the needed ones that the row keeps the claim.
-
-        The first ones in `order` that can do it.
-        """
-        found: set[str] = set()
-        for selector in (s for claim, s in self._selectors if claim == name):
-            if self._proves(selector, needed | found) or not self._proves(selector, {*order}):
-                continue
-            names = {switch: claim for claim, switch in self._switches.items()}
-            core = {names[number] for number in self._solver.core() if number in names}
-            for one in sorted(core - needed - found, key=order.index, reverse=True):
-                if self._proves(selector, (needed | found | core) - {one}):
-                    core.remove(one)
-            found |= core - needed
-        return frozenset(found)
-
-    def _proves(self, selector: int, names: set[str]) -> bool:
-        """Whether the row keeps the selected claim in every state in which these claims hold."""
-        assumed = [switch for claim, switch in self._switches.items() if claim in names]
-        return self._solver.ask([selector, *assumed]) is Answer.UNSATISFIABLE
