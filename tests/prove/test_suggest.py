@@ -75,7 +75,8 @@ def imported(module: str) -> str:
     (imported("tests.prove.test_consequences") + "SYSTEM = TANKS", 0),
     (imported("tests.prove.test_consequences") + "SYSTEM = WRONG", 3),
     pytest.param(imported("pdproto.spec.examples.lock_server"), 0, marks=pytest.mark.nightly),
-    pytest.param(imported("pdproto.spec.examples.lock_server_broken"), 3,
+    pytest.param(imported("pdproto.spec.examples.lock_server")
+                 + "from pdproto.spec.examples.lock_server_broken import SYSTEM", 3,
                  marks=pytest.mark.nightly),
     pytest.param(imported("pdproto.spec.handoff.abort"), 0, marks=pytest.mark.nightly),
 ], ids=["two-phase", "ring", "ring-broken", "quorums", "tanks", "tanks-wrong", "lock",
