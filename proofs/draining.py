@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pdproto.check.checking import VACUOUS, CheckSettings, check
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.findings import VACUOUS
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims

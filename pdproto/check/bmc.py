@@ -15,14 +15,15 @@ from functools import cached_property
 from time import monotonic
 from typing import Final
 
-from pdproto.check.checking import topology
 from pdproto.check.explore import program
-from pdproto.check.narrative import Narrator, run
+from pdproto.check.findings import placed
+from pdproto.check.narrative import Narrator
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Finding, PropertyKind, Trace, Verdict
 from pdproto.check.rigid import interpretations
+from pdproto.check.runs import run
 from pdproto.check.unrolling import Unrolling
-from pdproto.ground.grounding import Ground, GroundRow, Interpretation
+from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Program
 from pdproto.spec.language.system import Configuration, System
 
@@ -202,9 +203,12 @@ class _Run:
             instance = ""
             if rows is not None:
                 moves = run(self.form, rows)
-                trace = narrator.trace(moves, blocked=target.question is None)
-                end = moves[-1].after if moves else self.form.initial[0]
-                instance = _instance(target.question, end, self.ground.given, located=located)
+                if target.question is None:
+                    trace = narrator.deadlocked(moves)
+                else:
+                    trace, instance = narrator.showing(target.question, moves)
+                if located:
+                    instance = ", ".join(filter(None, (instance, placed(self.ground.given))))
             yield self._finding(target, trace, instance)
 
     def _finding(self, target: _Target, trace: Trace | None, instance: str) -> Finding:
@@ -238,19 +242,6 @@ class _Run:
                 return f"seen for {sizes}"
             case Verdict.UNKNOWN:
                 return f"nothing within {self.depth} steps for {sizes}"
-
-
-def _instance(
-    question: Question | None, end: int, given: Interpretation, *, located: bool
-) -> str:
-    """The elements of the first pattern that holds in the state, and the topology."""
-    parts = []
-    if question is not None:
-        parts.append(next(p.instance for p in question.patterns if p.guard.holds(end)))
-    if located:
-        parts.append(f"where {topology(given)}" if any(given.values())
-                     else "where nothing is related")
-    return ", ".join(filter(None, parts))
 
 
 def _worst(findings: Sequence[Finding]) -> Finding:

@@ -19,8 +19,9 @@ from pdproto.check.explore import (
     explore,
     silent,
 )
-from pdproto.check.liveness import Liveness
-from pdproto.check.narrative import Narrator, replay, run
+from pdproto.check.findings import VACUOUS, jointly, located, merged
+from pdproto.check.liveness import Lasso, Liveness
+from pdproto.check.narrative import Narrator
 from pdproto.check.questions import (
     DEADLOCK,
     LeadsToInstance,
@@ -28,17 +29,15 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
-from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verdict
 from pdproto.check.rigid import interpretations
+from pdproto.check.runs import NoRunError, Transition, replay, run, until_stuck
 from pdproto.check.totals import Totals
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, Interpretation, ground_for
-from pdproto.ground.layout import cell_name
 from pdproto.ground.program import Guard
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
-
-VACUOUS: Final = "vacuous: its premise never holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
         found = world.explore()
         findings = [*world.safety_findings(found), *world.liveness_findings(found)]
         if len(worlds) > 1:
-            findings = [_located(finding, world.given) for finding in findings]
+            findings = [located(finding, world.given) for finding in findings]
         safety.append(findings)
         totals.add(found)
         totals.stopped = totals.stopped or world.stopped
@@ -99,7 +98,7 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
         seconds=monotonic() - began,
         complete=not totals.stopped and len(safety) == len(worlds),
         stopped=totals.stopped,
-        findings=tuple(_merged(findings) for findings in zip(*safety, strict=True)),
+        findings=tuple(merged(findings) for findings in zip(*safety, strict=True)),
         rows_fired=totals.fired(system),
         rows_never_fired=totals.never_fired(system),
         row_counts=totals.counts(system),
@@ -113,19 +112,6 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
 def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
     names = (("symmetry", configuration.symmetry), ("dead bits", configuration.dead_bits))
     return tuple(name for name, used in names if used)
-
-
-def _merged(findings: Sequence[Finding]) -> Finding:
-    """One property over all interpretations: one violation decides, and so does one witness. Its
-    trace is the shortest of all.
-    """
-    if findings[0].kind is PropertyKind.SOMETIMES:
-        order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
-    else:
-        order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
-    # A property is vacuous only if it is vacuous in every topology.
-    return min(findings, key=lambda f: (
-        order.index(f.verdict), f.trace_length or 0, VACUOUS in f.note))
 
 
 class World:
@@ -160,15 +146,20 @@ class World:
 
     def explore(self) -> Exploration:
         """The search for the safety questions. Liveness uses it too if its graph is the same."""
+        return self._explore()
+
+    def _explore(self, *, exact: bool = False) -> Exploration:
+        """exact: only for a shortest run to a deadlock."""
+        chosen = self.configuration
         return explore(
             self.ground,
-            self.questions,
-            reductions=Reductions(self.configuration.symmetry, self.configuration.dead_bits),
+            () if exact else self.questions,
+            reductions=Reductions(chosen.symmetry, chosen.dead_bits, exact),
             limits=self.settings.limits,
-            watched=() if self.configuration.symmetry else self._watched(self.ground),
+            watched=() if exact or chosen.symmetry else self._watched(self.ground),
             workers=self.settings.workers,
-            keep_going=self.settings.keep_going,
-            deadlocks_matter=self.settings.wants(DEADLOCK),
+            keep_going=self.settings.keep_going and not exact,
+            deadlocks_matter=exact or self.settings.wants(DEADLOCK),
             monitor=self.settings.monitor,
             what=self.system.name,
             choice=self.settings.engine,
@@ -198,10 +189,10 @@ class World:
         note = ""
         if verdict is Verdict.HOLDS and question.bad and found.vacuous(question):
             note = VACUOUS
-        trace = None
+        trace, instance = None, ""
         if hit is not None:
-            moves = replay(self.ground, found.program, found.path(hit[1]))
-            trace = narrator.trace(moves)
+            moves = replay(self.ground, found.program, found.path(hit))
+            trace, instance = narrator.showing(question, moves)
         return Finding(
             name=question.name,
             kind=question.kind,
@@ -210,18 +201,18 @@ class World:
             assurance=self._assurance(found, verdict),
             place=question.place,
             trace=trace,
-            instance="" if hit is None else hit[0].instance,
+            instance=instance,
             note=note or question.why if verdict is Verdict.VIOLATED else note,
         )
 
     def _deadlock(self, found: Exploration, narrator: Narrator) -> Finding:
         count, first = found.engine.stuck
         verdict = Verdict.HOLDS if found.complete else Verdict.UNKNOWN
-        trace = None
+        trace, note = None, ""
         if first is not None:
             verdict = Verdict.VIOLATED
-            moves = replay(self.ground, found.program, found.path(first))
-            trace = narrator.trace(moves, blocked=True)
+            moves, note = self._to_deadlock(found, first)
+            trace = narrator.deadlocked(moves)
         return Finding(
             name=DEADLOCK,
             kind=PropertyKind.DEADLOCK,
@@ -230,8 +221,26 @@ class World:
             assurance=self._assurance(found, verdict),
             place=self.system.place,
             trace=trace,
-            note=_stuck(count) if count else "",
+            note=_stuck(count, found) + note if count else "",
         )
+
+    def _to_deadlock(self, found: Exploration, first: int) -> tuple[list[Transition], str]:
+        """A shortest run to a deadlock, and a note if it may be longer.
+
+        first: the first state that is stuck up to dead bits.
+        """
+        moves = replay(self.ground, found.program, found.path(first))
+        whole = until_stuck(self.ground, found.program, moves)
+        if len(whole) == len(moves):
+            return moves, ""
+        exact = self._explore(exact=True)
+        try:
+            end = exact.engine.stuck[1]
+            if end is None:
+                return whole, f"; there may be a shorter run: {exact.stopped}"
+            return replay(self.ground, exact.program, exact.path(end)), ""
+        finally:
+            exact.engine.close()
 
     def liveness_findings(self, found: Exploration) -> Iterator[Finding]:
         """The verdict on each `leads_to`, under each of its assumptions of fairness."""
@@ -245,7 +254,7 @@ class World:
             for name, finding in self._liveness_in(found, variant, here).items():
                 by_claim[name].append(finding)
         for findings in by_claim.values():
-            yield _jointly(findings)
+            yield jointly(findings)
 
     def _under(self, claim: LeadsTo) -> tuple[Fairness, ...]:
         return self.settings.fairness or claim.under
@@ -277,12 +286,12 @@ class World:
                 search.engine.close()
         return judged
 
-    def _explore_again(self, variant: Fairness) -> Exploration:
+    def _explore_again(self, variant: Fairness, *, exact: bool = False) -> Exploration:
         """The graph that liveness needs: without symmetry, with other timers or deliveries."""
         ground = self.ground if variant is Fairness.TIMERS else self._ground(variant)
         return explore(
             ground,
-            reductions=Reductions(dead_bits=self.configuration.dead_bits),
+            reductions=Reductions(dead_bits=self.configuration.dead_bits, exact=exact),
             limits=self.settings.limits,
             watched=self._watched(ground),
             workers=self.settings.workers,
@@ -312,15 +321,14 @@ class World:
             found = liveness.unfulfilled(obligation, under)
             if found is not None:
                 lasso, fairness = found
-                narrator = Narrator(search.ground, self._asked(search.ground))
-                moves = run(search.program, lasso.rows)
+                trace, note = self._lasso(search, obligation, lasso, fairness)
                 return replace(
                     finding,
                     verdict=Verdict.VIOLATED,
                     assurance=self._assurance(search, Verdict.VIOLATED),
-                    trace=narrator.trace(moves, loop=lasso.loop, blocked=lasso.loop is None),
+                    trace=trace,
                     instance=obligation.instance,
-                    note=f"if {fairness}",
+                    note=f"if {fairness}{note}",
                 )
         return replace(
             finding,
@@ -328,6 +336,27 @@ class World:
             assurance=self._assurance(search, Verdict.HOLDS),
             note=finding.note + _vacuity(liveness, instances),
         )
+
+    def _lasso(
+        self, search: Exploration, obligation: LeadsToInstance, lasso: Lasso, fairness: Fairness
+    ) -> tuple[Trace | None, str]:
+        """The run that violates a `leads_to`, and a note if there is none to draw."""
+        narrator = Narrator(search.ground, self._asked(search.ground))
+        moves = run(search.program, lasso.rows)
+        if search.program.sweeps and narrator.witness.never_reaches(
+                obligation, fairness, moves, lasso.loop):
+            exact = self._explore_again(_variant(fairness), exact=True)
+            try:
+                if not exact.complete:
+                    return None, f"; no run is drawn: {exact.stopped}"
+                found = Liveness(exact).unfulfilled(obligation, (fairness,))
+                if found is None:
+                    raise NoRunError(f"no run violates {obligation.claim.name}, if {fairness}")
+                lasso = found[0]
+                moves = run(exact.program, lasso.rows)
+            finally:
+                exact.engine.close()
+        return narrator.unfulfilled(obligation, fairness, moves, lasso.loop), ""
 
     def _assurance(self, found: Exploration, verdict: Verdict) -> str:
         sizes = " ".join(f"{s.__name__}={n}" for s, n in self.configuration.sizes.items())
@@ -338,15 +367,6 @@ class World:
         if verdict is Verdict.HOLDS:
             return f"seen for {sizes}"
         return "not decided"
-
-
-def _jointly(findings: Sequence[Finding]) -> Finding:
-    """One property under several assumptions: the worst verdict, and its assumptions."""
-    order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
-    worst = min(findings, key=lambda finding: order.index(finding.verdict))
-    if worst.verdict is Verdict.VIOLATED:
-        return worst
-    return replace(worst, note="; ".join(finding.note for finding in findings))
 
 
 def _variant(fairness: Fairness) -> Fairness:
@@ -368,23 +388,6 @@ def _verdict(question: Question, hit: bool, complete: bool) -> Verdict:
     return Verdict.HOLDS if question.bad else Verdict.VIOLATED
 
 
-def _stuck(count: int) -> str:
-    return "1 state is stuck" if count == 1 else f"{count:,} states are stuck"
-
-
-def _located(finding: Finding, given: Interpretation) -> Finding:
-    """The finding, with the topology of its trace."""
-    if finding.trace is None:
-        return finding
-    where = f"where {topology(given)}" if any(given.values()) else "where nothing is related"
-    return replace(finding, instance=", ".join(filter(None, (finding.instance, where))))
-
-
-def topology(given: Interpretation) -> str:
-    """The text of an interpretation: "next(n0, n1), next(n1, n0)"."""
-    return ", ".join(
-        cell_name(symbol, indices)
-        for symbol, tuples in given.items()
-        for indices in sorted(tuples)
-    )
-
+def _stuck(count: int, found: Exploration) -> str:
+    text = "1 state is stuck" if count == 1 else f"{count:,} states are stuck"
+    return f"{text}, up to dead bits" if found.program.idle else text

@@ -1,26 +1,27 @@
 """Dead bits, derived from the ground rows: bits that no guard can read any more are cleared.
 
-A message stays in the state once it is sent, so most bits of a late state are useless. A cell is
-*dead* in a state if every guard that reads it has a literal, on another cell, that no row can make
-true again. Clearing it leads to a bisimilar state: the same rows are enabled for ever, and the same
-patterns hold. The conditions are guards over the masks, which the engine evaluates as *sweeps*.
-They are computed from the rows, so a mutated table gets sweeps that are sound for it.
+A message stays in the state once it is sent, so most bits of a late state are useless. A guard is
+*silenced* in a state by a cell whose value, and each value that it may still get, excludes it: it
+never holds again. A cell is *dead* if each guard that reads it is silenced by another cell.
+Clearing a dead cell leaves the same guards silenced, so no answer changes. The conditions are
+guards over the masks, which the engine evaluates as *sweeps*, one after the other. They are
+computed from the rows, so a mutated table gets sweeps that are sound for it.
 
 Two kinds of rows do not count as readers; otherwise every message would be alive for ever. One is a
 row that ignores its trigger: a total table ignores late messages. The other is a fault that changes
-only the cell it reads, such as the loss of a message. Coverage leaves these rows out when bits are
-swept.
+only the cell it reads, such as the loss of a message; that cell does not silence its guard.
+Coverage leaves these rows out when bits are swept.
 
-A cell is cleared only if the protocol's own rows never move it back to an earlier value. Otherwise
-two rows could set and clear a cell without readers for ever, and a search that clears it would call
-their state a deadlock.
+A cell is cleared only if the protocol's own rows never move it back to an earlier value. Such a
+cell is *idle* if each guard that reads it is silenced, be it by this cell itself. A state in which
+the protocol's rows change idle cells only counts as stuck: such rows come to an end, and enable no
+other row. Sweeps and renamings keep the idle cells, so all reductions see the same deadlocks.
 
-A sweep cannot make a reader of another cell possible again: each sweep is sound in the state to
-which it is applied, by the argument above, and the sweeps are applied one after the other.
+decisions/092-reductions-compose.md has the proof, for each pair of reductions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pdproto.ground.layout import Field, Layout
 from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
@@ -28,33 +29,50 @@ from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 Futures: TypeAlias = dict[Field, list[set[int]]]  # by cell and code: the codes it may still take
 
 
-def sweeps(
-    layout: Layout, rows: Sequence[Action], progress: Sequence[bool], asked: Iterable[Guard]
-) -> tuple[Action, ...]:
-    """The sweeps of a ground system.
+class DeadBits(NamedTuple):
+    """sweeps: actions that clear dead bits. idle: actions that would clear the idle cells."""
 
-    progress: for each row, whether it is the protocol's own (faults are not). asked: every guard
-    whose truth matters: the guards of the protocol's rows that act, and those of properties.
+    sweeps: tuple[Action, ...] = ()
+    idle: tuple[Action, ...] = ()
+
+
+def dead_bits(
+    layout: Layout, rows: Sequence[Action], progress: Sequence[bool], acts: Sequence[bool],
+    asked: Iterable[Guard], *, exact: bool = False,
+) -> DeadBits:
+    """The dead bits of a ground system.
+
+    progress: for each row, whether it is the protocol's own (faults are not). acts: whether it is,
+    and does not ignore its trigger. asked: every other guard whose truth matters, as those of
+    properties. exact: also keep each cell that a row of the protocol may still write. Then a row
+    changes a state if and only if it changes the swept one: all runs have the same lengths.
     """
     own = [row for row, counts in zip(rows, progress, strict=True) if counts]
     one_way = {field: _one_way(codes) for field, codes in _futures(layout, own).items()}
     futures = _futures(layout, rows)
-    faults = [row for row, counts in zip(rows, progress, strict=True) if not counts]
-    readers = [_Reader(row.guard, row.clear, futures) for row in faults]
-    readers += [_Reader(guard, ~0, futures) for guard in asked]
-    merged: dict[Guard, int] = {}
+    readers = [_Reader(guard, ~0, futures) for guard in asked]
+    for row, counts, acting in zip(rows, progress, acts, strict=True):
+        writes = exact and counts
+        readers.append(_Reader(row.guard, ~0 if acting or writes else row.clear, futures,
+                               also=row.clear if writes else 0))
+    cleared: dict[Guard, int] = {}
+    idle: dict[Guard, int] = {}
     for field in filter(one_way.__getitem__, futures):
-        clauses: list[Clause] = []
-        for reader in readers:
-            if reader.depends_on(field):
-                clauses.append(tuple(t for where, t in reader.silencing if where != field))
-        condition = simplified(strongest(clauses))
-        if condition is not None:
-            merged[condition] = merged.get(condition, 0) | field.mask
-    return tuple(
-        Action(Guard(condition.mask | bit, condition.value | bit, condition.clauses), bit, 0)
-        for condition, mask in merged.items()
-        for bit in _bits(mask)
+        mine = [reader for reader in readers if reader.depends_on(field)]
+        for found, clauses in (
+            (cleared, [reader.silenced_by_others(field) for reader in mine]),
+            (idle, [reader.silenced for reader in mine]),
+        ):
+            condition = simplified(strongest(clauses))
+            if condition is not None:
+                found[condition] = found.get(condition, 0) | field.mask
+    return DeadBits(
+        tuple(
+            Action(Guard(condition.mask | bit, condition.value | bit, condition.clauses), bit, 0)
+            for condition, mask in cleared.items()
+            for bit in _bits(mask)
+        ),
+        tuple(Action(condition, mask, 0) for condition, mask in idle.items()),
     )
 
 
@@ -74,16 +92,31 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 class _Reader:
-    """A guard whose truth matters. writes: the bits that change where it holds; -1 for all."""
+    """A guard whose truth matters. writes: the bits that change where it holds; -1 for all.
 
-    def __init__(self, guard: Guard, writes: int, futures: Futures) -> None:
-        self.reads: Final = guard.reads
+    also: more bits that count as read.
+    """
+
+    def __init__(self, guard: Guard, writes: int, futures: Futures, also: int = 0) -> None:
+        self.reads: Final = guard.reads | also
         self.writes: Final = writes
-        self.silencing: Final = list(_silencing(guard, futures))
+        self._silencing: Final = [
+            (field, literal) for field, literal in _silencing(guard, futures)
+            if self.depends_on(field)
+        ]
 
     def depends_on(self, field: Field) -> bool:
         """Whether the cell's value can change another cell or an answer."""
         return bool(self.reads & field.mask and self.writes & ~field.mask)
+
+    @property
+    def silenced(self) -> Clause:
+        """Holds where the guard can never hold again."""
+        return tuple(literal for _, literal in self._silencing)
+
+    def silenced_by_others(self, field: Field) -> Clause:
+        """Holds where a cell other than this one silences the guard."""
+        return tuple(literal for where, literal in self._silencing if where != field)
 
 
 def _silencing(guard: Guard, futures: Futures) -> Iterator[tuple[Field, Literal]]:

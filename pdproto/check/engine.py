@@ -105,11 +105,13 @@ class Engine(Protocol):
     def bytes(self) -> int:
         """Bytes of memory for states, parents and tables."""
 
-    def step(self, states_max: int) -> bool:
+    def step(self, states_max: int, *, strictly: bool = False) -> bool:
         """Expand up to about `states_max` states, never past the end of the current level.
 
-        Returns whether unexpanded states remain. Raises MemoryError if memory runs out; the engine
-        stays usable. Raises StoppedError if it cannot go on.
+        strictly: not many more than that, though it is slower; ids may then differ. An engine that
+        expands whole levels does so even then. Returns whether unexpanded states remain. Raises
+        MemoryError if memory runs out; the engine stays usable. Raises StoppedError if it cannot go
+        on.
         """
 
     @property

@@ -10,13 +10,13 @@ from time import monotonic
 from typing import Final
 
 from pdproto.check import native
-from pdproto.check.deadbits import sweeps
+from pdproto.check.deadbits import DeadBits, dead_bits
 from pdproto.check.engine import Engine, StoppedError
 from pdproto.check.native import NativeEngine
 from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.out_of_core import DuckDbEngine
 from pdproto.check.portable import PortableEngine
-from pdproto.check.questions import Pattern, Question, final_guards
+from pdproto.check.questions import Question, final_guards
 from pdproto.check.symmetry import symmetry
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import TooLargeError
@@ -72,10 +72,15 @@ ENGINES: Final = {choice.name: choice for choice in (NATIVE, PORTABLE, DUCKDB, S
 
 @dataclass(frozen=True, slots=True)
 class Reductions:
-    """The reductions of the search. They change no verdict."""
+    """The reductions of the search. They change no verdict.
+
+    exact: clear only such dead bits that no row of the protocol writes any more. Then the runs to a
+    deadlock and the loops are as long as those of the plain search, too.
+    """
 
     symmetry: bool = False
     dead_bits: bool = False
+    exact: bool = False
 
 
 PLAIN: Final = Reductions()
@@ -124,15 +129,19 @@ def program(
     )
     final = final_guards(ground)
     progress = tuple(not row.layer for row in ground.rows)
-    acting = (row.action.guard for row in ground.rows if row.row.kind == "row" and not row.layer)
-    asked = (*acting, *patterns, *final, *watched)
+    dead = DeadBits()
+    if reductions.dead_bits:
+        acts = tuple(not row.layer and row.row.kind == "row" for row in ground.rows)
+        asked = (*patterns, *final, *watched)
+        dead = dead_bits(ground.layout, actions, progress, acts, asked, exact=reductions.exact)
     return Program(
         bits=ground.layout.bits,
         initial=(0,),
         rows=actions,
         progress=progress,
         patterns=patterns,
-        sweeps=sweeps(ground.layout, actions, progress, asked) if reductions.dead_bits else (),
+        sweeps=dead.sweeps,
+        idle=dead.idle,
         symmetry=symmetry(ground) if reductions.symmetry else Symmetry(),
         final=final,
     )
@@ -196,15 +205,14 @@ class Exploration:
         """An estimate of the bytes for the states and for checking liveness on their graph."""
         return self.engine.bytes + self.engine.states * LIVENESS_BYTES
 
-    def hit(self, question: Question) -> tuple[Pattern, int] | None:
-        """The first pattern of the question that was found, and the state's id."""
+    def hit(self, question: Question) -> int | None:
+        """The id of the first state with a pattern of the question."""
         numbers = self._numbers(question)
         hits = self.engine.hits  # a new dict at each access
         found = [n for n in numbers[: len(question.patterns)] if n in hits]
         if not found:
             return None
-        first = min(found, key=lambda n: (self.depth_of(hits[n]), n))
-        return question.patterns[first - numbers.start], hits[first]
+        return hits[min(found, key=lambda n: (self.depth_of(hits[n]), n))]
 
     def vacuous(self, question: Question) -> bool:
         """Whether the question is an implication with a premise that never held."""
@@ -281,12 +289,16 @@ def _run(
     found: Exploration, limits: SearchLimits, keep_going: bool, look: Callable[[], None]
 ) -> None:
     engine = found.engine
-    step = STATES_PER_STEP
-    if limits.states_max is not None:
-        step = min(step, max(1, limits.states_max))
+    strictly = limits.states_max is not None
+    growth = 1.0
     while True:
+        step = STATES_PER_STEP
+        if limits.states_max is not None:
+            room = limits.states_max - engine.states
+            step = max(1, min(step, int(room / growth) // 2))
+        stored, waiting = engine.states, engine.frontier
         try:
-            more = engine.step(step)
+            more = engine.step(step, strictly=strictly)
         except MemoryError:
             within = f" within the {limits}" if limits.bytes_max is not None else ""
             found.stopped = f"memory ran out{within} at {engine.states:,} states"
@@ -294,6 +306,8 @@ def _run(
         except StoppedError as error:
             found.stopped = str(error)
             return
+        new = engine.states - stored
+        growth = max(growth, new / max(1, waiting + new - engine.frontier))
         look()
         if engine.at_level_end and not keep_going and more and found.violated():
             found.stopped = FIRST_VIOLATION

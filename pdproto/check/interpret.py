@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
+from pdproto.ground.delivery import Marks
 from pdproto.spec.language.channels import channel_of, ends_of
 from pdproto.spec.language.formula import (
     And,
@@ -34,7 +35,11 @@ Step: TypeAlias = tuple[str, tuple[int, ...]]
 
 
 class Interpreter:
-    """Runs a system at given sizes, directly from its tables."""
+    """Runs a system at given sizes, directly from its tables.
+
+    marks: of broadcasts, where delivery takes the message off the network (Fairness.CONSUMED); None
+    where messages stay.
+    """
 
     def __init__(
         self,
@@ -42,11 +47,13 @@ class Interpreter:
         sizes: Sizes,
         faults: tuple[str, ...] = (),
         given: Mapping[Rigid[*tuple[Any, ...]], frozenset[tuple[int, ...]]] | None = None,
+        marks: Marks | None = None,
     ) -> None:
         self.system = system
         self.sizes = sizes
         self.tables = system.tables_under(faults)
         self.given = given or {}
+        self.marks = marks
 
     def holds(self, formula: Formula, state: Mapping[Cell, Value], env: Mapping[Sort, int]) -> bool:
         """Whether the formula holds in the state. env: the elements of its free variables."""
@@ -82,23 +89,31 @@ class Interpreter:
 
     def steps(self, store: Store) -> Iterator[tuple[Step, Store]]:
         """Every row that can fire, with its parameters and the state after it."""
-        state = dict(store)
         for table, _ in self.tables:
             for row in table.rows:
-                guard = table.guard(row)
                 for env in self.environments(table.parameters(row)):
-                    if self.holds(guard, state, env):
-                        after = self._after(table, row, state, env)
-                        if after is not None:
-                            yield (row.name, tuple(env.values())), after
+                    after = self.fired(table, row, store, env)
+                    if after is not None:
+                        yield (row.name, tuple(env.values())), after
 
-    def _after(
+    def fired(
+        self, table: Table, row: Row, store: Store, env: Mapping[Sort, int]
+    ) -> Store | None:
+        """The state after the row; None where it cannot fire."""
+        state = dict(store)
+        return self.after(table, row, state, env) if self.holds(
+            table.guard(row), state, env) else None
+
+    def after(
         self, table: Table, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
     ) -> Store | None:
-        """The state after the row; None where a channel would have too many messages."""
+        """The state after the row, whatever its guard says.
+
+        None where a channel would have too many messages, or the instance has taken the message.
+        """
         after = dict(state)
-        if isinstance(row.on, Sent) and row.on.message.fifo is not None:
-            self._shift(after, row.on, env)
+        if isinstance(row.on, Sent) and not self._delivered(after, table, row.on, env):
+            return None
         for update in table.assignments(row):
             for chosen in self.environments(update.variables):
                 inner = {**env, **chosen}
@@ -113,8 +128,45 @@ class Interpreter:
                 if length == self.sizes[sent.message.fifo]:
                     return None
                 indices = (*indices, length)
-            after[sent.symbol, indices] = True
+            self._set(after, sent.symbol, indices, True)
         return frozenset((cell, v) for cell, v in after.items() if v != cell[0].values[0])
+
+    def _delivered(
+        self, after: dict[Cell, Value], table: Table, on: Sent, env: Mapping[Sort, int]
+    ) -> bool:
+        """Deliver the message of a row; False if this instance has taken it already."""
+        if on.message.fifo is not None:
+            self._shift(after, on, env)
+            return True
+        if self.marks is None:
+            return True
+        at = tuple(env[v] for v in on.arguments)
+        given = dict(zip(on.message.formals, at, strict=True))
+        receivers = product(*(
+            (given[v],) if v in given else range(self.sizes[type(v)])
+            for v in on.message.receiver.variables
+        ))
+        mark = self.marks.get(on.message)
+        taken = [] if mark is None else [(mark, (*own, *at)) for own in receivers]
+        if mark is not None:
+            mine = mark, (*(env[v] for v in table.machine.own), *at)
+            if after.get(mine):
+                return False
+            after[mine] = True
+        if all(after.get(cell) for cell in taken):
+            self._set(after, on.message, at, False)
+        return True
+
+    def _set(
+        self, after: dict[Cell, Value], symbol: Symbol, at: tuple[int, ...], value: Value
+    ) -> None:
+        """Set a cell. Whoever took a broadcast can take it again when it is sent again."""
+        after[symbol, at] = value
+        mark = (self.marks or {}).get(symbol)
+        if mark is not None:
+            own = len(mark.sorts) - len(at)
+            for cell in [one for one in after if one[0] is mark and one[1][own:] == at]:
+                after[cell] = False
 
     def sent(
         self, row: Row, state: Mapping[Cell, Value], env: Mapping[Sort, int]
@@ -157,7 +209,7 @@ class Interpreter:
             for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
         )
         for indices in product(*places):
-            after[update.symbol, indices] = update.value
+            self._set(after, update.symbol, indices, update.value)
 
     def explore(self, states_max: int = 100_000) -> "Explored":
         """Explore breadth first from the initial state. Raises ValueError above `states_max`."""

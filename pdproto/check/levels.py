@@ -233,7 +233,7 @@ class LevelSearch:
     def bytes(self) -> int:
         return self._table.bytes
 
-    def step(self, states_max: int) -> bool:
+    def step(self, states_max: int, *, strictly: bool = False) -> bool:  # noqa: ARG002 - if it can
         if self.at_level_end and self.frontier:
             self._levels.append(self.frontier)
             self._level_end = self._states

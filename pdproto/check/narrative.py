@@ -1,66 +1,30 @@
-"""From stored states to a trace: a path of the search as a run of the unreduced system.
+"""From runs to traces: lanes, steps, arrows, and why no row fires at the end.
 
-Stored states may have dead bits cleared and elements renamed. The run starts in the real initial
-state. At each step it takes the first ground row that leads to a state whose stored form is the
-next one of the path. There is one, because every reduction is a bisimulation. So a trace can be
-replayed on the tables, element for element.
+Every counterexample and every witness is replayed by the plain interpreter before it is drawn
+(witness.py).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any, Final
 
 from pdproto.check.interpret import Interpreter
-from pdproto.check.questions import Question
+from pdproto.check.questions import LeadsToInstance, Question
 from pdproto.check.result import Arrow, Blocked, Change, Lane, PropertyKind, Trace, TraceStep
+from pdproto.check.runs import NoRunError, Transition
+from pdproto.check.witness import Witness
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.channels import Queue
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
-from pdproto.ground.program import Program
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
+from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent
 
 BLOCKED_MAX: Final = 24  # rows explained in a stuck state: more would tire a reader
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One step of a real run."""
-
-    row: GroundRow
-    before: int
-    after: int
-
-
-def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Transition]:
-    """The real run along a path of stored states."""
-    state = form.initial[0]
-    moves = []
-    for wanted in path[1:]:
-        row = next(
-            row
-            for row in ground.rows
-            if row.action.guard.holds(state) and form.normal(row.action.apply(state)) == wanted
-        )
-        moves.append(Transition(row, state, row.action.apply(state)))
-        state = moves[-1].after
-    return moves
-
-
-def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
-    """The real run in which these rows fire. Raises AssertionError if one is not enabled."""
-    state = form.initial[0]
-    moves = []
-    for row in rows:
-        if not row.action.guard.holds(state):
-            raise AssertionError(f"{row} is not enabled")
-        moves.append(Transition(row, state, row.action.apply(state)))
-        state = moves[-1].after
-    return moves
 
 
 class Narrator:
@@ -71,6 +35,41 @@ class Narrator:
         self.always: Final = [
             q for q in questions if q.kind in (PropertyKind.ALWAYS, PropertyKind.EDGES)
         ]
+
+    @cached_property
+    def witness(self) -> Witness:
+        """Takes each run before it is drawn."""
+        return Witness(self.ground)
+
+    def showing(self, question: Question, moves: Sequence[Transition]) -> tuple[Trace, str]:
+        """A run to a state with one of the patterns, and the elements of the first that it has.
+
+        This method and the next two raise NoRunError for a run that does not show its claim.
+        """
+        end = moves[-1].after if moves else 0
+        instance = next((p.instance for p in question.patterns if p.guard.holds(end)), None)
+        if instance is None:
+            raise NoRunError(f"a run to {question.name} ends in a state without its patterns")
+        self._must_show(question.name, self.witness.shows(moves, question, instance))
+        return self.trace(moves), instance
+
+    def deadlocked(self, moves: Sequence[Transition]) -> Trace:
+        """A run to a deadlock, with the reasons why no row fires."""
+        self._must_show("a deadlock", self.witness.is_stuck(moves))
+        return self.trace(moves, blocked=True)
+
+    def unfulfilled(
+        self, obligation: LeadsToInstance, fairness: Fairness, moves: Sequence[Transition],
+        loop: int | None,
+    ) -> Trace:
+        """A fair run on which a goal is never reached."""
+        self._must_show(
+            obligation.claim.name, self.witness.never_reaches(obligation, fairness, moves, loop))
+        return self.trace(moves, loop=loop, blocked=loop is None)
+
+    def _must_show(self, what: str, problem: str) -> None:
+        if problem:
+            raise NoRunError(f"the run that was found for {what} does not show it: {problem}")
 
     def trace(
         self, moves: Sequence[Transition], *, loop: int | None = None, blocked: bool = False
@@ -240,7 +239,7 @@ class Narrator:
         own = self._indices(row.table.machine.own, row)
         at = self._indices(row.row.on.arguments, row)
         return any(values[cell] is True
-                   for cell in self.ground.deliveries.marks(row.row.on.message, own, at))
+                   for cell in self.ground.deliveries.marks_of(row.row.on.message, own, at))
 
 
 def channel_name(queue: Queue) -> tuple[str, str]:

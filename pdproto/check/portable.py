@@ -63,7 +63,7 @@ class PortableEngine:
         containers = self._ids, self._states, self._parents
         return sum(map(sys.getsizeof, containers)) + len(self._states) * integer
 
-    def step(self, states_max: int) -> bool:
+    def step(self, states_max: int, *, strictly: bool = False) -> bool:  # noqa: ARG002 - always so
         if self.at_level_end and self.frontier:
             self._levels.append(self.frontier)
             self._level_end = len(self._states)
@@ -140,9 +140,8 @@ class PortableEngine:
         for pattern, guard in enumerate(self._program.patterns):
             if pattern not in self._hits and guard.holds(state):
                 self._hits[pattern] = identity
-        moves = any(self._program.progress[row] and target != state for row, target in steps)
-        moves = moves or self._program.renames(state)
-        if not moves and not any(guard.holds(state) for guard in self._program.final):
+        ended = any(guard.holds(state) for guard in self._program.final)
+        if not ended and not self._program.moves(state):
             self._stuck += 1
             if self._stuck_first is None:
                 self._stuck_first = identity

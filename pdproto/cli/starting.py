@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from typing import Final
 
-from pdproto.check.checking import CheckSettings, check, topology
-from pdproto.check.narrative import Transition
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.findings import topology
 from pdproto.check.result import Finding, Verdict
 from pdproto.check.rigid import interpretations
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.as_test import SystemImport
 from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
 from pdproto.check.stepping.walk import Path, PathError, Walker, nth_interpretation

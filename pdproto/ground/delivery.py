@@ -40,18 +40,18 @@ class Deliveries:
 
     def __init__(self, layout: Layout, marks: Marks) -> None:
         self._layout = layout
-        self._marks = marks
+        self.marks = marks
 
     def is_counted(self, message: Symbol) -> bool:
         """Whether the message is a broadcast to several instances."""
-        return message in self._marks
+        return message in self.marks
 
     def reset_marks(self, message: Symbol, at: Indices) -> Iterator[Literal]:
         """The literals that reset all marks of one broadcast; none for other messages.
 
         at: the arguments of the message.
         """
-        if isinstance(message, Message) and message in self._marks:
+        if isinstance(message, Message) and message in self.marks:
             for own in self._receivers(message, at):
                 yield self._mark(message, own, at, False)
 
@@ -78,13 +78,13 @@ class Deliveries:
             gone = self._layout.literal(message, at, False)
             yield Action(last, *assignment([gone, *self.reset_marks(message, at), *effects]))
 
-    def marks(self, message: Symbol, own: Indices, at: Indices) -> Iterator[Cell]:
+    def marks_of(self, message: Symbol, own: Indices, at: Indices) -> Iterator[Cell]:
         """The mark of one instance for a broadcast; none for other messages."""
-        if message in self._marks:
-            yield self._marks[message], (*own, *at)
+        if message in self.marks:
+            yield self.marks[message], (*own, *at)
 
     def _mark(self, message: AnyMessage, own: Indices, at: Indices, taken: bool) -> Literal:
-        return self._layout.literal(self._marks[message], (*own, *at), taken)
+        return self._layout.literal(self.marks[message], (*own, *at), taken)
 
     def _receivers(self, message: AnyMessage, at: Indices) -> Iterator[Indices]:
         """The instances that the message goes to."""

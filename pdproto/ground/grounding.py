@@ -49,6 +49,7 @@ CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not 
 
 NEVER: Final[list[Clause]] = [()]
 TRIVIAL: Final[list[Clause]] = []
+TOO_MANY: Final[list[Clause]] = [()]  # by identity: over CLAUSES_MAX clauses, which are not made
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,19 @@ class Grounder:
 
         row: the row of the formula, for the error. Raises SpecError above CLAUSES_MAX clauses.
         """
+        what = "a formula" if row is None else f"row {row.name!r}: its guard"
+        place = self.place if row is None else row.place
+        return simplified(self._few_clauses(formula, environment, place, what))
+
+    def _few_clauses(
+        self, formula: Formula, environment: Environment, place: Place, what: str
+    ) -> list[Clause]:
+        """The clauses of a formula. Raises SpecError above CLAUSES_MAX; what: begins its text."""
         clauses = self._clauses(formula, environment)
-        if len(clauses) > CLAUSES_MAX:
-            what = "a formula" if row is None else f"row {row.name!r}: its guard"
-            place = self.place if row is None else row.place
-            raise SpecError(place, f"{what} has over {CLAUSES_MAX:,} clauses at these sizes")
-        return simplified(clauses)
+        if clauses is TOO_MANY:
+            raise SpecError(place, f"{what} has over {CLAUSES_MAX:,} clauses at these sizes: split "
+                                   "it, or make a bound variable a parameter (`choose=`)")
+        return clauses
 
     def failures(self, claim: Formula, environment: Environment) -> list[Guard]:
         """Guards whose union is the negation of the claim."""
@@ -251,7 +259,7 @@ class Grounder:
                     (narrowed, (*before, *literals))
                     for holding, before in cases
                     for condition, literals in choices
-                    if (narrowed := self._narrowed(holding, condition, inner)) is not None
+                    if (narrowed := self._narrowed(row, holding, condition, inner)) is not None
                 ]
                 if len(cases) > CASES_MAX:
                     raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
@@ -265,12 +273,13 @@ class Grounder:
                 yield from self.deliveries.reset_marks(one.symbol, indices)
 
     def _narrowed(
-        self, guard: Guard, condition: Formula, environment: Environment
+        self, row: Row, guard: Guard, condition: Formula, environment: Environment
     ) -> Guard | None:
         """The guard and the condition together; None where they cannot hold."""
         if condition == TRUE:
             return guard
-        clauses = self._clauses(normal(condition), environment)
+        what = f"row {row.name!r}: the `where` of an update"
+        clauses = self._few_clauses(normal(condition), environment, row.place, what)
         return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
 
     def cells(self, update: Update, environment: Environment) -> Iterator[Indices]:
@@ -340,20 +349,31 @@ def _static(truth: bool) -> list[Clause]:
 def _joint(parts: Iterator[list[Clause]]) -> list[Clause]:
     """The clauses of a conjunction; one alone if it cannot hold, so that `_product` stays small."""
     joint: list[Clause] = []
+    few = True
     for clauses in parts:
-        if () in clauses:
+        if () in clauses and clauses is not TOO_MANY:
             return NEVER
-        joint += clauses
-    return joint
+        few = few and clauses is not TOO_MANY and len(joint) + len(clauses) <= CLAUSES_MAX
+        if few:
+            joint += clauses
+    return joint if few else TOO_MANY
 
 
 def _product(parts: Iterator[list[Clause]]) -> list[Clause]:
-    """The clauses of a disjunction: one clause from each part, joined."""
-    joined = NEVER
+    """The clauses of a disjunction: one clause from each part, joined. They are counted first."""
+    kept: list[list[Clause]] = []
+    count = 1
     for clauses in parts:
+        if not clauses:
+            return TRIVIAL
+        count = min(count * (CLAUSES_MAX + 1 if clauses is TOO_MANY else len(clauses)),
+                    CLAUSES_MAX + 1)
+        kept.append(clauses)
+    if count > CLAUSES_MAX:
+        return TOO_MANY
+    joined = NEVER
+    for clauses in kept:
         joined = [one + two for one in joined for two in clauses]
-        if not joined or len(joined) > CLAUSES_MAX:
-            break
     return joined
 
 

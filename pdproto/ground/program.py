@@ -129,10 +129,6 @@ class Stripe:
     offsets: tuple[int, ...]
     width: int
 
-    def canonical(self, state: int) -> int:
-        """The representative of the state: its columns in ascending order."""
-        return self.permuted(state, self.order(state))
-
     def order(self, state: int) -> tuple[int, ...]:
         """The elements in ascending order of their columns; equal columns keep their order."""
         ones = (1 << self.width) - 1
@@ -167,6 +163,13 @@ class Permutation:
         return result
 
 
+class Renaming(NamedTuple):
+    """The order of the columns of each stripe, and the permutation of each group."""
+
+    orders: tuple[tuple[int, ...], ...] = ()
+    permutations: tuple[Permutation, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Symmetry:
     """The rule that picks the representative of an orbit.
@@ -181,10 +184,21 @@ class Symmetry:
 
     def canonical(self, state: int) -> int:
         """The representative of the orbit of the state."""
-        for stripe in self.stripes:
-            state = stripe.canonical(state)
-        for group in self.groups:
-            state = min(permutation.apply(state) for permutation in group)
+        return self.renamed(state, self.renaming(state))
+
+    def renaming(self, state: int) -> Renaming:
+        """The renaming that leads from the state to the representative of its orbit."""
+        return Renaming(
+            tuple(stripe.order(state) for stripe in self.stripes),
+            tuple(min(group, key=lambda one: one.apply(state)) for group in self.groups),
+        )
+
+    def renamed(self, state: int, renaming: Renaming) -> int:
+        """The image of a state."""
+        for stripe, order in zip(self.stripes, renaming.orders, strict=True):
+            state = stripe.permuted(state, order)
+        for permutation in renaming.permutations:
+            state = permutation.apply(state)
         return state
 
     def __bool__(self) -> bool:
@@ -195,10 +209,11 @@ class Symmetry:
 class Program:
     """A system at given sizes, ready to be searched.
 
-    rows: the ground rows. progress: for each row, whether it counts as progress (faults do not). A
-    state in which no progress row changes anything is *stuck*, unless a guard of `final` holds.
+    rows: the ground rows. progress: for each row, whether it counts as progress (faults do not).
     patterns: guards to look for. sweeps: actions that clear dead bits, each applied once, in order,
-    to every state before it is stored.
+    to every state before it is stored. idle: actions that would clear the bits that nothing can
+    read any more. A state in which progress rows change idle bits only is *stuck*, unless a guard
+    of `final` holds.
     """
 
     bits: int
@@ -207,6 +222,7 @@ class Program:
     progress: tuple[bool, ...]
     patterns: tuple[Guard, ...] = ()
     sweeps: tuple[Action, ...] = ()
+    idle: tuple[Action, ...] = ()
     symmetry: Symmetry = Symmetry()
     final: tuple[Guard, ...] = ()
 
@@ -217,18 +233,26 @@ class Program:
 
     def normal(self, state: int) -> int:
         """The stored form of a state: dead bits cleared, then the orbit's representative."""
-        return self.symmetry.canonical(self._swept(state))
+        return self.symmetry.canonical(self.swept(state))
 
-    def _swept(self, state: int) -> int:
+    def swept(self, state: int) -> int:
+        """The state with its dead bits cleared."""
         for sweep in self.sweeps:
             if sweep.guard.holds(state):
                 state = sweep.apply(state)
         return state
 
-    def renames(self, state: int) -> bool:
-        """Whether a progress row leads from a stored state to another one of its orbit."""
-        return bool(self.symmetry) and any(
-            counts and row.guard.holds(state) and self._swept(row.apply(state)) != state
+    def moves(self, state: int) -> bool:
+        """Whether a progress row changes a bit of the state that is not idle.
+
+        The state that it leads to is compared as it is, neither swept nor renamed.
+        """
+        idle = 0
+        for action in self.idle:
+            if action.guard.holds(state):
+                idle |= action.clear
+        return any(
+            counts and row.guard.holds(state) and (row.apply(state) ^ state) & ~idle
             for row, counts in zip(self.rows, self.progress, strict=True)
         )
 

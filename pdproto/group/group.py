@@ -7,18 +7,17 @@ what `decisions` returns, in that order.
 
 Every request gets one answer: served, or refused with status 500 and a reason.
 
-This module is the side of the application. The rank itself and its rules are in node.py.
+This module is the side of the application. The rank itself and its rules are in core.py.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
+from pdproto.group.core import GroupCore
 from pdproto.group.entry import Answer, EntryPart, Submitted
-from pdproto.group.node import GroupNode
-from pdproto.group.passes import PassOptions
 from pdproto.group.rank import Arrival, Decision
 from pdproto.node.link import Link
 from pdproto.runtime.errors import LocalProtocolError
@@ -49,7 +48,7 @@ class Group:
     OSError if it cannot listen.
     """
 
-    _passes: PassOptions | None = None
+    _kind: ClassVar[type[GroupCore]] = GroupCore
 
     def __init__(  # noqa: PLR0913 - a rank is told this much, and all but four may be left out
         self,
@@ -65,16 +64,13 @@ class Group:
         trace: SharedTrace | None = None,
     ) -> None:
         link = replace(link or Link(), bind=ranks.get(me, ""))
-        node = GroupNode(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
-                         incarnation=new_incarnation(), waits=waits, trace=trace,
-                         passes=self._passes)
-        core = node.core
+        core = self._made(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
+                          incarnation=new_incarnation(), waits=waits, trace=trace)
         self.name: Final = core.name
         self.me: Final = me
         self.entry: Final = entry
         self.metrics: Final = core.metrics
-        self._node: Final = node
-        self._core: Final = core
+        self._core = core
         self._loop: Final = EventLoop(core, link)
         self.endpoint: Final = self._loop.endpoint
         self._lock: Final = threading.Lock()
@@ -88,10 +84,13 @@ class Group:
         self._over: Final[set[Life]] = set()
         self._loop.start()
 
+    def _made(self, name: str, ranks: Mapping[int, str], **arguments: Any) -> GroupCore:
+        return self._kind(name, ranks, **arguments)
+
     @property
     def ended(self) -> str | None:
         """Why the group has ended; None while it serves."""
-        return self._node.members.ended
+        return self._core.ended
 
     def health(self) -> str | None:
         """Why no request can make progress here; None while some can."""
@@ -130,7 +129,7 @@ class Group:
             submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
                                   on_answer, request_id=request_id or str(room))
             self._generation += 1
-            self._core.ask(lambda: self._node.submit(submitted))
+            self._core.ask(lambda: self._core.submit(submitted))
         return submitted
 
     def abort(self, request: Submitted, reason: str = "aborted by the client") -> None:
@@ -139,7 +138,7 @@ class Group:
         entry.
         """
         self._decider()
-        self._core.ask(lambda: self._node.abort(request, reason))
+        self._core.ask(lambda: self._core.abort(request, reason))
 
     @staticmethod
     def answer(request: Submitted) -> Answer | None:
@@ -156,14 +155,14 @@ class Group:
 
     def arrivals(self) -> list[Arrival]:
         """The requests that have reached this rank since the last call, each once."""
-        arrived = [a for a in _drained(self._node.rank.arrivals) if a.life not in self._over]
+        arrived = [a for a in _drained(self._core.rank.arrivals) if a.life not in self._over]
         self._over.clear()
         self._met.update(arrival.life for arrival in arrived)
         return arrived
 
     def decisions(self) -> list[Decision]:
         """The decisions to carry out now, in this order; each once. All ranks get the same ones."""
-        return [self._known(decision) for decision in _drained(self._node.rank.decisions)]
+        return [self._known(decision) for decision in _drained(self._core.rank.decisions)]
 
     def _known(self, decision: Decision) -> Decision:
         """The decision as the scheduler gets it. Notes that the scheduler knows it."""
@@ -206,17 +205,17 @@ class Group:
 
     def _call(self, name: str, life: Life, reason: str = "") -> None:
         seen = int(life in self._admitted)
-        self._core.ask(lambda: self._node.call(name, life, reason, seen))
+        self._core.ask(lambda: self._core.call(name, life, reason, seen))
 
     def _decider(self) -> EntryPart:
-        decider = self._node.decider
+        decider = self._core.decider
         if decider is None:
             raise LocalProtocolError(f"{self.name} is not the entry of its group: call "
-                                     f"{self._node.members.names[self.entry]}")
+                                     f"{self._core.names[self.entry]}")
         return decider
 
     def __repr__(self) -> str:
-        return repr(self._node)
+        return repr(self._core)
 
 
 def _drained(queue: deque[T]) -> list[T]:

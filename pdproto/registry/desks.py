@@ -1,17 +1,16 @@
 """Desks: threads that carry the requests of nodes to registries.
 
-A node has no socket for the registry. Its rows send messages (prefill_routing.py,
-decode_routing.py), and a desk turns them into requests. Of the ranks that run a room together, one
-calls the registry. When a room fails, each of them looks up the rank to which decode will send its
-question.
+A node has no socket for the registry. Its rows send messages (routed_prefill.py, routed_decode.py),
+and a desk turns them into requests. Of the ranks that run a room together, one calls the registry.
+When a room fails, each of them looks up the rank to which decode will send its question.
 """
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Final, TypeAlias
 
-from pdproto.net import threads
 from pdproto.node.link import tcp_at
 from pdproto.node.rooms import PrefillServer
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
@@ -33,7 +32,7 @@ class Desk:
 
     def __init__(self, name: str) -> None:
         self._jobs: Final[SimpleQueue[Job | None]] = SimpleQueue()
-        self._thread: Final = threads.ServiceThread(self._loop, name)
+        self._thread: Final = Thread(target=self._loop, name=name, daemon=True)
         self._thread.start()
 
     def close(self) -> None:

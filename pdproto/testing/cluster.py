@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Final
 
-from pdproto.check.narrative import Transition
+from pdproto.check.runs import Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.runtime.errors import ProtocolError

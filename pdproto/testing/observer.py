@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.narrative import Transition
+from pdproto.check.runs import Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Guard
 from pdproto.spec.handoff import ends

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from pdproto.check.load import load
-from pdproto.check.narrative import Transition
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import Walker, nth_interpretation
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.system import DEFAULT, Configuration, System

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pdproto.check.explore import Exploration, SearchLimits, explore
-from pdproto.check.narrative import replay
+from pdproto.check.runs import replay
 from pdproto.ground.grounding import Ground, GroundRow
 
 STATES_MAX: Final = 50_000  # of each of the two explorations: with faults and without

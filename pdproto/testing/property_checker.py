@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from pdproto.check.liveness import is_fair
-from pdproto.check.narrative import Narrator, Transition
+from pdproto.check.narrative import Narrator
 from pdproto.check.questions import (
     DEADLOCK,
     LeadsToInstance,
@@ -24,6 +24,7 @@ from pdproto.check.questions import (
 )
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
+from pdproto.check.runs import Transition
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer

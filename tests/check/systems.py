@@ -72,7 +72,8 @@ class Parts:
     """Fresh machines and symbols for one system (symbols belong to one machine each)."""
 
     def __init__(
-        self, mode: Mode = Mode.OFF, *, known: bool = False, channels: bool = False
+        self, mode: Mode = Mode.OFF, *, known: bool = False, channels: bool = False,
+        marks: bool = False,
     ) -> None:
         self.node = Machine("node", n)
         self.hub = Machine("hub")
@@ -88,6 +89,10 @@ class Parts:
         self.ask = Message("ask", n, i, sender=self.node, receiver=self.hub)
         self.tell = Message("tell", n, e, sender=self.hub, receiver=self.node)
         self.stop = Message("stop", sender=self.hub, receiver=self.node)
+        self.marks = marks  # whether there are cells over two sorts that few rows read
+        if marks:
+            self.mark = self.node.relation("mark", Item)
+            self.seen = self.hub.relation("seen", Node, Item)
         self.channels = channels  # whether some messages wait in channels
         if not channels:
             return
@@ -101,6 +106,8 @@ class Parts:
         literals += [exists(j, self.holds(n, j)), self.stop(), exists(e, self.tell(n, e))]
         literals += [self.favourite(n).unset, self.favourite(n).is_set]
         literals += [forall(j, implies(self.favourite(n) == j, self.holds(n, j)))]
+        if self.marks:
+            literals += [exists(j, self.mark(n, j)), forall(j, ~self.mark(n, j))]
         if i in extra:
             literals += [self.favourite(n) == i, self.favourite(n) != i]
             literals += [self.holds(n, i), ~self.holds(n, i), ~self.ask(n, i)]
@@ -111,6 +118,8 @@ class Parts:
         literals = [self.mode() == Mode.OFF, self.mode() == Mode.ON, ~self.stop()]
         literals += [forall(m, self.known(m)), exists(m, self.known(m))]
         literals += [self.leader().unset, self.newest().is_set]
+        if self.marks:
+            literals += [exists(m, forall(j, self.seen(m, j))), exists((m, j), ~self.seen(m, j))]
         if n in extra:
             literals += [self.leader() == n, self.leader() != n]
             literals += [self.known(n), ~self.known(n), exists(e, ~self.tell(n, e))]
@@ -146,7 +155,10 @@ def node_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     updates += [each(j, parts.holds(n, j).to(False), where=~parts.ask(n, j))]
     sends: list[Sent | Each] = [each(j, parts.ask(n, j))]
     sends += [parts.end(n), parts.end(n)] if parts.channels else []
+    if parts.marks:
+        updates += [parts.mark(n, ANY).to(True), parts.mark(n, ANY).to(True)]
     if i in extra:
+        updates += [parts.mark(n, i).to(True)] if parts.marks else []
         updates += [parts.holds(n, i).to(True), parts.holds(n, i).to(False)]
         updates += [each(j, parts.holds(n, j).to(True), where=j.differs(i) & ~parts.holds(n, i))]
         updates += [parts.favourite(n).to(i), parts.favourite(n).to(i)]
@@ -182,6 +194,10 @@ def hub_rows(draw: st.DrawFn, parts: Parts, name: str) -> Row:
     updates += [each(m, parts.known(m).to(False), where=parts.leader() != m)]
     sends: list[Sent | Each] = [parts.stop()]
     sends += [each(m, parts.give(m))] if parts.channels else []
+    if parts.marks:
+        updates += [parts.seen(ANY, ANY).to(True)]
+        updates += [parts.seen(n, ANY).to(True)] if n in given else []
+        updates += [parts.seen(n, i).to(True)] if i in given else []
     if n in given:
         updates += [parts.known(n).to(True), parts.known(n).to(False)]
         updates += [parts.leader().to(n), parts.leader().to(n)]
@@ -241,15 +257,28 @@ def place_claims(draw: st.DrawFn, parts: Parts) -> Formula:
     return claim
 
 
+def ends(parts: Parts) -> st.SearchStrategy[Formula]:
+    """When a run may end."""
+    finals: list[Formula] = [forall(n, parts.phase(n) == Phase.DONE), parts.mode() == Mode.ON]
+    if parts.marks:
+        finals += [exists(i, forall(n, ~parts.mark(n, i))), exists(n, forall(i, ~parts.seen(n, i)))]
+        finals += [forall(n, exists(i, ~parts.mark(n, i))), ~exists((n, i), parts.ask(n, i))]
+    return st.sampled_from(finals)
+
+
 @st.composite
-def systems(draw: st.DrawFn, *, channels: bool | None = None) -> System:
+def systems(
+    draw: st.DrawFn, *, channels: bool | None = None, sparse: bool = False
+) -> System:
     """A system of up to seven rows with one property of each kind and a lossy layer.
 
     channels: with messages that wait in channels, and rows that are always there for them; None
-    draws whether some messages wait.
+    draws whether some messages wait. sparse: without rows that are always there, and with cells
+    over two sorts that few rows read, so that bits die.
     """
     chosen = draw(st.sampled_from([False, False, True])) if channels is None else channels
-    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()), channels=chosen)
+    parts = Parts(draw(st.sampled_from(Mode)), known=draw(st.booleans()), channels=chosen,
+                  marks=sparse)
     some_claims = st.one_of(claims(parts), place_claims(parts)) if chosen else claims(parts)
     try:
         # Two rows that are always there, so that something happens in most systems.
@@ -258,6 +287,8 @@ def systems(draw: st.DrawFn, *, channels: bool | None = None) -> System:
         led = draw(st.sampled_from([[], [parts.leader().to(n)]]))
         hubs = [Row("learn", on=parts.ask(n, i), at=Mode.OFF,
                     do=[parts.known(n).to(True), *led])]
+        if sparse:
+            nodes, hubs = [], []
         if channels:
             nodes.append(Row("push", on=Call("push", i), send=[parts.put(n, i), parts.end(n)]))
             hubs += [Row("pull", on=parts.put(n, i), send=[parts.give(n)]),
@@ -277,9 +308,7 @@ def systems(draw: st.DrawFn, *, channels: bool | None = None) -> System:
                 OnRow("on_row", "node_0", draw(st.sampled_from(parts.node_literals(())))),
                 LeadsTo("leads_to", draw(claims(parts)), draw(claims(parts))),
             ),
-            final=draw(st.sampled_from([
-                forall(n, parts.phase(n) == Phase.DONE), parts.mode() == Mode.ON,
-            ])),
+            final=draw(ends(parts)),
             faults={"lossy": (Table(parts.network, rows=(
                 lose(parts.ask), lose(parts.tell),
                 *([lose(parts.put)] if parts.channels else []),

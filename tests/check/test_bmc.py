@@ -189,7 +189,7 @@ SHORT: Final = (
     "agreement-B13", "agreement-B14", "agreement-local-drain", "B36-optimistic", "O1", "O2",
     "O2-slot", "B06-attempts", "B36-attempts", "early-yield", "B02-transfer",
     "queue-timed", "queue-timed-by-decode", "goodbye-of-an-earlier-run",
-    "failed-by-its-predecessor", "request-of-a-dead-life", "copy-runs-on",
+    "failed-by-its-predecessor", "request-of-a-dead-life", "copy-runs-on", "silence-as-abort", "O6",
 )
 STEPS_SHORT: Final = 8
 SHORT_SAMPLE: Final = 6

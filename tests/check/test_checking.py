@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import FIRST_VIOLATION, SearchLimits
+from pdproto.check.explore import (
+    FIRST_VIOLATION,
+    NATIVE,
+    PORTABLE,
+    EngineChoice,
+    SearchLimits,
+)
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.cli.systems import load
 from pdproto.spec.examples.two_phase_commit import Participant
@@ -344,6 +350,16 @@ def test_limits_end_in_an_honest_partial_answer(limits: SearchLimits, reason: st
     assert result.verdict is Verdict.UNKNOWN
     assert "committed" in result.rows_never_fired  # nobody has come so far yet
     assert finding(result, "agreement").assurance == "not decided"
+
+
+@pytest.mark.parametrize("engine", [NATIVE, PORTABLE])
+def test_a_limit_of_states_is_looked_at_inside_a_level(engine: EngineChoice) -> None:
+    """A level that begins below the limit has several times as many states."""
+    limit = 20_000
+    settings = CheckSettings(limits=SearchLimits(states_max=limit), engine=engine)
+    result = check(load("two-phase-commit"), Configuration({Participant: 9}), settings)
+    assert result.stopped == "the limit of 20,000 states was reached"
+    assert limit <= result.states < 1.1 * limit
 
 
 def test_rows_that_never_fire_are_named() -> None:

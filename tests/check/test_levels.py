@@ -80,10 +80,10 @@ def test_an_older_database_is_refused_in_one_line_and_stays(
 
 def test_a_search_that_its_engine_stops_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     class Lost(PortableEngine):
-        def step(self, states_max: int) -> bool:
+        def step(self, states_max: int, *, strictly: bool = False) -> bool:
             if len(self.levels) == 3:
                 raise StoppedError("a part is lost")
-            return super().step(states_max)
+            return super().step(states_max, strictly=strictly)
 
     monkeypatch.setattr(explore, "PortableEngine", Lost)
     system = load("two-phase-commit")

@@ -105,7 +105,7 @@ class Oracle:
 
     def fire(self, row: Row, state: State, env: dict[Sort, int]) -> tuple[State, list[Cell]]:
         """The state after the row, and what it sends."""
-        store = self.book._after(self.table, row, state, env)
+        store = self.book.after(self.table, row, state, env)
         assert store is not None, "no channel is full, because each message leaves it at once"
         after = dict(store)
         return {cell: v for cell, v in after.items() if cell[0] in self.kept}, self.sent(row, env)

@@ -67,7 +67,7 @@ def assert_took_a_row(
     for environment in case.environments(row):
         if not by_book.holds(untriggered(case.table, row), state, environment):
             continue
-        store = by_book._after(case.table, row, state, environment)
+        store = by_book.after(case.table, row, state, environment)
         assert store is not None, "no machine here has a channel"
         after = dict(store)
         sent = {c for c in after if isinstance(c[0], Message) and after[c] is not state.get(c)}

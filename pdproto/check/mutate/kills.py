@@ -92,7 +92,7 @@ def _violated(found: Exploration, asked: Iterable[Question], *, deadlock: bool) 
     for question in asked:
         hit = found.hit(question) if question.bad else None
         if hit is not None:
-            kills.append((found.depth_of(hit[1]), question.name, question.kind))
+            kills.append((found.depth_of(hit), question.name, question.kind))
     _, stuck = found.engine.stuck
     if deadlock and stuck is not None:
         kills.append((found.depth_of(stuck), DEADLOCK, PropertyKind.DEADLOCK))

@@ -166,10 +166,11 @@ class NativeEngine(_Search):
     def bytes(self) -> int:
         return int(self._counts()[2 * SHARDS + 1])
 
-    def step(self, states_max: int) -> bool:
+    def step(self, states_max: int, *, strictly: bool = False) -> bool:
         if self.at_level_end and self.frontier:
             self._levels.append(self.frontier)
-        if not self._library.search_step(self._handle, max(states_max, 1), self._workers):
+        most = max(states_max, 1)
+        if not self._library.search_step(self._handle, most, strictly, self._workers):
             raise MemoryError(f"no memory for more than {self.states:,} states")
         return self.frontier > 0
 
@@ -342,7 +343,7 @@ def _library() -> ctypes.CDLL:
         "search_image_bytes": (u64, ()),
         "search_open": (pointer, (pointer, u32, u64, u64, ctypes.c_bool)),
         "search_seed": (ctypes.c_bool, (pointer, pointer, u64)),
-        "search_step": (ctypes.c_bool, (pointer, u64, u32)),
+        "search_step": (ctypes.c_bool, (pointer, u64, ctypes.c_bool, u32)),
         "search_counts": (None, (pointer, pointer)),
         "search_fired": (None, (pointer, pointer)),
         "search_hits": (None, (pointer, pointer)),

@@ -281,27 +281,41 @@ INLINE u64 probe(const Table *table, u64 slot, u64 h, const u64 *state, u64 W) {
 
 /* ---- Expanding ------------------------------------------------------------------------------- */
 
+/* Whether two states differ in a bit of the mask. */
+INLINE bool differ(const u64 *a, const u64 *b, const u64 *mask, u64 W) {
+    u64 bits = 0;
+    for (u64 w = 0; w < W; w++)
+        bits |= (a[w] ^ b[w]) & mask[w];
+    return bits;
+}
+
 /* Take the enabled rows of the block, and keep the steps that lead elsewhere: where to, in stored
-   form, in next: [64, W], and their lanes as bits in moved. Returns how many they are. If fired is
-   not NULL, [rows of the block], the sign is added for each enabled row. */
+   form, in next: [64, W], and their lanes as bits in moved. Returns how many they are. Lanes of
+   rows that change a lasting bit are bits in changed. If fired is not NULL, [rows of the block],
+   the sign is added for each enabled row. */
 INLINE u32 steps(const Search *search, u64 block, const u64 *state, u64 *next, u64 *moved,
-                 i64 *fired, i64 sign, u64 W) {
+                 u64 *changed, i64 *fired, i64 sign, u64 W) {
     const Actions *rows = &search->program->rows;
     u64 start = rows->guards.block_start[block];
     bool normalises = search->normalises;
     u32 count = 0;
+    u64 lasting = 0;
     *moved = 0;
     for (u64 bits = holding(&rows->guards, block, state, W); bits; bits &= bits - 1) {
         u64 lane = lowest(bits), *successor = next + count * W;
         apply(rows, start + lane, state, successor, W);
-        if (normalises)
+        if (normalises) {
+            bool lasts = differ(successor, state, search->program->lasting, W);
+            lasting |= bits & -bits & -(u64)lasts;
             normalise(search, successor);
+        }
         bool moves = !same(successor, state, W);
         *moved |= bits & -bits & -(u64)moves;
         count += moves;
         if (fired)
             fired[lane] += sign;
     }
+    *changed = normalises ? lasting : *moved;
     return count;
 }
 
@@ -336,20 +350,23 @@ static bool is_final(const Search *search, const u64 *state) {
     return any;
 }
 
-/* Whether a row of the protocol leads from a stored state to another one of its orbit. */
-INLINE bool renames(const Search *search, const u64 *state, u64 W) {
+/* Whether a row of the protocol changes a bit that may be idle, but is not so in this state. What it
+   leads to is compared as it is, neither swept nor renamed. Never inlined: few states need it. */
+static __attribute__((noinline)) bool changes(const Search *search, const u64 *state) {
     const Program *program = search->program;
-    const Guards *guards = &program->rows.guards;
-    u64 next[W];
-    if (!program->stripes.count && !program->groups.count)
+    const Guards *guards = &program->rows.guards, *idle = &program->idle.guards;
+    u64 W = search->words, next[W], matters[W];
+    if (!idle->count)
         return false;
+    memset(matters, 0xff, sizeof matters);
+    for (u64 block = 0; block < idle->blocks; block++)
+        for (u64 bits = holding(idle, block, state, W); bits; bits &= bits - 1)
+            apply(&program->idle, idle->block_start[block] + lowest(bits), matters, matters, W);
     for (u64 block = 0; block < guards->blocks; block++) {
         u64 bits = holding(guards, block, state, W) & program->block_progress[block];
         for (; bits; bits &= bits - 1) {
             apply(&program->rows, guards->block_start[block] + lowest(bits), state, next, W);
-            if (program->sweeps.guards.count)
-                sweep(program, next, W);
-            if (!same(next, state, W))
+            if (differ(next, state, matters, W))
                 return true;
         }
     }
@@ -361,10 +378,11 @@ INLINE void expand_at(Search *search, u32 number, u32 worker, i64 sign, u64 W) {
     Box *box = search->box[number];
     const Program *program = search->program;
     const Guards *guards = &program->rows.guards;
-    u64 next[64 * W], moved;
+    u64 next[64 * W], moved, changed;
     u64 posted = 0;
     u32 index = shard->expanded;
-    u32 end = shard->level_end - index < CHUNK_STATES ? shard->level_end : index + CHUNK_STATES;
+    u32 chunk = search->chunk_states;
+    u32 end = shard->level_end - index < chunk ? shard->level_end : index + chunk;
     for (; index < end && posted < search->chunk_steps; index++) {
         const u64 *state = shard->table.states + index * W;
         u32 identity = number << INDEX_BITS | index;
@@ -372,13 +390,13 @@ INLINE void expand_at(Search *search, u32 number, u32 worker, i64 sign, u64 W) {
         look_for_patterns(search, shard, state, identity, W);
         for (u64 block = 0; block < guards->blocks; block++) {
             i64 *fired = search->fired[worker] + guards->block_start[block];
-            u32 count = steps(search, block, state, next, &moved, fired, sign, W);
+            u32 count = steps(search, block, state, next, &moved, &changed, fired, sign, W);
             for (u32 i = 0; i < count; i++)
                 post(box + shard_of(hash(next + i * W, W)), next + i * W, identity, W);
-            progress |= moved & program->block_progress[block];
+            progress |= changed & program->block_progress[block];
             posted += count;
         }
-        if (!progress && !is_final(search, state) && !renames(search, state, W) &&
+        if (!progress && !is_final(search, state) && !changes(search, state) &&
             !shard->stuck++)
             shard->stuck_first = identity;
     }
@@ -396,7 +414,7 @@ INLINE void expand_batch_at(Search *search, Batch *batch, u64 W) {
     Shard *shard = &search->shard[0];
     const Program *program = search->program;
     const Guards *guards = &program->rows.guards;
-    u64 next[64 * W], moved;
+    u64 next[64 * W], moved, changed;
     i64 widest = (i64)(guards->count * (W + 1));
     for (; batch->expanded < batch->count && batch->room_end - batch->steps.end >= widest;
          batch->expanded++) {
@@ -407,13 +425,13 @@ INLINE void expand_batch_at(Search *search, Batch *batch, u64 W) {
         for (u64 block = 0; block < guards->blocks; block++) {
             u64 start = guards->block_start[block];
             i64 *fired = batch->counts ? search->fired[0] + start : NULL;
-            u32 count = steps(search, block, state, next, &moved, fired, +1, W);
-            progress |= moved & program->block_progress[block];
+            u32 count = steps(search, block, state, next, &moved, &changed, fired, +1, W);
+            progress |= changed & program->block_progress[block];
             for (u32 i = 0; i < count; i++, moved &= moved - 1)
                 post(&batch->steps, next + i * W,
                      batch->expanded | program->row_number[start + lowest(moved)] << 32, W);
         }
-        if (batch->counts && !progress && !is_final(search, state) && !renames(search, state, W) &&
+        if (batch->counts && !progress && !is_final(search, state) && !changes(search, state) &&
             !shard->stuck++)
             shard->stuck_first = (u32)batch->expanded;
     }
@@ -528,14 +546,15 @@ INLINE void edges_at(const Search *search, u32 identity, u64 *edge, u32 *count, 
     const Guards *guards = &program->rows.guards;
     const Shard *shard = &search->shard[identity >> INDEX_BITS];
     const u64 *state = shard->table.states + (identity & INDEX_MASK) * W;
-    u64 next[2 * BATCH * W], rows[2 * BATCH], moved;
+    u64 next[2 * BATCH * W], rows[2 * BATCH], moved, changed;
     u32 waiting = 0;
     *count = 0;
     if ((identity & INDEX_MASK) >= shard->expanded)
         return;
     for (u64 block = 0; block < guards->blocks; block++) {
         const u64 *row_number = program->row_number + guards->block_start[block];
-        u32 end = waiting + steps(search, block, state, next + waiting * W, &moved, NULL, 0, W);
+        u32 end = waiting +
+                  steps(search, block, state, next + waiting * W, &moved, &changed, NULL, 0, W);
         for (; waiting < end; waiting++, moved &= moved - 1)
             rows[waiting] = row_number[lowest(moved)];
         if (waiting < BATCH && block + 1 < guards->blocks)

@@ -9,7 +9,9 @@ guards that never hold. So the engine has an order of its own, and `Packed` lead
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate, groupby
+from operator import or_
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -89,6 +91,8 @@ class Image(ctypes.Structure):
         ("rows", Actions),
         *_fields((), ("row_number", "block_progress")),
         ("sweeps", Actions),
+        ("idle", Actions),
+        *_fields((), ("lasting",)),
         ("patterns", Guards),
         ("final", Guards),
         ("stripes", Stripes),
@@ -215,6 +219,8 @@ class PackedProgram(Arena):
         super().__init__(program.words)
         rows = by_word(self.possible(row.guard for row in program.rows))
         sweeps = in_order(program.sweeps, self.possible(sweep.guard for sweep in program.sweeps))
+        fleeting = reduce(or_, (action.clear for action in program.idle), 0)
+        idle = by_word(self.possible(action.guard for action in program.idle))
         patterns, final = self.possible(program.patterns), self.possible(program.final)
         self.rows = _places(rows)
         self.patterns = _places(by_word(patterns))
@@ -225,6 +231,8 @@ class PackedProgram(Arena):
             row_number=self.array(max(place, 0) for place in self.rows),
             block_progress=self.array(_bits(progress, rows)),
             sweeps=self._actions(program.sweeps, sweeps),
+            idle=self._actions(program.idle, idle),
+            lasting=self.states([self.everything & ~fleeting]),
             patterns=self.guards(patterns, by_word(patterns)),
             final=self.guards(final, by_word(final)),
             stripes=self._stripes(program.symmetry),

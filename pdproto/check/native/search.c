@@ -6,7 +6,8 @@
    Workers only decide who does which shard.
    Rule 2: a round happens entirely or not at all. Memory is found before anything is stored; if
    it cannot be had, what the round has counted is taken back, and the round may be tried again.
-   Rule 3: a result depends on the program alone: not on states_max, and not on addresses.
+   Rule 3: a result depends on the program alone: not on states_max (unless a step is strict), and
+   not on addresses.
    Rule 4: nothing here knows a protocol, and nothing is compiled per program. */
 #define _GNU_SOURCE /* for madvise, mremap and sched_yield beside -std=c11 */
 #include <Python.h>
@@ -304,8 +305,8 @@ EXPORT Search *search_open(const Program *program, u32 workers, u64 bytes_max, u
     search->program = program;
     search->kernel = plain ? &kernel_plain : best_kernel();
     search->words = program->words;
-    search->normalises = program->sweeps.guards.count || program->stripes.count ||
-                         program->groups.count;
+    search->normalises = program->sweeps.guards.count || program->idle.guards.count ||
+                         program->stripes.count || program->groups.count;
     search->bytes_max = bytes_max;
     search->stuck_first = NONE;
     search->shard_max = shard_max < INDEX_MASK - 1 ? shard_max : INDEX_MASK - 1;
@@ -344,8 +345,9 @@ EXPORT bool search_seed(Search *search, u64 *states, u64 count) {
     return !atomic_load(&search->failed);
 }
 
-/* Expand about so many states of the level; false when there is not enough memory. */
-EXPORT bool search_step(Search *search, u64 states_max, u32 workers) {
+/* Expand about so many states of the level; false when there is not enough memory. strictly: no
+   round expands more, or one state in each shard. */
+EXPORT bool search_step(Search *search, u64 states_max, bool strictly, u32 workers) {
     u64 remains = level_remains(search);
     if (!remains)
         for (u32 number = 0; number < SHARDS; number++)
@@ -353,6 +355,8 @@ EXPORT bool search_step(Search *search, u64 states_max, u32 workers) {
     remains = level_remains(search);
     atomic_store(&search->failed, false);
     search->budget = states_max ? states_max : 1;
+    u64 share = (search->budget + SHARDS - 1) / SHARDS;
+    search->chunk_states = strictly && share < CHUNK_STATES ? (u32)share : CHUNK_STATES;
     search->stop = !remains;
     run(search, remains < TEAM_STATES ? 1 : workers, rounds);
     return !atomic_load(&search->failed);

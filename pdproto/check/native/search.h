@@ -22,7 +22,7 @@ enum {
     SHARD_BITS = 4,
     SHARDS = 1 << SHARD_BITS,
     INDEX_BITS = 32 - SHARD_BITS,      /* an id is a shard and an index in it */
-    CHUNK_STATES = 2048,               /* which a shard expands in a round, at the most */
+    CHUNK_STATES = 2048,               /* of a shard, which it expands in a round */
     BUCKET = 8,                        /* slots in a cache line */
 };
 static const u32 NONE = UINT32_MAX;
@@ -70,6 +70,8 @@ typedef struct {
     const u64 *row_number;             /* [rows] the number that the program gives it */
     const u64 *block_progress;         /* [blocks of rows] bit i: the i-th row is progress */
     Actions sweeps;
+    Actions idle;                      /* their `keep` lacks the bits that are idle */
+    const u64 *lasting;                /* [words] bits that are never idle */
     Guards patterns;
     Guards final;                      /* states that are not stuck, though nothing moves them */
     Stripes stripes;
@@ -131,8 +133,9 @@ typedef struct Search {
     const Program *program;
     const struct Kernel *kernel;
     u64 words, bytes_max, shard_max;
+    u32 chunk_states;                  /* so many a shard expands in a round, at the most */
     u64 chunk_steps;                   /* after so many a shard expands no more in a round */
-    bool normalises;                   /* the program has sweeps or symmetry */
+    bool normalises;                   /* the program has dead bits or symmetry */
     Shard shard[SHARDS];
     Box box[SHARDS][SHARDS];           /* [from][to] */
     u64 *arena;                        /* what the boxes are cut from */

@@ -313,9 +313,9 @@ def _templates(
             joined: list[Template] = [()]
             for part in parts:
                 clauses = _templates(part, names, bound)
-                joined = [one + two for one in joined for two in clauses]
-                if len(joined) > TEMPLATES_MAX:
+                if len(joined) * len(clauses) > TEMPLATES_MAX:
                     raise AssertionError(f"over {TEMPLATES_MAX} clauses: {formula!r}")
+                joined = [one + two for one in joined for two in clauses]
             return joined
         case Forall(variable, body):
             new = variable

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from pdproto.check.narrative import Narrator, Transition, lane_name
+from pdproto.check.narrative import Narrator, lane_name
 from pdproto.check.prove.clauses import Vocabulary
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.places import moved_up
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
+from pdproto.check.runs import Transition
 from pdproto.ground.grounding import Ground, Interpretation
 from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.elements import ElementFunction

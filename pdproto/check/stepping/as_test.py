@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pdproto.check.narrative import Transition
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import Walker
 from pdproto.ground.layout import cell_name
 

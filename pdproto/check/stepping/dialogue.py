@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pdproto.check.narrative import Transition, channel_name
+from pdproto.check.narrative import channel_name
 from pdproto.check.report.narration import addressed, counted
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.as_test import SystemImport, written
 from pdproto.check.stepping.formulas import FormulaError, example, wanted
 from pdproto.check.stepping.standing import Stands, standings

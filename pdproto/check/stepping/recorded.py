@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pdproto.check.narrative import Transition
 from pdproto.check.result import Verdict
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import PathError, Walker
 from pdproto.check.trace.files import File, RejectedError
 from pdproto.check.trace.instance import Instance, Tables, words

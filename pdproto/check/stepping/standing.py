@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from pdproto.check.narrative import Transition
 from pdproto.check.questions import (
     DEADLOCK,
     LeadsToInstance,
@@ -13,6 +12,7 @@ from pdproto.check.questions import (
     Question,
     leads_to_instances,
 )
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import Walker
 from pdproto.check.words import formula_text
 from pdproto.spec.language.properties import LeadsTo

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from pdproto.check.narrative import Transition, channel_name, lane_name
+from pdproto.check.narrative import channel_name, lane_name
 from pdproto.check.questions import DEADLOCK
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.sequence import colour_classes, sequence
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, TraceStep, Verdict
+from pdproto.check.runs import Transition
 from pdproto.check.stepping.as_test import SystemImport, written
 from pdproto.check.stepping.formulas import wanted
 from pdproto.check.stepping.standing import standings

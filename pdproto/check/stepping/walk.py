@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from pdproto.check.explore import program
-from pdproto.check.narrative import Narrator, Transition, lane_name
+from pdproto.check.narrative import Narrator, lane_name
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Trace, TraceStep
 from pdproto.check.rigid import interpretations
+from pdproto.check.runs import Transition
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.grounding import Environment, Ground, GroundRow, Interpretation
 from pdproto.ground.layout import cell_name

@@ -1,0 +1,54 @@
+"""The findings of several searches as one: over interpretations, and over assumptions."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from pdproto.check.result import Finding, PropertyKind, Verdict
+from pdproto.ground.grounding import Interpretation
+from pdproto.ground.layout import cell_name
+
+VACUOUS: Final = "vacuous: its premise never holds"
+
+
+def merged(findings: Sequence[Finding]) -> Finding:
+    """One property over all interpretations: one violation decides, and so does one witness. Its
+    trace is the shortest of all.
+    """
+    if findings[0].kind is PropertyKind.SOMETIMES:
+        order = (Verdict.HOLDS, Verdict.UNKNOWN, Verdict.VIOLATED)
+    else:
+        order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
+    # A property is vacuous only if it is vacuous in every topology.
+    return min(findings, key=lambda f: (
+        order.index(f.verdict), f.trace_length or 0, VACUOUS in f.note))
+
+
+def jointly(findings: Sequence[Finding]) -> Finding:
+    """One property under several assumptions: the worst verdict, and its assumptions."""
+    order = (Verdict.VIOLATED, Verdict.UNKNOWN, Verdict.HOLDS)
+    worst = min(findings, key=lambda finding: order.index(finding.verdict))
+    if worst.verdict is Verdict.VIOLATED:
+        return worst
+    return replace(worst, note="; ".join(finding.note for finding in findings))
+
+
+def located(finding: Finding, given: Interpretation) -> Finding:
+    """The finding, with the topology of its trace."""
+    if finding.trace is None:
+        return finding
+    return replace(finding, instance=", ".join(filter(None, (finding.instance, placed(given)))))
+
+
+def placed(given: Interpretation) -> str:
+    """The interpretation in words, after an instance."""
+    return f"where {topology(given)}" if any(given.values()) else "where nothing is related"
+
+
+def topology(given: Interpretation) -> str:
+    """The text of an interpretation: "next(n0, n1), next(n1, n0)"."""
+    return ", ".join(
+        cell_name(symbol, indices)
+        for symbol, tuples in given.items()
+        for indices in sorted(tuples)
+    )
