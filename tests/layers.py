@@ -40,7 +40,8 @@ LAYERS: Final = {
     "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
     "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
-    "drill": "engine, group, net, node, pages, registry, runtime, sim, spec.handoff, transport",
+    "drill": "check, engine, ground, group, net, node, pages, registry, runtime, sim, spec.bugs, "
+             "spec.handoff, spec.language, transport",
     "bench": "kernels",
     "cli": "bench, check, drill, engine, ground, net, registry, runtime, sim, spec.bugs, "
            "spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",

@@ -10,7 +10,8 @@ process grows with the hand-overs. At the end no process may have a thread or a 
 
 With --resume the result is kept in a file after each of these rests, and the same command goes on
 from it. A complaint ends the soak; with --keep-going it goes on after those that it has. Exit
-status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after).
+status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after), or has not shown the
+defect of --bug, which proves nothing.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from pdproto.drill.children import ended_in_order
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, refuse_host_pools, require
 
-NOT_OVER = 3
+NOT_OVER = 3  # or unknown
 NOT_OF_THE_SOAK = ("--record", "--commit", "--json", "--stop-after")
 KEEP_GOING = "--keep-going"
 
@@ -100,6 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
             show(result, out)
     if state.totals.complaints:
         return 1
+    if state.is_over and arguments.bug is not None:
+        sys.stderr.write(f"pdproto: --bug {arguments.bug}: this soak has not shown the defect; it "
+                         f"arranges no race: `pdproto handoff --bug` does\n")
+        return NOT_OVER
     return 0 if state.is_over else NOT_OVER
 
 

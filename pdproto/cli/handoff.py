@@ -3,12 +3,14 @@
 It starts the ranks of a prefill and a decode server, hands over requests, and aborts some of them
 on the way. It also kills and restarts a rank (--kill), drains and replaces one (--drain), or stops
 the registry for a while (--cut). Then it checks that every byte arrived as it was sent, that both
-sides agree on each outcome, and that all memory was released. Exit status: 0 all of this holds, 1
-not.
+sides agree on each outcome, and that all memory was released. With --bug it arranges, on nodes in
+virtual time, the race in which the checker finds that defect. Exit status: 0 all of this holds, 1
+not, or the defect was seen, 3 the race of the defect cannot be arranged.
 """
 
 import argparse
 import json
+from importlib import import_module
 from math import gcd, lcm
 from pathlib import Path
 
@@ -17,7 +19,6 @@ from pdproto.cli.numbers import amount, natural, positive
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
-    check_bug,
     check_folder,
     check_targets,
     console,
@@ -98,7 +99,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=positive, default=600.0, metavar="S",
                         help="most seconds for all hand-overs (default: 600)")
     parser.add_argument("--bug", metavar="ID",
-                        help="run the tables with this historical defect, in all processes")
+                        help="instead of all this, arrange the race of this historical defect: the "
+                             "events of its shortest counterexample, in their order, on nodes with "
+                             "the edited tables and then with the unedited ones; sizes and faults "
+                             "are those of the counterexample")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each rank; rows of other "
                              "systems than the hand-over go to a folder for each system")
@@ -122,6 +126,8 @@ def _configure_optimistic(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify and report; returns the exit status."""
+    if arguments.bug is not None:
+        return int(import_module("pdproto.cli.handoff_race").run(arguments))
     _refuse(arguments)
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)
@@ -132,8 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         cluster = HandoffCluster(topology, load, engine=arguments.engine, direct=arguments.direct,
                                  device=arguments.device, waits=WAITS, trace=arguments.trace,
                                  doomed=doomed, drains_at=_drains_at(arguments),
-                                 cut_s=arguments.cut, host=arguments.host, bug=arguments.bug,
-                                 keys=_keys(arguments))
+                                 cut_s=arguments.cut, host=arguments.host, keys=_keys(arguments))
         verdict = _verdict(cluster, arguments)
     if arguments.json:
         write(json.dumps(verdict.numbers(), indent=2) + "\n", arguments.json)
@@ -163,7 +168,7 @@ def _load(arguments: argparse.Namespace) -> Load:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Raise UsageError for a file, an address, an engine or a defect that cannot be used."""
+    """Raise UsageError for a file, an address or an engine that cannot be used."""
     check_targets([arguments.json])
     check_folder(arguments.trace)
     if is_wildcard(arguments.host) or address_of(arguments.host) is None:
@@ -191,8 +196,6 @@ def _refuse(arguments: argparse.Namespace) -> None:
         Settings(faults=arguments.faults)
     except SettingsError as error:
         raise UsageError(f"--{error}") from None
-    if arguments.bug is not None:
-        check_bug(arguments.bug)
 
 
 def _refuse_drain(arguments: argparse.Namespace) -> None:

@@ -157,6 +157,9 @@ def _runs(arguments: argparse.Namespace) -> list["_Run"]:
 def _report(outcomes: Sequence[RunOutcome], unknown: str, arguments: argparse.Namespace) -> int:
     """Report the runs; returns the exit status. unknown: why some have no outcome."""
     failed, roles = _has_failed(outcomes), _roles(arguments.bug)
+    if arguments.bug is not None and not failed and not unknown:
+        unknown = (f"no run has shown {arguments.bug}: seeds arrange no race, and `pdproto handoff "
+                   f"--bug {arguments.bug}` does")
     result, command = None, ""
     if failed:
         small = shrunk(outcomes[-1], lambda plan: simulate(plan, Random, roles=roles))

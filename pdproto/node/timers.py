@@ -153,10 +153,14 @@ class Timers(Generic[W]):
         one.repeats = 0
         for name in one.armed:
             if name in REPEATS:
-                one.armed[name] = now
-                self._cancelled[name] += 1  # its entry until now
-                self._at_once.append((now, name, one))
-                self._quiet_until = min(self._quiet_until, now)
+                self.end(one, name, now)
+
+    def end(self, one: W, name: str, now: float) -> None:
+        """End this running timer of it with the next `due`, whatever the ration."""
+        one.armed[name] = now
+        self._cancelled[name] += 1  # its entry until now
+        self._at_once.append((now, name, one))
+        self._quiet_until = min(self._quiet_until, now)
 
     def next(self) -> float | None:
         """The time of the next `due`: no wait ends before it. None if no wait runs."""

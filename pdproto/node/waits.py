@@ -74,6 +74,14 @@ class Waits(Generic[K]):
         for request in self._requests.values():
             self._timers.fire_now(request, now)
 
+    def end(self, key: K, name: str, now: float) -> bool:
+        """End this timer of the request now. Returns False if it does not run."""
+        request = self._requests.get(key)
+        if request is None or name not in request.armed:
+            return False
+        self._timers.end(request, name, now)
+        return True
+
     def next(self) -> float | None:
         """A time at which no wait has ended yet, or the first one ends; None if none runs."""
         return self._timers.next()

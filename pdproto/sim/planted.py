@@ -12,11 +12,13 @@ Rule 3: nothing is put back. The process is there for its defect alone.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SOURCE_ROLE
+from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.sim.defects import on_known_clocks
+from pdproto.sim.outcome import Roles
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import dp_rank, drain, group, incarnations, registry, sink, source
@@ -25,7 +27,7 @@ from pdproto.spec.handoff.optimistic_retracted import (
     PREFILL_RETRACTING,
 )
 from pdproto.spec.language.formula import FALSE
-from pdproto.spec.language.machine import Call, Completion, Row, Table
+from pdproto.spec.language.machine import Call, Completion, Machine, Row, Table
 from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import System
 
@@ -61,6 +63,33 @@ def put_in(system: System) -> None:
         object.__setattr__(table, "rows", on_known_clocks(_edited(system, table)).rows)
     for role in (SOURCE_ROLE, SINK_ROLE, RUNS_ROLE):
         role.forget()
+
+
+@contextmanager
+def lent(system: System) -> Iterator[None]:
+    """Have the machines that are made meanwhile run the tables of an edited system."""
+    before = [(table, table.rows) for table in (*_HANDOFF, *_ROUTING)]
+    try:
+        if any(_differs(system, table) for table, _ in before):
+            put_in(system)
+        yield
+    finally:
+        for table, rows in before:
+            object.__setattr__(table, "rows", rows)
+        for role in (SOURCE_ROLE, SINK_ROLE, RUNS_ROLE):
+            role.forget()
+
+
+def kept(system: System, machine: Machine[*tuple[Any, ...]]) -> Table:
+    """The table of a machine with the edits of a system, by rule 2."""
+    base = next(table for table in (system.base or system).tables if table.machine is machine)
+    return _edited(system, base)
+
+
+def roles_with(system: System) -> Roles:
+    """The shipped tables of source and sink, with the edits of a system."""
+    return Roles(SourceRole(on_known_clocks(_edited(system, source.SOURCE))),
+                 SinkRole(on_known_clocks(_edited(system, sink.SINK))))
 
 
 def _differs(system: System, table: Table) -> bool:

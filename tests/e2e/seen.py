@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tests.drill import races
 from tests.e2e.planted import VARIABLE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -219,7 +220,7 @@ def page() -> str:
     rows = []
     for name in wanted():
         rows += [f"| {name} | `{pair.defect}` | `{pair.test}` | "
-                 f"`{red[pair.key].replace('|', '/').replace('`', '')}` |"
+                 f"`{red[pair.key].replace('|', '/').replace('`', '')}` | {_raced(pair.defect)} |"
                  for pair in PAIRS if name in pair.of]
     return "\n".join([
         "# Which end-to-end test sees which defect", "",
@@ -228,7 +229,22 @@ def page() -> str:
         "nodes, and the test that fails with it and", "passes without. `tests/e2e/defects.py` has "
         "the defects, most of them edits of the tables.", "`python -m tests.e2e.seen` runs every "
         "test with its defect; `python -m tests.e2e.seen --table` writes this page.", "",
-        "| row | defect | test in `tests/` | how it failed |", "|---|---|---|---|", *rows, ""])
+        "| row | defect | test in `tests/` | how it failed | race |", "|---|---|---|---|---|",
+        *rows, "", "## Which defects a drill shows", "",
+        "`pdproto handoff --bug ID` arranges the race of a defect of the catalogue on nodes, in",
+        "the order of the shortest counterexample. It ends with status 1 when nodes with the",
+        "edited tables break a promise there, and those with the unedited tables break none. It",
+        "refuses a defect whose race it cannot arrange, with status 3.",
+        "The column `race` above says the same of the defects there that are in the catalogue.",
+        "`python -m tests.drill.races` arranges them all, and records what was seen.", "",
+        "| defect | system | promise | seen | broken on nodes, or why it is refused |",
+        "|---|---|---|---|---|", *races.rows(), ""])
+
+
+def _raced(defect: str) -> str:
+    """Whether the drill shows this defect; a dash for one that the catalogue does not have."""
+    seen = races.recorded().get(defect)
+    return "-" if seen is None else "no" if seen.startswith(races.KEPT) else "yes"
 
 
 def main(words: list[str]) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.cli.main import main
+from lab.__main__ import main
 from tests.e2e.defects import DEFECTS
 from tests.e2e.seen import PAIRS, ROOT, Pair, page, ran, recorded, wanted
 
@@ -42,6 +42,6 @@ def test_a_test_fails_with_its_defect(pair: Pair) -> None:
 def test_a_drill_refuses_a_defect_that_no_process_of_it_runs(
     capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["handoff", "--bug", "B04"]) == 2
+    assert main(["soak", "--bug", "B04"]) == 2
     assert "--bug B04: the processes of this verb run no table with such a defect" in (
         capsys.readouterr().err)

@@ -61,17 +61,14 @@ class HandoffCluster:
         drains_at: int | None = None,
         cut_s: float | None = None,
         host: str = LOOPBACK,
-        bug: str | None = None,
         keys: Keys | None = None,
     ) -> None:
         """doomed: ranks to kill, each with the room during which it is killed. drains_at: the room
         before which the only prefill rank is drained, and replaced. cut_s: seconds for which the
         registry is cut off, after a third of the requests. host: the address at
-        which all ranks listen. bug: the historical defect that the tables of all ranks have. keys:
-        of all ranks; needed when the ranks are on several hosts.
+        which all ranks listen. keys: of all ranks; needed when the ranks are on several hosts.
         """
         self.started: Final = monotonic()
-        self._bug: Final = bug
         self._context: Final = children.context(ranks.__name__)
         incarnation = new_incarnation()  # of the decode ranks as a group
         self.members: Final[dict[str, HandoffProcess]] = {}
@@ -106,8 +103,8 @@ class HandoffCluster:
 
     def process(self, name: str, body: Callable[..., None], *arguments: Any) -> BaseProcess:
         """The process, not yet started, in which a rank or the registry runs the body."""
-        return self._context.Process(target=children.with_defect, daemon=True, name=name,
-                                     args=(self._bug, body, *arguments))
+        return self._context.Process(target=children.while_parent_lives, daemon=True, name=name,
+                                     args=(body, *arguments))
 
     def begin(self) -> None:
         """Wait until every process is ready, and let all begin.

@@ -213,7 +213,19 @@ class HandoffVerdict:
         for complaint in self.complaints[:20]:
             console.print(f"[red]✗[/] {complaint}", highlight=False)
         if not self.complaints:
-            console.print("every byte is right, both sides agree, and everything was given back")
+            console.print(self._held_claims(), highlight=False, soft_wrap=True)
+
+    def _held_claims(self) -> str:
+        """What was compared, and found right."""
+        bytes_ = sum(report.verified_bytes for report in self.reports.values())
+        if not bytes_:
+            return ("no hand-over has succeeded, so no byte was compared; every rank has given "
+                    "everything back")
+        but = f" but {', '.join(sorted(self.restarted))}" * bool(self.restarted)
+        return (f"each of the {bytes_:,} bytes that decode has taken was compared, and is as it "
+                f"was sent; no source has failed where its sink succeeded; every rank{but} has "
+                f"seen the end of all {self.load.requests:,} hand-overs; every rank has given "
+                f"everything back")
 
     def _optimistic(self) -> dict[str, float]:
         """The counts of optimistic prefill; none without it. A group of ranks has no prefix cache.
