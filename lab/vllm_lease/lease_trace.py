@@ -57,11 +57,11 @@ def write(folder: Path, prefill: Sequence[Event], decode: Sequence[Event],
         for event in prefill:
             _tell(end, event, {"r": numbers[event.request], "b": blocks[event.request]})
     with paths[1].open("wb") as target:
-        trace, ends = SharedTrace("decode", target), {}
+        trace = SharedTrace("decode", target)
+        ends = {request: trace.begin(vllm_lease.DECODE, (number,))
+                for request, number in numbers.items()}
         for event in decode:
             number = numbers[event.request]
-            if event.request not in ends:
-                ends[event.request] = trace.begin(vllm_lease.DECODE, (number,))
             if event.event == "loaded":
                 ends[event.request].written(
                     vllm_lease.fetched, (number,),

@@ -1,9 +1,9 @@
 """Replay traces of real runs against the tables, and show the first line that does not conform.
 
 Give the traces of all ranks of a hand-over together (`pdproto handoff --trace FOLDER` writes one
-file for each rank). They are merged in causal order, and each message is compared with the trace of
-its sender. Exit status: 0 they conform, 1 a line is no row of the tables, 2 usage, 3 the traces are
-incomplete.
+file for each rank). They are merged to one behaviour of the whole system: each message is sent,
+each write of a device was begun, and every property holds in each state. Exit status: 0 they
+conform, 1 no behaviour has a line, 2 usage, 3 the traces are incomplete, or something is assumed.
 """
 
 import argparse
@@ -83,6 +83,8 @@ def show(verified: ReplayResult, out: Console) -> None:
         out.print(Text(f"passed over: {begun}"))
     for line in verified.missing:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
+    for line in verified.assumes:
+        out.print(Text(f"assumed: {line}", style="yellow"), soft_wrap=True)
     rejection = verified.rejection
     if rejection is None:
         return

@@ -28,8 +28,9 @@ from pdproto.check.trace.files import File, RejectedError
 from pdproto.check.trace.instance import Instance, Tables, words
 from pdproto.check.trace.lines import Element, Read
 from pdproto.check.trace.replay import Replay
-from pdproto.check.trace.shared import Read as SharedRead
-from pdproto.check.trace.shared import SharedFile, SharedReplay, frozen, is_shared
+from pdproto.check.trace.shared import SharedFile, SharedReplay, is_shared
+from pdproto.check.trace.shared_lines import Read as SharedRead
+from pdproto.check.trace.shared_lines import frozen
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol

@@ -38,17 +38,23 @@ class RejectedError(Exception):
 class Process:
     """One process of a file.
 
-    number: within the file, from 0. whole: none of its lines is known to be missing. lines: the
+    number: within the file, from 0. knows: of each file, the last line that happened before the
+    present one, as messages tell it. whole: none of its lines is known to be missing. lines: the
     number of its last line. ends: its endpoints, by number. passed: the numbers of endpoints that
     began before the trace. identities: endpoints by machine and own elements.
     """
 
     number: int
+    knows: list[int]
     whole: bool = True
     lines: int = 0
     ends: dict[int, Instance] = field(default_factory=dict)
     passed: set[int] = field(default_factory=set)
     identities: dict[tuple[object, ...], Instance] = field(default_factory=dict)
+
+    def learn(self, knows: tuple[int, ...]) -> None:
+        """Take a message from a process that knew of these lines."""
+        self.knows[:] = map(max, self.knows, knows)
 
 
 class File:

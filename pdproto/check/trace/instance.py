@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from pdproto.check.trace.events import Event
 from pdproto.check.trace.lines import Counted, Element
 from pdproto.check.trace.table import GroundedRow, LocalTable, TracedRow
 from pdproto.ground.layout import Indices, TooLargeError
@@ -97,13 +98,15 @@ class Counting:
 class Instance:
     """One endpoint.
 
-    key: the numbers of its file, of its process there, and of the endpoint. rows: how many it has
+    key: the numbers of its file, of its process there, and of the endpoint. events: its lines so
+    far, without those that only count elements. rows: how many it has
     fired. identified: its own elements are known, and no other endpoint of the process has them.
     names: the elements that it counts, by sort; indices: the index of each by its name. An element
     of its own sorts is None until a line names it.
     """
 
-    __slots__ = ("identified", "indices", "key", "local", "names", "node", "rows", "state")
+    __slots__ = ("events", "identified", "indices", "key", "local", "names", "node", "rows",
+                 "state")
 
     def __init__(self, key: tuple[int, int, int], node: str) -> None:
         self.key: Final = key
@@ -111,6 +114,7 @@ class Instance:
         self.rows = 0
         self.identified = False
         self.state = 0
+        self.events: list[Event] = []
         self.local: LocalTable
         self.names: dict[type[Sort], tuple[Element, ...]] = {}
         self.indices: dict[type[Sort], Places] = {}

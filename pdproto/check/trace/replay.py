@@ -8,62 +8,34 @@ it. The replay checks these rules:
 * A row is enabled where it fires, its trigger fits, and it leads to the state that its line gives.
 * A message is sent before it is received, with contents that its sender knew. Without the trace of
   the sender the message is trusted, and counted.
-* A device writes only what a row of its table writes, as far as this endpoint can see.
+* A device writes only what a row of its table writes, as far as this endpoint can see. lives.py
+  compares it with the other endpoints of the hand-over.
 * No line is missing: a file numbers its lines, and an endpoint names its elements.
 
 A killed process may have sent messages that its trace lacks. The replay trusts these too, and calls
 the trace incomplete. A trace is also incomplete if a row without a trigger is enabled at its end.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from pdproto.check.trace.events import Came, Event
 from pdproto.check.trace.files import AwaitedError, File, Key, Process, RejectedError, Wait
 from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace.lines import Counted, Element, Read, TraceLine
 from pdproto.check.trace.table import (
     AnyMessage,
     GroundedRow,
-    LocalTable,
     TracedRow,
     Trigger,
     may_send,
 )
+from pdproto.check.trace.tally import Replayed, Tally, Watcher
 from pdproto.spec.language.symbols import Message, Symbol
 
 Carried: TypeAlias = tuple[tuple[Symbol, tuple[Element, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """The effect of a line on an instance. ground: None for a message that triggers no row."""
-
-    instance: Instance
-    local: LocalTable
-    read: Read
-    ground: GroundedRow | None
-    before: int
-    after: int
-
-
-Watcher: TypeAlias = Callable[[Replayed], None]
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counts of a replay. assumed: messages whose sending no trace shows, by sender.
-
-    passed: lines of endpoints that began before the trace. states: local states with their sizes.
-    """
-
-    lines: int = 0
-    rows: Counter[str] = field(default_factory=Counter)
-    passed: int = 0
-    assumed: Counter[str] = field(default_factory=Counter)
-    states: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Replay:
@@ -95,7 +67,8 @@ class Replay:
         self._messages: Final = {s.name: s for s in system.variables if isinstance(s, Message)}
         self._by_faults: Final = {u.symbol for tables in system.faults.values() for table in tables
                                   for row in table.rows for u in table.updates(row) if u.value}
-        self._sent: Final[dict[Key, Carried]] = {}
+        self._sent: Final[dict[Key, tuple[Carried, tuple[int, ...]]]] = {}
+        self._told: Final[dict[tuple[object, ...], Instance]] = {}
         self._trusted: Final[set[Key]] = set()
         self._ready: Final[deque[File]] = deque(self.files)
         self._waiting: Final[dict[Key, list[Wait]]] = {}
@@ -198,6 +171,7 @@ class Replay:
                 raise MismatchError(f"this is not a line of a trace: {read.problem}")
             return
         process = self._process(file, line)
+        process.knows[file.number] = read.number
         instance = process.ends.get(line.end)
         if line.begins is not None:
             self._begin(file, process, line, line.begins)
@@ -226,7 +200,8 @@ class Replay:
             # A new process: an earlier one may have been killed before it wrote its last lines.
             for process in file.processes:
                 process.whole = False
-            first = Process(len(file.processes), whole=line.n == 1, lines=line.n - 1)
+            first = Process(len(file.processes), [0] * len(self.files), whole=line.n == 1,
+                            lines=line.n - 1)
             if line.n != 1 and not self._from_middle:
                 raise MismatchError(f"the trace begins with line {line.n} of its process: if this "
                                     f"is intended, use --from-middle")
@@ -256,9 +231,11 @@ class Replay:
             at = instance.parameters(local, given)
             self._identify(instance)
         ground = local.ground.get(at) or instance.local.ground(local, at)
-        state = instance.state
+        state, came, assumed = instance.state, None, False
         if ground.trigger is not None:
-            state |= self._receive(instance, ground.trigger, line)
+            came = ground.trigger[:2]
+            bits, assumed = self._receive(instance, ground.trigger, line)
+            state |= bits
         guard = ground.guard
         if guard is None or state & guard.mask != guard.value or (
                 guard.clauses and not guard.holds(state)):
@@ -271,7 +248,7 @@ class Replay:
             self._send(instance, after, message, arguments)
         instance.rows += 1
         self.tally.rows[name] += 1
-        self._move(instance, read, ground, after)
+        self._move(instance, read, ground, after, came=came, assumed=assumed)
 
     def _named(self, instance: Instance, line: TraceLine, name: str) -> TracedRow:
         table = instance.local.table
@@ -293,37 +270,56 @@ class Replay:
         if instance.identified or None in own:
             return
         instance.identified = True
-        process = self.files[instance.key[0]].processes[instance.key[1]]
+        process = self._process_of(instance)
         identity = (instance.local.table.machine.name, *own)
         first = process.identities.setdefault(identity, instance)
         if first is not instance:
             raise MismatchError(f"endpoint {first.key[2]} is {', '.join(map(words, own))} already")
+        first = self._told.setdefault(identity, instance)
+        if first.key[0] != instance.key[0]:
+            raise MismatchError(f"{self.files[first.key[0]].path} tells of "
+                                f"{', '.join(map(words, own))} too")
 
-    def _move(self, instance: Instance, read: Read, ground: GroundedRow | None, after: int) -> None:
+    def _move(
+        self, instance: Instance, read: Read, ground: GroundedRow | None, after: int, *,
+        devices: tuple[GroundedRow, ...] = (), came: Came | None = None, assumed: bool = False,
+    ) -> None:
         before, instance.state = instance.state, after
+        instance.events.append(Event(
+            self.tally.lines, read.number, instance.local, after, None if devices else ground,
+            devices, came, assumed))
         self.tally.states.add((id(instance.local), after))
         if instance.key in self._watched and self._watcher is not None:
             self._watcher(Replayed(instance, instance.local, read, ground, before, after))
 
     # Messages
 
-    def _receive(self, instance: Instance, trigger: Trigger, line: TraceLine) -> int:
-        """The bits of the message that triggers the row. Raises AwaitedError if it is not sent."""
+    def _receive(
+        self, instance: Instance, trigger: Trigger, line: TraceLine
+    ) -> tuple[int, bool]:
+        """The bits of the message that triggers the row, and whether it is assumed. Raises
+        AwaitedError if it is not sent.
+        """
         message, indices, names = trigger
         key = message.name, tuple([line.given[name] for name in names])
-        carried = self._sent.get(key)
-        if carried is None and key not in self._trusted and self._expects(message, key):
+        sent = self._sent.get(key)
+        if sent is None and key not in self._trusted and self._expects(message, key):
             raise AwaitedError(message, key)
         bits = instance.local.mark(message, indices).value
-        if carried is None:
+        if sent is None:
             sender = ", ".join(map(str, self._sender(message, key[1])))
             self.tally.assumed[sender or "unknown"] += 1
-            return bits | self._trusting(instance, message, indices)
+            return bits | self._trusting(instance, message, indices), True
+        carried, knows = sent
+        self._process_of(instance).learn(knows)
         for symbol, elements in carried:
             if symbol.name in instance.local.symbols:
                 at = instance.at(symbol, elements)
                 bits |= instance.local.layout.literal(symbol, at, True).value
-        return bits
+        return bits, False
+
+    def _process_of(self, instance: Instance) -> Process:
+        return self.files[instance.key[0]].processes[instance.key[1]]
 
     def _expects(self, message: AnyMessage, key: Key) -> bool:
         """Whether a trace of the message's sender is given."""
@@ -356,7 +352,7 @@ class Replay:
             for at in local.cells(relation, own):
                 if local.value(state, relation, at):
                     carried.append((relation, instance.elements(relation, at)))
-        self._sent[key] = tuple(carried)
+        self._sent[key] = tuple(carried), tuple(self._process_of(instance).knows)
         self._resume(key)
 
     def _heard(self, instance: Instance, read: Read, line: TraceLine) -> None:
@@ -366,10 +362,14 @@ class Replay:
             raise MismatchError(f"no row of {instance.local.table.machine} reads {line.heard!r}")
         indices = instance.at(message, line.of)
         key = message.name, line.of
-        if message not in self._by_faults and key not in self._sent and self._expects(message, key):
+        sent = self._sent.get(key)
+        if sent is not None:
+            self._process_of(instance).learn(sent[1])
+        elif message not in self._by_faults and self._expects(message, key):
             raise AwaitedError(message, key)
         bits = instance.local.mark(message, indices).value
-        self._move(instance, read, None, instance.state | bits)
+        self._move(instance, read, None, instance.state | bits, came=(message, indices),
+                   assumed=sent is None)
 
     # Devices
 
@@ -389,4 +389,4 @@ class Replay:
             names = " or ".join(dict.fromkeys(row.row.name for row in rows))
             raise MismatchError(f"{names} cannot fire here" if names else
                                 "no row of a device writes these values", rows, instance.state)
-        self._move(instance, read, ground, ground.apply(instance.state))
+        self._move(instance, read, ground, ground.apply(instance.state), devices=rows)

@@ -11,42 +11,22 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
 from pdproto.check.trace.channels import SentInOrder, element_names
-from pdproto.check.trace.lines import Found, found
+from pdproto.check.trace.shared_lines import Read, SharedLine, frozen, shared_lines
 from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
 from pdproto.check.trace.verdict import Nearest, Rejection, ReplayResult
 from pdproto.check.words import formula_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import atoms
+from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.symbols import Message, Sent, Symbol
 from pdproto.spec.language.system import System
-
-
-class SharedLine(msgspec.Struct, forbid_unknown_fields=True):
-    """One line. Exactly one of begins, row, device and heard is given: its kind."""
-
-    n: int
-    node: str
-    machine: str
-    end: int
-    begins: dict[str, list[Any]] | None = None
-    own: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
-    row: str | None = None
-    on: str | None = None
-    given: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
-    device: list[tuple[str, list[Any], str]] | None = None
-    heard: str | None = None
-    of: list[Any] = msgspec.field(default_factory=list)
-
-
-Read: TypeAlias = Found[SharedLine]
-_decoder: Final = msgspec.json.Decoder(SharedLine)
 
 
 class MisfitError(Exception):
@@ -79,8 +59,9 @@ class SharedInstance:
         self.table: Final = table
         self.own: Final[Environment] = {
             names[name]: frozen(of) for name, of in (own or {}).items()}
-        bounded = {sort: tuple(map(frozen, of)) for sort, of in (line.begins or {}).items()}
-        self.cells: Final = TracedCells(table, bounded, fixed=len(self.own))
+        self.bounded: Final = {
+            sort: tuple(map(frozen, of)) for sort, of in (line.begins or {}).items()}
+        self.cells: Final = TracedCells(table, self.bounded, fixed=len(self.own))
         self.rows: Final = {row.name: row for row in table.rows}
         self.symbols: Final = {atom.symbol.name: atom.symbol for row in table.rows
                                for atom, _ in atoms(table.guard(row))}
@@ -90,6 +71,13 @@ class SharedInstance:
     def lane(self) -> str:
         """The name of the instance's lane: `worker 3`."""
         return lane_of(self.table.machine, self.own.values())
+
+    def is_at(self, party: Party, key: Environment) -> bool:
+        """Whether this is the sender or the receiver of a message with these elements."""
+        machine = self.table.machine
+        return party.machine is machine and (not self.own or all(
+            self.own[own] == key[variable]
+            for own, variable in zip(machine.own, party.variables, strict=True)))
 
     def environment(self, row: Row, given: Mapping[str, Any]) -> Environment:
         """The row's parameters. Raises MisfitError if the line gives other ones."""
@@ -102,13 +90,16 @@ class SharedInstance:
 
 @dataclass(slots=True, eq=False)
 class SharedFile:
-    """The position of the replay in a file. held: the line that waits for a message."""
+    """The position of the replay in a file. held: the line that waits for a message. ends: the
+    machines of its present process, by number; began: those of all its processes.
+    """
 
     path: Path
     lines: Iterator[Read]
     node: str = ""
     held: Read | None = None
     ends: dict[int, SharedInstance] = field(default_factory=dict)
+    began: list[SharedInstance] = field(default_factory=list)
     last: int = 0
     processes: int = 0
     whole: bool = True
@@ -131,7 +122,7 @@ class SharedReplay:
         on_line: Callable[[SharedFile, Read], None] = lambda _file, _read: None,
     ) -> None:
         self.system: Final = system
-        self.files: Final = [SharedFile(path, found(path, _decoder)) for path in paths]
+        self.files: Final = [SharedFile(path, shared_lines(path)) for path in paths]
         self.instances: Final[list[SharedInstance]] = []
         self.fired: Final[Counter[str]] = Counter()
         self.assumed: Final[Counter[str]] = Counter()
@@ -155,7 +146,7 @@ class SharedReplay:
     def _traced(self, paths: Sequence[Path]) -> Iterator[tuple[str, tuple[Hashable, ...] | None]]:
         """The machines in the files, with their own elements."""
         for path in paths:
-            for read in found(path, _decoder):
+            for read in shared_lines(path):
                 if read.line is not None and read.line.begins is not None:
                     own = read.line.own
                     yield read.line.machine, tuple(
@@ -175,12 +166,40 @@ class SharedReplay:
                     held.append((file, cell))
             files = [file for file, _ in held]
             if held and self.lines == before:  # each waits for another
-                file, (symbol, key) = held[0]
-                if all(one.whole for one in self.files):
-                    return self._rejection(file, MisfitError(
-                        f"no line sends {symbol}({', '.join(map(str, key))})"))
-                self._believe(symbol, key)
+                lost = next((cell for _, cell in held if self._may_be_lost(cell)), None)
+                if lost is None:
+                    file, cell = held[0]
+                    why = f"no line sends {element_names(*cell)}"
+                    return self._rejection(file, MisfitError(why))
+                self._believe(*lost)
         return None
+
+    def _may_be_lost(self, cell: Cell) -> bool:
+        """Whether the line that sends the message may be one that an incomplete trace lacks."""
+        message, key = cell
+        if not isinstance(message, Message):
+            return False
+        named = dict(zip(message.formals, key, strict=True))
+        return any(not file.whole and instance.is_at(message.sender, named)
+                   for file in self.files for instance in file.began)
+
+    def absent(self) -> Iterator[str]:
+        """The processes of the run without a trace: a line of another one names them."""
+        machines = [table.machine for table in self._tables.values() if not table.machine.world]
+        begun = {(instance.table.machine, element) for instance in self.instances
+                 for element in instance.own.values()}
+        alone = {instance.table.machine for instance in self.instances if not instance.own}
+        for machine in machines:
+            if machine not in alone and not machine.sorts:
+                yield f"{machine} did what others tell of it: no trace of it is given"
+        named = dict.fromkeys((sort, element) for instance in self.instances
+                              for sort, of in instance.bounded.items() for element in of)
+        for sort, element in named:
+            for machine in machines:
+                if machine not in alone and (machine, element) not in begun and sort in (
+                        one.__name__ for one in machine.sorts):
+                    yield (f"{lane_of(machine, [element])} did what others tell of it: no trace "
+                           "of it is given")
 
     def _follow(self, file: SharedFile) -> Cell | None:
         """Replay a file until it needs another one. Returns the message that it waits for."""
@@ -234,8 +253,9 @@ class SharedReplay:
             raise MisfitError(f"{self.system.name} has no machine {line.machine!r}")
         if line.end in file.ends:
             raise MisfitError(f"machine {line.end} has begun before")
-        file.ends[line.end] = SharedInstance(table, line)
-        self.instances.append(file.ends[line.end])
+        instance = file.ends[line.end] = SharedInstance(table, line)
+        file.began.append(instance)
+        self.instances.append(instance)
 
     def _row(self, instance: SharedInstance, line: SharedLine, name: str) -> None:
         row = instance.rows.get(name)
@@ -293,7 +313,11 @@ class SharedReplay:
         instance.cells.write(message, key, True)
 
     def _believe(self, message: Symbol, key: tuple[Hashable, ...]) -> None:
+        """Accept that the message was sent after all others in its channel. It can come now, so a
+        line is believed once.
+        """
         self._sent.add((message, key))
+        self._channels.send(message, key)
         if isinstance(message, Message):
             self.assumed[message.sender.machine.name] += 1
 
@@ -335,7 +359,7 @@ class SharedReplay:
 
 def is_shared(paths: Sequence[Path]) -> bool:
     """Whether the first line of the files is of a machine that hand-overs share."""
-    first = next((read.line for path in paths for read in found(path, _decoder)), None)
+    first = next((read.line for path in paths for read in shared_lines(path)), None)
     return first is not None and first.own is not msgspec.UNSET
 
 
@@ -348,9 +372,5 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
     return ReplayResult(
         system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
         max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
-        replay.passed, () if rejection else tuple(missing), rejection)
-
-
-def frozen(element: Any) -> Hashable:
-    """An element of a line as a hashable value: a list becomes a tuple."""
-    return tuple(map(frozen, element)) if isinstance(element, list) else element
+        replay.passed, () if rejection else tuple(missing),
+        () if rejection else tuple(replay.absent()), rejection)

@@ -32,7 +32,8 @@ class Rejection:
     """The first line that no row explains.
 
     nearest: similar rows. names: the meaning of p0 and other short names. trace: the last events.
-    earlier: the number of events before them, which are left out.
+    earlier: the number of events before them, which are left out. claim: the property that the line
+    violates; empty if it is no row, or too late.
     """
 
     file: str
@@ -43,6 +44,7 @@ class Rejection:
     names: Mapping[str, str] = field(default_factory=dict)
     trace: Trace | None = None
     earlier: int = 0
+    claim: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class ReplayResult:
 
     rows: how often each fired. states: different local states. longest: the most rows of one
     endpoint. assumed: messages whose sending no trace shows, by sender. passed: skipped lines.
-    missing: the reasons why the traces are incomplete.
+    missing: lines that the given traces lack. assumes: what the answer assumes, and no
+    line shows: processes without a trace, and failures of which only others tell.
     """
 
     system: System
@@ -64,11 +67,17 @@ class ReplayResult:
     assumed: Mapping[str, int]
     passed: int
     missing: tuple[str, ...]
+    assumes: tuple[str, ...]
     rejection: Rejection | None
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the given traces are whole, and every line of them is explained."""
+        return self.rejection is None and not self.missing
 
     @property
     def verdict(self) -> Verdict:
         """VIOLATED for a rejected line, UNKNOWN for an incomplete trace, else HOLDS."""
         if self.rejection is not None:
             return Verdict.VIOLATED
-        return Verdict.UNKNOWN if self.missing else Verdict.HOLDS
+        return Verdict.UNKNOWN if self.missing or self.assumes else Verdict.HOLDS

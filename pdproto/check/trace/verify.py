@@ -5,6 +5,7 @@ other trace of the checker. Elements get short names: p0 is the first source tha
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +23,13 @@ from pdproto.check.result import (
     Verdict,
 )
 from pdproto.check.trace.files import RejectedError
-from pdproto.check.trace.instance import Instance, Tables, words
+from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace.lines import Element, TraceLine
-from pdproto.check.trace.replay import Replay, Replayed
+from pdproto.check.trace.lives import Examined, Lives, Wrong
+from pdproto.check.trace.replay import Replay
 from pdproto.check.trace.shared import is_shared, verify_shared
 from pdproto.check.trace.table import AnyMessage, GroundedRow, LocalTable
+from pdproto.check.trace.tally import Replayed
 from pdproto.check.trace.verdict import (
     CONFORMS,
     NEAREST_MAX,
@@ -43,7 +46,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
-CLAIM: Final = "every line is a row of the tables that is enabled where it fires"
+CLAIM: Final = "the lines are a behaviour of the tables, and violate no property"
 
 
 def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) -> ReplayResult:
@@ -55,18 +58,23 @@ def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) 
     if is_shared(paths):
         return verify_shared(system, paths, from_middle=from_middle)
     replay = Replay(Tables(system), paths, from_middle=from_middle)
-    rejection = None
+    rejection, examined = None, Examined()
     try:
         replay.run()
+        examined = Lives(replay).examine()
     except RejectedError as error:
         rejection = _explained(paths, error, replay, from_middle=from_middle)
+    if examined.wrong is not None:
+        rejection = _out_of_order(paths, examined.wrong, replay, from_middle=from_middle)
     instances = list(replay.instances())
+    lines = replay.tally.lines if examined.wrong is None else examined.wrong.event.number
     return ReplayResult(
-        system, tuple(map(str, paths)), replay.tally.lines, len(instances),
+        system, tuple(map(str, paths)), lines, len(instances),
         dict(replay.tally.rows), len(replay.tally.states),
         max((instance.rows for instance in instances), default=0),
         dict(replay.tally.assumed), replay.tally.passed,
-        () if rejection else tuple(_missing(replay, instances)), rejection)
+        () if rejection else tuple(_missing(replay, instances)),
+        () if rejection else (*_absent(replay, instances), *examined.assumes), rejection)
 
 
 def _missing(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
@@ -86,6 +94,16 @@ def _missing(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
         yield f"and so on at {len(pending) - NEAREST_MAX:,} more endpoints"
 
 
+def _absent(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
+    """The processes of the run without a trace: an endpoint of another one names them."""
+    given = {file.node for file in replay.files}
+    named = dict.fromkeys(name for instance in instances for of in instance.names.values()
+                          for name in of if isinstance(name, str))
+    for name in named:
+        if name not in given:
+            yield f"{name} did what others tell of it: no trace of it is given"
+
+
 def _explained(
     paths: Sequence[Path], error: RejectedError, replay: Replay, *, from_middle: bool
 ) -> Rejection:
@@ -93,6 +111,29 @@ def _explained(
     about = error.instance
     if about is None:
         return Rejection(str(error.path), error.read.number, text, str(error))
+    events = _events(paths, about, replay, from_middle=from_middle)
+    return RejectionNarrator(replay.tables.system, events, error).rejection(text)
+
+
+def _out_of_order(
+    paths: Sequence[Path], wrong: Wrong, replay: Replay, *, from_middle: bool
+) -> Rejection:
+    """The rejection of a line that conforms alone, and not with the lines of other processes."""
+    about = wrong.instance
+    events = {(event.instance.key, event.read.number): event
+              for event in _events(paths, about, replay, from_middle=from_middle)}
+    last = events[about.key, wrong.event.at]
+    run = [events[instance.key, event.at] for instance, event in wrong.run]
+    error = RejectedError(paths[about.key[0]], last.read, last.instance,
+                          MismatchError(wrong.why, (), last.before))
+    text = last.read.text.decode(errors="replace").rstrip("\n")
+    return RejectionNarrator(replay.tables.system, run, error).rejection(text, wrong.claim)
+
+
+def _events(
+    paths: Sequence[Path], about: Instance, replay: Replay, *, from_middle: bool
+) -> list[Replayed]:
+    """The lines of the endpoints that belong together with this one."""
     shared = {(sort, element) for sort, element in zip(about.local.own, about.own, strict=True)
               if element is not None and not isinstance(element, str)}
     watched = frozenset(
@@ -101,11 +142,9 @@ def _explained(
     events: list[Replayed] = []
     again = Replay(replay.tables, paths, from_middle=from_middle, watched=watched,
                    watcher=events.append)
-    try:
+    with suppress(RejectedError):
         again.run()
-    except RejectedError as same:
-        error = same
-    return RejectionNarrator(replay.tables.system, events, error).rejection(text)
+    return events
 
 
 class RejectionNarrator:
@@ -128,14 +167,14 @@ class RejectionNarrator:
             return known.setdefault(element, element)
         return known.setdefault(element, len(known))
 
-    def rejection(self, text: str) -> Rejection:
-        """The explanation. text: the rejected line."""
+    def rejection(self, text: str, claim: str = "") -> Rejection:
+        """The explanation. text: the rejected line. claim: the property that it violates."""
         error = self.error
         legend = {sort.element(index): words(element) for sort, of in self.names.items()
                   for element, index in of.items() if not isinstance(element, int)}
         return Rejection(str(error.path), error.read.number, text, str(error),
                          tuple(self.nearest()), legend, self.trace(),
-                         max(0, len(self.events) - STEPS_MAX))
+                         max(0, len(self.events) - STEPS_MAX), claim)
 
     def nearest(self) -> Iterator[Nearest]:
         """The row that the line names, then rows on its trigger, the nearest first."""
@@ -280,7 +319,7 @@ def to_result(verified: ReplayResult) -> CheckResult:
     rejection, system = verified.rejection, verified.system
     named = "" if rejection is None else "; ".join(
         f"{short} is {name}" for short, name in rejection.names.items())
-    note = "; ".join(verified.missing)
+    note = "; ".join((*verified.missing, *verified.assumes))
     if rejection is not None:
         note = f"{rejection.file}, line {rejection.number}: {rejection.why}" + (
             f" ({named})" if named else "") + "".join(
@@ -311,9 +350,10 @@ def to_json(verified: ReplayResult) -> dict[str, Any]:
         "files": list(verified.files), "lines": verified.lines, "endpoints": verified.endpoints,
         "rows": dict(verified.rows), "assumed": dict(verified.assumed),
         "passed": verified.passed, "missing": list(verified.missing),
+        "assumes": list(verified.assumes),
         "rejection": None if rejection is None else {
             "file": rejection.file, "line": rejection.number, "text": rejection.text,
-            "why": rejection.why, "names": dict(rejection.names),
+            "why": rejection.why, "claim": rejection.claim, "names": dict(rejection.names),
             "nearest": [{"row": row.row, "parameters": row.parameters,
                          "failing": list(row.failing)} for row in rejection.nearest],
             "finding": result_json(to_result(verified))["properties"][0],

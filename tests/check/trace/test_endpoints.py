@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pdproto.check.result import Verdict
 from pdproto.check.trace.verdict import ReplayResult
 from pdproto.check.trace.verify import verify
 from pdproto.runtime.endpoint import Endpoint
@@ -64,7 +63,7 @@ def test_a_source_that_has_gone(sink: Traced, tmp_path: Path) -> None:
     assert [line["row"] for line in sink.lines() if "row" in line] == [
         "begin_receive", "publish_memory", "lose_source", "fence_lost", "note_drained", "end_lease"]
     verified = sink.verify(tmp_path)
-    assert verified.verdict is Verdict.HOLDS, verified.rejection
+    assert verified.is_explained, verified.rejection or verified.missing
     assert verified.assumed == {"p0": 1}
 
 
@@ -115,7 +114,7 @@ def test_a_source_counts_more_as_it_goes(tmp_path: Path) -> None:
     source.take("pace", "post")
     source.take("device", (ends.write, (0, 0, 0, 0), Write.REFUSED))
     verified = source.verify(tmp_path)
-    assert verified.verdict is Verdict.HOLDS, verified.rejection
+    assert verified.is_explained, verified.rejection or verified.missing
     kinds = [next(k for k in ("begins", "elements", "row", "device") if k in line)
              for line in source.lines()]
     assert kinds == ["begins", "row", "elements", "row", "row", "elements", "row", "row", "row",
