@@ -1,60 +1,107 @@
 """Whether a row answers every message and completion, as one more finding of a check.
 
-Exploration cannot find a missing row: an event without a row changes no state. So the check also
-runs lint's rule, at lint's small sizes (lint/totality.py).
+Exploration cannot find a missing row: an event without a row changes no state. So the check asks
+lint's rule first, about every state of each machine at small sizes (lint/totality.py). A state in
+which it finds no row need not be reachable. So then the states that are reached are judged: whether
+the trigger is there in one, and no row can fire. A message may wait in a system with `final=TRUE`:
+it says of every state that it is right if nothing more happens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
+from pdproto.check.checking import CheckSettings, check
 from pdproto.check.lint import Remark, Severity, small, subjects
 from pdproto.check.lint.remark import arranged
 from pdproto.check.lint.totality import totality
+from pdproto.check.prove.coverage import Answers, is_owed, triggers
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
+from pdproto.check.words import trigger_name, trigger_text
 from pdproto.ground.layout import TooLargeError
+from pdproto.spec.language.formula import TRUE, implies
 from pdproto.spec.language.properties import Always
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import Configuration, System
 
 ANSWERED: Final = "every_message_is_answered"
 CLAIM: Final = "a row, an Ignore or a Reject for each message and completion in each state"
+LINT: Final = "`pdproto lint` finds states without a row, but none of them was reached"
+MAY_WAIT: Final = "a message may wait in any state, as final=TRUE says"
+WAITS: Final = "`pdproto lint` finds states without a row"
+
+Ask: TypeAlias = Callable[[System, Configuration, CheckSettings], CheckResult]
 
 
 def with_answers(
-    system: System, result: CheckResult, lemmas: Sequence[Always] = ()
+    system: System, configuration: Configuration, settings: CheckSettings, result: CheckResult,
+    ask: Ask = check,
 ) -> CheckResult:
-    """The result with one more finding. It is violated if lint finds an event without a row.
+    """The result with one more finding. It is violated if a state is reached in which a message or
+    a completion has come and no row answers it, unless it may wait there.
 
-    lemmas: claims that hold in every state. A state in which one fails is unreachable, so an event
-    needs no row there.
+    ask: explores the system, if lint finds a state without a row.
     """
-    return replace(result, findings=(*result.findings, _finding(system, lemmas)))
+    local = _local(system)
+    if local.verdict is not Verdict.HOLDS and system.final == TRUE:
+        local = replace(local, verdict=Verdict.HOLDS, claim=MAY_WAIT, assurance=MAY_WAIT,
+                        note=WAITS)
+    elif local.verdict is not Verdict.HOLDS:
+        local = _reached(system, configuration, settings, ask)
+    return replace(result, findings=(*result.findings, local))
 
 
-def is_answered(result: CheckResult) -> bool:
-    """Whether no finding of `with_answers` is violated."""
-    return all(found.name != ANSWERED or found.verdict is not Verdict.VIOLATED
-               for found in result.findings)
-
-
-def _finding(system: System, lemmas: Sequence[Always]) -> Finding:
+def _local(system: System) -> Finding:
+    """By lint: whether every state of each machine has a row, at small sizes."""
     found = Finding(
         ANSWERED, PropertyKind.ANSWERS, CLAIM, Verdict.HOLDS, "", system.place)
     try:
         chosen = small(system)
-        holes = _holes(system, lemmas)
+        holes = _holes(system)
     except TooLargeError as error:
         return replace(found, verdict=Verdict.UNKNOWN, assurance=str(error))
     sizes = " ".join(f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
-    found = replace(found, assurance=f"every state of each machine for {sizes}")
-    if not holes:
-        return found
-    return replace(
-        found, verdict=Verdict.VIOLATED, claim="; ".join(hole.problem for hole in holes),
-        place=holes[0].place, note="add a row, Ignore it or Reject it")
+    verdict = Verdict.VIOLATED if holes else Verdict.HOLDS
+    return replace(found, verdict=verdict, assurance=f"every state of each machine for {sizes}")
 
 
-def _holes(system: System, lemmas: Sequence[Always]) -> list[Remark]:
-    found, _ = subjects(system, small(system), lemmas)
+def _holes(system: System) -> list[Remark]:
+    found, _ = subjects(system, small(system))
     return [remark for remark in arranged(remark for one in found for remark in totality(one))
             if remark.severity is Severity.ERROR]
+
+
+def _reached(
+    system: System, configuration: Configuration, settings: CheckSettings, ask: Ask
+) -> Finding:
+    """By exploring: whether a state is reached in which a trigger is there without a row."""
+    claims = {claim.name: (answers, claim) for answers, claim in _claims(system)}
+    explored = ask(
+        replace(system, properties=tuple(claim for _, claim in claims.values()), like=system),
+        configuration, replace(settings, properties=(*claims,), keep_going=False))
+    violated = [found for found in explored.findings if found.verdict is Verdict.VIOLATED]
+    findings = violated or [found for found in explored.findings
+                            if found.verdict is Verdict.UNKNOWN] or list(explored.findings)
+    worst = findings[0]
+    told = replace(worst, name=ANSWERED, kind=PropertyKind.ANSWERS, claim=CLAIM)
+    match worst.verdict:
+        case Verdict.VIOLATED:
+            answers, _ = claims[worst.name]
+            where = f" (where {worst.instance})" if worst.instance else ""
+            event = trigger_text(answers.on).removeprefix("on ")
+            return replace(told, claim=f"{answers.table.machine} has no row for {event}{where}",
+                           note="add a row, Ignore it or Reject it")
+        case Verdict.HOLDS:
+            return replace(told, place=system.place, instance="", note=LINT)
+        case _:
+            return replace(told, place=system.place)
+
+
+def _claims(system: System) -> Iterator[tuple[Answers, Always]]:
+    """For each trigger that comes in any state, the claim that a row answers it where it is."""
+    for answers in triggers(system):
+        if is_owed(system, answers):
+            name = f"{answers.table.machine} on {' '.join(trigger_name(answers.on))}"
+            place = answers.rows[0][1].place if answers.rows else answers.table.place
+            yield answers, Always(f"{ANSWERED}: {name}",
+                                  implies(answers.arrived, answers.some), place=place)
+

@@ -19,10 +19,13 @@ from pdproto.spec.language.system import Configuration, System
 CHANGE_NOTHING: Final = {"monitor", "workers", "limits"}
 
 # A function of a module. It adds findings to a result that exploring cannot make.
-Completion: TypeAlias = Callable[[System, CheckResult], CheckResult]
+Completion: TypeAlias = Callable[
+    [System, Configuration, CheckSettings, CheckResult], CheckResult]
 
 
-def keep_result(_: System, result: CheckResult) -> CheckResult:
+def keep_result(
+    _: System, __: Configuration, ___: CheckSettings, result: CheckResult
+) -> CheckResult:
     """The result of exploring without any addition."""
     return result
 
@@ -45,7 +48,8 @@ class Cache:
         known = self.recall(system, configuration, settings, complete)
         if known is not None:
             return known
-        result = complete(system, check(system, configuration, settings))
+        result = complete(
+            system, configuration, settings, check(system, configuration, settings))
         self.keep(system, configuration, settings, complete, result)
         return result
 

@@ -100,7 +100,8 @@ def _done(
 def perform(settings: CheckSettings, task: Task, monitor: Monitor) -> Checked:
     """Check one system at one of its sizes."""
     system, configuration, asked, complete = _question(settings, task)
-    result = complete(system, check(system, configuration, replace(asked, monitor=monitor)))
+    asked = replace(asked, monitor=monitor)
+    result = complete(system, configuration, asked, check(system, configuration, asked))
     return _checked(task, system, result)
 
 

@@ -3,22 +3,22 @@
 Without SYSTEM, all systems of the hand-over are checked at each of their named sizes, with loss and
 crashes. Then every row of their tables must also fire in some state.
 
-A message or a completion that no row answers in some state is a violation, as in `pdproto lint`.
+It is a violation too if a state is reached in which a message or a completion has come, and no row
+answers it. (`pdproto lint` tells of each state of a machine without a row, reachable or not.)
 """
 
 import argparse
 import sys
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pdproto.check import native
-from pdproto.check.answers import is_answered, with_answers
+from pdproto.check.answers import with_answers
 from pdproto.check.checking import CheckSettings
 from pdproto.check.explore import INTERRUPTED
 from pdproto.check.prove.assurance import cache_folder, with_assurance
 from pdproto.check.report.progress import Reporter
-from pdproto.check.result import EXIT_STATUS, CheckResult, Verdict
+from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.cli import promises
 from pdproto.cli.engines import add_engine, checked, engine
 from pdproto.cli.limits import add_limits, limits
@@ -32,14 +32,14 @@ from pdproto.cli.options import (
     configuration,
     write,
 )
-from pdproto.cli.recall import add_no_cache
+from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.recording import record
 from pdproto.cli.reports import add_reports, report, say, targets
 from pdproto.cli.sharding import add_shard
-from pdproto.cli.systems import load_with_module, with_proofs
+from pdproto.cli.systems import load
 from pdproto.cli.watch import watched
 from pdproto.cli.workers import add_workers, executor
-from pdproto.spec.language.properties import Always, Fairness
+from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.system import DEEP, DEFAULT, System
 
 if TYPE_CHECKING:  # the check of one system does not import shards and workers: it answers at once
@@ -126,7 +126,7 @@ def merge(arguments: argparse.Namespace, answers: "Merged") -> int:
 
 
 def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
-    system, home = load_with_module(arguments.system)
+    system = load(arguments.system)
     if arguments.deep:
         if arguments.configuration != DEFAULT:
             raise UsageError("--deep means --configuration deep: give only one of the two")
@@ -139,7 +139,7 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     result = with_assurance(
         cache_folder(), system, checked(system, chosen, settings, arguments))
     if not arguments.properties and result.stopped != INTERRUPTED:
-        result = _with_answers(arguments.system, system, home, result)
+        result = with_answers(system, chosen, settings, result, cache(arguments).check)
     report(result, targets(arguments), arguments.format, rows=arguments.coverage)
     if arguments.record is not None:
         record(arguments.record, [(arguments.configuration, result)])
@@ -157,20 +157,6 @@ def _require_named_size(arguments: argparse.Namespace) -> None:
             option = {"properties": "property"}.get(name, name).replace("_", "-")
             raise UsageError(f"--record writes counts of a named configuration, with every "
                              f"property: leave out --{option}")
-
-
-def _with_answers(
-    name: str, system: System, home: ModuleType, result: CheckResult
-) -> CheckResult:
-    """Add the findings about messages that no row answers, as `pdproto lint` reports them."""
-    found = with_answers(system, result)
-    if is_answered(found):
-        return found
-    proofs = with_proofs(name, system, home, None)
-    if proofs.lemmas_of or not proofs.lemmas:
-        return found
-    always = (claim for claim in system.properties if isinstance(claim, Always))
-    return with_answers(system, result, (*proofs.lemmas, *always))
 
 
 def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> CheckSettings:

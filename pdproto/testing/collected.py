@@ -56,7 +56,8 @@ class CheckedSystem(pytest.Collector):
         system = self.system
         try:
             chosen = system.configurations.get(DEFAULT) or small(system, ELEMENTS)
-            result = with_answers(system, check(system, chosen, CheckSettings()))
+            result = with_answers(
+                system, chosen, CheckSettings(), check(system, chosen, CheckSettings()))
         except (SpecError, TooLargeError, TopologyError) as error:
             raise self.CollectError(f"{system.name}: {error}") from error
         for finding in result.findings:

@@ -6,15 +6,32 @@ from typing import Final
 
 import pytest
 
-from pdproto.check.answers import ANSWERED, is_answered, with_answers
+from pdproto.check.answers import ANSWERED, LINT, MAY_WAIT, WAITS, with_answers
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.explore import silent
+from pdproto.check.explore import SearchLimits, silent
+from pdproto.check.lint import Severity, lint
 from pdproto.check.result import Verdict
 from pdproto.check.suite import perform
 from pdproto.check.suite import tasks as suite_tasks
 from pdproto.cli.main import main
 from pdproto.spec.examples.lock_server import SYSTEM, Client, Round
-from pdproto.spec.language import Configuration, DropRow, System, edited
+from pdproto.spec.language import (
+    TRUE,
+    Call,
+    Configuration,
+    DropRow,
+    Ignore,
+    Machine,
+    Message,
+    Row,
+    Sort,
+    State,
+    System,
+    Table,
+    auto,
+    edited,
+    forall,
+)
 
 SMALL: Final = Configuration({Client: 2, Round: 1})
 # What the row answered changes nothing, so that every property holds without it.
@@ -27,20 +44,80 @@ HOLE = edited(SYSTEM, "hole", DropRow("ignore_request_taken"))
 """
 
 
+class Tank(Sort):
+    """It is filled."""
+
+
+class Level(State):
+    LOW = auto()
+    HIGH = auto()
+
+
+t = Tank("t")
+
+
+def tank(*, twice: bool, stops: bool = False) -> System:
+    """A full tank has no row for `refill`. twice: it is sent when the tank is full. stops: the
+    system may stop anywhere.
+    """
+    tap, own = Machine("tap"), Machine("tank", t)
+    fill = Message("fill", t, sender=tap, receiver=own)
+    refill = Message("refill", t, sender=tap, receiver=own)
+    full = Message("full", t, sender=own, receiver=tap)
+    level = own.function("level", Level)
+    more = (Row("open_again", on=full(t), send=refill(t)),) if twice else (
+        Ignore(full(t), why="it is full"),)
+    return System("tank", "", (
+        Table(tap, rows=(Row("open", on=Call("open", t), send=fill(t)), *more)),
+        Table(own, state=level, rows=(
+            Row("rise", on=fill(t), at=Level.LOW, to=Level.HIGH, send=full(t)),
+            Ignore(fill(t), at=Level.HIGH, why="it comes again"),
+            Row("rise_again", on=refill(t), at=Level.LOW, to=Level.HIGH))),
+    ), final=TRUE if stops else forall(t, ~fill(t) | (level(t) == Level.HIGH)))
+
+
 @pytest.mark.parametrize(("system", "answered"), [(SYSTEM, True), (HOLE, False)])
 def test_a_missing_row_is_found_though_exploring_does_not_miss_it(
     system: System, answered: bool
 ) -> None:
     explored = check(system, SMALL, CheckSettings())
     assert explored.verdict is Verdict.HOLDS
-    result = with_answers(system, explored)
-    assert is_answered(result) is answered
+    result = with_answers(system, SMALL, CheckSettings(), explored)
     assert (result.verdict is Verdict.HOLDS) is answered
     finding = result.findings[-1]
     assert finding.name == ANSWERED
+    assert (finding.verdict is Verdict.HOLDS) is answered
     if not answered:
-        assert finding.claim == (
-            "server in taken has no row for request(c, r) (where c = c0, r = r0)")
+        assert finding.claim == "server has no row for request(c, r) (where c=c0, r=r0)"
+        assert finding.trace is not None
+        assert [step.row for step in finding.trace.steps] == ["ask", "give"]
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [
+    (tank(twice=False), Verdict.HOLDS), (tank(twice=True), Verdict.VIOLATED)])
+def test_a_state_that_is_not_reached_needs_no_row(asked: System, verdict: Verdict) -> None:
+    """Lint tells of it in both: a machine by itself does not know that it is told once."""
+    chosen = Configuration({Tank: 1})
+    result = with_answers(asked, chosen, CheckSettings(), check(asked, chosen, CheckSettings()))
+    finding = result.findings[-1]
+    assert (finding.name, finding.verdict) == (ANSWERED, verdict)
+    assert (LINT in finding.note) == (verdict is Verdict.HOLDS)
+    assert finding.assurance.endswith("for Tank=1")
+    assert [remark.rule for remark in lint(asked, chosen) if remark.severity is Severity.ERROR]
+
+
+def test_an_unfinished_search_answers_nothing() -> None:
+    asked, chosen = tank(twice=False), Configuration({Tank: 1})
+    few = CheckSettings(limits=SearchLimits(states_max=1))
+    result = with_answers(asked, chosen, few, check(asked, chosen, few))
+    assert result.findings[-1].verdict is Verdict.UNKNOWN
+
+
+def test_a_message_may_wait_where_every_state_is_final() -> None:
+    asked, chosen = tank(twice=True, stops=True), Configuration({Tank: 1})
+    result = with_answers(asked, chosen, CheckSettings(), check(asked, chosen, CheckSettings()))
+    finding = result.findings[-1]
+    assert (finding.verdict, finding.claim, finding.note) == (Verdict.HOLDS, MAY_WAIT, WAITS)
 
 
 def test_the_command_fails(

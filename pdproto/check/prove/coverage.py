@@ -15,7 +15,7 @@ facts. Lint checks the same for ground rows at small sizes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -77,6 +77,17 @@ class Answers:
         chosen = tuple(v for v in self.arguments if v not in self.table.machine.own)
         return Row(self.name, choose=tuple(dict.fromkeys(chosen)), place=self.table.place)
 
+    @property
+    def some(self) -> Formula:
+        """The formula: some row answers."""
+        return Or(tuple(_possible(self, table, row) for table, row in self.rows))
+
+    @property
+    def arrived(self) -> Formula:
+        """The formula: the trigger is there. A completion or a call may come at any time."""
+        on = self.on
+        return replace(on, arguments=self.arguments).arrived if isinstance(on, Sent) else TRUE
+
     def condition(self, table: Table, row: Row) -> Formula:
         """The condition of the row, over the trigger's arguments and the row's choices.
 
@@ -103,10 +114,18 @@ def coverage(system: System, every: Sequence[Claim]) -> Iterator[Obligation]:
     """
     assumed = tuple(claim for claim in every if claim.holds_always)
     for answers in triggers(system):
-        comes = answers.layer == "" and _comes_in_any_state(answers.on)
-        if comes and (answers.rows or not _is_read(system, answers.on)):
+        if is_owed(system, answers):
             yield _answered(answers, assumed)
         yield from _once(answers, assumed)
+
+
+def is_owed(system: System, answers: "Answers") -> bool:
+    """Whether the trigger comes in any state: a message, a completion, or a call at any time.
+
+    A message without a row, which guards of the receiver read, is owed no answer.
+    """
+    comes = answers.layer == "" and _comes_in_any_state(answers.on)
+    return comes and (bool(answers.rows) or not _is_read(system, answers.on))
 
 
 def _comes_in_any_state(on: Event | None) -> bool:
@@ -182,7 +201,7 @@ def _is_read(system: System, on: Event) -> bool:
 
 def _answered(answers: Answers, assumed: tuple[Claim, ...]) -> Obligation:
     """The obligation that some row answers in every state."""
-    told = Or(tuple(_possible(answers, table, row) for table, row in answers.rows))
+    told = answers.some
     claim = Claim(f"{answers.name}: answered", told, Method.COVERAGE, answers.table.place,
                   why="each arriving event is acted on, ignored or rejected",
                   part_of=answers.part_of)
