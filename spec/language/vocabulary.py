@@ -30,6 +30,7 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
         problem = next(chain(_no_states(table, row), _strange(row)), None)
         if problem:
             raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: {problem}")
+    _check_alike(system)
     for formula, place, name in _claims(system):
         for stranger in strangers(formula):
             raise SpecError(place, f"{name}: {_no_formula(stranger)}")
@@ -63,6 +64,24 @@ def check_parts(system: "System") -> None:
         for wrong in set(claim.by).difference(first):
             problem = f"by= names {wrong!r}{suggestion(wrong, first)}: want `always` properties"
             raise SpecError(claim.place, f"property {claim.name!r}: {problem} without by=")
+
+
+def _check_alike(system: "System") -> None:
+    """Raise SpecError where two rows of a machine declare one call, timer or completion unlike."""
+    first: dict[tuple[object, type, str], Row] = {}
+    for table, row in system.rows():
+        if isinstance(row.on, Call | Timer | Completion):
+            other = first.setdefault((table.machine, type(row.on), row.on.name), row)
+            if _declared(row.on) != _declared(other.on):
+                problem = (f"{row.on} is another one in row {other.name!r}: declare it with the "
+                           "same arguments, any_time= and detector= in each row")
+                raise SpecError(row.place, f"row {row.name!r} of {table.machine.name}: {problem}")
+
+
+def _declared(on: object) -> tuple[object, ...]:
+    """How a trigger is declared, beside its name and the names of its parameters."""
+    sorts = tuple(map(type, getattr(on, "parameters", ())))
+    return sorts, getattr(on, "any_time", False), getattr(on, "detector", False)
 
 
 def _no_states(table: Table, row: Row) -> Iterator[str]:

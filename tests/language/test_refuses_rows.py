@@ -15,6 +15,7 @@ from pdproto.spec.language import (
     Row,
     System,
     Table,
+    Timer,
     each,
     exists,
     forall,
@@ -70,6 +71,33 @@ def state_with_more_arguments(a: Any) -> object:
            "it has Phase.IDLE, Phase.BUSY, Phase.DONE")
 def state_out_of_another_enum(a: Any) -> object:
     return a.system(worker=[Row("work", at=Phase.IDLE, to=Mood.CALM)])  # <- here
+
+
+@malformed("row 'again' of worker: call take(i) is another one in row 'work': "
+           "declare it with the same arguments, any_time= and detector= in each row")
+def call_with_other_arguments(a: Any) -> object:
+    return a.system(worker=[
+        Row("work", on=Call("take")),
+        Row("again", on=Call("take", i)),  # <- here
+    ])
+
+
+@malformed("row 'again' of worker: call take is another one in row 'work': "
+           "declare it with the same arguments, any_time= and detector= in each row")
+def call_at_any_time_and_not(a: Any) -> object:
+    return a.system(worker=[
+        Row("work", on=Call("take")),
+        Row("again", on=Call("take", any_time=True)),  # <- here
+    ])
+
+
+@malformed("row 'again' of worker: timer late is another one in row 'work': "
+           "declare it with the same arguments, any_time= and detector= in each row")
+def timer_that_detects_and_does_not(a: Any) -> object:
+    return a.system(worker=[
+        Row("work", on=Timer("late", detector=True)),
+        Row("again", on=Timer("late")),  # <- here
+    ])
 
 
 @malformed("row 'obey' of boss: order goes to worker, not here")

@@ -75,6 +75,7 @@ class Draw:
         self.rng = rng
         self.parts = Parts(rng)
         self.names = (f"row{n}" for n in range(999))
+        self.known = {machine: self.triggers() for machine in self.parts.machines}
 
     def tried(self, make: Callable[[], Any]) -> Any:
         """The first part that the language takes. Raises RefusedError."""
@@ -135,18 +136,18 @@ class Draw:
         named = dict(zip(message.receiver.variables, table.machine.own, strict=True))
         return message(*(named.get(v, v) for v in message.formals))
 
-    def trigger(self) -> Any:
+    def triggers(self) -> tuple[Any, ...]:
+        """Those of a machine, besides messages."""
         rng, parts = self.rng, self.parts
         parameter: Own = rng.choice(((), (), (parts.beta("k"),), (parts.turn("k"),)))
         if rng.random() < 0.05 and parts.with_groups:
             parameter = (parts.group("k"),)
-        return rng.choice((
-            Call("ask", *parameter, any_time=rng.random() < 0.2), Call("go"), None, None,
-            Timer("late", detector=rng.random() < 0.4), Completion("ready", *parameter)))
+        return (Call("ask", *parameter, any_time=rng.random() < 0.2), Call("go"), None, None,
+                Timer("late", detector=rng.random() < 0.4), Completion("ready", *parameter))
 
     def row(self, table: Table, on: Any = ()) -> Row:
         rng, parts, machine = self.rng, self.parts, table.machine
-        on = self.trigger() if on == () else on
+        on = rng.choice(self.known.setdefault(machine, self.triggers())) if on == () else on
         taken: Own = (*machine.own, *getattr(on, "arguments", getattr(on, "parameters", ())))
         valued = [(v.sorts[-1],) for v in parts.variables
                   if isinstance(v, ElementFunction) and v.owner is machine]

@@ -1,0 +1,107 @@
+"""Random edits of random systems, of any field of any object of the language.
+
+Half of them are the same draw, in which one decision fell otherwise: so an edit reaches whatever is
+drawn, declarations too, and often much of what is drawn later. The others give one field of one
+object the value that it has in another object of the same class.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import fields, is_dataclass, replace
+from random import Random
+from typing import Any, TypeVar
+
+from pdproto.spec.language import Configuration, SpecError, System, Table
+from pdproto.spec.language.place import Place
+from tests.oracle.systems import Draw, RefusedError
+
+Number = TypeVar("Number", int, float)
+LEFT_ALONE = {"place", "name", "base", "_guards", "machine", "like", "symbol"}
+
+
+class Swerving(Random):
+    """Draws as its seed says, but otherwise at the call of one number."""
+
+    calls = 0
+    at = -1
+
+    def getrandbits(self, count: int, /) -> int:
+        return super().getrandbits(count) ^ self._swerve(1)
+
+    def random(self) -> float:
+        return (super().random() + self._swerve(0.5)) % 1.0
+
+    def _swerve(self, change: Number) -> Number:
+        self.calls += 1
+        return change if self.calls - 1 == self.at else type(change)(0)
+
+
+def drawn(seed: int, number: int, at: int = -1) -> tuple[System, Configuration, int] | None:
+    """The system of one of the attempts of a seed, and the number of decisions; None if refused."""
+    rng = Swerving(f"{seed} {number}")
+    rng.at = at
+    with suppress(SpecError, RefusedError):
+        return (*Draw(rng).system(), rng.calls)
+    return None
+
+
+def edits(seed: int, count: int) -> Iterator[tuple[System, Configuration]]:
+    """The system of a seed, and so many edits of it."""
+    found = ((number, drawn(seed, number)) for number in range(100))
+    number, first = next((number, one) for number, one in found if one is not None)
+    system, configuration, decisions = first
+    yield system, configuration
+    rng = Random(seed)  # noqa: S311 - no secret
+    while count:
+        other = drawn(seed, number, rng.randrange(decisions)) if count % 2 else None
+        with suppress(SpecError, IndexError):
+            yield other[:2] if other else (exchanged(system, rng), configuration)
+            count -= 1
+
+
+def exchanged(system: System, rng: Random) -> System:
+    """The system with one field of one object as in another object of the same class."""
+    every = [one for one in inside(system) if one is not system]
+    one = rng.choice(every)
+    name = rng.choice([f.name for f in fields(one) if f.name not in LEFT_ALONE])
+    value = getattr(one, name)
+    others = [getattr(other, name) for other in every if type(other) is type(one)]
+    value = not value if isinstance(value, bool) else rng.choice(
+        [other for other in others if repr(other) != repr(value)])
+    edited: System = instead(system, one, name, value)
+    return edited
+
+
+def inside(value: Any) -> Iterator[Any]:
+    """Every object with fields in this one."""
+    if is_dataclass(value) and not isinstance(value, type | Place):
+        yield value
+        for field in fields(value):
+            if field.name not in LEFT_ALONE:
+                yield from inside(getattr(value, field.name, None))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from inside(part)
+    elif isinstance(value, Mapping):
+        yield from inside(tuple(value.values()))
+
+
+def instead(whole: Any, one: object, name: str, value: object) -> Any:
+    """The same, where this field of the object has the value."""
+    if isinstance(whole, tuple | list):
+        return type(whole)(instead(part, one, name, value) for part in whole)
+    if isinstance(whole, Mapping):
+        return {key: instead(part, one, name, value) for key, part in whole.items()}
+    if not is_dataclass(whole) or isinstance(whole, type | Place):
+        return whole
+    new: dict[str, Any] = {
+        f.name: value if whole is one and f.name == name else instead(
+            getattr(whole, f.name), one, name, value)
+        for f in fields(whole) if f.name not in LEFT_ALONE and hasattr(whole, f.name)}
+    if isinstance(whole, System | Table):
+        return replace(whole, **new)
+    changed = copy(whole)
+    for field, part in new.items():
+        object.__setattr__(changed, field, part)
+    return changed

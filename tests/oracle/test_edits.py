@@ -1,0 +1,102 @@
+"""A cached answer is never given to a system whose uncached answer differs, whatever the edit.
+
+Of the check, of each obligation of a proof, of the record from which `check` says "proved for every
+size", and of the shards that `merge` puts together.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdproto.check.cache import Cache
+from pdproto.check.checking import CheckSettings
+from pdproto.check.explore import SearchLimits
+from pdproto.check.prove.assurance import recall, remember
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.shared import digest_of
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
+from pdproto.check.report.as_json import to_json
+from pdproto.spec.language import Configuration, System
+from tests.oracle.edits import edits
+
+DAY, NIGHT = range(6), range(100)
+PROVED_BY_DAY = (0, 3)
+EDITS = 6
+TIMEOUT_S = 1.0
+MOST = CheckSettings(keep_going=True, limits=SearchLimits(states_max=1_500))
+
+
+
+def seeds(by_day: Collection[int]) -> list[Any]:
+    """These seeds by day, and all of them by night."""
+    return [pytest.param(seed, marks=[] if seed in by_day else pytest.mark.nightly)
+            for seed in NIGHT]
+
+
+def asked(cache: Cache, system: System, configuration: Configuration) -> dict[str, Any] | str:
+    """The answer of a check, without the seconds that it took; or the refusal."""
+    try:
+        told = to_json(cache.check(system, configuration, MOST))
+    except Exception as refused:  # an edit may write what no spec module could
+        return f"{type(refused).__name__}: {refused}"
+    return {name: value for name, value in told.items() if name not in ("seconds", "recalled")}
+
+
+@pytest.mark.parametrize("seed", seeds(DAY))
+def test_a_kept_result_is_that_of_this_system(seed: int, tmp_path: Path) -> None:
+    every = list(edits(seed, EDITS))
+    right = [asked(Cache(None), *one) for one in every]
+    cache = Cache(tmp_path)
+    assert [asked(cache, *one) for one in every] == right
+    assert [asked(cache, *one) for one in reversed(every)] == right[::-1]
+
+
+def proof(system: System, folder: Path | None) -> Verdicts:
+    """The proof of all properties."""
+    subject = ProofSubject(system, (), {})
+    found = prove(system, subject.obligations(), ProofSettings(
+        timeout_s=TIMEOUT_S, cache_folder=folder))
+    return Verdicts(subject, found)
+
+
+def statuses(found: Verdicts) -> list[tuple[str, str, Status]]:
+    return [(o.name, o.layer, found.status(o)) for o in found.proof.obligations]
+
+
+@pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
+def test_a_kept_proof_is_that_of_this_system(seed: int, tmp_path: Path) -> None:
+    every = [system for system, _ in edits(seed, EDITS)]
+    right = [statuses(proof(system, None)) for system in every]
+    for order in (list(enumerate(every)), list(enumerate(every))[::-1]):
+        for number, system in order:
+            kept = statuses(proof(system, tmp_path))
+            # A question that runs out of time has an answer when there is more of it.
+            contradicted = [
+                (one, other) for one, other in zip(right[number], kept, strict=True)
+                if one != other and {one[2], other[2]} == {Status.PROVED, Status.FAILED}]
+            assert contradicted == []
+
+
+@pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
+def test_a_record_says_proved_of_what_is_proved(seed: int, tmp_path: Path) -> None:
+    every = [system for system, _ in edits(seed, EDITS)]
+    found = [proof(system, None) for system in every]
+    for verdicts in found:
+        remember(tmp_path, verdicts)
+    for system, verdicts in zip(every, found, strict=True):
+        assert recall(tmp_path, system).keys() <= verdicts.proved
+
+
+@pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
+def test_shards_of_another_system_are_not_merged(seed: int) -> None:
+    """`merge` puts only those together that name one digest."""
+    verdicts: dict[str, object] = {}
+    for system, _ in edits(seed, EDITS):
+        found = proof(system, None)
+        said = [one for one in statuses(found) if one[2] in (Status.PROVED, Status.FAILED)]
+        known = verdicts.setdefault(digest_of([found.one]), said)
+        assert known == said
