@@ -37,10 +37,13 @@ def test_every_defect_has_an_outcome() -> None:
 @pytest.mark.parametrize("name", sampled(
     [pytest.param(name, id=name) for name in RACES], BY_DAY, "races of defects"))
 def test_a_race_ends_as_recorded(name: str) -> None:
-    assert outcome(RACES[name]) == recorded()[name]
+    """Seen or refused. Which of several shortest counterexamples the checker finds is its own."""
+    now, then = outcome(RACES[name]), recorded()[name]
+    assert now.startswith(KEPT) == then.startswith(KEPT), now
 
 
-@pytest.mark.parametrize("name", ["B22", "B31", "B09", "agreement-B13", "O1", "early-yield"])
+@pytest.mark.parametrize("name", ["B22", "B31", "B09", "agreement-B13", "O1", "early-yield",
+                                  "registrations-counted", "I1"])
 def test_a_defect_of_each_part_is_seen(name: str) -> None:
     race = arranged(bug_of(name))
     assert race.seen

@@ -20,13 +20,21 @@ from pdproto.drill.race.counterexample import Counterexample, NoCounterexampleEr
 from pdproto.drill.race.group import Group
 from pdproto.drill.race.optimistic import Optimistic
 from pdproto.drill.race.registrations import Registrations
+from pdproto.drill.race.restarts import Restarts
 from pdproto.drill.race.stage import Seen, Stage
 from pdproto.drill.race.transfer import Transfer
 from pdproto.sim import planted
 from pdproto.sim.defects import base_of, roles_of
 from pdproto.sim.outcome import SHIPPED, Roles
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff import attempts, bootstrap, group, group_attempts, transfer
+from pdproto.spec.handoff import (
+    attempts,
+    bootstrap,
+    group,
+    group_attempts,
+    incarnations,
+    transfer,
+)
 from pdproto.spec.handoff.ends import pool, sink, source
 from pdproto.spec.handoff.roles import Attempt
 from pdproto.spec.language.machine import Machine
@@ -133,6 +141,9 @@ def _nodes(bug: Bug) -> _Nodes | None:
         return _Nodes((source, sink), lambda e: Transfer(e, mine), lambda e: Transfer(e, sound))
     if base is None:
         return None
+    if machines == {incarnations.request}:
+        return _Nodes((incarnations.request,), Restarts, Restarts,
+                      lambda: planted.lent(system), lambda: planted.lent(base))
     if machines in ({group.rank, group.entry}, {group_attempts.rank, group_attempts.entry}):
         return _Nodes(tuple(machines), lambda e: Group(e, system), lambda e: Group(e, base),
                       lambda: planted.lent(system), lambda: planted.lent(base))

@@ -53,6 +53,11 @@ class Counterexample:
         timers = {row.row.on.name for row in self.rows if isinstance(row.row.on, Timer)}
         return {name: LONG_S for name in timers if name in WAITS and WAITS[name].seconds == inf}
 
+    def holds(self, name: str, *elements: int) -> bool:
+        """Whether the rigid relation holds of these elements; also if the system has none."""
+        known = {symbol.name for symbol in self.given}
+        return name not in known or elements in self.related(name)
+
     def related(self, name: str) -> frozenset[tuple[int, ...]]:
         """The tuples of the rigid relation of this name."""
         return next((tuples for symbol, tuples in self.given.items() if symbol.name == name),

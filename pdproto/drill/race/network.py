@@ -33,7 +33,8 @@ class HeldNetwork(Network):
     that a message may come twice. flows: nothing is held any more. holds: says which frames are.
 
     A batch that says its sender's floor without a frame waits too, since a floor ends lives
-    (`sink_over`). It is told when the race says so, or when all flows.
+    (`sink_over`). It is told when the race says so, or when all flows. signs: of life, that wait
+    where `holds_signs`.
     """
 
     def __init__(self, event_queue: EventQueue, stream: Callable[[str], Stream]) -> None:
@@ -41,6 +42,8 @@ class HeldNetwork(Network):
         self.held: Final[list[Held]] = []
         self.arrived: Final[list[Held]] = []
         self.flows = False
+        self.signs: Final[list[tuple[network.Process, str, bytes]]] = []
+        self.holds_signs = False
         self.holds: Callable[[AnyFrame], bool] = lambda _: True
 
     def send(self, sender: network.Process, target: str, data: bytes) -> None:
@@ -52,7 +55,9 @@ class HeldNetwork(Network):
         passing = tuple(frame for frame in batch.frames if not self.holds(frame))
         self.held.extend(Held(sender, target, batch, frame) for frame in batch.frames
                          if self.holds(frame))
-        if passing or not batch.frames:
+        if self.holds_signs and not batch.frames:
+            self.signs.append((sender, target, data))
+        elif passing or not batch.frames:
             self._pass(sender, target, batch, passing)
 
     @property
@@ -69,6 +74,13 @@ class HeldNetwork(Network):
             one.deliver()
             return
         self._pass(one.sender, one.target, one.batch, (one.frame,))
+
+    def let_sign(self, sender: str, target: str) -> None:
+        """Deliver the signs of life between two processes, which are batches without frames."""
+        for one, to, data in [*self.signs]:
+            if (one.name, to) == (sender, target):
+                self.signs.remove((one, to, data))
+                super().send(one, to, data)
 
     def lose(self, one: Held) -> None:
         """The frame never arrives."""

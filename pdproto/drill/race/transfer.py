@@ -29,7 +29,7 @@ class Transfer(TransferNodes):
 
     def frame(self, step: Step, message: str) -> Held:
         """See Stage."""
-        source, sink, room = self._names(step)
+        source, sink, room = self.names(step)
         for held in self.network.under_way:
             if (held.frame.message.name == message and held.frame.life.room == room
                     and {held.sender.name, held.target} == {source, sink}):
@@ -38,56 +38,56 @@ class Transfer(TransferNodes):
                                  f"and {sink}")
 
     @staticmethod
-    def _names(step: Step) -> tuple[str, str, int]:
+    def names(step: Step) -> tuple[str, str, int]:
         """The source, the sink and the room of a row."""
         return f"p{step.of(Source)}", f"d{step.of(Sink)}", step.of(LifeSort)
 
     def call(self, step: Step, name: str) -> None:
         """See Stage."""
-        source, sink, room = self._names(step)
+        source, sink, room = self.names(step)
         match name:
             case "open_sender":
-                self._open_sender(source, room)
+                self.open_sender(source, room)
             case "send":
-                self._send(source, room, step.of(Chunk))
+                self.send(source, room, step.of(Chunk))
             case "abort_sender":
-                self._sender(source, room).abort("the client has left")
+                self.sender(source, room).abort("the client has left")
             case "open_receiver":
-                self._open_receiver(sink, room)
+                self.open_receiver(sink, room)
             case "abort_receiver":
-                self._receiver(sink, room).abort("the client has left")
+                self.receiver(sink, room).abort("the client has left")
             case "finish":
-                self._receiver(sink, room).close()
+                self.receiver(sink, room).close()
             case _:
                 raise CannotArrangeError(f"an application has no call {name}")
 
     def happen(self, step: Step) -> None:
         """See Stage."""
-        source, sink, room = self._names(step)
+        source, sink, room = self.names(step)
         match step.name:
             case "grant":
-                self._give_memory(sink, self._receiver(sink, room))
+                self.give_memory(sink, self.receiver(sink, room))
             case "post":
-                self._engines[source].take()
+                self.engines[source].take()
             case "land":
                 engine, write = self._write(source, sink, room, step.of(Chunk))
                 engine.land(write)
             case "finish_fence":
                 self._sink_engine(sink).let_fence(self._life(room), source)
             case "vanish":
-                self._end(source)
+                self.end(source)
             case "supersede":
-                self._end(source)
+                self.end(source)
                 self.dead.discard(source)
-                self._start_source(source)
+                self.start_source(source)
             case "vanish_sink":
-                self._end(sink)
+                self.end(sink)
             case _ if step.machine.world:
                 raise CannotArrangeError("no engine does this")
 
     def _write(self, source: str, sink: str, room: int, chunk: int) -> tuple[HeldSource, Write]:
         life = self._life(room)
-        for engine in (self._engines[source], *self._departed):
+        for engine in (self.engines[source], *self.departed):
             write = engine.under_way(life, sink, chunk)
             if write is not None:
                 return engine, write
@@ -95,7 +95,7 @@ class Transfer(TransferNodes):
 
     def complete(self, step: Step, name: str) -> None:
         """See Stage."""
-        engine, write = self._write(*self._names(step), step.of(Chunk))
+        engine, write = self._write(*self.names(step), step.of(Chunk))
         if name == "error":
             engine.give_up(write)
         else:
@@ -109,10 +109,10 @@ class Transfer(TransferNodes):
 
     def end_wait(self, step: Step, name: str) -> None:
         """See Stage."""
-        source, sink, room = self._names(step)
+        source, sink, room = self.names(step)
         is_source = step.machine is ends.source
         ours, peer = (source, sink) if is_source else (sink, source)
-        node = self._ranks[ours].node
+        node = self.ranks[ours].node
         if name == "heartbeat":
             self._detect(node, peer)
             return
@@ -125,7 +125,7 @@ class Transfer(TransferNodes):
 
     def _endpoint(self, node: Prefill | Decode, room: int) -> Endpoint:
         if isinstance(node, Decode):
-            return self._receiver(node.name, room).endpoint
+            return self.receiver(node.name, room).endpoint
         if (node.name, room) in self._senders:
             return self._senders[node.name, room].endpoint
         endpoint = node.lives.get(self._life(room))
@@ -138,7 +138,7 @@ class Transfer(TransferNodes):
         if peer in self.dead:
             self.hosts[node.name].ask(partial(node.declare_gone, peer))
         elif isinstance(node, Prefill):
-            other = self._ranks[peer].node
+            other = self.ranks[peer].node
             self.network.tell_floor(self.hosts[peer], node.name, other.incarnation, other.floor())
         else:
             raise CannotArrangeError(f"{peer} has not ended")

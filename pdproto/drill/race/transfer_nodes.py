@@ -52,26 +52,27 @@ class TransferNodes(Stage):
 
     def __init__(self, example: Counterexample, roles: Roles) -> None:
         super().__init__()
-        self._example: Final = example
+        self.example: Final = example
         self._sizes: Final = example.bug.configuration.sizes
         self._roles: Final = roles
-        self._feeds: Final = example.related("feeds")
+        self._feeds: Final = example.related("feeds") or frozenset(
+            (p, d) for p in range(self._sizes[Source]) for d in range(self._sizes[Sink]))
         shape = Shape(buffers=self._sizes[Source] * self._sizes[LifeSort], pages=PAGES, slots=PAGES,
                       writes=WRITES)
         self._fabric: Final = Fabric(self.queue, shape, self.blame)
-        self._engines: Final[dict[str, HeldSource]] = {}  # of the running sources
-        self._departed: Final[list[HeldSource]] = []  # of those that have ended
-        self._ranks: Final[dict[str, Rank]] = {}
+        self.engines: Final[dict[str, HeldSource]] = {}  # of the running sources
+        self.departed: Final[list[HeldSource]] = []  # of those that have ended
+        self.ranks: Final[dict[str, Rank]] = {}
         self._senders: Final[dict[tuple[str, int], Sender]] = {}
         self._receivers: Final[dict[tuple[str, int], Receiver]] = {}
         self._given: Final[dict[tuple[str, int], tuple[int, ...]]] = {}  # pages of senders
         self._runs: Final[Counter[str]] = Counter()
         self._watch: Final = self._watching()
         for number in range(self._sizes[Source]):
-            self._start_source(f"p{number}")
+            self.start_source(f"p{number}")
         for number in range(self._sizes[Sink]):
             self._start_sink(f"d{number}")
-        self._greet()
+        self.greet()
 
     # Processes
 
@@ -99,79 +100,79 @@ class TransferNodes(Stage):
     def _note(self, _node: str, _end: Endpoint, _event: Event, step: Step) -> None:
         self.fired.update(row.name for row, _ in step.rows)
 
-    def _start_source(self, name: str) -> None:
+    def start_source(self, name: str) -> None:
         self._runs[name] += 1
         host = self.host(name, self._runs[name])
         pages = Pages(PAGES)
-        engine = self._engines[name] = HeldSource(host, self._fabric, pages, self.stream(name))
+        engine = self.engines[name] = HeldSource(host, self._fabric, pages, self.stream(name))
         node = Prefill(name, engine, link=Link(), incarnation=host.incarnation,
-                       waits=self._example.waits, trace=self._tracing(name),
+                       waits=self.example.waits, trace=self._tracing(name),
                        role=self._roles.source)
-        self._ranks[name] = Rank(node, engine, pages)
+        self.ranks[name] = Rank(node, engine, pages)
         host.run(node)
 
     def _start_sink(self, name: str) -> None:
         host = self.host(name, INCARNATION)
         pages = Pages(PAGES)
-        engine = HeldSink(host, self._fabric, pages, self.stream(name), self._engines)
-        engine.can_fence = (int(name[1:]),) in self._example.related("can_fence")
+        engine = HeldSink(host, self._fabric, pages, self.stream(name), self.engines)
+        engine.can_fence = self.example.holds("can_fence", int(name[1:]))
         node = Decode(name, engine, link=Link(), incarnation=host.incarnation,
-                      waits=self._example.waits, trace=self._tracing(name), role=self._roles.sink)
-        self._ranks[name] = Rank(node, engine, pages)
+                      waits=self.example.waits, trace=self._tracing(name), role=self._roles.sink)
+        self.ranks[name] = Rank(node, engine, pages)
         host.run(node)
 
-    def _greet(self) -> None:
+    def greet(self) -> None:
         """Hand one request over, so that the processes know each other; then hold all."""
         room = self._sizes[LifeSort]
         self.network.flows = True
-        for engine in self._engines.values():
+        for engine in self.engines.values():
             engine.room = None
         for sink in self._all_sinks():
-            self._open_receiver(sink, room)
+            self.open_receiver(sink, room)
         self.settle()
-        for source in self._engines:
-            self._open_sender(source, room)
+        for source in self.engines:
+            self.open_sender(source, room)
         self.settle()
         for _ in range(GREETING_TURNS):
             self._serve()
-            for source in self._engines:
+            for source in self.engines:
                 if self._senders[source, room].poll() is KVPoll.WAITING_FOR_INPUT:
                     for chunk in range(self._sizes[Chunk]):
-                        self._send(source, room, chunk)
+                        self.send(source, room, chunk)
             self.settle()
-            for engine in self._engines.values():
+            for engine in self.engines.values():
                 engine.land_late()
             self.settle()
         self._senders.clear()
         self._receivers.clear()
         self.fired.clear()
         self.network.flows = False
-        for engine in self._engines.values():
+        for engine in self.engines.values():
             engine.room = 0
 
     def _all_sinks(self) -> list[str]:
-        return [name for name, rank in self._ranks.items() if isinstance(rank.node, Decode)]
+        return [name for name, rank in self.ranks.items() if isinstance(rank.node, Decode)]
 
     # Applications and engines
 
-    def _open_sender(self, name: str, room: int) -> None:
-        rank = self._ranks[name]
+    def open_sender(self, name: str, room: int) -> None:
+        rank = self.ranks[name]
         pages = rank.pages.take(self._sizes[Chunk], room)
         if pages is None or not isinstance(rank.node, Prefill):
             raise CannotArrangeError(f"{name} has no page")
         self._given[name, room] = pages
         self._senders[name, room] = rank.node.open(room, partial(rank.pages.give, pages), use=0)
 
-    def _send(self, name: str, room: int, chunk: int) -> None:
+    def send(self, name: str, room: int, chunk: int) -> None:
         last = chunk == self._sizes[Chunk] - 1
         try:
-            self._sender(name, room).send((self._given[name, room][chunk],), last=last,
+            self.sender(name, room).send((self._given[name, room][chunk],), last=last,
                                           metadata=b"token" if last else b"")
         except LocalProtocolError as error:
             raise CannotArrangeError(f"{name} cannot send: {error}") from error
 
-    def _open_receiver(self, name: str, room: int) -> None:
-        node = self._ranks[name].node
+    def open_receiver(self, name: str, room: int) -> None:
+        node = self.ranks[name].node
         sources = self._sources(name)
         sinks = self._sinks(sources[0]) if sources else (name,)
         # The greeting has the first generation.
@@ -181,39 +182,39 @@ class TransferNodes(Stage):
                 room, {source: source for source in sources}, use=0,
                 sinks=sinks if len(sinks) > 1 else (), generation=generation)
 
-    def _sender(self, name: str, room: int) -> Sender:
+    def sender(self, name: str, room: int) -> Sender:
         if (name, room) not in self._senders:
             raise CannotArrangeError(f"{name} has not opened room {room}")
         return self._senders[name, room]
 
-    def _receiver(self, name: str, room: int) -> Receiver:
+    def receiver(self, name: str, room: int) -> Receiver:
         if (name, room) not in self._receivers:
             raise CannotArrangeError(f"{name} has not opened room {room}")
         return self._receivers[name, room]
 
-    def _give_memory(self, name: str, receiver: Receiver) -> None:
+    def give_memory(self, name: str, receiver: Receiver) -> None:
         """Decode has memory for the request now."""
         if receiver.pages is not None or receiver.poll() in ENDED:
             return
-        pool = self._ranks[name].pages
+        pool = self.ranks[name].pages
         pages = pool.take(self._sizes[Chunk], receiver.room)
         if pages is not None:
             receiver.on_released = partial(pool.give, pages)
             receiver.publish(pages, slot=receiver.room)
 
     def _sink_engine(self, name: str) -> HeldSink:
-        engine = self._ranks[name].engine
+        engine = self.ranks[name].engine
         if not isinstance(engine, HeldSink):
             raise CannotArrangeError(f"{name} is no sink")
         return engine
 
-    def _end(self, name: str) -> None:
+    def end(self, name: str) -> None:
         self.kill(name)
         if self._watch is not None:
             self._watch.die(name)
-        engine = self._ranks[name].engine
+        engine = self.ranks[name].engine
         if isinstance(engine, HeldSource):
-            self._departed.append(engine)
+            self.departed.append(engine)
         else:
             engine.die()
         for key in [key for key in self._senders if key[0] == name]:
@@ -224,7 +225,7 @@ class TransferNodes(Stage):
     def rest(self) -> None:
         """See Stage. At the very end, all that engines have not given up lands."""
         self.network.flow()
-        for engine in self._engines.values():
+        for engine in self.engines.values():
             engine.room = None
             engine.take_any()
         for name in self._all_sinks():
@@ -232,11 +233,11 @@ class TransferNodes(Stage):
         until = self.queue.now + REST_S
         while self.queue.now < until and (self._open_ends() or self._held()):
             self._serve()
-            for engine in self._engines.values():
+            for engine in self.engines.values():
                 engine.refuse_dead()
             self.queue.run(self.queue.now + APPLICATION_S)
         self._check_end()
-        for engine in (*self._engines.values(), *self._departed):
+        for engine in (*self.engines.values(), *self.departed):
             engine.land_late()
         self.settle()
 
@@ -244,7 +245,7 @@ class TransferNodes(Stage):
         """What the application of decode surely does."""
         for (name, _), receiver in self._receivers.items():
             if name not in self.dead:
-                self._give_memory(name, receiver)
+                self.give_memory(name, receiver)
                 if receiver.poll() is KVPoll.SUCCESS:
                     receiver.close()
 
@@ -255,7 +256,7 @@ class TransferNodes(Stage):
                 if name not in self.dead and end.poll() not in ENDED]
 
     def _living(self) -> list[Rank]:
-        return [rank for name, rank in self._ranks.items() if name not in self.dead]
+        return [rank for name, rank in self.ranks.items() if name not in self.dead]
 
     def _held(self) -> str:
         """A resource that is not free; "" if all are."""
