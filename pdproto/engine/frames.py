@@ -38,8 +38,8 @@ from typing import Final
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import refusal
 
-VERSION: Final = 3
-OLDEST: Final = 3
+VERSION: Final = 1
+OLDEST: Final = 1
 NAME: Final = b"pde"
 LAYOUT: Final = Struct("<4sBB2xQQQQ32s")
 FRAME_BYTES: Final = LAYOUT.size

@@ -20,7 +20,7 @@ from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
-from pdproto.runtime.wire import AnyFrame, encode, encode_some
+from pdproto.runtime.wire import AnyFrame, VersionError, encode, encode_some
 
 log = logging.getLogger("pdproto.node")
 
@@ -101,6 +101,19 @@ class Connections:
         self.peers[name] = peer
         self.check_at = 0.0
         return peer
+
+    def refuse(self, name: str, error: VersionError, now: float) -> None:
+        """Tell the sender of a batch that cannot be read, by a batch of this node, which names the
+        version that it writes. A peer that was heard before counts as gone.
+        """
+        peer = self.peers.get(name)
+        if peer is not None and not peer.lost:
+            if peer.incarnation or peer.spoken:
+                self.lose(peer, str(error))
+            return
+        if error.call is not None and (
+                peer is None or now - peer.called > self._link.sign_of_life_s):
+            self.dirty[name] = self.connect(name, error.call, now)
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """Put a frame into the next batch for the peer."""
@@ -252,6 +265,7 @@ class Connections:
 
     def _batch_for(self, peer: Peer, now: float) -> OutgoingBatch:
         data, left = encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
-                                 unheard_ms=peer.unheard_ms(now), version=peer.version)
+                                 unheard_ms=peer.unheard_ms(now), version=peer.version,
+                                 call=None if peer.incarnation else peer.ours)
         peer.spoken = now
         return OutgoingBatch(peer, peer.connection, data, left)

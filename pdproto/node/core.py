@@ -11,6 +11,7 @@ Rule 2: a malformed batch is dropped and counted, and the log names its sender.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from pdproto.node.connections import Connections, OutgoingBatch
@@ -21,7 +22,7 @@ from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
-from pdproto.runtime.wire import AnyFrame, Batch, decode
+from pdproto.runtime.wire import AnyFrame, Batch, VersionError, decode
 
 log = logging.getLogger("pdproto.node")
 
@@ -126,10 +127,19 @@ class Core:
             sender = name[:NAME_MAX]
             try:
                 self._take_batch(sender, parts, now)
+            except VersionError as error:
+                self._note_malformed(sender, error)
+                self._refuse(sender, error, now)
             except RemoteProtocolError as error:
                 self._note_malformed(sender, error)
             if not self.pace.has_time:
                 return
+
+    def _refuse(self, sender: str, error: VersionError, now: float) -> None:
+        """Tell a peer of another version, if there is room for one more peer."""
+        if sender in self.peers or len(self.peers) < PEERS_MAX:
+            with suppress(RemoteProtocolError):  # it says where it listens, and nobody is there
+                self.connections.refuse(sender, error, now)
 
     def _note_malformed(self, sender: str, error: RemoteProtocolError) -> None:
         """Count it: under "" once there are too many names."""

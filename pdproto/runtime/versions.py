@@ -1,6 +1,8 @@
 """The versions of the wire format that this release reads and writes.
 
-A batch says the version that it is written in, and the newest version that its sender reads.
+A batch says the version that it is written in, and the newest version that its sender reads. It
+also has the fingerprint of the format of its version, so that two builds which call different
+formats by one number do not misread each other.
 
 Rule 1: a node writes the newest version that both ends read; the oldest it has, until the peer's
         first batch has come.
@@ -12,13 +14,16 @@ Rule 3: an addition of a later version is marked. A field is the last of its str
 """
 
 from functools import cache
-from typing import Any, ClassVar, Final
+from hashlib import blake2b
+from types import UnionType
+from typing import Any, ClassVar, Final, Union, get_args, get_origin
 
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-VERSION: Final = 3
-OLDEST: Final = 3
+VERSION: Final = 1
+OLDEST: Final = 1
+LIMITS: Final = ("gt", "ge", "lt", "le", "min_length", "max_length")
 
 
 class Versioned(Struct, frozen=True):
@@ -44,6 +49,35 @@ def in_version(value: Any, version: int) -> Any:
                  if not isinstance(each, Versioned) or each.first <= version)
         return [in_version(each, version) for each in known]
     return value
+
+
+@cache
+def fingerprint(kind: Any, version: int) -> int:
+    """A number of 32 bits for the form of this type in this version: it changes with each field,
+    kind of frame, type and limit.
+    """
+    told = repr(_form(kind, version)).encode()
+    return int.from_bytes(blake2b(told, digest_size=4).digest())
+
+
+def _form(annotation: Any, version: int) -> Any:
+    """What two ends must have in common to read a value of this type, as nested lists."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        inside = [(field.name, _form(field.type, version)) for field in fields(annotation)
+                  if _first(field.type) <= version]
+        return [annotation.__struct_config__.tag, inside]
+    if marks := getattr(annotation, "__metadata__", ()):
+        bounds = [(name, getattr(mark, name)) for mark in marks if isinstance(mark, Meta)
+                  for name in LIMITS if getattr(mark, name) is not None]
+        inner = _form(annotation.__origin__, version)
+        return [inner, bounds] if bounds else inner
+    parts = [part for part in get_args(annotation)
+             if not (isinstance(part, type) and issubclass(part, Versioned)
+                     and part.first > version)]
+    if not parts:
+        return getattr(annotation, "__name__", repr(annotation))
+    forms = [_form(part, version) for part in parts]
+    return sorted(forms, key=repr) if get_origin(annotation) in (Union, UnionType) else forms
 
 
 def refusal(

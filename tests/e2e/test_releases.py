@@ -56,3 +56,30 @@ def test_servers_are_upgraded_one_after_the_other(the_next: Path) -> None:
             assert hand_over(prefill, decode, 0) == ([well, VERSION], [well, VERSION])
         with Server("prefill", the_next) as prefill:
             assert hand_over(prefill, decode, 200) == ([well, NEXT], [well, NEXT])
+
+
+@pytest.fixture(scope="module")
+def another_build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A build of the same version whose messages have one field more, which nobody has marked."""
+    package = tmp_path_factory.mktemp("another") / "pdproto"
+    shutil.copytree(HERE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    replaced(package / "runtime/wire.py", r"    use: U63 = 0\n",
+             "    use: U63 = 0\n    hint: str = ''\n")
+    yield package
+    shutil.rmtree(package)
+
+
+@pytest.mark.parametrize("other", ["prefill", "decode"])
+def test_both_ends_name_the_formats_of_builds_that_do_not_understand_each_other(
+    other: str, another_build: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever of them is of the other build: each room of decode fails, and each log says why."""
+    of = {"prefill": HERE, "decode": HERE, other: another_build}
+    with Server("prefill", of["prefill"]) as prefill, Server("decode", of["decode"]) as decode:
+        decode.ask(range(ROOMS), prefill)
+        assert decode.answer() == [0, VERSION]
+    told = re.findall(r"node (\w+): .* the format (\w+), and this node in the format (\w+)",
+                      capfd.readouterr().err)
+    formats = {name: (ours, theirs) for name, theirs, ours in told}
+    assert formats.keys() == {"prefill", "decode"}
+    assert formats["prefill"] == formats["decode"][::-1]

@@ -1,5 +1,8 @@
 """Peers of a node, turn by turn and without a network: every queue and every list has a bound."""
 
+import re
+
+import msgspec
 import pytest
 
 from pdproto.node import connections, core
@@ -118,6 +121,39 @@ def test_malformed_batches_are_counted_for_a_bounded_number_of_names(
     for name in ("a", "b", "c", "d", "b"):
         offline.turn((name, b"\xc1"))
     assert node.malformed == {"a": 1, "b": 2, "": 2}
+
+
+def of_another_build(name: str, call: str | None) -> bytes:
+    """A batch of a build that writes this version in another format."""
+    fields = msgspec.msgpack.decode(encode(name, 5, 0, (), call=call))
+    return msgspec.msgpack.encode([fields[0], fields[1] ^ 1, *fields[2:4], "more"])
+
+
+def test_a_stranger_of_another_build_gets_an_answer_that_names_this_one(
+    node: Listening, offline: Offline
+) -> None:
+    """It cannot read the answer either, so that it names both, as this node does."""
+    offline.turn(("d0", of_another_build("d0", "tcp://127.0.0.1:1")))
+    (line,) = offline.lines
+    assert line.endpoint == "tcp://127.0.0.1:1"
+    assert [(batch.node, batch.frames) for batch in line.said] == [("p0", ())]
+    assert node.malformed == {"d0": 1}
+
+
+def test_a_peer_that_writes_another_format_is_lost_and_the_reason_names_both(
+    node: Listening, offline: Offline, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.connect("d0", "tcp://127.0.0.1:1")
+    offline.turn(after=2.0)
+    offline.turn(("d0", of_another_build("d0", None)))
+    assert node.peers["d0"].lost
+    assert re.search("lost connection to d0: version: the peer writes .* this node in", caplog.text)
+
+
+def test_a_stranger_of_another_build_is_not_answered_for_ever(offline: Offline) -> None:
+    for _ in range(20):
+        offline.turn(("d0", of_another_build("d0", "tcp://127.0.0.1:1")))
+    assert len(offline.lines) == 1
 
 
 def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(

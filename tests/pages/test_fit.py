@@ -155,8 +155,9 @@ def test_a_metadata_row_that_is_not_the_one_that_was_sent_is_refused(
         frames = tuple(
             Done(of.life, of.chunks, of.metadata, digest(of))
             if isinstance(of, Done) else of for of in batch.frames)
-        return encode(wire.Batch(batch.version, batch.node, batch.incarnation, batch.floor, frames,
-                                 batch.gone, batch.unheard_ms))
+        return encode(wire.Batch(batch.version, batch.format, batch.node, batch.call,
+                                 batch.incarnation, batch.floor, frames, batch.gone,
+                                 batch.unheard_ms))
 
     class Damaging:
         encode = staticmethod(damaged)

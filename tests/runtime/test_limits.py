@@ -15,8 +15,8 @@ from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Lookup, Rank, RefusedError, Registration, Rooms, Run, read
 from pdproto.runtime import limits
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.versions import VERSION
-from pdproto.runtime.wire import decode
+from pdproto.runtime.versions import VERSION, fingerprint
+from pdproto.runtime.wire import Batch, decode
 from tests.engine.test_peers import dial, hangs_up, opening
 from tests.registry.served import prefill
 
@@ -26,7 +26,8 @@ DONE: Final = ["done", LIFE, [1], b"", b"digest"]
 
 
 def batch(*frames: Any, name: str = "d0", incarnation: int = 8) -> bytes:
-    return msgspec.msgpack.encode([VERSION, name, incarnation, 0, list(frames)])
+    return msgspec.msgpack.encode(
+        [VERSION, fingerprint(Batch, VERSION), name, None, incarnation, 0, list(frames)])
 
 
 def layout(told: str = "", buffers: int = 0) -> bytes:

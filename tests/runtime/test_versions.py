@@ -1,5 +1,6 @@
 """Two releases that follow each other understand each other's batches."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -12,10 +13,19 @@ from msgspec.structs import fields
 
 from pdproto.runtime import versions, wire
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.versions import OLDEST, VERSION, Versioned, in_version, refusal, since
-from pdproto.runtime.wire import Batch, Expecting, Life, decode, encode
+from pdproto.runtime.versions import (
+    OLDEST,
+    VERSION,
+    Versioned,
+    fingerprint,
+    in_version,
+    refusal,
+    since,
+)
+from pdproto.runtime.wire import Batch, Expecting, Life, VersionError, decode, encode
 
 NEXT = VERSION + 1
+FORMAT = fingerprint(Batch, VERSION)
 
 
 class Told(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -36,6 +46,71 @@ class Later(Expecting, frozen=True, array_like=True, forbid_unknown_fields=True,
     """A kind of frame that the next release adds."""
 
     first: ClassVar[int] = NEXT
+
+
+# The format of each version, once for all. If this fails, this build cannot read a batch of an
+# earlier one: raise VERSION and mark the addition; before the first release, write the number here.
+FORMATS = {1: 0x8e1a7c02}
+
+
+def test_the_format_of_a_version_does_not_change() -> None:
+    assert {version: fingerprint(Batch, version) for version in FORMATS} == FORMATS
+    assert VERSION in FORMATS
+
+
+class Wider(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`Told`, which another build calls the same version."""
+
+    number: int
+    unit: str = "s"
+
+
+class Longer(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Of this version, with a larger limit."""
+
+    number: Annotated[int, msgspec.Meta(le=9)]
+
+
+class Shorter(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The same with a smaller one."""
+
+    number: Annotated[int, msgspec.Meta(le=8)]
+
+
+def test_a_fingerprint_is_of_one_format() -> None:
+    """An addition that is marked changes only later versions; everything else changes this one."""
+    assert fingerprint(Wider, VERSION) != fingerprint(Told, VERSION)
+    assert fingerprint(Told, VERSION) != fingerprint(Told, NEXT)
+    assert fingerprint(Wider, VERSION) == fingerprint(Told, NEXT)
+    assert fingerprint(Longer, VERSION) != fingerprint(Shorter, VERSION)
+    assert fingerprint(Expecting | Later, VERSION) != fingerprint(Expecting | Later, NEXT)
+
+
+def of_another_build(data: bytes, **changes: Any) -> bytes:
+    """These bytes as a build of another version, or with another format, would write them."""
+    fields_of = msgspec.msgpack.decode(data)
+    for place, name in enumerate(("version", "format")):
+        fields_of[place] = changes.get(name, fields_of[place])
+    return msgspec.msgpack.encode([*fields_of[:4], "and", ["more"]])
+
+
+@pytest.mark.parametrize(("changes", "told"), [
+    ({"version": NEXT}, f"version: the peer speaks {NEXT}, and this node {VERSION}"),
+    ({"format": 0xabc}, f"version: the peer writes version {VERSION} in the format 00000abc, and "
+                        f"this node in the format {FORMAT:08x}"),
+])
+def test_a_batch_of_another_build_names_both_and_the_place_to_answer(
+    changes: dict[str, int], told: str
+) -> None:
+    data = of_another_build(encode("d", 1, 0, (), call="tcp://127.0.0.1:1"), **changes)
+    with pytest.raises(VersionError, match=re.escape(told)) as raised:
+        decode(data)
+    assert raised.value.call == "tcp://127.0.0.1:1"
+
+
+def test_a_batch_from_before_the_first_release_names_its_version() -> None:
+    with pytest.raises(VersionError, match="the peer speaks 3, and this node 1"):
+        decode(msgspec.msgpack.encode([3, "d", 1, 0, []]))
 
 
 def test_later_fields_are_missing_from_an_older_batch() -> None:
@@ -62,7 +137,7 @@ def test_a_later_kind_of_frame_is_not_sent_to_an_older_peer() -> None:
 
 @pytest.mark.usefixtures("next_release")
 def test_the_next_release_reads_a_batch_of_this_one() -> None:
-    heard = decode(msgspec.msgpack.encode([VERSION, "d", 1, 0, []]))
+    heard = decode(msgspec.msgpack.encode([VERSION, FORMAT, "d", None, 1, 0, []]))
     assert (heard.version, heard.newest) == (VERSION, OLDEST)
 
 
@@ -78,7 +153,7 @@ def test_releases_without_a_common_version_are_refused(newest: int, width: int) 
     apart = not set(range(oldest, newest + 1)) & set(range(OLDEST, VERSION + 1))
     assert (refusal("it", newest, oldest, "we") is not None) == apart
     with pytest.raises(RemoteProtocolError, match="not a batch"):
-        decode(msgspec.msgpack.encode([VERSION, "d", 1, 0, [], None, 0, OLDEST - 1]))
+        decode(msgspec.msgpack.encode([VERSION, FORMAT, "d", None, 1, 0, [], None, 0, OLDEST - 1]))
 
 
 def structs(annotation: Any = Batch) -> Iterator[type[Struct]]:

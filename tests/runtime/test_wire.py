@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from pdproto.runtime import limits, wire
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.versions import VERSION
+from pdproto.runtime.versions import VERSION, fingerprint
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -56,6 +56,7 @@ batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5), st.no
 AnyBatch = tuple[str, int, int, list[AnyFrame], str | None]
 
 LIFE = Life(7, 8, 9)
+FORMAT = fingerprint(wire.Batch, VERSION)
 PLAIN = encode("d0", 8, 0, [Introduce(LIFE, ("d0",), "tcp://127.0.0.1:1")])
 
 
@@ -124,7 +125,7 @@ def test_other_msgpack(value: Any, places: list[Any]) -> None:
     outcome(msgspec.msgpack.encode(fields))
     frame = msgspec.msgpack.decode(PLAIN)
     for place, wrong in enumerate(places):
-        frame[4][0][place % len(frame[4][0])] = wrong
+        frame[6][0][place % len(frame[6][0])] = wrong
     outcome(msgspec.msgpack.encode(frame))
 
 
@@ -141,27 +142,27 @@ def changed(path: tuple[int, ...], value: object) -> bytes:
 def test_the_plain_batch_is_one() -> None:
     """What the cases below are changed from, field by field."""
     assert msgspec.msgpack.decode(PLAIN) == [
-        VERSION, "d0", 8, 0,
+        VERSION, FORMAT, "d0", None, 8, 0,
         [["introduce", [7, 8, 9, None], ["d0"], "tcp://127.0.0.1:1", None, []]], None, 0, VERSION]
-    assert decode(changed((1,), "d1")).node == "d1"
+    assert decode(changed((2,), "d1")).node == "d1"
 
 
 @pytest.mark.parametrize(("path", "value", "complaint"), [
-    ((1,), "", r"length >= 1.*\[1\]"),
-    ((1,), "n" * (limits.NAME_MAX + 1), rf"length <= {limits.NAME_MAX}.*\[1\]"),
-    ((2,), -1, r">= 0.*\[2\]"),
-    ((2,), U63_MAX + 1, r"<= 9223372036854775807|out of range.*"),
-    ((3,), 1.5, r"Expected `int`, got `float`.*\[3\]"),
-    ((4,), {}, r"Expected `array`, got `object`.*\[4\]"),
-    ((4, 0, 0), "sing", r"Invalid value 'sing'.*\[4\]"),
-    ((4, 0, 1), [1, 2], r"length (>= )?3.*\[4\]"),
-    ((4, 0, 1), [1, 2, 3, 4, 5], r"at most length 4|length 3 to 4"),
-    ((4, 0, 1, 0), "7", r"Expected `int`, got `str`.*\[4\]"),
-    ((4, 0, 2), [], r"length >= 1.*\[4\]"),
-    ((4, 0, 2), ["d"] * (limits.SINKS_MAX + 1), rf"length <= {limits.SINKS_MAX}.*\[4\]"),
-    ((4, 0, 3), None, r"Expected `str`, got `None`.*\[4\]"),
-    ((5,), False, r"Expected `str \| null`, got `bool`.*\[5\]"),
-    ((5,), "r" * (limits.REASON_MAX + 1), rf"length <= {limits.REASON_MAX}.*\[5\]"),
+    ((2,), "", r"length >= 1.*\[2\]"),
+    ((2,), "n" * (limits.NAME_MAX + 1), rf"length <= {limits.NAME_MAX}.*\[2\]"),
+    ((4,), -1, r">= 0.*\[4\]"),
+    ((4,), U63_MAX + 1, r"<= 9223372036854775807|out of range.*"),
+    ((5,), 1.5, r"Expected `int`, got `float`.*\[5\]"),
+    ((6,), {}, r"Expected `array`, got `object`.*\[6\]"),
+    ((6, 0, 0), "sing", r"Invalid value 'sing'.*\[6\]"),
+    ((6, 0, 1), [1, 2], r"length (>= )?3.*\[6\]"),
+    ((6, 0, 1), [1, 2, 3, 4, 5], r"at most length 4|length 3 to 4"),
+    ((6, 0, 1, 0), "7", r"Expected `int`, got `str`.*\[6\]"),
+    ((6, 0, 2), [], r"length >= 1.*\[6\]"),
+    ((6, 0, 2), ["d"] * (limits.SINKS_MAX + 1), rf"length <= {limits.SINKS_MAX}.*\[6\]"),
+    ((6, 0, 3), None, r"Expected `str`, got `None`.*\[6\]"),
+    ((7,), False, r"Expected `str \| null`, got `bool`.*\[7\]"),
+    ((7,), "r" * (limits.REASON_MAX + 1), rf"length <= {limits.REASON_MAX}.*\[7\]"),
 ])
 def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint: str) -> None:
     with pytest.raises(RemoteProtocolError, match=f"not a batch: .*({complaint})"):
@@ -179,12 +180,12 @@ def test_a_wrong_field_is_named(path: tuple[int, ...], value: object, complaint:
 ], ids=lambda frame: f"{frame[0]}-{len(frame)}")
 def test_every_size_has_a_limit(frame: list[object]) -> None:
     with pytest.raises(RemoteProtocolError, match="not a batch"):
-        decode(msgspec.msgpack.encode([VERSION, "d0", 8, 0, [frame]]))
+        decode(msgspec.msgpack.encode([VERSION, FORMAT, "d0", None, 8, 0, [frame]]))
 
 
 def test_too_many_frames() -> None:
     bare = msgspec.msgpack.encode(["drained", [1, 2, 3]])
-    head = msgspec.msgpack.encode([VERSION, "d0", 8, 0, []])[:-1]
+    head = msgspec.msgpack.encode([VERSION, FORMAT, "d0", None, 8, 0, []])[:-1]
     count = limits.FRAMES_MAX + 1
     many = head + b"\xdd" + count.to_bytes(4, "big") + bare * count
     with pytest.raises(RemoteProtocolError, match=f"length <= {limits.FRAMES_MAX}"):
@@ -223,7 +224,7 @@ def test_an_oversized_batch_is_not_even_read() -> None:
 
 @pytest.mark.parametrize("data", [
     b"", b"\xc1", b"\x91" * 100_000, b"\x81\xa1a" * 50_000, b"\xdf\xff\xff\xff\xff",
-    msgspec.msgpack.encode([VERSION, "d0", 8, 0, [["done", [1, 2, 3]] + [[]] * 40]]),
+    msgspec.msgpack.encode([VERSION, FORMAT, "d0", None, 8, 0, [["done", [1, 2, 3]] + [[]] * 40]]),
     bytes((0x95, VERSION)) + bytes.fromhex("a1ff000090"),  # a name that is no UTF-8
     bytes.fromhex("82a176 01 a176 02".replace(" ", "")),  # one key twice
 ])
@@ -232,7 +233,7 @@ def test_hostile_bytes(data: bytes) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize("theirs", [0, 1, 77])
+@pytest.mark.parametrize("theirs", [0, 3, 77])
 @pytest.mark.parametrize("rest", [[], ["d0", 8, 0, []], ["d0", 8, 0, [["sing", 1]], None, "more"]])
 def test_another_version_is_told_so(theirs: int, rest: list[object]) -> None:
     """Both versions are named, whatever else a batch of that version says."""
