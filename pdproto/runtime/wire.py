@@ -392,6 +392,12 @@ _number: Final = msgspec.msgpack.Decoder(_Number)
 _refusal: Final = partial(refusal, "the peer", oldest=None, us="this node")
 
 
+def batch_of(node: str, incarnation: int, frames: Sequence[AnyFrame]) -> Batch:
+    """A batch of these frames, as a node of this version writes it."""
+    return Batch(VERSION, fingerprint(Batch, VERSION), node, None, incarnation, 0, tuple(frames),
+                 newest=VERSION)
+
+
 def encode(
     node: str, incarnation: int, floor: int, frames: Sequence[AnyFrame], gone: str | None = None,
     *, unheard_ms: int = 0, version: int = VERSION, call: str | None = None,

@@ -21,8 +21,7 @@ from pdproto.group.rank import RankPart
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.waits import Waits
-from pdproto.runtime.versions import VERSION
-from pdproto.runtime.wire import Batch, GroupFrame, Life
+from pdproto.runtime.wire import GroupFrame, Life, batch_of
 from pdproto.sim.outcome import DRAINED, ENDS, PEERS
 from pdproto.spec.handoff import group, group_attempts
 from pdproto.spec.handoff.group import Decision, Rank
@@ -139,7 +138,7 @@ class Group(Stage):
         if self.network.flows or not self.network.holds(frame):
             take(frame)
             return
-        batch = Batch(VERSION, name, INCARNATION, 0, (frame,), None, 0, VERSION)
+        batch = batch_of(name, INCARNATION, (frame,))
 
         def deliver() -> None:
             take(frame)
