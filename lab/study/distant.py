@@ -13,7 +13,7 @@ from pdproto.node.node import Node
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
 from pdproto.node.routed_decode import RoutedDecode
-from pdproto.runtime.wire import Batch
+from pdproto.runtime.batches import Batch
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 
 

@@ -19,13 +19,13 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Transport
 from pdproto.node.waits import Waits
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import (
     AnyDecision,
     AnyFrame,
     AnyVote,
-    Batch,
     GroupFrame,
     Life,
     PassReport,

@@ -17,13 +17,13 @@ from pdproto.group.pass_rank import PassRank
 from pdproto.group.repeats import Repeats
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.peer import Peer
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import (
     AnyDecision,
     AnyFrame,
     AnyVote,
-    Batch,
     GroupFrame,
     Life,
     PassDecision,

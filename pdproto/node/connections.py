@@ -19,8 +19,9 @@ from typing import Final, NamedTuple, Protocol
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
+from pdproto.runtime.batches import VersionError, encode, encode_some
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
-from pdproto.runtime.wire import AnyFrame, VersionError, encode, encode_some
+from pdproto.runtime.wire import AnyFrame
 
 log = logging.getLogger("pdproto.node")
 

@@ -18,11 +18,12 @@ from pdproto.node.connections import Connections, OutgoingBatch
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
+from pdproto.runtime.batches import Batch, VersionError, decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
-from pdproto.runtime.wire import AnyFrame, Batch, VersionError, decode
+from pdproto.runtime.wire import AnyFrame
 
 log = logging.getLogger("pdproto.node")
 

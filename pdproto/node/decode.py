@@ -23,6 +23,7 @@ from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.sides import DECODE
 from pdproto.node.sink_memory import SinkMemory
 from pdproto.node.verification import Verification
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import EARLIER_LIVES_MAX
@@ -32,7 +33,6 @@ from pdproto.runtime.wire import (
     Abort,
     AbortAck,
     AnyFrame,
-    Batch,
     Done,
     Drained,
     Expecting,

@@ -28,12 +28,13 @@ from pdproto.node.ports import Transport
 from pdproto.node.sides import Side
 from pdproto.node.timers import Timers
 from pdproto.runtime.automaton import Automaton, Event, Step
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.role import Role
 from pdproto.runtime.trace import StepObserver
-from pdproto.runtime.wire import AnyFrame, Batch, Life, PageLayout
+from pdproto.runtime.wire import AnyFrame, Life, PageLayout
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.symbols import State

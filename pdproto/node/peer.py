@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pdproto.node.ports import Connection
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.versions import OLDEST
-from pdproto.runtime.wire import AnyFrame, Batch, Life
+from pdproto.runtime.wire import AnyFrame, Life
 
 GIVEN_UP_S: Final = 60.0  # after so long, a lost peer no longer counts as a network problem
 NAMED_MAX: Final = 3  # peers that one message names

@@ -31,6 +31,7 @@ from pdproto.node.source_writes import SourceWrites
 from pdproto.node.uses import Uses
 from pdproto.node.waiting_senders import ByRoom, EarlyLives
 from pdproto.runtime.automaton import Automaton
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
@@ -39,7 +40,6 @@ from pdproto.runtime.wire import (
     Abort,
     AbortAck,
     AnyFrame,
-    Batch,
     Drained,
     Expecting,
     Failed,

@@ -25,10 +25,10 @@ from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
+from pdproto.runtime.batches import decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import is_told
-from pdproto.runtime.wire import decode
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.json_logs import lost_lines
 from pdproto.transport.monitor import Monitor

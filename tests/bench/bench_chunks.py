@@ -29,8 +29,9 @@ from pdproto.node.link import Link
 from pdproto.node.prefill import Prefill
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
+from pdproto.runtime.batches import encode
 from pdproto.runtime.limits import SINKS_MAX
-from pdproto.runtime.wire import Introduce, Life, encode
+from pdproto.runtime.wire import Introduce, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.data_paths import Fabric, SourceDataPath

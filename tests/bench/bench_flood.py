@@ -26,8 +26,9 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.handle import ENDED
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
+from pdproto.runtime.batches import encode
 from pdproto.runtime.limits import FRAMES_MAX
-from pdproto.runtime.wire import Introduce, Life, encode
+from pdproto.runtime.wire import Introduce, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.bench import waits

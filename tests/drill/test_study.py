@@ -29,7 +29,7 @@ from lab.study.report import (
     row,
 )
 from pdproto.node.peer import Peer
-from pdproto.runtime.wire import Batch
+from pdproto.runtime.batches import Batch
 from pdproto.sim.study import MS, Arm, Ways
 
 CELL = Cell("arrival skew", "20 ms")

@@ -5,7 +5,8 @@ from functools import partial
 
 import zmq
 
-from pdproto.runtime.wire import Abort, AbortAck, Drained, Life, encode
+from pdproto.runtime.batches import encode
+from pdproto.runtime.wire import Abort, AbortAck, Drained, Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import Ends, ends, until
 from tests.node.data_paths import polls

@@ -15,8 +15,9 @@ from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node import waiting_senders
+from pdproto.runtime.batches import encode
 from pdproto.runtime.limits import CHUNKS_MAX, SINKS_MAX
-from pdproto.runtime.wire import Introduce, Life, Publish, encode
+from pdproto.runtime.wire import Introduce, Life, Publish
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.pairs import ENDED, PAGES, Ends, ends, until
 from tests.node.data_paths import Cluster, cluster, polls, published

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pdproto.runtime import limits, wire
+from pdproto.runtime import batches, limits
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
@@ -65,7 +65,7 @@ def frame_of(some: random.Random, incarnation: int = 99) -> AnyFrame:
 
 def batch_of(some: random.Random) -> bytes:
     frames = [frame_of(some) for _ in range(some.randrange(4))]
-    return wire.encode(some.choice((STRANGER, "p0", "d0")), 99, some.randrange(3), frames)
+    return batches.encode(some.choice((STRANGER, "p0", "d0")), 99, some.randrange(3), frames)
 
 
 def _random(some: random.Random) -> bytes:

@@ -18,7 +18,7 @@ import pytest
 
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.runtime import wire
+from pdproto.runtime import batches, wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
@@ -38,10 +38,10 @@ def resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def outcome(data: bytes) -> wire.Batch | None:
+def outcome(data: bytes) -> batches.Batch | None:
     """The batch; None for a RemoteProtocolError. Anything else fails the test."""
     try:
-        return wire.decode(data)
+        return batches.decode(data)
     except RemoteProtocolError:
         return None
 

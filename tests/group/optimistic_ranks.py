@@ -18,9 +18,10 @@ from pdproto.group.optimistic_core import OptimisticCore
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.runtime.batches import encode
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.runtime.wire import Life, encode
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import agreement, optimistic_group
 from pdproto.spec.handoff.group import Verdict
 from pdproto.spec.language.machine import Table

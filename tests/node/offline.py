@@ -6,7 +6,8 @@ from typing import Final
 
 from pdproto.node.core import Core, run_turn
 from pdproto.node.ports import Arrived, ConnectionChange
-from pdproto.runtime.wire import AnyFrame, Batch, decode, encode
+from pdproto.runtime.batches import Batch, decode, encode
+from pdproto.runtime.wire import AnyFrame
 from pdproto.sim.host import UnlimitedPace
 
 OWN: Final = "tcp://127.0.0.1:9"

@@ -19,7 +19,8 @@ from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Registration, Room, Rooms
-from pdproto.runtime.wire import AnyFrame, decode
+from pdproto.runtime.batches import decode
+from pdproto.runtime.wire import AnyFrame
 from pdproto.sim.host import UnlimitedPace
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.poll import KVPoll

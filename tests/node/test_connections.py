@@ -10,8 +10,9 @@ from pdproto.node.core import Core
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import ConnectionChange
-from pdproto.runtime import wire
-from pdproto.runtime.wire import Abort, Batch, Drained, Life, encode
+from pdproto.runtime import batches
+from pdproto.runtime.batches import Batch, encode
+from pdproto.runtime.wire import Abort, Drained, Life
 from tests.node.offline import Offline
 
 LINK = Link(sign_of_life_s=1.0, silent_s=600.0)
@@ -89,7 +90,7 @@ def test_a_peer_with_many_frames_holds_up_no_batch_for_another(
     """Also where a turn has time for one batch. The first peer that had frames was always served
     first, and the others heard nothing as long as it had more.
     """
-    for generation in range(3 * wire.FRAMES_SENT):
+    for generation in range(3 * batches.FRAMES_SENT):
         node.say(node.connect("d0", "tcp://127.0.0.1:1"), drained(generation))
     node.say(node.connect("d1", "tcp://127.0.0.1:2"), drained(7))
     monkeypatch.setattr(type(node.pace), "has_time", False)
@@ -97,7 +98,7 @@ def test_a_peer_with_many_frames_holds_up_no_batch_for_another(
     assert offline.line("d1").frames == []
     offline.turn()
     assert offline.line("d1").frames == [drained(7)]
-    assert len(offline.line("d0").frames) == wire.FRAMES_SENT
+    assert len(offline.line("d0").frames) == batches.FRAMES_SENT
 
 
 def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(

@@ -11,9 +11,10 @@ from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
-from pdproto.runtime import wire
+from pdproto.runtime import batches
+from pdproto.runtime.batches import Batch
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.wire import Batch, Life
+from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
 from pdproto.transport.sockets import Dealer
@@ -292,7 +293,7 @@ def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.Monk
     send = Dealer.send
 
     def noted(dealer: Dealer, data: bytes) -> bool:
-        batch = wire.decode(data)
+        batch = batches.decode(data)
         if batch.node == "d0":
             sent.append([type(frame).__name__ for frame in batch.frames])
         return send(dealer, data)

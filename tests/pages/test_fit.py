@@ -14,7 +14,7 @@ from pdproto.kernels.layout import Order
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.runtime import wire
+from pdproto.runtime import batches, wire
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -149,13 +149,13 @@ def test_a_metadata_row_that_is_not_the_one_that_was_sent_is_refused(
 ) -> None:
     """On the wire: what prefill says is taken apart there, and put together with another digest."""
     prefill, decode = nodes
-    encode = wire._encoder.encode
+    encode = batches._encoder.encode
 
-    def damaged(batch: wire.Batch) -> bytes:
+    def damaged(batch: batches.Batch) -> bytes:
         frames = tuple(
             Done(of.life, of.chunks, of.metadata, digest(of))
             if isinstance(of, Done) else of for of in batch.frames)
-        return encode(wire.Batch(batch.version, batch.format, batch.node, batch.call,
+        return encode(batches.Batch(batch.version, batch.format, batch.node, batch.call,
                                  batch.incarnation, batch.floor, frames, batch.gone,
                                  batch.unheard_ms))
 

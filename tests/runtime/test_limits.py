@@ -14,9 +14,9 @@ from pdproto.node.uses import Uses
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Lookup, Rank, RefusedError, Registration, Rooms, Run, read
 from pdproto.runtime import limits
+from pdproto.runtime.batches import Batch, decode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import VERSION, fingerprint
-from pdproto.runtime.wire import Batch, decode
 from tests.engine.test_peers import dial, hangs_up, opening
 from tests.registry.served import prefill
 

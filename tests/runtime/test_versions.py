@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
-from pdproto.runtime import versions, wire
+from pdproto.runtime import batches, versions
+from pdproto.runtime.batches import Batch, VersionError, decode, encode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import (
     OLDEST,
@@ -22,7 +23,7 @@ from pdproto.runtime.versions import (
     refusal,
     since,
 )
-from pdproto.runtime.wire import Batch, Expecting, Life, VersionError, decode, encode
+from pdproto.runtime.wire import Expecting, Life
 
 NEXT = VERSION + 1
 FORMAT = fingerprint(Batch, VERSION)
@@ -124,7 +125,7 @@ def test_later_fields_are_missing_from_an_older_batch() -> None:
 @pytest.fixture
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is of the next release, and the batches of this one are still read."""
-    for module in (versions, wire):
+    for module in (versions, batches):
         monkeypatch.setattr(module, "VERSION", NEXT)
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pdproto.runtime import limits, wire
+from pdproto.runtime import batches, limits, wire
+from pdproto.runtime.batches import decode, encode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import VERSION, fingerprint
 from pdproto.runtime.wire import (
@@ -23,8 +24,6 @@ from pdproto.runtime.wire import (
     Introduce,
     Life,
     Publish,
-    decode,
-    encode,
 )
 from pdproto.spec.handoff import ends
 from pdproto.spec.language.symbols import Message
@@ -51,16 +50,16 @@ frames: st.SearchStrategy[AnyFrame] = st.one_of(
     st.builds(Drained, lives),
     st.builds(Expecting, lives),
 )
-batches = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5), st.none() | reasons)
+any_batch = st.tuples(names, numbers, numbers, st.lists(frames, max_size=5), st.none() | reasons)
 
 AnyBatch = tuple[str, int, int, list[AnyFrame], str | None]
 
 LIFE = Life(7, 8, 9)
-FORMAT = fingerprint(wire.Batch, VERSION)
+FORMAT = fingerprint(batches.Batch, VERSION)
 PLAIN = encode("d0", 8, 0, [Introduce(LIFE, ("d0",), "tcp://127.0.0.1:1")])
 
 
-def outcome(data: bytes) -> wire.Batch | None:
+def outcome(data: bytes) -> batches.Batch | None:
     """The batch, or None for a RemoteProtocolError; anything else fails the test."""
     try:
         return decode(data)
@@ -68,7 +67,7 @@ def outcome(data: bytes) -> wire.Batch | None:
         return None
 
 
-@given(batches)
+@given(any_batch)
 def test_there_and_back(batch: AnyBatch) -> None:
     name, incarnation, floor, said, gone = batch
     heard = decode(encode(*batch))
@@ -84,7 +83,7 @@ def test_any_bytes(data: bytes) -> None:
     outcome(data)
 
 
-@given(batches, st.data())
+@given(any_batch, st.data())
 def test_a_truncated_batch_is_refused(batch: AnyBatch, data: st.DataObject) -> None:
     whole = encode(*batch)
     with pytest.raises(RemoteProtocolError, match="not a batch"):
@@ -93,7 +92,7 @@ def test_a_truncated_batch_is_refused(batch: AnyBatch, data: st.DataObject) -> N
         decode(whole + data.draw(st.binary(min_size=1, max_size=8)))
 
 
-@given(batches, st.data())
+@given(any_batch, st.data())
 def test_flipped_bits(batch: AnyBatch, data: st.DataObject) -> None:
     spoilt = bytearray(encode(*batch))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -203,17 +202,17 @@ def test_frames_that_do_not_fit_into_one_batch_go_into_the_next(count: int, size
     left: Sequence[AnyFrame] = frames
     heard: list[AnyFrame] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wire, "FRAMES_SENT", 16)
-        patch.setattr(wire, "BATCH_BYTES_MAX", 1 << 12)
+        patch.setattr(batches, "FRAMES_SENT", 16)
+        patch.setattr(batches, "BATCH_BYTES_MAX", 1 << 12)
         while left:
-            data, left = wire.encode_some("d0", 1, 0, left)
+            data, left = batches.encode_some("d0", 1, 0, left)
             assert len(data) <= 1 << 12
             heard += decode(data).frames
     assert heard == frames
 
 
 def test_a_batch_is_no_long_step_of_the_loop_that_reads_it() -> None:
-    data, left = wire.encode_some("d0", 1, 0, [Drained(Life(1, 2, n)) for n in range(300)])
+    data, left = batches.encode_some("d0", 1, 0, [Drained(Life(1, 2, n)) for n in range(300)])
     assert (len(decode(data).frames), len(left)) == (64, 236)
 
 
@@ -257,7 +256,7 @@ def test_every_message_has_one_frame() -> None:
     assert len(said) == 8
     assert said == wire.FRAMES.keys()
     assert messages.keys() - said == {ends.gone.name, ends.sink_over.name}
-    assert {"gone", "floor"} < set(wire.Batch.__struct_fields__)
+    assert {"gone", "floor"} < set(batches.Batch.__struct_fields__)
     assert all(messages[name] is kind.message for name, kind in wire.FRAMES.items())
     tags = [kind.__struct_config__.tag for kind in wire.FRAMES.values()]
     assert tags == list(wire.FRAMES)

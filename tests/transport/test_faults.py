@@ -19,7 +19,7 @@ from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.data_path import WriteOutcome
 from pdproto.node.link import Curve, Link
-from pdproto.runtime import limits, wire
+from pdproto.runtime import batches, limits, wire
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import Abort, Done, Drained, Introduce, Life, Publish
@@ -87,7 +87,7 @@ class Foreigner:
         self, *frames: wire.AnyFrame, incarnation: int = 99, floor: int = 0,
         gone: str | None = None,
     ) -> None:
-        self.say(wire.encode(self.name, incarnation, floor, frames, gone))
+        self.say(batches.encode(self.name, incarnation, floor, frames, gone))
 
     def close(self) -> None:
         self._socket.close(linger=0)
@@ -107,11 +107,13 @@ def foreigner(endpoint: str, name: str = "stranger") -> Iterator[Foreigner]:
     ((b"",), "not a batch"),
     ((b"\xc1\xff",), "not a batch"),
     ((b"one", b"two"), "want one part after the identity, got 2"),
-    ((wire.encode("p0", 1, 0, []),), "connection 'stranger' says it is node 'p0'"),
-    ((wire.encode("stranger", 1, 0, []),), "the first batch of a new peer must give its endpoint"),
-    ((wire.encode("stranger", 1, 0, [Drained(Life(1, 2, 3))]),), "must give its endpoint"),
-    ((b"\x98\x63" + wire.encode("stranger", 1, 0, [])[2:],), r"peer speaks 99, and this node \d"),
-    ((wire.encode("stranger", 1, 0, [Abort(Life(1, 1, 1), "", "nowhere")]),),
+    ((batches.encode("p0", 1, 0, []),), "connection 'stranger' says it is node 'p0'"),
+    ((batches.encode("stranger", 1, 0, []),),
+     "the first batch of a new peer must give its endpoint"),
+    ((batches.encode("stranger", 1, 0, [Drained(Life(1, 2, 3))]),), "must give its endpoint"),
+    ((b"\x9a\x63" + batches.encode("stranger", 1, 0, [])[2:],),
+     r"peer speaks 99, and this node \d"),
+    ((batches.encode("stranger", 1, 0, [Abort(Life(1, 1, 1), "", "nowhere")]),),
      "cannot connect to 'nowhere'"),
 ])
 @pytest.mark.parametrize("side", ["prefill", "decode"])

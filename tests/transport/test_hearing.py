@@ -10,7 +10,8 @@ import zmq
 from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
-from pdproto.runtime.wire import Abort, Life, encode
+from pdproto.runtime.batches import encode
+from pdproto.runtime.wire import Abort, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.node.data_paths import PATIENCE_S, Cluster, cluster, has_spoken, polls, until

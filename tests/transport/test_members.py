@@ -14,7 +14,7 @@ from pdproto.node.link import Link
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Run
-from pdproto.runtime.wire import encode
+from pdproto.runtime.batches import encode
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
 from pdproto.transport.nodes import DecodeNode, PrefillNode

@@ -14,7 +14,8 @@ import pytest
 import zmq
 
 from pdproto.node.link import Curve, Link
-from pdproto.runtime.wire import AnyFrame, Done, Introduce, Life, encode, row_digest
+from pdproto.runtime.batches import encode
+from pdproto.runtime.wire import AnyFrame, Done, Introduce, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import new_secret, of_secret
 from tests.node.data_paths import Cluster, SinkDataPath, cluster, polls, published, until

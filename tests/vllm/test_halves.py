@@ -6,7 +6,7 @@ from time import sleep
 
 import pytest
 
-from pdproto.runtime import wire
+from pdproto.runtime import batches
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff
 from pdproto.transport.sockets import Dealer
@@ -281,7 +281,7 @@ def test_a_request_that_gets_blocks_at_once_is_told_in_one_batch(
         place(worker, order)
 
     def noted(dealer: Dealer, data: bytes) -> bool:
-        batch = wire.decode(data)
+        batch = batches.decode(data)
         if batch.node == servers.decode.workers[0].node.name:
             sent.append([type(frame).__name__ for frame in batch.frames])
         return send(dealer, data)

@@ -21,7 +21,8 @@ from pdproto.group.rank import RankPart
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
 from pdproto.node.waits import Waits
-from pdproto.runtime.wire import GroupFrame, Life, batch_of
+from pdproto.runtime.batches import batch_of
+from pdproto.runtime.wire import GroupFrame, Life
 from pdproto.sim.outcome import DRAINED, ENDS, PEERS
 from pdproto.spec.handoff import group, group_attempts
 from pdproto.spec.handoff.group import Decision, Rank

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.runtime.wire import AnyFrame, Batch, decode, encode
+from pdproto.runtime.batches import Batch, decode, encode
+from pdproto.runtime.wire import AnyFrame
 from pdproto.sim import network
 from pdproto.sim.chance import Stream
 from pdproto.sim.event_queue import EventQueue
