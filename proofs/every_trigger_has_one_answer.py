@@ -13,7 +13,7 @@ import pytest
 
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.judgement import Status
-from pdproto.cli.prove import HAND_OVER, subject
+from pdproto.cli.prove import RUN_BY_PROCESSES, subject
 from pdproto.spec.handoff.ends import Claim, claim, d, h, p
 from pdproto.spec.handoff.transfer import SYSTEM as TRANSFER
 from pdproto.spec.language import DropClause, DropRow, System, edited
@@ -28,7 +28,7 @@ def unanswered(system: System) -> dict[str, Status]:
             if shown.status(o) is not Status.PROVED}
 
 
-@pytest.mark.parametrize("name", HAND_OVER)
+@pytest.mark.parametrize("name", RUN_BY_PROCESSES)
 def test_it_holds_for_all_sizes(name: str) -> None:
     assert unanswered(subject(name).system) == {}
 

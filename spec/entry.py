@@ -21,8 +21,10 @@ class Entry:
     """One system.
 
     at: its module below pdproto/spec, and the attribute. lemmas, ranking: the modules of
-    spec/lemmas that prove its safety and its liveness; empty if nothing is proved.
-    Raises ValueError for an entry that is wrong for any system.
+    spec/lemmas that prove its safety and its liveness; empty if nothing is proved. runs: processes
+    run its tables, so `pdproto prove` without a name proves it
+    (tests/handoff/test_proved_by_default.py). Raises ValueError for an entry that is wrong for any
+    system.
     """
 
     name: str
@@ -30,6 +32,7 @@ class Entry:
     purpose: Purpose = Purpose.HANDOFF
     lemmas: str = ""
     ranking: str = ""
+    runs: bool = False
 
     def __post_init__(self) -> None:
         if not self.name.replace("-", "").isalnum() or self.name != self.name.lower():
@@ -39,6 +42,8 @@ class Entry:
             raise ValueError(f"{self.name}: at={self.at!r} is not of the form module:ATTRIBUTE")
         if self.ranking and not self.lemmas:
             raise ValueError(f"{self.name}: the ranking {self.ranking!r} needs lemmas to rest on")
+        if self.runs and not self.lemmas:
+            raise ValueError(f"{self.name}: processes run it, so it needs lemmas")
 
     @property
     def of_the_handoff(self) -> bool:

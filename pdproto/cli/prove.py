@@ -1,10 +1,18 @@
 """Prove that the properties of a system hold for any number of elements of its sorts.
 
+Without SYSTEM, it proves the systems of the hand-over whose tables processes run: registry and its
+replicas, bootstrap, binding, transfer and agreement, optimistic prefill of one rank, incarnations
+and drain. The composed systems, and optimistic prefill of a group, are proved by their names.
+
 Each safety property must hold at the start, and every row must preserve it, also the fault rows.
 Lemmas help, and are proved together with the property. The axioms are assumed, and must be
 satisfiable together. A failure is shown as a step that breaks the property. If the state before the
 step is unreachable, a lemma is missing; `--bmc K` searches for a run of K steps to a violation.
 Every trigger must have exactly one answer. With a ranking, each leads_to is proved too.
+
+A claim is proved with all that its proof rests on: lemmas, other properties, edges, rankings. Of
+one that rests on a claim that is not proved it says "proved, if ... holds". Every size means from 1
+on: each sort has at least one element.
 
 Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 4 internal error.
 """
@@ -64,17 +72,18 @@ from pdproto.cli.options import (
 from pdproto.cli.sharding import add_shard, keep_answers, shard
 from pdproto.cli.systems import subject
 from pdproto.cli.workers import add_workers, executor
+from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language.system import System
 
 __all__ = ["ProofSubject", "configure", "run", "subject"]
 
-HAND_OVER: Final = ("registry", "dp-rank", "transfer", "agreement", "optimistic")
+RUN_BY_PROCESSES: Final = tuple(entry.name for entry in CATALOGUE if entry.runs)
 TIMEOUT_S: Final = 30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto prove`."""
-    add_system(parser, left_out="the whole hand-over")
+    add_system(parser, left_out="the tables that processes run")
     parser.add_argument("--property", metavar="NAME", action="append", nargs="+", default=[],
                         dest="properties", help="prove these properties and lemmas only")
     add_lemmas(parser)
@@ -105,7 +114,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prove one system, or the hand-over; returns the exit status."""
+    """Prove one system, or those that processes run; returns the exit status."""
     check_targets([arguments.json, arguments.html])
     check_folder(arguments.export)
     _refuse_page_of_several(arguments)
@@ -166,7 +175,7 @@ def _refuse_page_of_several(arguments: argparse.Namespace) -> None:
 
 
 def _subjects(arguments: argparse.Namespace) -> list[tuple["_Load", ProofSubject]]:
-    names = HAND_OVER if arguments.system is None else [arguments.system]
+    names = RUN_BY_PROCESSES if arguments.system is None else [arguments.system]
     subjects = []
     for name in names:
         one = subject(name, arguments.lemmas)

@@ -18,7 +18,7 @@ import cvc5
 from pdproto.check.prove.certificates import dimacs
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
-from pdproto.cli.prove import HAND_OVER, subject
+from pdproto.cli.prove import RUN_BY_PROCESSES, subject
 from pdproto.spec.language.system import System
 
 LIMIT_MS: Final = 60_000  # for one question
@@ -67,7 +67,7 @@ def _together(system: System, group: Sequence[Obligation]) -> str:
 def main(names: Sequence[str]) -> int:
     """Ask about every obligation of these systems, and print the result."""
     status = 0
-    for name in names or HAND_OVER:
+    for name in names or RUN_BY_PROCESSES:
         one = subject(name)
         found = one.obligations()
         missing = list(unconfirmed(one.system, found))

@@ -10,7 +10,7 @@ import pytest
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.examination import without
 from pdproto.check.prove.obligations import Method
-from pdproto.cli.prove import HAND_OVER, subject
+from pdproto.cli.prove import RUN_BY_PROCESSES, subject
 from pdproto.spec.handoff.routing import h, was_asked, x
 from pdproto.spec.language import DropClause, edited
 from proofs import draining, standing
@@ -24,11 +24,12 @@ KINDS: Final = {
     "coverage": lambda method: method is Method.COVERAGE,
     "ranking": lambda method: method is Method.RANKING,
 }
-RANKED: Final = tuple(name for name in HAND_OVER if subject(name).every_ranking)
+RANKED: Final = tuple(name for name in RUN_BY_PROCESSES if subject(name).every_ranking)
 
 
 @pytest.mark.parametrize(("name", "kind"), [
-    (name, kind) for kind in KINDS for name in HAND_OVER if kind != "ranking" or name in RANKED
+    (name, kind) for kind in KINDS
+    for name in (RANKED if kind == "ranking" else RUN_BY_PROCESSES)
 ])
 def test_it_confirms_the_hand_over(name: str, kind: str) -> None:
     one = subject(name)

@@ -1,0 +1,54 @@
+"""`pdproto prove` without a name proves every table that a process runs, as the catalogue says."""
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Final
+
+from pdproto.cli.prove import RUN_BY_PROCESSES
+from pdproto.cli.systems import load
+from pdproto.runtime import role
+from pdproto.runtime.role import Role
+from pdproto.spec.language.machine import Table
+
+# Rooms of the product that give tables to the runtime.
+ROOMS: Final = ("group", "node", "registry", "runtime", "transport")
+# `pdproto prove optimistic-group-history` takes over 100 s: it is proved by its name.
+BY_NAME: Final = {"optimistic_core", "pass_entry", "pass_rank"}
+
+
+def loaded(module: object) -> Iterator[Table]:
+    """The tables in the module, and those of its roles."""
+    for value in vars(module).values():
+        if isinstance(value, Role):
+            yield value.table
+        elif isinstance(value, Table):
+            yield value
+
+
+def is_proved(table: Table) -> bool:
+    """Whether a system that is proved by default has this table, or all its rows in one of the same
+    machine.
+    """
+    names = {row.name for row in table.rows}
+    return any(
+        other is table
+        or (other.machine is table.machine and names <= {row.name for row in other.rows})
+        for name in RUN_BY_PROCESSES for other in load(name).tables)
+
+
+def test_every_role_has_its_table_in_a_system_that_is_proved() -> None:
+    tables = [*loaded(role)]
+    assert len(tables) > 4
+    assert [table for table in tables if not is_proved(table)] == []
+
+
+def test_so_has_every_room_that_loads_a_table() -> None:
+    found: dict[str, list[Table]] = {}
+    for room in ROOMS:
+        package = import_module(f"pdproto.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            left = [t for t in loaded(import_module(module.name)) if not is_proved(t)]
+            if left:
+                found[module.name.rpartition(".")[2]] = left
+    assert {*found} <= BY_NAME
