@@ -18,22 +18,18 @@ BY_NAME: Final = {"optimistic_core", "pass_entry", "pass_rank"}
 
 
 def loaded(module: object) -> Iterator[Table]:
-    """The tables in the module, and those of its roles."""
-    for value in vars(module).values():
-        if isinstance(value, Role):
-            yield value.table
-        elif isinstance(value, Table):
-            yield value
+    """The tables of the module's roles; of a module without a role, those that it imports."""
+    roles = [value.table for value in vars(module).values() if isinstance(value, Role)]
+    yield from roles or (value for value in vars(module).values() if isinstance(value, Table))
 
 
 def is_proved(table: Table) -> bool:
     """Whether a system that is proved by default has this table, or all its rows in one of the same
     machine.
     """
-    names = {row.name for row in table.rows}
     return any(
         other is table
-        or (other.machine is table.machine and names <= {row.name for row in other.rows})
+        or (other.machine is table.machine and all(row in other.rows for row in table.rows))
         for name in RUN_BY_PROCESSES for other in load(name).tables)
 
 
