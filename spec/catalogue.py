@@ -92,7 +92,7 @@ CATALOGUE: Final = (
           lemmas="transfer_lemmas"),
     Entry("transfer-two-lives", "handoff.transfer_two:TWO_LIVES",
           lemmas="transfer_lemmas"),
-    Entry("transfer-queued", "handoff.transfer_two:QUEUED", lemmas="transfer_lemmas"),
+    Entry("transfer-no-memory", "handoff.transfer_two:NO_MEMORY", lemmas="transfer_lemmas"),
     Entry("agreement", "handoff.agreement:SYSTEM",
           lemmas="agreement_lemmas", ranking="agreement_ranking", runs=True),
     Entry("agreement-loss", "handoff.agreement:LOSS", lemmas="agreement_lemmas"),

@@ -4,7 +4,6 @@ A property whose name begins with S is broken by one finite run. One that begins
 a run that never reaches its goal. The sizes are the smallest at which the defect shows.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
@@ -31,7 +30,6 @@ from pdproto.spec.handoff.ends import (
     abort_ack,
     b,
     c,
-    can_fence,
     claim,
     d,
     done,
@@ -41,6 +39,7 @@ from pdproto.spec.handoff.ends import (
     failed,
     feeds,
     h,
+    has_met,
     introduce,
     k,
     known,
@@ -55,7 +54,14 @@ from pdproto.spec.handoff.ends import (
     source,
     write,
 )
-from pdproto.spec.handoff.sink import NO_CLAIM, SOME_UNMET, STOP_ALL, UNANSWERED, UNDER_WAY
+from pdproto.spec.handoff.sink import (
+    ALL_MET,
+    NO_CLAIM,
+    SOME_UNMET,
+    STOP_ALL,
+    UNANSWERED,
+    UNDER_WAY,
+)
 from pdproto.spec.handoff.source import (
     ALL_LANDED,
     ENDED,
@@ -66,7 +72,8 @@ from pdproto.spec.handoff.source import (
     other,
     part,
 )
-from pdproto.spec.handoff.transfer import DIRECT, NO_TIMEOUTS, NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer import DIRECT, LOSS, NO_TIMEOUTS, NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer_two import NO_MEMORY
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -81,9 +88,7 @@ from pdproto.spec.language import (
     ReplaceRow,
     Retarget,
     Row,
-    Sizes,
     Timer,
-    Tuples,
     all_of,
     each,
     edited,
@@ -91,10 +96,6 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
-
-
-def _none(_: Sizes) -> Tuples:
-    return ()
 
 
 def _missing(row: str) -> tuple[ReplaceProperties, DropRow]:
@@ -333,6 +334,18 @@ TIMERS: Final = (
         edited(SYSTEM, "queue-timed-by-decode", DropClause("give_up_bootstrap", SOME_UNMET)),
         ONE, "decode_does_not_time_a_request_that_prefill_has",
         note="neither side learned that the request had reached both servers"),
+    Bug("met-by-any", "pdproto itself, as an edit of its tables",
+        "A request that only one of two prefill ranks had received waited for ever for memory.",
+        edited(NO_MEMORY, "met-by-any",
+               DropEffect("note_met", has_met(d, h, p).to(True)),
+               AddEffect("note_met", has_met(d, h, ANY).to(True))),
+        NO_MEMORY.configurations["default"], "L1_a_request_that_a_source_lacks_ends",
+        note="the confirmation of one source counted for all sources"),
+    Bug("queue-timeout-unmet", "pdproto itself, as an edit of its tables",
+        "A request that prefill had not received failed as one for which decode has no memory.",
+        edited(SYSTEM, "queue-timeout-unmet", DropClause("give_up_queue", ALL_MET)),
+        ONE, "decode_bounds_the_queue_of_a_request_that_prefill_has",
+        note="the bound of the queue ran from the beginning"),
     Bug("silence-as-abort", "pdproto itself, found by fuzzed nodes on a busy machine",
         "Prefill lost a decode server that stood still, and answered an abort that none had sent.",
         edited(SYSTEM, "silence-as-abort", AddRow(source, Row(
@@ -359,10 +372,10 @@ QUARANTINE: Final = (
     Bug("abort-in-quarantine", "pdproto itself, found by the proof that every hand-over drains",
         "An abort was lost, its source counted as silent, and no engine could fence it: the source "
         "never learned of the failure, and sent for ever.",
-        edited(SYSTEM, "abort-in-quarantine",
+        edited(LOSS, "abort-in-quarantine",
                DropClause("abort_again", claim(d, h, p).among(*UNANSWERED, Claim.FENCING)),
                AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
-        replace(LOSSY, given={can_fence: _none}), "L1_a_source_ends",
+        LOSS.configurations["no-fence"], "L1_a_source_ends",
         note="the sink no longer repeated the abort once it had asked for a fence"),
 )
 

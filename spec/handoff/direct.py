@@ -33,10 +33,11 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.light import FAILURES
-from pdproto.spec.handoff.transfer import LIVENESS, PAGES, SAFETY, SYSTEM
+from pdproto.spec.handoff.transfer import PAGES, SAFETY, SYSTEM
 from pdproto.spec.handoff.transfer_claims import (
     A_SOURCE_HEARS,
     GRANTED_ONCE,
+    LIVENESS,
     LOST_WHEN_OVER,
     SPOILT_ONLY,
     WITHDRAWN,

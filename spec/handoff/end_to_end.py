@@ -24,7 +24,7 @@ from typing import Final
 
 from pdproto.spec.handoff import end_to_end_attempts as passes
 from pdproto.spec.handoff import end_to_end_bootstrap as lookup
-from pdproto.spec.handoff import transfer
+from pdproto.spec.handoff import transfer, transfer_claims
 from pdproto.spec.handoff.attempts import RunningSlot, Stage
 from pdproto.spec.handoff.bootstrap import Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import RECEIVER
@@ -104,7 +104,7 @@ RESTART: Final = edited(
         properties=(
             *transfer.SAFETY, *lookup.OF_BOOTSTRAP, *lookup.TOGETHER, *passes.OF_THE_PASS,
             *passes.TOGETHER, *TOGETHER, RESTARTED,
-            *transfer.LIVENESS, *IN_TIME,
+            *transfer_claims.LIVENESS, *IN_TIME,
         ),
         final=all_of(passes.OVER, lookup.OVER),
         faults={"crash": (lookup.CRASH,)},

@@ -18,7 +18,7 @@ There is one source rank; group_attempts.py has several that attempt alike.
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff import attempts, optimistic, transfer
+from pdproto.spec.handoff import attempts, optimistic, transfer, transfer_claims
 from pdproto.spec.handoff.attempts import Forward, RunningSlot, Stage, s
 from pdproto.spec.handoff.end_to_end_ends import SENDER, without
 from pdproto.spec.handoff.ends import (
@@ -201,7 +201,7 @@ SYSTEM: Final = System(
     "The transfer after optimistic prefill, with passes that are dropped.",
     tables=(HANDED_OVER, SINK, POOL, ENGINE, *PASS.tables, HOST),
     properties=(
-        *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *transfer.LIVENESS, *IN_TIME,
+        *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *transfer_claims.LIVENESS, *IN_TIME,
     ),
     final=OVER,
     faults={"crash": (CRASH,)},

@@ -24,7 +24,7 @@ registry.py covers a run whose number does not count, and a sink that is cut off
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff import bootstrap, registry, registry_world, transfer
+from pdproto.spec.handoff import bootstrap, registry, registry_world, transfer, transfer_claims
 from pdproto.spec.handoff.bootstrap import GONE, Link, Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
@@ -234,7 +234,7 @@ SIZES: Final[Sizes] = {
 _PARTS: Final = System(
     "parts", "The tables of the bootstrap and of the transfer, side by side.",
     tables=(SENDER, RECEIVER, POOL, ENGINE, *TABLES, HOST),
-    properties=(*transfer.SAFETY, *OF_BOOTSTRAP, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    properties=(*transfer.SAFETY, *OF_BOOTSTRAP, *TOGETHER, *transfer_claims.LIVENESS, *IN_TIME),
     final=OVER,
     faults={"crash": (CRASH,), "outage": (OUTAGE,)},
     configurations={

@@ -18,7 +18,7 @@ process dies: the registry and the sink's heartbeat find a dead run (end_to_end_
 
 from typing import Final
 
-from pdproto.spec.handoff import dp_rank, routing, transfer
+from pdproto.spec.handoff import dp_rank, routing, transfer, transfer_claims
 from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
     COMMITTED,
@@ -155,7 +155,7 @@ SIZES: Final[Sizes] = {
 _PARTS: Final = System(
     "parts", "The tables of the routing and of the transfer, side by side.",
     tables=(SENDER, RECEIVER, POOL, ENGINE, *TABLES, HOST),
-    properties=(*transfer.SAFETY, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    properties=(*transfer.SAFETY, *TOGETHER, *transfer_claims.LIVENESS, *IN_TIME),
     final=OVER,
     faults={"lossy": (LOSSY,)},
     axioms={

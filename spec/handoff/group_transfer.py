@@ -20,7 +20,7 @@ The decode server is one sink: a group of sinks decides by the same tables as a 
 
 from typing import Final
 
-from pdproto.spec.handoff import group, source, transfer
+from pdproto.spec.handoff import group, source, transfer, transfer_claims
 from pdproto.spec.handoff.agreement import ANSWERED, DEAD_VOTE, ENDED
 from pdproto.spec.handoff.ends import (
     COMMITTED,
@@ -264,7 +264,7 @@ PAIR: Final = System(
     "group-transfer-pair",
     "The transfer under the decisions of a group of two ranks.",
     tables=(*_UNCALLED.tables, HOST),
-    properties=(*transfer.SAFETY, *TOGETHER, *transfer.LIVENESS, *IN_TIME),
+    properties=(*transfer.SAFETY, *TOGETHER, *transfer_claims.LIVENESS, *IN_TIME),
     final=FINAL,
     faults={"crash": (group.CRASH,)},
     configurations={"deep": _configuration(ranks=2)},

@@ -140,6 +140,7 @@ LIVENESS: Final = (
         "L1_every_request_is_answered", "L1_a_source_ends", "L1_a_sink_ends", "L1_bootstrap_ends",
         "L1_bootstrap_ends_at_once", "L1_every_rank_enrolls", "L1_an_enrolled_rank_is_heard",
         "L1_prefill_ends", "L1_decode_ends", "L1_an_open_hand_over_is_told", "L1_a_load_is_told",
+        "L1_a_request_that_a_source_lacks_ends", "L1_a_request_that_a_sink_lacks_ends",
         "L1_a_sink_with_all_parts_commits", "L1_a_look_up_is_answered",
         "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
         "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_life_with_all_parts_ends",
@@ -147,7 +148,8 @@ LIVENESS: Final = (
         "L1_a_life_is_bound_to_the_request_of_its_place",
         "L1_a_request_on_both_servers_is_bound", "L1_a_sink_learns_its_request",
         "L1_a_life_that_has_ended_ends_a_request"),
-        simulator="within the time-outs of the table of timers", assumes=_FAIR),
+        simulator="within the time-outs of the table of timers",
+        assumes=f"{_FAIR}; a request does not wait for memory in quarantine"),
     Promise("L2", "Each side learns of a failure on the other by a message, without a clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
         "L2_a_conflict_reaches_decode", "L2_decode_is_turned_away",

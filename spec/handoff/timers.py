@@ -3,7 +3,8 @@
 A time-out proves nothing, so no time-out frees memory that a source may still write to. It leads to
 a question, to a failure that both sides learn of, or to a fence. The tables say which; this module
 gives the seconds. It lists every timer of the hand-over. One is infinite: the server decides how
-long a request may queue for memory, and memory always comes back.
+long a request may queue for memory. So its row is not fair, and no promise rests on it
+(docs/reference/timers.md).
 """
 
 from collections.abc import Mapping

@@ -28,7 +28,6 @@ from pdproto.spec.handoff.ends import (
     GIVEN_UP,
     RECEIVING_ENDED,
     RECEIVING_NOW,
-    SENDING_ENDED,
     SENDING_NOW,
     Claim,
     Memory,
@@ -63,7 +62,7 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.engine import CRASH, ENGINE, LOSSY, RESTART, SINK_CRASH, STRAY
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK, UNANSWERED
+from pdproto.spec.handoff.sink import ALL_LANDED, POOL, SINK
 from pdproto.spec.handoff.source import OPEN, QUIET, SOURCE, part
 from pdproto.spec.handoff.transfer_claims import (
     A_SINK_HEARS,
@@ -73,12 +72,14 @@ from pdproto.spec.handoff.transfer_claims import (
     CHUNK_IS_BACK,
     GIVEN_BACK,
     GRANTED_ONCE,
-    IN_QUARANTINE,
+    ITS_SINK_IS_SHORT,
     KV_IS_BACK,
+    LIVENESS,
     LOST_WHEN_OVER,
     ONCE_TOO,
     PARTIES,
     PROMPTLY,
+    SHORT_OF_MEMORY,
     SKIPPED,
 )
 from pdproto.spec.language import (
@@ -86,7 +87,6 @@ from pdproto.spec.language import (
     Call,
     Completion,
     Configuration,
-    Drains,
     DropRow,
     Fairness,
     Ignore,
@@ -104,12 +104,6 @@ from pdproto.spec.language import (
     edited,
     forall,
     implies,
-)
-
-SETTLED: Final = any_of(
-    ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
-    IN_QUARANTINE,
-    receiving(d, h) == Receiving.GONE,
 )
 
 SAFETY: Final = (
@@ -165,38 +159,16 @@ PAGES: Final = (
         write(p, h, d, c) == Write.POSTED, lease(d, h, b), forall((h, m), ~slot(d, h, m)))),
 )
 
-LIVENESS: Final = (
-    LeadsTo("L1_a_source_ends", SENDING_NOW, SENDING_ENDED, under=(Fairness.TIMERS,),
-            why="every accepted request ends on the prefill server"),
-    LeadsTo("L1_a_sink_ends", RECEIVING_NOW, RECEIVING_ENDED, under=(Fairness.TIMERS,),
-            why="every accepted request ends on the decode server"),
-    LeadsTo("a_failure_is_told_to_each_sink_once",
-            known(p, h, d) & (sending(p, h) == Sending.FAILED),
-            ~known(p, h, d) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
-            why="the source tells each sink once, and then forgets it"),
-    LeadsTo("L3_every_claim_is_settled", GIVEN_UP & feeds(p, d), SETTLED,
-            under=(Fairness.TIMERS,),
-            why="no sink asks a silent source for ever"),
-    Drains("L4_every_chunk_comes_back", forall((d, h, b), CHUNK_IS_BACK), under=(Fairness.TIMERS,),
-           why="under any loss and any death; or it is in quarantine while the writer lives"),
-    Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=(Fairness.TIMERS,),
-           why="only its own life keeps a page"),
-    Drains("L4_every_slot_comes_back", forall((d, h, m), ~slot(d, h, m)), under=(Fairness.TIMERS,),
-           why="only its own life keeps a metadata slot"),
-    LeadsTo("L4_source_pages_come_back", kv(p, h), KV_IS_BACK, under=(Fairness.TIMERS,),
-            why="the last write of the life has ended, or has been refused"),
-)
-
 MEMORY_IS_BACK: Final = all_of(
     forall((d, h, b), CHUNK_IS_BACK),
     forall((d, h, g), ~page(d, h, g)),
     forall((d, h, m), ~slot(d, h, m)),
 )
 FINAL: Final = all_of(
-    forall((p, h), ~SENDING_NOW),
-    forall((d, h), ~RECEIVING_NOW),
+    forall((p, h), ~SENDING_NOW | ITS_SINK_IS_SHORT),
+    forall((d, h), ~RECEIVING_NOW | SHORT_OF_MEMORY),
     MEMORY_IS_BACK,
-    forall((p, h), KV_IS_BACK),
+    forall((p, h), KV_IS_BACK | ITS_SINK_IS_SHORT),
 )
 
 
@@ -206,6 +178,10 @@ def _sizes(
     """One page and one slot: a second would add nothing to a staging buffer that comes with it."""
     return {Source: sources, Sink: sinks, Life: lives, Buffer: buffers, Chunk: chunks,
             Page: 1, Slot: 1}
+
+
+def _none(_: Sizes) -> Tuples:
+    return ()
 
 
 def _pairs(sizes: Sizes) -> Tuples:
@@ -242,8 +218,10 @@ SYSTEM: Final = System(
             _sizes(lives=2), faults=("restart",), dead_bits=True, symmetry=True),
         "stray": Configuration(_sizes(lives=2), faults=("stray",), dead_bits=True),
         "no-fence": Configuration(
-            _sizes(lives=2), faults=("crash",), given={can_fence: lambda _: ()}, dead_bits=True,
+            _sizes(lives=2), faults=("crash",), given={can_fence: _none}, dead_bits=True,
             symmetry=True),
+        # Memory that no life needs: a row that takes or writes too much of it is seen.
+        "spare": Configuration({**_sizes(buffers=2), Page: 2, Slot: 2}, dead_bits=True),
         # KV, then the metadata row, to two sinks each.
         "chunks": Configuration(_sizes(sinks=2, chunks=2), dead_bits=True, symmetry=True),
         "deep": Configuration(
@@ -266,6 +244,9 @@ LOSS: Final = edited(
     configurations={
         "default": Configuration(_sizes(), faults=("lossy", "crash", "restart"), dead_bits=True),
         "chunks": Configuration(_sizes(chunks=2), faults=("lossy", "sink-crash"), dead_bits=True),
+        # A fence that never comes tells a source nothing: only a repeated abort does.
+        "no-fence": Configuration(
+            _sizes(), faults=("lossy", "crash"), given={can_fence: _none}, dead_bits=True),
     },
 )
 

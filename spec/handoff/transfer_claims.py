@@ -28,18 +28,23 @@ from pdproto.spec.handoff.ends import (
     drain,
     drained,
     feeds,
+    g,
     h,
     handed,
     has_met,
     introduce,
+    k,
     known,
     kv,
     lease,
+    m,
     memory,
     p,
+    page,
     publish,
     receiving,
     sending,
+    slot,
     target,
     write,
 )
@@ -47,6 +52,7 @@ from pdproto.spec.handoff.sink import ALL_LANDED, SPOILT, UNANSWERED
 from pdproto.spec.handoff.source import other, part, spot
 from pdproto.spec.language import (
     Always,
+    Drains,
     Fairness,
     LeadsTo,
     OnRow,
@@ -62,6 +68,10 @@ from pdproto.spec.language import (
 IN_QUARANTINE: Final = all_of(
     claim(d, h, p) == Claim.FENCING, ~can_fence(d), sending(p, h) != Sending.GONE
 )
+# A request waits for memory, while some is in quarantine. A server without any says so (L11).
+SHORT_OF_MEMORY: Final = (memory(d, h) == Memory.ASKED) & exists((k, b, p), all_of(
+    lease(d, k, b), claim(d, k, p) == Claim.FENCING, ~can_fence(d), sending(p, k) != Sending.GONE))
+ITS_SINK_IS_SHORT: Final = exists(d, feeds(p, d) & SHORT_OF_MEMORY)
 CHUNK_IS_BACK: Final = ~lease(d, h, b) | exists(p, IN_QUARANTINE)
 KV_IS_BACK: Final = (
     ~kv(p, h) | (sending(p, h) == Sending.GONE) | exists(d, feeds(p, d) & IN_QUARANTINE)
@@ -109,6 +119,17 @@ INTRODUCED_ITSELF: Final = Always(
     why="a source that meets no sink lets its clock run, and fails a request that only waits",
 )
 
+# These need no memory.
+ON_ONE_SIDE_ONLY: Final = (
+    LeadsTo("L1_a_request_that_a_source_lacks_ends",
+            RECEIVING_NOW & feeds(p, d) & (sending(p, h) == Sending.UNKNOWN),
+            RECEIVING_ENDED | (sending(p, h) != Sending.UNKNOWN), under=(Fairness.TIMERS,),
+            why="decode waits for each of its sources with a clock, also while memory is short"),
+    LeadsTo("L1_a_request_that_a_sink_lacks_ends",
+            SENDING_NOW & feeds(p, d) & (receiving(d, h) == Receiving.UNKNOWN),
+            SENDING_ENDED | (receiving(d, h) != Receiving.UNKNOWN), under=(Fairness.TIMERS,),
+            why="prefill waits for each of its sinks with a clock"),
+)
 ONCE_TOO: Final = (Fairness.TIMERS, Fairness.CONSUMED)
 GIVEN_BACK: Final = (
     LeadsTo("L4_a_failed_sink_gets_its_chunk_back", GIVEN_UP & lease(d, h, b), ~lease(d, h, b),
@@ -131,6 +152,12 @@ SPOILT_ONLY: Final = OnRow(
     why="a digest that agrees fails no hand-over",
 )
 
+BOUNDED_IF_MET: Final = OnRow(
+    "decode_bounds_the_queue_of_a_request_that_prefill_has", "give_up_queue",
+    forall(p, implies(feeds(p, d), has_met(d, h, p) & (sending(p, h) != Sending.UNKNOWN))),
+    why="a request that a source lacks does not wait for memory: another clock ends it",
+)
+
 PARTIES: Final = (
     Always("sinks_speak_only_to_their_sources",
            implies(any_of(introduce(d, h, p), publish(d, h, p), abort(d, h, p)), feeds(p, d)),
@@ -150,6 +177,7 @@ PARTIES: Final = (
           exists(p, feeds(p, d) & ~has_met(d, h, p)),
           why="the request waits for memory, as long as the bound of the queue allows, if there is "
               "one"),
+    BOUNDED_IF_MET,
     LOST_WHEN_OVER,
     *HANDED_OVER,
     Always("an_aborting_sink_is_told_of_no_failure",
@@ -248,4 +276,39 @@ PROMPTLY: Final = (
     Sometimes("a_source_may_call_off_while_it_sends",
               _CALLED_OFF_BY_SOURCE & forall((b, c), all_of(
                   target(p, h, d, b), handed(p, h, c), write(p, h, d, c) == Write.NONE))),
+)
+
+SETTLED: Final = any_of(
+    ~claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
+    IN_QUARANTINE,
+    receiving(d, h) == Receiving.GONE,
+)
+
+LIVENESS: Final = (
+    LeadsTo("L1_a_source_ends", SENDING_NOW, SENDING_ENDED | ITS_SINK_IS_SHORT,
+            under=(Fairness.TIMERS,),
+            why="every accepted request ends on the prefill server, if no memory is in quarantine"),
+    LeadsTo("L1_a_sink_ends", RECEIVING_NOW, RECEIVING_ENDED | SHORT_OF_MEMORY,
+            under=(Fairness.TIMERS,),
+            why="every accepted request ends on the decode server, if no memory is in quarantine"),
+    LeadsTo("L5_a_request_gets_memory_or_ends", memory(d, h) == Memory.ASKED,
+            (memory(d, h) != Memory.ASKED) | SHORT_OF_MEMORY, under=(Fairness.TIMERS,),
+            why="the life that has the memory ends, and then the next one gets it"),
+    *ON_ONE_SIDE_ONLY,
+    LeadsTo("a_failure_is_told_to_each_sink_once",
+            known(p, h, d) & (sending(p, h) == Sending.FAILED),
+            ~known(p, h, d) | (sending(p, h) == Sending.GONE), under=(Fairness.TIMERS,),
+            why="the source tells each sink once, and then forgets it"),
+    LeadsTo("L3_every_claim_is_settled", GIVEN_UP & feeds(p, d), SETTLED,
+            under=(Fairness.TIMERS,),
+            why="no sink asks a silent source for ever"),
+    Drains("L4_every_chunk_comes_back", forall((d, h, b), CHUNK_IS_BACK), under=(Fairness.TIMERS,),
+           why="under any loss and any death; or it is in quarantine while the writer lives"),
+    Drains("L4_every_page_comes_back", forall((d, h, g), ~page(d, h, g)), under=(Fairness.TIMERS,),
+           why="only its own life keeps a page"),
+    Drains("L4_every_slot_comes_back", forall((d, h, m), ~slot(d, h, m)), under=(Fairness.TIMERS,),
+           why="only its own life keeps a metadata slot"),
+    LeadsTo("L4_source_pages_come_back", kv(p, h), KV_IS_BACK | ITS_SINK_IS_SHORT,
+            under=(Fairness.TIMERS,),
+            why="the last write of the life has ended, or has been refused"),
 )

@@ -35,8 +35,13 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.roles import Chunk
 from pdproto.spec.handoff.sink import THREATENS
-from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMERS, SYSTEM
-from pdproto.spec.handoff.transfer_claims import A_SINK_HEARS, A_SOURCE_HEARS, GIVEN_BACK
+from pdproto.spec.handoff.transfer import NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer_claims import (
+    A_SINK_HEARS,
+    A_SOURCE_HEARS,
+    GIVEN_BACK,
+    LIVENESS,
+)
 from pdproto.spec.language import (
     Always,
     Configuration,

@@ -10,18 +10,20 @@ each system has two elements of one sort, and of the sorts that those elements s
                          messages are delivered again and again until they are lost
     transfer-two-sources two sources, of which each may die and come back, write to one sink, while
                          messages are lost: safety only, which merges states that liveness needs
-    transfer-queued      the same two lives while processes die and every other clock runs: a queue
-                         for memory has no bound, and still no request waits in it for ever
+    transfer-no-memory   two sources or two sinks, and no memory at all: a request that has reached
+                         one server only ends all the same
 """
 
 from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
+    RECEIVING_NOW,
     Memory,
     Receiving,
     Sending,
     d,
+    feeds,
     h,
     has_met,
     introduce,
@@ -33,10 +35,15 @@ from pdproto.spec.handoff.ends import (
     sending,
 )
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
-from pdproto.spec.handoff.transfer import LIVENESS, NO_TIMEOUTS, SYSTEM
+from pdproto.spec.handoff.transfer import NO_TIMEOUTS, SYSTEM
+from pdproto.spec.handoff.transfer_claims import (
+    A_SINK_HEARS,
+    A_SOURCE_HEARS,
+    BOUNDED_IF_MET,
+    ON_ONE_SIDE_ONLY,
+)
 from pdproto.spec.language import (
     Configuration,
-    DropRow,
     Fairness,
     Ignore,
     LeadsTo,
@@ -46,6 +53,8 @@ from pdproto.spec.language import (
     Sometimes,
     all_of,
     edited,
+    forall,
+    implies,
 )
 
 _ONE: Final[Sizes] = {
@@ -108,24 +117,24 @@ TWO_SOURCES: Final = edited(
     },
 )
 
-QUEUED: Final = edited(
-    SYSTEM, "transfer-queued",
-    DropRow("give_up_queue"),
+# A request that has reached both servers waits for memory, as long as its server allows.
+_WAITS: Final = all_of(receiving(d, h) == Receiving.BOOTSTRAPPING,
+                       forall(p, implies(feeds(p, d), has_met(d, h, p))))
+_EVERY_FAULT: Final = ("crash", "sink-crash")
+NO_MEMORY: Final = edited(
+    replace(SYSTEM, like=SYSTEM, final=all_of(
+        forall((p, h), sending(p, h) != Sending.TRANSFERRING),
+        forall((d, h), ~RECEIVING_NOW | _WAITS))), "transfer-no-memory",
     ReplaceProperties((
-        *LIVENESS,
+        *ON_ONE_SIDE_ONLY, A_SINK_HEARS, A_SOURCE_HEARS, BOUNDED_IF_MET,
         Sometimes("a_request_waits_for_memory_without_a_clock", all_of(
-            h.differs(k), receiving(d, h) == Receiving.BOOTSTRAPPING,
-            sending(p, h) == Sending.BOOTSTRAPPING, has_met(d, h, p),
-            memory(d, h) == Memory.ASKED, memory(d, k) == Memory.GIVEN)),
-        LeadsTo("L5_a_request_gets_memory_or_ends", memory(d, h) == Memory.ASKED,
-                memory(d, h) != Memory.ASKED, under=(Fairness.TIMERS,),
-                why="the life that has the memory ends, and then the next one gets it"),
+            _WAITS, sending(p, h) == Sending.BOOTSTRAPPING)),
     )),
-    about="The transfer of two lives with memory for one, and with a queue that has no bound.",
+    about="The transfer of two sources or to two sinks, where there is no memory.",
     configurations={
-        "default": Configuration(
-            {**_ONE, Life: 2}, faults=("crash",), dead_bits=True, symmetry=True),
-        "deep": Configuration(
-            {**_ONE, Life: 2}, faults=("sink-crash",), dead_bits=True, symmetry=True),
+        "default": Configuration({**_ONE, Source: 2, Buffer: 0}, faults=_EVERY_FAULT,
+                                 dead_bits=True, symmetry=True),
+        "sinks": Configuration({**_ONE, Sink: 2, Buffer: 0}, faults=_EVERY_FAULT,
+                               dead_bits=True, symmetry=True),
     },
 )

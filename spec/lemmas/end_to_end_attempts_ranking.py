@@ -106,17 +106,19 @@ def gives_back(
             at = {**at, p: sender}
         return replace(one, at={**at, **one.at})
 
+    memory = transfer_ranking.sinks_get_memory(sender, request)
     return Ranking(
         leads_to, tuple(map(of_request, (*_OF_PAGES.helpers, *PASS_ENDS, *PLACES))),
         witnesses=(
             *first,
             Witness(sender, sending(sender, request) != Sending.UNKNOWN),
+            *memory.witnesses,
             Witness(waiting, all_of(
                 feeds(sender, somewhere),
                 ~write(sender, request, somewhere, waiting).among(Write.POSTED, Write.LANDED))),
         ),
         using=(Use("a_sending_source_has_addresses", {p: sender, h: request, d: somewhere}),
-               *using),
+               *memory.using, *using),
         assumed=assumed, why=why)
 
 

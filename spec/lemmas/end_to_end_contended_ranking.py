@@ -50,12 +50,12 @@ from pdproto.spec.handoff.ends import (
 )
 from pdproto.spec.handoff.ends import slot as metadata
 from pdproto.spec.handoff.roles import Buffer, Life, Page, Sink, Slot, Source
-from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, exists, forall, implies
-from pdproto.spec.language.ranking import FaultFree, Help, Monotone, Ranking, Use, Witness
+from pdproto.spec.language import Always, Formula, Sort, all_of, any_of, forall, implies
+from pdproto.spec.language.ranking import FaultFree, Help, Ranking, Use, Witness
 from pdproto.spec.lemmas import optimistic_ranking, transfer_ranking
 from pdproto.spec.lemmas.end_to_end_attempts_ranking import A_DESTINATION_IS_AN_ADDRESS
 from pdproto.spec.lemmas.optimistic_ranking import moving, unready
-from pdproto.spec.lemmas.transfer_ranking import BEGUN, UNASKED, waiting
+from pdproto.spec.lemmas.transfer_ranking import waiting
 
 e = Sink("e")
 # The sender, the sink, and where the request that goes on is sent.
@@ -115,19 +115,10 @@ _CALM: Final = (
     Always("a_sender_has_every_chunk",
            implies(sending(p, h) == Sending.TRANSFERRING, handed(p, h, c)),
            why="it begins when every chunk is computed"),
-    Always("a_begun_sink_has_asked",
-           implies(receiving(d, h) == Receiving.BOOTSTRAPPING,
-                   memory(d, h).among(Memory.ASKED, Memory.GIVEN)),
-           why="it asks when it begins"),
-    Always("a_granted_sink_has_a_lease",
-           implies(all_of(receiving(d, h) == Receiving.BOOTSTRAPPING,
-                          memory(d, h) == Memory.GIVEN), exists(b, lease(d, h, b))),
-           why="a grant gives all three, and a sink keeps its lease until it commits"),
 )
 _IDLE: Final = ("page_given_back", "slot_given_back", "running_slot_given_back")
 MONOTONE: Final = (
     *transfer_ranking.MONOTONE,
-    Monotone("memory_granted", BEGUN & UNASKED, why="a life asks for memory once"),
     *(replace(one, claim=PASS.formula(one.claim)) for one in optimistic_ranking.MONOTONE
       if one.name not in _IDLE),
 )

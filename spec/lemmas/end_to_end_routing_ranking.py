@@ -58,6 +58,7 @@ def _of_sender(one: Help) -> Help:
     return replace(one, at={**at, **one.at})
 
 
+_MEMORY: Final = transfer_ranking.sinks_get_memory(sender)
 # Rooms of other groups have sources of their own, which are not in this system.
 _OURS: Final = {"the_rule_leads_to_this_group": forall((h, x), implies(modulo(h, x), ours(x)))}
 
@@ -76,12 +77,13 @@ RANKINGS: Final = (
          Help("hear_meet"), Help("greet"), Help("tidy_up")),
         witnesses=(
             Witness(sender, sending(sender, h) != Sending.GONE),
+            *_MEMORY.witnesses,
             Witness(reader, feeds(sender, reader)),
             Witness(waiting, all_of(
                 feeds(sender, somewhere),
                 ~write(sender, h, somewhere, waiting).among(Write.POSTED, Write.LANDED))),
         ),
-        using=(Use("a_sending_source_has_addresses", {p: sender, d: somewhere}),
+        using=(*_MEMORY.using, Use("a_sending_source_has_addresses", {p: sender, d: somewhere}),
                Use("a_successful_source_has_addresses", {p: sender, d: reader})),
         assumed={**_OURS, "the_source_feeds_every_sink": forall((p, d), feeds(p, d))},
         why="the end of the sender ends the room, if decode has not met it before"),

@@ -97,17 +97,20 @@ _PART_ENDS: Final = (
 )
 
 
+_MEMORY: Final = transfer_ranking.sinks_get_memory(carrier, serving)
+
+
 def _of_group(one: Ranking) -> Ranking:
     """The ranking of the agreement, with the end of a part in the place of its call."""
     return replace(
         one, helpers=(*one.helpers, *_PART_ENDS),
         witnesses=(
-            *one.witnesses, Witness(carrier, runs(unended, carrier)),
+            *one.witnesses, Witness(carrier, runs(unended, carrier)), *_MEMORY.witnesses,
             Witness(waiting, all_of(
                 feeds(carrier, somewhere),
                 ~write(carrier, serving, somewhere, waiting).among(Write.POSTED, Write.LANDED))),
         ),
-        using=(*one.using, Use("a_rank_has_a_sender", {r: unended}),
+        using=(*one.using, Use("a_rank_has_a_sender", {r: unended}), *_MEMORY.using,
                Use("a_sending_source_has_addresses", {p: carrier, h: serving, d: somewhere})),
         # A write that is never fenced may read its pages for ever.
         assumed={**one.assumed, "every_sink_can_fence": forall(d, can_fence(d))})

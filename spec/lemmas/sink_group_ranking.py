@@ -41,18 +41,26 @@ from pdproto.spec.handoff.group import (
     stage,
     status,
 )
-from pdproto.spec.handoff.roles import Sink, Source
+from pdproto.spec.handoff.roles import Buffer, Sink, Source
 from pdproto.spec.handoff.sink import THREATENS
 from pdproto.spec.handoff.sink_group import runs
 from pdproto.spec.language import Always, Sort, all_of, exists, forall, implies
 from pdproto.spec.language.ranking import Help, Ranking, Use, Witness
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.spec.lemmas.agreement_ranking import departed, following, serving, unended
-from pdproto.spec.lemmas.transfer_ranking import somewhere, waiting
+from pdproto.spec.lemmas.transfer_ranking import (
+    WITH_MEMORY,
+    joined,
+    of_a_sink_that_waits,
+    short,
+    somewhere,
+    waiting,
+)
 
-# The rank of the sink; the sink of a rank that has not ended its part, and a source that may still
-# write to it.
-owner, carrier, threat = Rank("owner"), Sink("carrier"), Source("threat")
+# The rank of the sink; the sink of a rank that has not ended its part, its pages, and a source that
+# may still write to them.
+owner, carrier, own_pages, threat = (
+    Rank("owner"), Sink("carrier"), Buffer("own_pages"), Source("threat"))
 # The rank of a sink to which a source has not sent all.
 keeper: Final = Rank("keeper_of_waiting")
 
@@ -75,6 +83,10 @@ LEMMAS: Final = (
            implies(all_of(runs(r, d), receiving(d, h) != Receiving.UNKNOWN),
                    stage(r, h) != Stage.ABSENT),
            why="a rank opens a receiver for a request that it has"),
+    Always("a_sink_whose_rank_takes_part_has_pages",
+           implies(all_of(runs(r, d), stage(r, h).among(Stage.READY, Stage.RUNNING),
+                          receiving(d, h) == Receiving.BOOTSTRAPPING), exists(b, lease(d, h, b))),
+           why="a rank votes when its receiver has pages"),
     transfer_ranking.A_FAILED_SINK_TELLS,
     Always("a_lease_is_of_a_sink_that_lives",
            implies(lease(d, h, b), ~receiving(d, h).among(Receiving.UNKNOWN, Receiving.GONE)),
@@ -89,14 +101,13 @@ LEMMAS: Final = (
 )
 MONOTONE: Final = transfer_ranking.MONOTONE
 
-_AS_THEY_ARE: Final = (
-    "L1_a_source_ends", "L1_a_sink_ends", "a_failure_is_told_to_each_sink_once",
-    "L3_every_claim_is_settled", "L4_source_pages_come_back")
+_AS_THEY_ARE: Final = ("a_failure_is_told_to_each_sink_once", "L3_every_claim_is_settled")
 # The sink of a rank ends by its own clocks, and then the rank reports the end of its part.
 _OF_CARRIER: Final[Mapping[Sort, Sort]] = {d: carrier, h: serving}
 _PART_ENDS: Final = (
     *(Help(row, at=_OF_CARRIER)
-      for row in ("give_up_bootstrap", "give_up_queue", "give_up_transfer")),
+      for row in ("give_up_bootstrap", "give_up_transfer")),
+    Help("publish_pages", at={**_OF_CARRIER, r: unended, b: own_pages}),
     *(Help(row, at={**_OF_CARRIER, p: threat}) for row in ("fence_silent", "finish_fence")),
     *(Help(row, at={**_OF_CARRIER, r: unended}) for row in ("report_done", "report_broken")),
 )
@@ -107,8 +118,10 @@ def _of_group(one: Ranking) -> Ranking:
     return replace(
         one, helpers=(*one.helpers, *_PART_ENDS),
         witnesses=(*one.witnesses, Witness(carrier, runs(unended, carrier)),
+                   Witness(own_pages, lease(carrier, serving, own_pages)),
                    Witness(threat, claim(carrier, serving, threat).among(*THREATENS))),
-        using=(*one.using, Use("a_rank_has_a_receiver", {r: unended})),
+        using=(*one.using, Use("a_rank_has_a_receiver", {r: unended}),
+               Use("a_sink_whose_rank_takes_part_has_pages", {**_OF_CARRIER, r: unended})),
         # The group frees no page to which a source may still write.
         assumed={**one.assumed, "every_sink_can_fence": forall(d, can_fence(d))})
 
@@ -120,14 +133,31 @@ _LOST: Final = receiving(d, h).among(Receiving.FAILED, Receiving.GONE)
 (_CLOSED,) = (one for one in agreement_ranking.RANKINGS
               if one.leads_to == "M4_2_failure_drains_everywhere")
 _FREED: Final = _of_group(_CLOSED)
+
+
+def _group_ends(sink: Sink) -> Ranking:
+    """A part of a ranking: the group ends each request, and the rank of this sink obeys. No clock
+    of the sink bounds its wait for pages, but one of the group does.
+    """
+    return replace(
+        _FREED,
+        helpers=(*_FREED.helpers, *(Help(row, at={r: owner, d: sink})
+                                    for row in ("obey", "end_receiver"))),
+        witnesses=(*_FREED.witnesses, Witness(owner, runs(owner, sink))),
+        using=(*_FREED.using, Use("a_begun_sink_has_a_rank", {d: sink})))
+
+
+_SHORT: Final = Ranking("", (), witnesses=(of_a_sink_that_waits(),))
 RANKINGS: Final = (
-    replace(
-        _FREED, leads_to="L4_every_chunk_comes_back", pending=None,
-        helpers=(*_FREED.helpers, *(Help(row, at={r: owner})
-                                    for row in ("obey", "free_pages", "end_receiver"))),
-        witnesses=(*_FREED.witnesses, Witness(owner, runs(owner, d))),
-        using=(*_FREED.using, Use("a_begun_sink_has_a_rank")),
-        why="every rank closes an answered request, and then its pages are free"),
+    joined(WITH_MEMORY["L1_a_sink_ends"], _group_ends(d)),
+    *(joined(joined(WITH_MEMORY[name], _SHORT), _group_ends(short))
+      for name in ("L1_a_source_ends", "L4_source_pages_come_back")),
+    replace(_group_ends(d), leads_to="L5_a_request_gets_memory_or_ends", pending=None,
+            why="a request that waits for pages ends with its group, or gets them before that"),
+    joined(
+        replace(_group_ends(d), leads_to="L4_every_chunk_comes_back", pending=None,
+                why="every rank closes an answered request, and then its pages are free"),
+        Ranking("", (Help("free_pages", at={r: owner}),))),
     *(one for one in transfer_ranking.RANKINGS if one.leads_to in _AS_THEY_ARE),
     *(_of_group(one) for one in agreement_ranking.RANKINGS if one.leads_to in _DECIDED),
     Ranking(

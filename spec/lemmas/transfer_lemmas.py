@@ -28,6 +28,7 @@ from pdproto.spec.handoff.ends import (
     failed,
     feeds,
     h,
+    has_met,
     introduce,
     known,
     kv,
@@ -150,6 +151,9 @@ _WORDS: Final = (
            implies(expecting(p, h, d), BEGUN_AND_FED & (sending(p, h) != Sending.UNKNOWN)),
            why=
            "a source with the request confirms it only to sinks that have introduced themselves"),
+    Always("a_met_source_has_the_request",
+           implies(has_met(d, h, p), sending(p, h) != Sending.UNKNOWN),
+           why="a source that confirms a request has it, and confirms it for itself alone"),
     Always("failures_are_told_to_begun_sinks",
            implies(failed(p, h, d), receiving(d, h) != Receiving.UNKNOWN),
            why="a source tells only sinks that have introduced themselves"),

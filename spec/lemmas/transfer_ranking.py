@@ -2,11 +2,13 @@
 pages.
 
 Each end of a life only goes forward, from UNKNOWN to Success, Failed or gone, and so does a sink's
-claim on its sources. Every pending state has a time-out: the sink's own ends it, and then each
-source is aborted, fenced, or gone. A queue for memory counts as bounded here, because every timer
-fires. The explorer shows that it needs no bound (transfer-queued).
+claim on its sources. A sink that waits for memory has no clock: a life that holds the memory goes
+on, and each life takes memory once. Every other pending state has a time-out: the sink's own ends
+it, and then each source is aborted, fenced, or gone.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff.ends import (
@@ -40,12 +42,16 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.roles import Buffer, Chunk, Page, Sink, Slot
-from pdproto.spec.language import Always, all_of, any_of, exists, implies
+from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Page, Sink, Slot, Source
+from pdproto.spec.handoff.sink import THREATENS
+from pdproto.spec.language import Always, Sort, all_of, any_of, exists, implies
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 
 somewhere, waiting = Sink("somewhere"), Chunk("waiting")
 spot, other_page, other_slot = Buffer("spot"), Page("other_page"), Slot("other_slot")
+# A sink that waits for memory; the lives that hold a chunk, a page and a slot there.
+short, tenant, keeper, lodger = Sink("short"), Life("tenant"), Life("keeper"), Life("lodger")
+leaf, row, writer = Page("leaf"), Slot("row"), Source("writer")
 
 UNASKED: Final = memory(d, h) != Memory.ASKED
 BEGUN: Final = receiving(d, h) != Receiving.UNKNOWN
@@ -82,6 +88,14 @@ LEMMAS: Final = (
            why="pool and sink take and free both together"),
     Always("a_slot_has_a_page", implies(slot(d, h, m), exists(g, page(d, h, g))),
            why="pool and sink take and free both together"),
+    Always("a_begun_sink_has_asked",
+           implies(receiving(d, h) == Receiving.BOOTSTRAPPING,
+                   memory(d, h).among(Memory.ASKED, Memory.GIVEN)),
+           why="it asks when it begins"),
+    Always("a_granted_sink_has_a_lease",
+           implies(all_of(receiving(d, h) == Receiving.BOOTSTRAPPING,
+                          memory(d, h) == Memory.GIVEN), exists(b, lease(d, h, b))),
+           why="a grant gives all three, and a sink keeps its lease until it commits"),
     Always("a_committed_sink_has_all_parts",
            implies(all_of(receiving(d, h) == Receiving.SUCCESS, feeds(p, d)),
                    claim(d, h, p) == Claim.LANDED),
@@ -108,6 +122,7 @@ LEMMAS: Final = (
 MONOTONE: Final = (
     Monotone("lease_ended", all_of(BEGUN, UNASKED, ~lease(d, h, b)),
             why="a life asks for memory once, when it begins"),
+    Monotone("memory_granted", BEGUN & UNASKED, why="a life asks for memory once"),
     Monotone("page_given_back", all_of(BEGUN, UNASKED, ~page(d, h, g)),
             why="a life asks for memory once, when it begins"),
     Monotone("slot_given_back", all_of(BEGUN, UNASKED, ~slot(d, h, m)),
@@ -125,9 +140,7 @@ MONOTONE: Final = (
 )
 
 # The sink's own time-outs.
-_SINK_GIVES_UP: Final = (
-    Help("give_up_bootstrap"), Help("give_up_queue"), Help("give_up_transfer"),
-)
+_SINK_GIVES_UP: Final = (Help("give_up_bootstrap"), Help("give_up_transfer"))
 # A failed sink asks for a fence for every source that may still write.
 _FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
 # A failed sink repeats its abort, which ends every source that still sends.
@@ -142,18 +155,86 @@ _NEXT_CHUNK: Final = Witness(waiting, all_of(
     feeds(p, somewhere), ~write(p, h, somewhere, waiting).among(Write.POSTED, Write.LANDED)
 ))
 
+
+
+def memory_comes(sink: Sink, life: Life = h) -> Ranking:
+    """A part of a ranking: the life gets memory at that sink, or a life that holds it goes on."""
+    here: Mapping[Sort, Sort] = {d: sink} if life == h else {d: sink, h: life}
+    of_tenant = {d: sink, h: tenant}
+    return Ranking(
+        "", (
+            Help("grant", at={**here, b: spot, g: leaf, m: row}),
+            Help("publish_memory", at=here),
+            Help("publish_memory", at={**of_tenant, b: spot}),
+            Help("end_lease", at={**of_tenant, b: spot}),
+            *(Help(name, at={**of_tenant, p: writer}) for name in ("fence_silent", "finish_fence")),
+            *(Help("give_up_transfer", at={d: sink, h: one}) for one in (tenant, keeper, lodger)),
+            Help("finish", at={d: sink, h: keeper, g: leaf}),
+            Help("finish", at={d: sink, h: lodger, m: row}),
+        ),
+        witnesses=(
+            Witness(spot, lease(sink, tenant, spot)),
+            Witness(writer, feeds(writer, sink) & claim(sink, tenant, writer).among(*THREATENS)),
+            Witness(leaf, page(sink, keeper, leaf)),
+            Witness(row, slot(sink, lodger, row)),
+        ),
+        using=(
+            *(Use("a_granted_sink_has_a_lease", {d: sink, h: one})
+              for one in (life, keeper, lodger)),
+            Use("a_page_has_a_slot", {d: sink, h: keeper, g: leaf}),
+            Use("a_slot_has_a_page", {d: sink, h: lodger, m: row}),
+        ))
+
+
+def of_a_sink_that_waits(sender: Source = p, life: Life = h) -> Witness:
+    """The witness `short`: a sink of the sender that waits for memory."""
+    return Witness(short, all_of(
+        feeds(sender, short), receiving(short, life) == Receiving.BOOTSTRAPPING))
+
+
+def sinks_get_memory(sender: Source = p, life: Life = h) -> Ranking:
+    """A part of a ranking: a sink of the sender that waits for memory gets it."""
+    found = memory_comes(short, life)
+    return replace(found, witnesses=(of_a_sink_that_waits(sender, life), *found.witnesses))
+
+
+def joined(one: Ranking, part: Ranking) -> Ranking:
+    """The ranking, with what this part of another one adds."""
+    return replace(
+        one, helpers=(*one.helpers, *part.helpers), witnesses=(*one.witnesses, *part.witnesses),
+        using=(*one.using, *part.using), assumed={**one.assumed, **part.assumed})
+
+
+# These hold if every sink that waits for memory gets it, or ends.
+WITH_MEMORY: Final = {one.leads_to: one for one in (
+    Ranking("L1_a_sink_ends", _SINK_GIVES_UP,
+            why="a sink gets memory, and each other state has a time-out"),
+    Ranking("L1_a_source_ends", (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED),
+            witnesses=(_NEXT_CHUNK,),
+            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
+            why="a source writes its chunks, and a write that does not end fails its sink"),
+    Ranking("L4_source_pages_come_back",
+            (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED, *_FENCED, Help("release_kv")),
+            witnesses=(_NEXT_CHUNK,),
+            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
+            why="every write lands, is refused, or is in quarantine"),
+)}
+_HERE, _THERE = memory_comes(d), sinks_get_memory()
 RANKINGS: Final = (
-    Ranking("L1_a_sink_ends", _SINK_GIVES_UP, why="each state has a time-out"),
+    joined(WITH_MEMORY["L1_a_sink_ends"], _HERE),
+    replace(_HERE, leads_to="L5_a_request_gets_memory_or_ends",
+            why="a life that holds memory goes on, and each life takes it once"),
+    Ranking("L1_a_request_that_a_source_lacks_ends", _SINK_GIVES_UP,
+            why="the sink has not met that source, so one of its clocks runs"),
+    Ranking("L1_a_request_that_a_sink_lacks_ends", (Help("give_up_waiting"),),
+            using=(Use("a_sending_source_has_addresses", {p: p, h: h, d: d}),),
+            why="the source does not know that sink, so its clock runs"),
     Ranking("L1_a_sink_with_all_parts_ends",
             (Help("commit", at={b: b}), Help("find_spoilt", at={b: b})),
             witnesses=(Witness(b, address(d, h, b)),),
             using=(Use("a_publishing_sink_has_an_address"),),
             why="the digests agree, or they do not"),
-    Ranking("L1_a_source_ends",
-            (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED),
-            witnesses=(_NEXT_CHUNK,),
-            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
-            why="a source writes its chunks, and a write that does not end fails its sink"),
+    joined(WITH_MEMORY["L1_a_source_ends"], _THERE),
     Ranking("a_failure_is_told_to_each_sink_once", (Help("tell_failure"),),
             why="the source tells its sinks by itself"),
     Ranking("L3_every_claim_is_settled",
@@ -163,25 +244,24 @@ RANKINGS: Final = (
             why=
             "the sink repeats the abort until the source answers, and a silent source is fenced"),
     Ranking("L4_every_chunk_comes_back",
-            (*_SINK_GIVES_UP, *_FENCED, Help("end_lease")),
+            (*_SINK_GIVES_UP, Help("publish_memory"), *_FENCED, Help("end_lease")),
             why="every life ends, and every source of a failed one is drained or fenced"),
-    Ranking("L4_every_page_comes_back", (*_SINK_GIVES_UP, Help("finish")),
-            using=(Use("a_page_has_a_slot"),),
+    Ranking("L4_every_page_comes_back",
+            (*_SINK_GIVES_UP, Help("publish_memory"), Help("finish")),
+            using=(Use("a_page_has_a_slot"), Use("a_granted_sink_has_a_lease")),
             why="a failure gives the page back at once"),
-    Ranking("L4_every_slot_comes_back", (*_SINK_GIVES_UP, Help("finish")),
-            using=(Use("a_slot_has_a_page"),),
+    Ranking("L4_every_slot_comes_back",
+            (*_SINK_GIVES_UP, Help("publish_memory"), Help("finish")),
+            using=(Use("a_slot_has_a_page"), Use("a_granted_sink_has_a_lease")),
             why="a failure gives the slot back at once"),
-    Ranking("L4_source_pages_come_back",
-            (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED, *_FENCED, Help("release_kv")),
-            witnesses=(_NEXT_CHUNK,),
-            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
-            why="every write lands, is refused, or is in quarantine"),
+    joined(WITH_MEMORY["L4_source_pages_come_back"], _THERE),
 )
 
 # Those that the composed systems promise, too; and the rows that help there and are of no source.
 IN_PARTS: Final = {one.leads_to: one for one in RANKINGS
                    if one.leads_to != "L1_a_sink_with_all_parts_ends"}
-OF_NO_SOURCE: Final = tuple(one.row for one in _SINK_GIVES_UP)
+OF_NO_SOURCE: Final = (
+    *(one.row for one in _SINK_GIVES_UP), "grant", "publish_memory", "end_lease", "finish")
 A_FAILED_SINK_TELLS: Final = Always(
     "a_failed_sink_tells_its_sources",
     implies(all_of(receiving(d, h) == Receiving.FAILED, feeds(p, d)),

@@ -37,7 +37,7 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language import LeadsTo, System
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.transport import settings as of_node
-from tests.docs import api_reference
+from tests.docs import api_reference, timers_page
 from tests.docs.table_pages import reference
 
 REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -269,6 +269,7 @@ def _first(text: str) -> str:
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page, "lab.md": lab_page, "limits.md": limits_page, "metrics.md": metrics_page,
+    "timers.md": lambda: timers_page.page(GENERATED),
     "promises.md": promises.details, "python-api.md": api_reference.page,
     "registry-http.md": registry_page,
 }  # fmt: skip

@@ -17,6 +17,7 @@ from pdproto.spec.handoff.sink import INTACT
 from pdproto.spec.handoff.source import QUIESCENT
 from pdproto.spec.handoff.transfer import DIRECT, LOSS, NO_TIMEOUTS, NO_TIMERS, RESTARTED, SYSTEM
 from pdproto.spec.handoff.transfer_fault_free import LANDED
+from pdproto.spec.handoff.transfer_two import NO_MEMORY
 from pdproto.spec.language import (
     Configuration,
     DropClause,
@@ -114,6 +115,8 @@ TRACE_LENGTHS: Final = {
     "B38-pages": 8,
     "queue-timed": 3,
     "queue-timed-by-decode": 5,
+    "met-by-any": 6,
+    "queue-timeout-unmet": 1,
     "silence-as-abort": 3,
     "fence-untold": 10,
     "B64": 12,
@@ -153,8 +156,7 @@ NEEDED: Final[list[tuple[str, System, str, str]]] = [
     ("find_spoilt", SYSTEM, "stray", "L1_a_sink_with_all_parts_ends"),
     ("give_up_waiting", LOSS, "default", "L1_a_source_ends"),
     ("give_up_sending", LOSS, "chunks", "L1_a_source_ends"),
-    ("give_up_bootstrap", SYSTEM, "no-fence", "L1_a_sink_ends"),
-    ("give_up_queue", SYSTEM, "no-fence", "L1_a_sink_ends"),
+    ("give_up_bootstrap", NO_MEMORY, "default", "L1_a_request_that_a_source_lacks_ends"),
     ("lose_sink", NO_TIMERS, "sink-crash", "L7_a_source_notices_a_crash"),
     ("answer_meeting", NO_TIMEOUTS, "no-memory", "L1_both_ends_meet"),
     ("note_met", NO_TIMEOUTS, "no-memory", "L1_both_ends_meet"),

@@ -79,7 +79,8 @@ CASES = {
 # R5 needs a lost answer, and its system has no clock that repeats: tests/node/test_single_turns.py.
 # The pages of copy-runs-on are freed by the runtime: tests/pages/test_device_copies.py.
 ELSEWHERE = {"B23-cleared", "B23-fan-out", "B28", "B50", "B54-skipped", "R5", "abort-in-quarantine",
-             "copy-runs-on", "queue-timed", "queue-timed-by-decode"}
+             "copy-runs-on", "queue-timed", "queue-timed-by-decode", "met-by-any",
+             "queue-timeout-unmet"}
 BUGS = {bug.id: bug for bug in runnable()}
 
 

@@ -46,7 +46,8 @@ SEEDS: Final = {
     "B36-attempts": 12, "early-yield": 44, "report-once": 822,
     "decision-once": 7, "B38-attempts": 32, "B02-transfer": 0,
     "B28-transfer": 1844, "successor": 111, "B16": 64, "B62-pass": 5, "refused-late": 43,
-    "abort-in-quarantine": 647, "group-free": 34, "empty-before-confirmed": 31, "O6": 3,
+    "abort-in-quarantine": 647, "met-by-any": 122, "queue-timeout-unmet": 0,
+    "group-free": 34, "empty-before-confirmed": 31, "O6": 3,
     "O6-forced": 23, "I1": 7238, "I2": 87,
 }
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.

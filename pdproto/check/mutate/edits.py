@@ -1,8 +1,10 @@
 """The mutants of a protocol's tables: every single edit. They measure its properties.
 
 A mutant changes one thing in one row. It drops the row. It drops or negates a conjunct of `when`.
-It drops one of several states of `at`, or all of them, so that the row fires in any state. It
-changes the target state, or keeps the state. It drops an update or changes its value. It drops a
+Inside a conjunct it drops one of several parts, such as one value of `among`, or takes `exists` for
+`forall`, or `forall` for `exists`. It drops one of several states of `at`, or all of them, so that
+the row fires in any state. It changes the target state, or keeps the state. It drops an update,
+changes its value, or lets it write the cells of all elements in place of those of one. It drops a
 message, or drops or negates the condition of an `each`. Fault rows are not mutated, because they
 are not part of the protocol. Values to which no declared edge leads are left out, because the
 declaration alone would detect them.
@@ -16,10 +18,20 @@ from typing import TypeAlias
 from pdproto.check.words import effect_text, formula_text, update_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.edit import DropRow, ReplaceProperties, ReplaceRow, edited
-from pdproto.spec.language.formula import TRUE, And, Formula, Not, Value
+from pdproto.spec.language.formula import (
+    TRUE,
+    And,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Value,
+)
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import OnRow
+from pdproto.spec.language.sorts import ANY
 from pdproto.spec.language.symbols import Each, Update, Variable
 from pdproto.spec.language.system import System
 
@@ -30,6 +42,7 @@ class EditKind(StrEnum):
     DROP_ROW = "drop row"
     DROP_CONJUNCT = "drop conjunct"
     NEGATE_CONJUNCT = "negate conjunct"
+    INSIDE = "change inside a conjunct"
     DROP_STATE = "drop state"
     TARGET = "change target"
     DROP_UPDATE = "drop update"
@@ -119,6 +132,7 @@ def _edits(table: Table, row: Row) -> Iterator[_Edit]:
     yield from _guard_edits(row)
     yield from _state_edits(table, row)
     yield from _update_edits(row)
+    yield from _wider_updates(table, row)
     yield from _send_edits(row)
 
 
@@ -134,6 +148,28 @@ def _guard_edits(row: Row) -> Iterator[_Edit]:
             replace(row, when=(*before, opposite, *behind)),
             f"negate `{text}`",
         )
+        for other in _inside(conjunct):
+            yield (
+                EditKind.INSIDE,
+                replace(row, when=(*before, other, *behind)),
+                f"`{formula_text(other)}` for `{text}`",
+            )
+
+
+def _inside(formula: Formula) -> Iterator[Formula]:
+    """The formula with one part of a part left out, or with one quantifier changed."""
+    match formula:
+        case And(parts) | Or(parts):
+            for place, part in enumerate(parts):
+                before, behind = parts[:place], parts[place + 1 :]
+                if len(parts) > 1:
+                    yield type(formula)(before + behind)
+                yield from (type(formula)((*before, one, *behind)) for one in _inside(part))
+        case Forall(variable, body) | Exists(variable, body):
+            yield (Exists if isinstance(formula, Forall) else Forall)(variable, body)
+            yield from (type(formula)(variable, one) for one in _inside(body))
+        case Not(part):
+            yield from map(Not, _inside(part))
 
 
 def _conjuncts(parts: Iterable[Formula]) -> Iterator[Formula]:
@@ -187,6 +223,22 @@ def _update_edits(row: Row) -> Iterator[_Edit]:
                 EditKind.CELLS,
                 replace(row, do=(*before, other, *behind)),
                 f"`{update_text(other)}` for `{text}`",
+            )
+
+
+def _wider_updates(table: Table, row: Row) -> Iterator[_Edit]:
+    """Edits that write the cells of all elements, and not those of one element alone."""
+    updates = tuple(row.do)
+    for number, update in enumerate(updates):
+        for place, argument in enumerate(update.arguments):
+            if argument in (ANY, *table.machine.own, *update.variables):
+                continue
+            arguments = (*update.arguments[:place], ANY, *update.arguments[place + 1 :])
+            other = replace(update, arguments=arguments)
+            yield (
+                EditKind.CELLS,
+                replace(row, do=(*updates[:number], other, *updates[number + 1 :])),
+                f"`{update_text(other)}` for `{update_text(update)}`",
             )
 
 

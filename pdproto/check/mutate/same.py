@@ -4,7 +4,8 @@ Consider every state that the original reaches, and each instance of the row. Su
 enabled in both systems or in neither (or would change nothing), and leads to the same state. Then,
 by induction, both systems reach the same states over the same edges. So it is enough to search the
 original for a state in which the two rows differ. Without labels, the row of an edge does not
-matter: if one of the two rows is not enabled, another row with the same effect may replace it.
+matter: if one of the two rows is not enabled, another row on the same trigger with the same effect
+may replace it. A row on another trigger may not: when a timer fires depends on which timer it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from pdproto.ground.grounding import Ground, GroundRow, ground_for
 from pdproto.ground.layout import Field
 from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 from pdproto.spec.language.formula import normal
+from pdproto.spec.language.machine import Trigger
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
@@ -94,19 +96,24 @@ def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Ite
     for instance in dict.fromkeys((*ours, *theirs)):
         left, right = (found.get(instance, _NOWHERE) for found in (ours, theirs))
         for one in left.actions:
-            yield from _alone(one, right.guards, () if labels else _twins(one, other), fields)
+            twins = () if labels else _twins(one, left.trigger, other)
+            yield from _alone(one, right.guards, twins, fields)
         for two in right.actions:
-            yield from _alone(two, left.guards, () if labels else _twins(two, ground), fields)
+            twins = () if labels else _twins(two, right.trigger, ground)
+            yield from _alone(two, left.guards, twins, fields)
         for one, two in product(left.actions, right.actions):
             yield from _otherwise(one, two, fields)
 
 
-def _twins(action: Action, ground: Ground) -> tuple[Guard, ...]:
-    """Guards of rows of the other system with the same effect; only some, if they are complex."""
+def _twins(action: Action, trigger: Trigger, ground: Ground) -> tuple[Guard, ...]:
+    """Guards of rows of the other system with this trigger and effect; only some, if they are
+    complex.
+    """
     same = [
         row.action.guard
         for row in ground.rows
-        if (row.action.clear, row.action.assign) == (action.clear, action.assign)
+        if row.row.on == trigger
+        and (row.action.clear, row.action.assign) == (action.clear, action.assign)
     ]
     chosen, ways = [], 1
     for guard in sorted(same, key=lambda guard: len(guard.clauses)):
@@ -122,6 +129,7 @@ class _Instance(NamedTuple):
 
     guards: tuple[Guard, ...]
     actions: tuple[Action, ...]
+    trigger: Trigger = None
 
 
 _NOWHERE: Final = _Instance((), ())
@@ -141,8 +149,8 @@ def _instance(ground: Ground, cases: Sequence[GroundRow]) -> _Instance:
     if any(update.variables for update in first.row.do):
         # The cases of a `where` are together the row's guard, which needs fewer clauses.
         whole = ground.guard(normal(first.table.guard(first.row)), first.environment, first.row)
-        return _Instance(() if whole is None else (whole,), actions)
-    return _Instance(tuple(action.guard for action in actions), actions)
+        return _Instance(() if whole is None else (whole,), actions, first.row.on)
+    return _Instance(tuple(action.guard for action in actions), actions, first.row.on)
 
 
 _Fields = list[tuple[Field, int]]  # each cell's place, and how many values it has
