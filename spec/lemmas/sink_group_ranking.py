@@ -83,7 +83,7 @@ LEMMAS: Final = (
            implies(all_of(runs(r, d), receiving(d, h) != Receiving.UNKNOWN),
                    stage(r, h) != Stage.ABSENT),
            why="a rank opens a receiver for a request that it has"),
-    Always("a_sink_whose_rank_takes_part_has_pages",
+    Always("a_sink_that_takes_part_has_pages",
            implies(all_of(runs(r, d), stage(r, h).among(Stage.READY, Stage.RUNNING),
                           receiving(d, h) == Receiving.BOOTSTRAPPING), exists(b, lease(d, h, b))),
            why="a rank votes when its receiver has pages"),
@@ -121,7 +121,7 @@ def _of_group(one: Ranking) -> Ranking:
                    Witness(own_pages, lease(carrier, serving, own_pages)),
                    Witness(threat, claim(carrier, serving, threat).among(*THREATENS))),
         using=(*one.using, Use("a_rank_has_a_receiver", {r: unended}),
-               Use("a_sink_whose_rank_takes_part_has_pages", {**_OF_CARRIER, r: unended})),
+               Use("a_sink_that_takes_part_has_pages", {**_OF_CARRIER, r: unended})),
         # The group frees no page to which a source may still write.
         assumed={**one.assumed, "every_sink_can_fence": forall(d, can_fence(d))})
 

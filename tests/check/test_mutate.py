@@ -47,8 +47,10 @@ from pdproto.spec.language import (
     Sometimes,
     SpecError,
     System,
+    Timer,
     each,
     edited,
+    forall,
     implies,
 )
 from tests.check.systems import SMALLER, systems
@@ -84,6 +86,22 @@ class TestTheEditsOfARow:
             (EditKind.DROP_CONJUNCT, "at any state"),
         ]
 
+    def test_of_the_parts_of_a_conjunct(self) -> None:
+        parts = Parts()
+        row = Row("r", when=[
+            parts.phase(w).among(Phase.BUSY, Phase.DONE),
+            forall(i, implies(parts.has(w, i), parts.write(w, i) == Phase.IDLE)),
+        ])
+        among = "phase(w) in {busy, done}"
+        whole = "for all i: has(w, i) implies write(w, i) = idle"
+        assert [words for kind, words in one_row(row, parts=parts) if kind is EditKind.INSIDE] == [
+            f"`phase(w) = done` for `{among}`",
+            f"`phase(w) = busy` for `{among}`",
+            f"`for some i: has(w, i) implies write(w, i) = idle` for `{whole}`",
+            f"`for all i: write(w, i) = idle` for `{whole}`",
+            f"`for all i: not has(w, i)` for `{whole}`",
+        ]
+
     def test_of_its_target(self) -> None:
         assert one_row(Row("r", at=Phase.IDLE, to=Phase.BUSY)) == [
             (EditKind.DROP_ROW, "drop the row"),
@@ -112,6 +130,8 @@ class TestTheEditsOfARow:
             (EditKind.DROP_UPDATE, "drop `write(w, i) := busy`"),
             (EditKind.TARGET, "`write(w, i) := idle` for `write(w, i) := busy`"),
             (EditKind.TARGET, "`write(w, i) := done` for `write(w, i) := busy`"),
+            (EditKind.CELLS, "`has(w, any) := true` for `has(w, i) := true`"),
+            (EditKind.CELLS, "`write(w, any) := busy` for `write(w, i) := busy`"),
         ]
 
     def test_of_what_it_sends(self) -> None:
@@ -155,7 +175,8 @@ class TestASharedTable:
         both = mutants([first, variant])
         assert [m.words for m in both if m.of(first) is None] == [
             "drop `write(w, i) := busy`", "`write(w, i) := idle` for `write(w, i) := busy`",
-            "`write(w, i) := done` for `write(w, i) := busy`"]
+            "`write(w, i) := done` for `write(w, i) := busy`",
+            "`write(w, any) := busy` for `write(w, i) := busy`"]
         assert [m.words for m in both if m.of(variant) is None] == []
         (dropped,) = (m for m in both if m.words == "drop `has(w, i) := true`")
         changed = dropped.of(variant)
@@ -270,6 +291,19 @@ def test_equivalent_mutants_have_the_same_graph(name: str) -> None:
         assert alike == (without_labels(graph(changed, configuration)) == without_labels(original))
         seen[equal] += 1
     assert min(seen[True], seen[False]) >= 4
+
+
+@pytest.mark.parametrize(("other", "alike"), [("soon", True), ("late", False)])
+def test_a_row_on_another_timer_makes_up_for_no_row(other: str, alike: bool) -> None:
+    system = Parts().system(worker=(
+        Row("first", on=Timer("soon"), at=Phase.IDLE, to=Phase.BUSY),
+        Row("second", on=Timer(other), at=Phase.IDLE, to=Phase.BUSY),
+    ), configurations={"default": TWO_AND_ONE})
+    (dropped,) = (m for m in mutants([system])
+                  if (m.row.name, m.change) == ("second", EditKind.DROP_ROW))
+    changed = dropped.of(system)
+    assert changed is not None
+    assert same_graph(system, changed, dropped, TWO_AND_ONE, NO_LIMITS, labels=False) is alike
 
 
 def test_where_delivery_consumes_an_ignored_message_matters() -> None:
