@@ -2,7 +2,7 @@
 
 No peer can end it: the code that serves a peer's socket handles all errors of the peer. Any other
 exception is a bug of the engine. It is logged and ends the engine, and every later call raises
-EngineError.
+EngineError. So does every call in a forked child.
 """
 
 import logging
@@ -12,9 +12,11 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Literal
 
 from pdproto.engine.contract import EngineError
+from pdproto.net import threads
 from pdproto.net.rests import Rests
 
 log = logging.getLogger(__name__)
@@ -47,17 +49,38 @@ class Loop:
         self._selector.register(self._eventfd, READ, self._woken)
         self._rests: Final = Rests()
         self._failure: Exception | None = None
+        self._elsewhere = ""  # why no call works in this process
         self._closing = False
         self._closed = False
         self._lock: Final = threading.Lock()  # between a call and the end
-        self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread: Final = threads.ServiceThread(self._run, name)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread. Raises EngineError, and gives everything back, if none is to be had."""
+        try:
+            self._thread.start()
+        except OSError as error:
+            self._run_to_end()
+            raise EngineError(f"{self._name}: {error.strerror}") from error
+        threads.watch(self)
+
+    def leave_to_parent(self) -> None:
+        """See threads.Inherited."""
+        self._elsewhere = threads.opened_elsewhere(self._name)
+        for key in tuple(self._selector.get_map().values()):
+            with suppress(OSError):
+                if isinstance(key.fileobj, socket.socket):
+                    key.fileobj.close()
+                else:
+                    os.close(key.fd)
+        self._selector.close()
+        self._closing = self._closed = True
+        self._ended.set()
 
     def check(self) -> None:
         """Raise EngineError if the engine cannot be used any more."""
+        if self._elsewhere:
+            raise EngineError(self._elsewhere)
         if self._failure is not None:
             raise EngineError(f"{self._name} has failed: {self._failure!r}") from self._failure
         if self._closing:
@@ -110,6 +133,10 @@ class Loop:
         except Exception as error:
             self._failure = error
             log.exception("%s has failed", self._name)
+        self._run_to_end()
+
+    def _run_to_end(self) -> None:
+        self._closing = True
         try:
             self._end()
             self._has_stayed = self._stays()

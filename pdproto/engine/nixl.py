@@ -47,6 +47,7 @@ from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.one_sided_source import OneSidedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX
+from pdproto.net import threads
 from pdproto.net.hosts import LOOPBACK
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
@@ -266,14 +267,14 @@ class Progress:
         self._writes = 0
         self._changed: Final = threading.Condition()
         self._closing = False
-        self._thread: threading.Thread | None = None
+        self._thread: threads.ServiceThread | None = None
 
     def expect(self, writes: int) -> None:
         """Count so many more writes of peers that may be under way; fewer if negative."""
         with self._changed:
             self._writes += writes
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="NIXL", daemon=True)
+                self._thread = threads.ServiceThread(self._run, "NIXL")
                 self._thread.start()
             self._changed.notify()
 

@@ -25,6 +25,7 @@ from pdproto.engine.contract import EngineError, Extent, Result
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
 from pdproto.engine.one_sided import Description, Handle, Transport, address_of, check_versions
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
+from pdproto.net import threads
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import DESCRIPTION_MAX
 
@@ -138,11 +139,10 @@ class Mover:
         self._queue: Final[SimpleQueue[Move | None]] = SimpleQueue()
         self._ending = self._leaving = False
         self._moving: list[Move] = []
-        self._thread: Final = threading.Thread(
-            target=self._run, name=f"{source.engine} to {endpoint}", daemon=True
-        )
-        source.movers.add(self)
+        self._thread: Final = threads.ServiceThread(
+            self._run, f"{source.engine} to {endpoint}")
         self._thread.start()
+        source.movers.add(self)
 
     def put(self, move: Move) -> None:
         """Queue a write."""

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from pdproto.net import threads
 from pdproto.net.hosts import is_elsewhere, is_loopback, split
 from pdproto.registry.wire import (
     EXCEED,
@@ -64,6 +65,11 @@ class RegistryClient:
         self._connections: Final = [
             _connection(one, timeout_s, keys) for one in address.split(",")]
         self._asked = 0  # the registry that answered last
+        threads.watch(self)
+
+    def leave_to_parent(self) -> None:
+        """See threads.Inherited: the next call connects anew."""
+        self.close()
 
     def close(self) -> None:
         """Close the connections."""

@@ -8,9 +8,9 @@ When a room fails, each of them looks up the rank to which decode will send its 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Final, TypeAlias
 
+from pdproto.net import threads
 from pdproto.node.link import tcp_at
 from pdproto.node.rooms import PrefillServer
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
@@ -32,7 +32,7 @@ class Desk:
 
     def __init__(self, name: str) -> None:
         self._jobs: Final[SimpleQueue[Job | None]] = SimpleQueue()
-        self._thread: Final = Thread(target=self._loop, name=name, daemon=True)
+        self._thread: Final = threads.ServiceThread(self._loop, name)
         self._thread.start()
 
     def close(self) -> None:

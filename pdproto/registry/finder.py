@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from time import monotonic
 from typing import Final
 
+from pdproto.net import threads
 from pdproto.registry.client import (
     MissingError,
     NotFoundError,
@@ -67,12 +68,10 @@ class Finder:
         self._silent_since: float | None = None
         self._wanted: Final = threading.Event()
         self._stopping: Final = threading.Event()
-        self._thread: Final = threading.Thread(
-            target=self._loop, name="pdproto-finder", daemon=True
-        )
+        self._thread: Final = threads.ServiceThread(self._loop, "pdproto-finder")
 
     def start(self) -> None:
-        """Start the thread, which looks the ranks up."""
+        """Start the thread, which looks the ranks up. Raises OSError if none is to be had."""
         self._wanted.set()
         self._thread.start()
 
@@ -80,8 +79,7 @@ class Finder:
         """End the thread. A second call does nothing."""
         self._stopping.set()
         self._wanted.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
         self._tell()
         self._client.close()
 

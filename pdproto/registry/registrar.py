@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pdproto.net import threads
 from pdproto.registry.client import NotFoundError, RegistryClient, UnreachableError
 from pdproto.registry.wire import Rank, RefusedError, Registration, Run
 from pdproto.runtime.limits import ASKED_ROOMS_MAX
@@ -73,12 +74,13 @@ class Registrar:
         self._goodbye = True
         self._stopping: Final = threading.Event()
         self._woken: Final = threading.Event()
-        self._thread: Final = threading.Thread(
-            target=self._loop, name="pdproto-registrar", daemon=True
-        )
+        self._thread: Final = threads.ServiceThread(self._loop, "pdproto-registrar")
 
     def start(self) -> None:
-        """Start the thread. `recorded` is set when the registry has recorded this run."""
+        """Start the thread. `recorded` is set when the registry has recorded this run.
+
+        Raises OSError if no thread is to be had.
+        """
         self._thread.start()
 
     def follow(self, node: RunningNode) -> None:
@@ -101,8 +103,7 @@ class Registrar:
         if not self._stopping.is_set():
             self._goodbye = goodbye
         self.leave()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.join()
         self._client.close()
 
     def _drain(self, rooms: Sequence[int], emptied: Future[None]) -> None:

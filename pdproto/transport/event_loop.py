@@ -6,6 +6,8 @@ Rule 1: no other thread changes the node's state. Other threads use `ask` and `w
 Rule 2: no frame and no request ends the thread. A turn that fails is counted and logged, and the
         loop goes on.
 Rule 3: a thread that is always busy rests now and then (engine/rests.py).
+Rule 4: the thread closes what it has used, when its last turn is over. So any thread may close the
+        loop, also in a callback of its own; a call that waits may be interrupted, and repeated.
 """
 
 import logging
@@ -13,16 +15,18 @@ import os
 import select
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from queue import SimpleQueue
 from time import monotonic
 from typing import Final
 
 import zmq
 
+from pdproto.net import threads
 from pdproto.net.rests import Rests
 from pdproto.node.core import Core, carry_out, run_turn
-from pdproto.node.link import Link
+from pdproto.node.link import Link, host_of, place_of
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.batches import decode
@@ -38,7 +42,9 @@ from pdproto.transport.watchdog import Watchdog
 log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
+ZEROMQ_THREADS: Final = 3  # of a context: I/O, reaper, and the authenticator
 STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
+IPC: Final = "ipc://"
 NUMBERED: Final = "\0"  # begins the names that ZeroMQ makes itself
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
 
@@ -47,7 +53,8 @@ class EventLoop:
     """The transport of one node (node/ports.py).
 
     bound: where the loop listens. endpoint: where peers are told to call. Raises OSError if it
-    cannot listen at `link.bind`.
+    cannot listen at `link.bind`, or if no thread or file is to be had; the node's devices are
+    closed then.
     """
 
     def __init__(self, core: Core, link: Link) -> None:
@@ -57,35 +64,58 @@ class EventLoop:
         self._core: Final = core
         self._link: Final = link
         curve = self._curve = link.curve
-        if curve is not None and curve.members and curve.key_of(core.name) != curve.public:
-            raise PermissionError(f"node {core.name}: its keys are those of {curve.member}: name "
-                                  f"it {curve.named('NAME')}")
-        self._context: Final = zmq.Context()
-        self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
-        self._authenticator: Final = (
-            None if curve is None else Authenticator(self._context, curve))
-        try:
-            self._router: Final = listening(self._context, core.name, link)
-        except OSError:
-            self._end_context()
-            raise
-        self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.endpoint: Final = link.advertise or self.bound
-        self._limit: Final = ConnectionLimit(self._router)
-        self._monitor: Final = Monitor()
         self._inbox: Final[SimpleQueue[Callable[[], None]]] = SimpleQueue()
-        self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._awake = False  # another thread has asked for a turn
         self._unread = True  # ZeroMQ signals messages only after a reader has found none
         self._turned = monotonic()  # when the last turn began
         self._closing = False
-        self._thread: Final = threading.Thread(
-            target=self._run, name=f"pdproto-{core.name}", daemon=True)
+        self._ended = False
+        self._waking: Final = threading.Lock()  # between a wake and the end
+        self._elsewhere = ""  # why no call works in this process
+        with ExitStack() as opened:
+            opened.callback(core.on_close)
+            if curve is not None and curve.members and curve.key_of(core.name) != curve.public:
+                raise PermissionError(f"node {core.name}: its keys are those of {curve.member}: "
+                                      f"name it {curve.named('NAME')}")
+            threads.require(ZEROMQ_THREADS + 1, f"pdproto-{core.name}")
+            self._context: Final = zmq.Context()
+            self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
+            self._authenticator: Final = (
+                None if curve is None else Authenticator(self._context, curve))
+            opened.callback(self._end_context)
+            self._router: Final = listening(self._context, core.name, link)
+            opened.callback(self._router.close, linger=0)
+            self._limit: Final = ConnectionLimit(self._router)
+            opened.callback(self._limit.close)
+            self._monitor: Final = Monitor()
+            opened.callback(self._monitor.close)
+            self._wake_fd: Final = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            opened.callback(os.close, self._wake_fd)
+            self._files: Final = select.epoll()
+            opened.pop_all()
+        self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.endpoint: Final = link.advertise or self.bound
+        self._thread: Final = threads.ServiceThread(self._run, f"pdproto-{core.name}")
 
     def start(self) -> None:
-        """Start the thread."""
-        self._core.begin(self)
-        self._thread.start()
+        """Start the thread. Raises OSError, and closes everything, if none is to be had."""
+        try:
+            self._core.begin(self)
+            self._thread.start()
+        except BaseException:
+            self.close()
+            raise
+        threads.watch(self)
+
+    def leave_to_parent(self) -> None:
+        """See threads.Inherited. ZeroMQ itself does nothing with a context of another process."""
+        self._elsewhere = threads.opened_elsewhere(f"node {self._core.name}")
+        self._closing = True
+        ours: list[int | str] = [self.bound.removeprefix(IPC)]
+        ours += [port for _, port in _places(self.bound)]
+        peers = _places(*(peer.endpoint for peer in self._core.peers.values()))
+        threads.call_each(self._files.close, partial(os.close, self._wake_fd),
+                          partial(threads.close_sockets, ours, peers))
 
     def measure(self, metrics: Metrics) -> None:
         """Add the loop's numbers to the metrics of the node."""
@@ -109,30 +139,38 @@ class EventLoop:
         """
         name = self._core.name
         if self._closing:
-            return f"node {name} is closed"
+            return self._elsewhere or f"node {name} is closed"
         still_s = monotonic() - self._turned
         if still_s > max(STANDS_STILL_S, 3 * self._link.sign_of_life_s):
             return f"node {name}: its loop has stood still for {still_s:.0f} s"
         return None
 
     def close(self) -> None:
-        """Stop the loop, and close the node's devices and all sockets. It may be called twice."""
-        if self._closing:
+        """Stop the loop, and close the node's devices and all sockets.
+
+        Returns when that is done; called on the loop's own thread, in a callback, at once: it is
+        done when the turn is over. It may be called again, and after an interrupt it goes on.
+        """
+        if self._elsewhere:
             return
         self._closing = True
-        self._awake = False
-        self.wake()
-        if self._thread.ident is not None:
+        if self._thread.ident is None:
+            self._end()
+        else:
+            self._wake_thread()
             self._thread.join()
-        self._core.on_close()  # devices may wake the loop until they are closed
-        for peer in self._core.peers.values():
-            if isinstance(peer.connection, Dealer):
-                peer.connection.part()
-        self._monitor.close()
-        self._limit.close()
-        self._router.close(linger=0)
-        self._end_context()
-        os.close(self._wake_fd)
+
+    def _end(self) -> None:
+        """Close everything. No turn follows."""
+        with self._waking:
+            if self._ended:
+                return
+            self._ended = True
+        threads.call_each(
+            self._core.on_close, *(peer.connection.part for peer in self._core.peers.values()
+              if isinstance(peer.connection, Dealer)),
+            self._monitor.close, self._limit.close, partial(self._router.close, linger=0),
+            self._end_context, self._files.close, partial(os.close, self._wake_fd))
 
     def _end_context(self) -> None:
         if self._authenticator is not None:
@@ -153,7 +191,7 @@ class EventLoop:
     def ask_later(self, request: Callable[[], None]) -> None:
         """See Transport."""
         if self._closing:
-            raise LocalProtocolError(f"node {self._core.name} is closed")
+            raise LocalProtocolError(self._elsewhere or f"node {self._core.name} is closed")
         self._inbox.put(request)
 
     def wake(self) -> None:
@@ -162,7 +200,12 @@ class EventLoop:
             self._core.again = True
         elif not self._awake:
             self._awake = True
-            os.eventfd_write(self._wake_fd, 1)
+            self._wake_thread()
+
+    def _wake_thread(self) -> None:
+        with self._waking:
+            if not self._ended:
+                os.eventfd_write(self._wake_fd, 1)
 
     def address_for(self, endpoint: str) -> str:
         """See Transport."""
@@ -177,7 +220,7 @@ class EventLoop:
     def _run(self) -> None:
         # ZeroMQ's own poller takes three times as long, and there are four turns in a hand-over.
         batches, changes = int(self._router.getsockopt(zmq.FD)), self._monitor.fileno()
-        limit, files = self._limit, select.epoll()
+        limit, files = self._limit, self._files
         accepted = limit.fileno()
         for file in (batches, changes, accepted, self._wake_fd):
             files.register(file, select.EPOLLIN)
@@ -195,7 +238,9 @@ class EventLoop:
             # other threads run, and that may take long.
             due = self._turn(batches=self._unread or batches in ready, changes=changes in ready,
                              woken=self._awake or self._wake_fd in ready)
-        files.close()
+        threads.call_each(self._say_farewell, self._end)
+
+    def _say_farewell(self) -> None:
         carry_out(self._core, self._core.farewells(
             Arrived(requests=self._requests()), monotonic()))
 
@@ -275,6 +320,11 @@ class EventLoop:
         if is_told(self.impostors):
             log.warning("node %s: dropped a message under the name of %r, with another member's key"
                         " (%d so far)", self._core.name, name, self.impostors)
+
+
+def _places(*endpoints: str) -> list[tuple[str, int]]:
+    """The host and the port of each of these endpoints that is over TCP."""
+    return [place_of(one) for one in endpoints if host_of(one) is not None]
 
 
 def _user_of(part: zmq.Frame) -> bytes:

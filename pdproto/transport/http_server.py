@@ -28,6 +28,7 @@ from typing import Any, Final, Self, TypeVar
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from pdproto.net import threads
 from pdproto.net.hosts import joined, listening
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.runtime.repeats import is_told
@@ -86,7 +87,7 @@ class HttpServer:
         self._ending: asyncio.Event | None = None
         self._begun: Final = threading.Event()
         self._error: OSError | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: threads.ServiceThread | None = None
         app.middlewares.insert(0, self._answer)
 
     @property
@@ -98,13 +99,18 @@ class HttpServer:
         """Start the thread. Returns when the port is open. Raises OSError if it cannot listen."""
         if self._thread is not None:
             raise RuntimeError(f"{self._title}: a server starts only once; create another one")
-        self._thread = threading.Thread(target=self._run, name=f"pdproto-{self._title}",
-                                        daemon=True)
+        self._thread = threads.ServiceThread(self._run, f"pdproto-{self._title}")
         self._thread.start()
+        threads.watch(self)
         self._begun.wait()
         if self._error is not None:
             self._thread.join()
             raise self._error
+
+    def leave_to_parent(self) -> None:
+        """See threads.Inherited."""
+        self._loop = None
+        threads.close_sockets((self.port,))
 
     def stop(self) -> None:
         """Close the port and every connection. It may be called twice."""
