@@ -28,7 +28,8 @@ IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
     "pdproto/bench/", "pdproto/cli/", "pdproto/check/", "pdproto/drill/",
     "pdproto/drivers/zeromq.py", "pdproto/engine/",
-    "pdproto/group/", "pdproto/items/", "pdproto/net/rests.py", "pdproto/node/faults.py",
+    "pdproto/group/", "pdproto/items/", "pdproto/net/rests.py",
+    "pdproto/net/threads.py", "pdproto/node/faults.py",
     "pdproto/pages/",
     "pdproto/registry/",
     "pdproto/sglang/", "pdproto/transport/", "pdproto/vllm/", "kernels/", "lab/", "examples/",

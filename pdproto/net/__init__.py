@@ -1,1 +1,1 @@
-"""What every process needs that is called by others: addresses of hosts, and rests of a thread."""
+"""What a process that is called by others needs: addresses of hosts, and threads that serve."""
