@@ -7,12 +7,13 @@ network. Only messages are delayed: an engine moves the pages.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from pdproto.node.node import Node
+from pdproto.node.core import Core
+from pdproto.node.decode import Decode
+from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.prefill import Prefill
-from pdproto.node.routed_decode import RoutedDecode
 from pdproto.runtime.batches import Batch
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 
@@ -41,6 +42,20 @@ class Distance:
         _, peer, batch = self.under_way.popleft()
         return peer, batch
 
+    def part(self, core: Core) -> Part:
+        """The part of a node at this distance: it takes each batch from the node, and gives it to
+        the node when its delay is over.
+        """
+        hear = core.hear
+
+        def deliver(_now: float) -> None:
+            while (arrived := self.arrived(core.clock())) is not None:
+                hear(*arrived)
+
+        core.hear = lambda peer, batch: (  # type: ignore[method-assign]  # it comes between
+            self.hold(peer, batch, core.clock()))
+        return Part("distance", turns={Turn.ROOMS: deliver}, due=lambda: self.due(None))
+
     def due(self, other: float | None) -> float | None:
         """The time when the next batch arrives, or `other` if that is earlier."""
         if not self.under_way:
@@ -49,47 +64,25 @@ class Distance:
         return first if other is None else min(first, other)
 
 
-class Distant(Node):
-    """A node at a distance: it takes a batch when its delay is over."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.distance: Final = Distance()
-
-    def on_batch(self, peer: Peer, batch: Batch) -> None:
-        self.distance.hold(peer, batch, self.clock())
-
-    def on_turn(self, now: float) -> float | None:
-        while (arrived := self.distance.arrived(self.clock())) is not None:
-            super().on_batch(*arrived)
-        return self.distance.due(super().on_turn(now))
-
-
-class _Prefill(Distant, Prefill):
-    """A prefill node at a distance, without I/O."""
-
-
-class _Decode(Distant, RoutedDecode):
-    """A decode node at a distance, without I/O."""
-
-
 class DistantPrefill(PrefillNode):
     """A prefill node at a distance."""
 
-    _core: _Prefill
-    _kind = _Prefill
+    distance: Distance
 
-    @property
-    def distance(self) -> Distance:
-        return self._core.distance
+    def _kind(self, *arguments: Any, **options: Any) -> Prefill:
+        node = Prefill(*arguments, **options)
+        self.distance = Distance()
+        node.core.add(self.distance.part(node.core))
+        return node
 
 
 class DistantDecode(DecodeNode):
     """A decode node at a distance."""
 
-    _core: _Decode
-    _kind = _Decode
+    distance: Distance
 
-    @property
-    def distance(self) -> Distance:
-        return self._core.distance
+    def _kind(self, *arguments: Any, **options: Any) -> Decode:
+        node = Decode(*arguments, **options)
+        self.distance = Distance()
+        node.core.add(self.distance.part(node.core))
+        return node

@@ -12,9 +12,11 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+from pdproto.group.members import Members
 from pdproto.node.metrics import Metrics
+from pdproto.node.part import Part, Turn
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.candidates import rows_after, rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
@@ -118,14 +120,13 @@ class EntryPart:
         say: Callable[[int, GroupFrame], None],
         waits: Waits[Life],
         metrics: Metrics,
-        over: Callable[[Life], None],
         trace: SharedTrace | None = None,
     ) -> None:
         self.answers: Final[deque[Submitted]] = deque()
+        self.over: Callable[[Life], None] = lambda _: None
         self.floor = 0  # every life below this generation is over for all ranks
         self._ranks: Final = tuple(ranks)
         self._say: Final = say
-        self._over: Final = over
         self._waits: Final = waits
         self._metrics: Final = metrics
         self._machine: Final = shared(ENTRY, (), {tables.Rank: self._ranks}, trace=trace)
@@ -142,6 +143,17 @@ class EntryPart:
         self._lacking: Final[OrderedDict[int, Open]] = OrderedDict()
         self._unanswered = 0
         self._describe()
+
+    def part(self, members: Members) -> Part:
+        """The part of the node."""
+        votes = dict.fromkeys(get_args(AnyVote), self.hear)
+        return Part(
+            "entry", runs=ENTRY, implied=(tables.lost,), frames=members.of_ranks(votes),
+            writers=WRITERS, timers=dict.fromkeys(TIMERS, self.serve),
+            calls={"submit": self.submit, "abort": self.abort},
+            lost=lambda peer, why: self.lose(members.index_of(peer), why),
+            returned=lambda _: self._waits.fire_now(members.now),  # messages may be lost
+            turns={Turn.ROOMS: self.serve}, due=self._waits.next, lives_below=lambda: self.floor)
 
     # Requests of the application
 
@@ -217,11 +229,6 @@ class EntryPart:
                     if step is not None:
                         self._follow(opened, step, now)
             self._arm(opened, now)
-
-    @property
-    def next(self) -> float | None:
-        """The time of the next `serve`; None if no wait runs."""
-        return self._waits.next()
 
     # Decisions
 
@@ -302,7 +309,7 @@ class EntryPart:
         self._waits.follow(opened.life, (), 0.0)
         del self._open[opened.life.generation]
         self.floor = next(iter(self._open), self._generation)
-        self._over(opened.life)
+        self.over(opened.life)
 
     def _arm(self, opened: Open, now: float, *, further: bool = False) -> None:
         """Run the timers that have an enabled row. A row stays enabled until the status changes or

@@ -7,17 +7,18 @@ what `decisions` returns, in that order.
 
 Every request gets one answer: served, or refused with status 500 and a reason.
 
-This module is the side of the application. The rank itself and its rules are in core.py.
+This module is the side of the application. The rank itself and its rules are in node.py.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
-from pdproto.group.core import GroupCore
 from pdproto.group.entry import Answer, EntryPart, Submitted
+from pdproto.group.node import GroupNode
+from pdproto.group.passes import PassOptions
 from pdproto.group.rank import Arrival, Decision
 from pdproto.node.link import Link
 from pdproto.runtime.errors import LocalProtocolError
@@ -48,7 +49,7 @@ class Group:
     OSError if it cannot listen.
     """
 
-    _kind: ClassVar[type[GroupCore]] = GroupCore
+    _passes: PassOptions | None = None
 
     def __init__(  # noqa: PLR0913 - a rank is told this much, and all but four may be left out
         self,
@@ -64,13 +65,16 @@ class Group:
         trace: SharedTrace | None = None,
     ) -> None:
         link = replace(link or Link(), bind=ranks.get(me, ""))
-        core = self._made(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
-                          incarnation=new_incarnation(), waits=waits, trace=trace)
+        node = GroupNode(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
+                         incarnation=new_incarnation(), waits=waits, trace=trace,
+                         passes=self._passes)
+        core = node.core
         self.name: Final = core.name
         self.me: Final = me
         self.entry: Final = entry
         self.metrics: Final = core.metrics
-        self._core = core
+        self._node: Final = node
+        self._core: Final = core
         self._loop: Final = EventLoop(core, link)
         self.endpoint: Final = self._loop.endpoint
         self._lock: Final = threading.Lock()
@@ -84,13 +88,10 @@ class Group:
         self._over: Final[set[Life]] = set()
         self._loop.start()
 
-    def _made(self, name: str, ranks: Mapping[int, str], **arguments: Any) -> GroupCore:
-        return self._kind(name, ranks, **arguments)
-
     @property
     def ended(self) -> str | None:
         """Why the group has ended; None while it serves."""
-        return self._core.ended
+        return self._node.members.ended
 
     def health(self) -> str | None:
         """Why no request can make progress here; None while some can."""
@@ -129,7 +130,7 @@ class Group:
             submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
                                   on_answer, request_id=request_id or str(room))
             self._generation += 1
-            self._core.ask(lambda: self._core.submit(submitted))
+            self._core.ask(lambda: self._node.submit(submitted))
         return submitted
 
     def abort(self, request: Submitted, reason: str = "aborted by the client") -> None:
@@ -138,7 +139,7 @@ class Group:
         entry.
         """
         self._decider()
-        self._core.ask(lambda: self._core.abort(request, reason))
+        self._core.ask(lambda: self._node.abort(request, reason))
 
     @staticmethod
     def answer(request: Submitted) -> Answer | None:
@@ -155,14 +156,14 @@ class Group:
 
     def arrivals(self) -> list[Arrival]:
         """The requests that have reached this rank since the last call, each once."""
-        arrived = [a for a in _drained(self._core.rank.arrivals) if a.life not in self._over]
+        arrived = [a for a in _drained(self._node.rank.arrivals) if a.life not in self._over]
         self._over.clear()
         self._met.update(arrival.life for arrival in arrived)
         return arrived
 
     def decisions(self) -> list[Decision]:
         """The decisions to carry out now, in this order; each once. All ranks get the same ones."""
-        return [self._known(decision) for decision in _drained(self._core.rank.decisions)]
+        return [self._known(decision) for decision in _drained(self._node.rank.decisions)]
 
     def _known(self, decision: Decision) -> Decision:
         """The decision as the scheduler gets it. Notes that the scheduler knows it."""
@@ -205,17 +206,17 @@ class Group:
 
     def _call(self, name: str, life: Life, reason: str = "") -> None:
         seen = int(life in self._admitted)
-        self._core.ask(lambda: self._core.call(name, life, reason, seen))
+        self._core.ask(lambda: self._node.call(name, life, reason, seen))
 
     def _decider(self) -> EntryPart:
-        decider = self._core.decider
+        decider = self._node.decider
         if decider is None:
             raise LocalProtocolError(f"{self.name} is not the entry of its group: call "
-                                     f"{self._core.names[self.entry]}")
+                                     f"{self._node.members.names[self.entry]}")
         return decider
 
     def __repr__(self) -> str:
-        return repr(self._core)
+        return repr(self._node)
 
 
 def _drained(queue: deque[T]) -> list[T]:

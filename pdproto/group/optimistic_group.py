@@ -14,14 +14,13 @@ decisions of every group (`Verdict`): ADMIT lets this rank send, with its slot; 
 FAIL ends the request. A request that begins with `Pass.ADMIT` has its bootstrap before it runs.
 
 The entry forces a retry by the request's id, so it is forced on all ranks or on none.
-The rank itself is in optimistic_core.py.
+The rank itself is in passes.py.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
 
 from pdproto.group.group import Group
-from pdproto.group.optimistic_core import OptimisticCore
+from pdproto.group.passes import PassOptions
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
@@ -40,9 +39,6 @@ class OptimisticGroup(Group):
     Raises the errors of `Group`.
     """
 
-    _core: OptimisticCore
-    _kind: ClassVar[type[OptimisticCore]] = OptimisticCore
-
     def __init__(  # noqa: PLR0913 - as many as `Group` takes
         self,
         name: str,
@@ -57,22 +53,16 @@ class OptimisticGroup(Group):
         trace: SharedTrace | None = None,
         pass_trace: SharedTrace | None = None,
     ) -> None:
-        self._passes: Final = passes
-        self._pass_trace: Final = pass_trace
+        self._passes = PassOptions(passes, pass_trace)
         super().__init__(name, ranks, me=me, slots=passes.slots, stop=stop, entry=entry, link=link,
                          waits=waits, trace=trace)
-
-    def _made(self, name: str, ranks: Mapping[int, str], **arguments: Any) -> OptimisticCore:
-        del arguments["slots"]
-        return self._kind(name, ranks, passes=self._passes, pass_trace=self._pass_trace,
-                          **arguments)
 
     def decisions(self) -> list[Decision]:
         """The decisions to carry out now, in this order; each once.
 
         A decision about a request comes only after `arrivals` has returned the request.
         """
-        queue, decided = self._core.rank.decisions, list[Decision]()
+        queue, decided = self._node.rank.decisions, list[Decision]()
         while queue and queue[0].life in self._met:
             decision = queue.popleft()
             decided.append(decision if isinstance(decision.verdict, Pass)
@@ -84,7 +74,9 @@ class OptimisticGroup(Group):
 
         A pass of one chunk has none before it: report them as soon as RUN comes.
         """
-        self._core.ask(lambda: self._core.computed(life, last=last))
+        passes = self._node.passes
+        assert passes is not None  # noqa: S101 - this kind of group has them
+        self._core.ask(lambda: passes.computed(life, last=last))
 
     def prepared(self, life: Life) -> None:
         """Without effect: a rank that is not prepared may delay its pass."""

@@ -156,11 +156,13 @@ class PassEntry:
 
     # Proposals
 
-    def serve(self, now: float) -> float | None:
-        """Fire the timers that have ended, and propose decisions until none is accepted.
+    @property
+    def next(self) -> float | None:
+        """The time of the next timer; None if none runs."""
+        return self._waits.next()
 
-        Returns the time of the next timer; None if none runs.
-        """
+    def serve(self, now: float) -> None:
+        """Fire the timers that have ended, and propose decisions until none is accepted."""
         for name, life in self._waits.due(now):
             planned = self._planned[life]
             planned.reason = planned.reason or f"{name} after {self._waits.seconds[name]:g} s"
@@ -168,7 +170,6 @@ class PassEntry:
                 self._fire(row.name, planned)
         while any([self._make_room(), self._start(), self._go_on()]):
             pass
-        return self._waits.next()
 
     def _start(self) -> bool:
         """Give a running slot to a request. Returns whether one got it."""

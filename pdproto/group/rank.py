@@ -15,7 +15,10 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
+from pdproto.group.members import Members
 from pdproto.node.metrics import Metrics
+from pdproto.node.part import Part, Turn
+from pdproto.node.peer import Peer
 from pdproto.node.waits import Waits, rows_on_timers
 from pdproto.runtime.candidates import rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
@@ -142,6 +145,23 @@ class RankPart:
         self.floor = 0  # every life below this generation is forgotten
         self._ended = False
         self._describe()
+
+    def part(self, members: Members) -> Part:
+        """The part of the node."""
+        decisions = dict.fromkeys(VERDICTS, lambda _, frame, now: self.decide(frame, now))
+        calls = "prepared", "bootstrapped", "failed", "transferred", "transfer_failed"
+
+        def returned(peer: Peer) -> None:
+            if members.index_of(peer) == members.entry:  # messages may be lost
+                self._waits.fire_now(members.now)
+
+        return Part(
+            "rank", runs=RANK, implied=(tables.gone,), writers=VOTES,
+            frames=members.of_entry({
+                Request: lambda _, frame, now: self.arrive(frame, now), **decisions}),
+            timers=dict.fromkeys(TIMERS, self._time_out), calls=dict.fromkeys(calls, self.call),
+            lost=lambda peer, _: self.lose(members.index_of(peer)), returned=returned,
+            turns={Turn.ROOMS: self.serve}, due=self._waits.next)
 
     # Frames of the entry
 
@@ -272,11 +292,6 @@ class RankPart:
             if step is not None:
                 self._follow(life, step, now)
         self._arm(life, now)
-
-    @property
-    def next(self) -> float | None:
-        """The time of the next `serve`; None if no wait runs."""
-        return self._waits.next()
 
     def lose(self, rank: int) -> None:
         """Note that another rank is gone, which ends the group (rule 8 of the tables)."""

@@ -29,13 +29,17 @@ class Repeats:
         self._kept.setdefault(frame.life, []).append((index, frame))
         self._waits.follow(frame.life, (TIMER,), now, further=True)
 
-    def serve(self, now: float) -> float | None:
-        """Repeat the frames that are due. Returns the time of the next repeat; None without one."""
+    @property
+    def next(self) -> float | None:
+        """The time of the next repeat; None without one."""
+        return self._waits.next()
+
+    def serve(self, now: float) -> None:
+        """Repeat the frames that are due."""
         for _, life in list(self._waits.due(now)):
             for index, frame in self._kept[life]:
                 self._say(index, frame)
             self._waits.follow(life, (TIMER,), now)
-        return self._waits.next()
 
     def serve_all(self, now: float) -> None:
         """Repeat every frame now, because messages may be lost."""

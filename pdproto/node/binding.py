@@ -1,315 +1,203 @@
-"""The request of a room to which a life belongs, on a prefill rank.
+"""Which request of a room belongs to which life, on a prefill rank.
 
-Rule 1: the table of the rank decides: `binding-named` for lives and requests that the caller has
-        named (spec/handoff/binding_named.py), and `binding-ordered` for the others, where the rank
-        leads every life. Here openings, introductions and aborts become events of the table.
-        Requests of one name, and those of a room without a name, are a group of their own.
-Rule 2: the automaton of a room counts a life and a request until the table asks about them no more
-        (LIFE_IS_OVER, REQUEST_IS_OVER).
-Rule 3: it counts WINDOW lives and WINDOW requests. Further ones queue in their order, and an
-        aborted life gives its place up. The table binds the oldest request, and a life waits only
-        if no request does. So an event of one that queues changes nothing else.
+Rule 1: the table of the rank binds a sender to a life that a sink introduces (binding_rooms.py). A
+        sender without a life waits for one, and a life for a sender.
+Rule 2: a life without a sender has an endpoint too, so that its sinks get answers. Its owner is a
+        sender that no application has opened; the sender that is bound adopts it.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final
 
+from pdproto.node.binding_rooms import BindingRooms
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.part import Part, Turn
+from pdproto.node.peer import Peer
+from pdproto.node.remembered_lives import RememberedLives
 from pdproto.node.sender import Sender
-from pdproto.node.waits import Waits
-from pdproto.runtime.automaton import Event
-from pdproto.runtime.local_rows import AnyMessage
-from pdproto.runtime.role import NAMED_ROLE, RANK_ROLE, WINDOW, RankRole
-from pdproto.runtime.wire import Abort, Frame, Introduce, Life
-from pdproto.spec.handoff import binding_tables as tables
-from pdproto.spec.handoff import roles
-from pdproto.spec.language.sorts import Sort
-
-T = TypeVar("T")
-OTHER_LIFE: Final = "no_other_life"  # the timer of these tables that runs here
-Group: TypeAlias = tuple[int, int | None]  # the room, and the name of the request
+from pdproto.node.senders import Senders
+from pdproto.node.uses import Uses
+from pdproto.node.waiting_senders import ByRoom, EarlyLives
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.wire import Abort, Frame, Introduce, Life, Publish
+from pdproto.spec.handoff.ends import Sending
+from pdproto.spec.language.symbols import State
 
 
-class _Counted(Generic[T]):
-    """The elements of a sort: those that the automaton counts, in its order, and the queue, which
-    few rooms ever have.
-    """
+class Binding:
+    """See the rules above.
 
-    __slots__ = ("inside", "queue", "sort")
-
-    def __init__(self, sort: type[Sort]) -> None:
-        self.sort: Final = sort
-        self.inside: Final[list[T]] = []
-        self.queue: deque[T] | None = None
-
-    def wait(self, one: T) -> None:
-        """Put the element at the end of the queue."""
-        if self.queue is None:
-            self.queue = deque()
-        self.queue.append(one)
-
-
-class _Room:
-    """The lives and requests of a room that are not bound. bind: called with those that are."""
-
-    __slots__ = ("_aborted", "_automaton", "_bind", "_ended", "_heard", "_role", "_sinks", "_state",
-                 "lives", "requests")
-
-    def __init__(self, role: RankRole, bind: Callable[[Life, Sender], None]) -> None:
-        self._role: Final = role
-        self._bind: Final = bind
-        self._automaton = role.automaton_for(sinks=1)
-        self._state = self._automaton.initial
-        self.requests: Final[_Counted[Sender]] = _Counted(roles.Use)
-        self.lives: Final[_Counted[Life]] = _Counted(roles.Life)
-        self._sinks: Final[dict[Life, list[str]]] = {}  # that have introduced a life
-        self._heard: Final[dict[Life, set[tuple[str, type[Frame]]]]] = {}
-        self._aborted: Final[dict[Life, str]] = {}  # by the first sink that has ended it
-        self._ended: Final[set[Sender]] = set()  # in the queue
-
-    def open(self, sender: Sender) -> None:
-        """The router has put a request of this room here."""
-        requests = self.requests
-        if requests.queue or len(requests.inside) == WINDOW:
-            requests.wait(sender)
-        else:
-            self._count_request(sender)
-
-    def knows(self, life: Life) -> bool:
-        """Whether the life has been introduced, and is not bound."""
-        return life in self._sinks
-
-    def leave(self, sender: Sender) -> None:
-        """The request has ended here."""
-        if sender in self.requests.inside:
-            place = self.requests.inside.index(sender)
-            self._take(self._automaton.call("abort_sender", (place,)))
-        elif self.requests.queue and sender in self.requests.queue:
-            self._ended.add(sender)
-
-    def introduce(self, life: Life, sink: str, by: type[Frame]) -> None:
-        """A sink introduces a life by a frame of this kind: an introduction, or an address. Only a
-        second frame of the same kind says that it waits.
-        """
-        heard = self._heard.setdefault(life, set())
-        again = (sink, by) in heard
-        heard.add((sink, by))
-        if self._counts(life, sink):
-            self._hear(tables.ask if again else tables.introduce, life, sink)
-
-    def abort(self, life: Life, sink: str) -> None:
-        """A sink ends a life."""
-        self._aborted.setdefault(life, sink)
-        if self._counts(life, sink):
-            self._hear(tables.abort, life, sink)
-
-    def _counts(self, life: Life, sink: str) -> bool:
-        """Whether the automaton counts the life, and so takes an event about it now."""
-        sinks = self._sinks.get(life)
-        if sinks is None:
-            self._sinks[life] = [sink]
-            if self.lives.queue or not self._has_place():
-                self.lives.wait(life)
-            else:
-                self._count_life(life)
-            return False
-        if sink not in sinks:
-            sinks.append(sink)
-        return life in self.lives.inside
-
-    def forget_life(self, life: Life) -> None:
-        """No sink speaks of this life any more."""
-        if life in self._sinks:
-            self._drop(life)
-            self._leave_out(self.lives, life)
-
-    def forget_sender(self, sender: Sender) -> None:
-        """No sink may come for this request any more."""
-        self._ended.discard(sender)
-        self._leave_out(self.requests, sender)
-
-    def _leave_out(self, counted: _Counted[T], one: T) -> None:
-        if counted.queue and one in counted.queue:
-            counted.queue.remove(one)
-        elif one in counted.inside:
-            place = counted.inside.index(one)
-            del counted.inside[place]
-            self._state = self._role.without(self._automaton, self._state, counted.sort, place)
-            self._fill()
-
-    def _hear(self, message: AnyMessage, life: Life, sink: str) -> None:
-        place = self._sinks[life].index(sink)
-        if place >= self._automaton.sizes[roles.Sink]:
-            wider = self._role.automaton_for(sinks=place + 1)
-            self._state = self._automaton.translate(self._state, wider)
-            self._automaton = wider
-        self._take(self._automaton.message(message, (place, self.lives.inside.index(life), 0)))
-        if life.use is not None and life in self.lives.inside:  # the same frame has the name
-            of = self.lives.inside.index(life)
-            self._take(self._automaton.message(tables.name, (place, of, 0, 0)))
-
-    @property
-    def is_armed(self) -> bool:
-        """Whether a request waits for another life than those that have ended."""
-        return OTHER_LIFE in self._automaton.armed(self._state)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has neither lives nor requests."""
-        requests, lives = self.requests, self.lives
-        return not (requests.inside or lives.inside or requests.queue or lives.queue)
-
-    def end_wait(self) -> None:
-        """No other life has come in time."""
-        self._take(self._automaton.timer(OTHER_LIFE))
-
-    def _drop(self, life: Life) -> None:
-        del self._sinks[life]
-        self._heard.pop(life, None)
-        self._aborted.pop(life, None)
-
-    def _take(self, event: Event) -> None:
-        after = self._role.after(self._automaton, event, self._state)
-        self._state = after.state
-        requests, lives = self.requests.inside, self.lives.inside
-        bound = [(lives[h], requests[u]) for h, u in after.bound] if after.bound else ()
-        for place in after.over_requests:
-            del requests[place]
-        for place in after.over_lives:
-            self._drop(lives.pop(place))
-        for life, sender in bound:
-            self._bind(life, sender)
-        if self.requests.queue or self.lives.queue:
-            self._fill()
-
-    def _fill(self) -> None:
-        """Count elements of the queues while there is place for them."""
-        requests, lives = self.requests, self.lives
-        while requests.queue and len(requests.inside) < WINDOW:
-            self._count_request(requests.queue.popleft())
-        while lives.queue and self._has_place():
-            self._count_life(lives.queue.popleft())
-
-    def _count_life(self, life: Life) -> None:
-        inside = self.lives.inside
-        inside.append(life)
-        if life in self._aborted:
-            self._hear(tables.abort, life, self._aborted[life])
-            return
-        for sink in tuple(self._sinks[life]):
-            if life in inside:
-                self._hear(tables.introduce, life, sink)
-
-    def _count_request(self, sender: Sender) -> None:
-        inside = self.requests.inside
-        inside.append(sender)
-        self._take(self._automaton.call("open_sender", (len(inside) - 1,)))
-        if sender in self._ended:
-            self._ended.remove(sender)
-            self.leave(sender)
-
-    def _has_place(self) -> bool:
-        """Whether the automaton can count one more life; an aborted one may give its place up."""
-        inside = self.lives.inside
-        if len(inside) < WINDOW:
-            return True
-        aborted = next((life for life in inside if life in self._aborted), None)
-        if aborted is None:
-            return False
-        place = inside.index(aborted)
-        del inside[place]
-        self._drop(aborted)
-        self._state = self._role.without(self._automaton, self._state, roles.Life, place)
-        return True
-
-
-class Bindings:
-    """The rooms of a prefill rank. bind: called with a life and the sender that it is bound to.
-
-    clock: the time of this turn. seconds: by name of timer, in place of the defaults.
+    refuses: returns why no sender will open a room that a sink introduces; None if one may. early:
+    lives without a sender. on_ended_early: the request of this endpoint is that of a sender that
+    has ended before. on_dropped: no sink may come any more for a sender that has failed.
     """
 
     def __init__(
-        self, bind: Callable[[Life, Sender], None], clock: Callable[[], float] = lambda: 0.0,
-        seconds: Mapping[str, float] | None = None, role: RankRole = RANK_ROLE,
+        self, core: Core, endpoints: Endpoints, senders: Senders, remembered: RememberedLives, *,
+        unbound: ByRoom, waits: Mapping[str, float] | None,
+        refuses: Callable[[int], str | None],
     ) -> None:
-        self._bind: Final = bind
-        self._role: Final = role
-        self._rooms: Final[dict[Group, _Room]] = {}
-        self._waits: Final[Waits[Group]] = Waits(seconds)
-        self._clock: Final = clock
-        for each in (role, NAMED_ROLE):
-            each.prepare()  # so that no turn of the loop makes an automaton for its first room
+        self.early: Final = EarlyLives()
+        self.rooms: Final = BindingRooms(self._bind, lambda: core.now, waits)
+        self.on_ended_early: Callable[[Endpoint, Sender], None] = lambda *_: None
+        self.on_dropped: Callable[[Sender], None] = lambda _: None
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._senders: Final = senders
+        self._remembered: Final = remembered
+        self._refuses: Final = refuses
+        self._uses: Final = Uses()
+        self._unbound: Final = unbound
+        self._alone: Final[deque[tuple[float, Sender]]] = deque()  # failed before a sink came
+        self.part: Final = Part(
+            "binding", failed=self._leave, drain=self._refuse_early, due=self.rooms.next,
+            turns={Turn.ROOMS: self.rooms.end_waits, Turn.ROOM: self._drop_alone})
 
-    def end_waits(self) -> float | None:
-        """End the waits that are over. Returns when the next one ends."""
-        now = self._clock()
-        if self._waits.is_due(now):
-            for _, group in list(self._waits.due(now)):
-                self._in_room(group, _Room.end_wait)
-        return self._waits.next()
+    # Requests of the application
 
-    def __len__(self) -> int:
-        return len(self._rooms)
+    def put(self, sender: Sender) -> None:
+        """Begin a hand-over that the router has put here."""
+        self._core.metrics.add("handoffs_opened")
+        if sender.given_use is None:
+            sender.use = self._uses.next(sender.room)
+        self.rooms.open(sender)
+        if sender.endpoint.life is None:
+            self._unbound.add(sender)
+            self._endpoints.stages.register(sender)
+        self._senders.begin(sender)
 
-    def __contains__(self, life: Life) -> bool:
-        """Whether the life has been introduced, and is not bound."""
-        room = self._rooms.get(_of_life(life))
-        return room is not None and room.knows(life)
+    # Messages of sinks
 
-    def open(self, sender: Sender) -> None:
-        """The router has put a request here."""
-        group = _of_sender(sender)
-        room = self._room(group)
-        room.open(sender)
-        self._tidy(group, room)
+    def endpoint_of(
+        self, peer: Peer, life: Life, by: type[Frame] = Introduce
+    ) -> Endpoint | None:
+        """The endpoint of a life of which this sink speaks; None if it has said that nothing more
+        would come of it. by: the kind of its frame.
+        Raises RemoteProtocolError for a life of another process.
+        """
+        lives = self._endpoints.lives
+        if life.incarnation != peer.incarnation:
+            raise RemoteProtocolError("the life belongs to another incarnation")
+        endpoint = lives.get(life)
+        if endpoint is None and self._remembered.forgotten(peer.name, life):
+            self._core.metrics.add("stale_frames")
+            return None
+        if endpoint is None or life in self.rooms:
+            self.rooms.hear(life, peer.name, by)
+            endpoint = lives.get(life)
+        return endpoint or self._meet(life)
 
-    def leave(self, sender: Sender) -> None:
-        """The request has ended here."""
-        self._in_room(_of_sender(sender), lambda room: room.leave(sender))
+    def meet_earlier(self, peer: Peer, frame: Introduce | Publish) -> None:
+        """Meet the lives that this one names, if their own introductions have not come. These are
+        rows of the table (spec/handoff/binding_ordered.py).
+        """
+        of = frame.life
+        for generation in frame.earlier:
+            life = Life(of.room, of.incarnation, generation)
+            if (life not in self._endpoints.lives
+                    and (met := self.endpoint_of(peer, life, Frame)) is not None):
+                met.owner.endpoint.meet((peer.name,))
 
-    def hear(self, life: Life, sink: str, by: type[Frame] = Introduce) -> None:
-        """A sink sends a frame of this kind about a life that has no request."""
-        group = _of_life(life)
-        room = self._room(group)
-        if by is Abort:
-            room.abort(life, sink)
+    def lose_sink(self, life: Life, sink: str) -> None:
+        """A sink is done with a life that has no sender. A request that comes later ends, too
+        (`end_with_life`).
+        """
+        self.rooms.hear(life, sink, Abort)
+
+    def _meet(self, life: Life) -> Endpoint:
+        """The endpoint of a life that has no sender yet."""
+        full = self.early.full_for(life)
+        if full is not None:
+            self.rooms.forget_life(life)
+            raise RemoteProtocolError(full)
+        early = Sender(self._senders, life.room, life.use)
+        early.endpoint.life = life
+        self.early.add(early)
+        self._endpoints.stages.register(early)
+        self._remembered.add(life, early.endpoint)
+        why = self._refuses(life.room)
+        if why is not None:
+            # So that decode need not wait for a timeout.
+            self._senders.open(life.room, use=life.use).abort(why)
+        return early.endpoint
+
+    # Steps of the table of the rank
+
+    def _bind(self, life: Life, sender: Sender) -> None:
+        """The table has bound the life to this sender."""
+        early = self.early.of_life(life)
+        self._unbound.drop(sender)
+        if early is None:
+            sender.endpoint.life = life
+            self._remembered.add(life, sender.endpoint)
+        elif sender.stage is Sending.UNKNOWN:  # it is being opened
+            self.early.drop(early)
+            sender.adopt(early)
+        elif early.stage is Sending.FAILED:
+            self.early.drop(early)
+            self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the life ended
+            self._senders.give_up(sender, early.reason or "")
         else:
-            room.introduce(life, sink, by)
-        self._tidy(group, room)
+            self._end_early(early, sender)
 
-    def forget_life(self, life: Life) -> None:
-        """No sink speaks of the life any more."""
-        self._in_room(_of_life(life), lambda room: room.forget_life(life))
+    def _end_early(self, early: Sender, sender: Sender) -> None:
+        """Tell the sinks of an early life that its request has ended before."""
+        self.early.drop(early)
+        self.on_ended_early(early.endpoint, sender)
+        self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the request ended
+        self._senders.begin(early)
+        self._senders.give_up(early, sender.reason or "")
 
-    def forget_sender(self, sender: Sender) -> None:
-        """No sink may come for the request any more."""
-        self._in_room(_of_sender(sender), lambda room: room.forget_sender(sender))
+    def _refuse_early(self, why: str) -> None:
+        """The node drains: fail lives that have no sender."""
+        for early in list(self.early):
+            self.early.drop(early)
+            self.rooms.forget_life(self._endpoints.life(early.endpoint))
+            self._senders.begin(early)
+            self._senders.give_up(early, why)
 
-    def _room(self, group: Group) -> _Room:
-        known = self._rooms.get(group)
-        if known is None:
-            role = self._role if group[1] is None else NAMED_ROLE
-            known = self._rooms[group] = _Room(role, self._bind)
-        return known
+    # Senders that have failed
 
-    def _in_room(self, group: Group, action: Callable[[_Room], None]) -> None:
-        room = self._rooms.get(group)
-        if room is not None:
-            action(room)
-            self._tidy(group, room)
+    def _leave(self, endpoint: Endpoint, before: State) -> None:
+        """The request has ended here."""
+        sender: Sender = endpoint.owner
+        self.rooms.leave(sender)
+        if endpoint.life is None or before is Sending.UNKNOWN:
+            self.wait_alone(sender)
 
-    def _tidy(self, group: Group, room: _Room) -> None:
-        is_armed = room.is_armed
-        if is_armed or group in self._waits:
-            self._waits.follow(group, (OTHER_LIFE,) if is_armed else (), self._clock())
-        if room.is_empty:
-            self._rooms.pop(group, None)
+    def wait_alone(self, sender: Sender) -> None:
+        """Keep a sender that has failed while a sink may introduce itself for the room: the sink is
+        told of the failure at once.
+        """
+        until = self._core.now + self._endpoints.seconds["bootstrap_timeout"]
+        self._alone.append((until, sender))
 
+    def disown(self, room: int) -> Sender | None:
+        """Take the life that waits for a sender in this room, if there is one."""
+        sender = self.early.take(room)
+        if sender is not None and sender.endpoint.life is not None:
+            self.rooms.forget_life(sender.endpoint.life)
+        return sender
 
-def _of_life(life: Life) -> Group:
-    return life.room, life.use
+    def open_failed(self, room: int) -> Sender:
+        """A sender for a room that has failed at another rank, for the life that comes here."""
+        sender = Sender(self._senders, room)
+        self._unbound.add(sender)
+        self._endpoints.stages.register(sender)
+        self.rooms.open(sender)
+        self.wait_alone(sender)
+        return sender
 
-
-def _of_sender(sender: Sender) -> Group:
-    return sender.room, sender.given_use
+    def _drop_alone(self, now: float) -> None:
+        """Drop senders that failed before a sink introduced itself, when none can still do so."""
+        while self._alone and self._alone[0][0] < now:
+            _, sender = self._alone.popleft()
+            self._unbound.drop(sender)
+            self.early.drop(sender)
+            self.rooms.forget_sender(sender)
+            if sender.endpoint.life is not None:
+                self.rooms.forget_life(sender.endpoint.life)
+            self.on_dropped(sender)

@@ -13,8 +13,8 @@ Rule 3: a node that does not read cannot know which peer is silent. So the time 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
@@ -38,7 +38,7 @@ class OutgoingBatch(NamedTuple):
 
 
 class Listener(Protocol):
-    """The node that `Connections` informs about its peers; see Core."""
+    """The node that `Connections` informs about its peers (core.py)."""
 
     def floor(self) -> int:
         """The generation below which every life of this node is over."""
@@ -56,6 +56,8 @@ class Listener(Protocol):
 class Connections:
     """The peers of one node, by name. Only the node's turn calls these methods, unless they say
     that any thread may.
+
+    replaces: see Part.
     """
 
     def __init__(self, name: str, incarnation: int, link: Link, listener: Listener) -> None:
@@ -63,6 +65,7 @@ class Connections:
         self.dropped_frames = 0  # not kept for peers that do not read
         self.redials = 0  # broken connections that were opened again
         self.check_at = 0.0  # the time of the next check of all peers
+        self.replaces: Mapping[type[Any], type[Any]] = {}
         self._name: Final = name
         self._incarnation: Final = incarnation
         self._link: Final = link
@@ -117,7 +120,19 @@ class Connections:
             self.dirty[name] = self.connect(name, error.call, now)
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
-        """Put a frame into the next batch for the peer."""
+        """Put a frame into the next batch for the peer, behind the others or in the place of one
+        that it replaces.
+        """
+        if self.replaces:
+            kind, place = type(frame), None
+            if kind in self.replaces:
+                place = peer.replaceable.pop(frame.life, None)
+            elif kind in self.replaces.values():
+                peer.replaceable[frame.life] = len(peer.out)
+            if place is not None and place < len(peer.out):
+                peer.out[place] = frame
+                self.dirty[peer.name] = peer
+                return
         if len(peer.out) >= WAITING_FRAMES_MAX:
             self.dropped_frames += 1
             return
@@ -129,7 +144,7 @@ class Connections:
         peer.lost = True
         peer.broken = None
         peer.out.clear()
-        peer.introduced.clear()
+        peer.replaceable.clear()
         peer.connection.close()
         self.dirty.pop(peer.name, None)
         log.log(level, "node %s: lost connection to %s: %s", self._name, peer.name, why,
@@ -216,7 +231,7 @@ class Connections:
         peer = batch.peer
         if taken:
             peer.out = list(batch.left)
-            peer.introduced.clear()
+            peer.replaceable.clear()
         self.dirty.pop(peer.name, None)
         if taken and peer.out:
             self.dirty[peer.name] = peer  # behind the others: a turn may have time for one batch

@@ -1,12 +1,15 @@
 """The turn of every node, without I/O: values and the time go in, effects come out.
 
-`Core.turn` fixes the order of the parts: requests of the application, compensation for a loop that
-stood still, messages, changed connections, waits and devices, checks of the peers, and the batches
-to send. The event loop (transport/event_loop.py) and the simulator (sim/host.py) both call it by
-`run_turn`. There is no other loop.
+`Core.turn` fixes the order: requests of the application, compensation for a loop that stood still,
+messages, changed connections, waits and devices, checks of the peers, and the batches to send. The
+event loop (transport/event_loop.py) and the simulator (sim/host.py) both call it by `run_turn`.
+There is no other loop.
 
 Rule 1: a node has no thread, no socket and no clock. One thread at a time takes its turns.
-Rule 2: a malformed batch is dropped and counted, and the log names its sender.
+Rule 2: a core has no subclass. The kinds of node differ in their parts (part.py), and a frame goes
+        to the part that takes its kind.
+Rule 3: a malformed batch is dropped and counted, and the log names its sender. A frame that the
+        peer may not send is dropped and counted alone.
 """
 
 import logging
@@ -16,6 +19,9 @@ from typing import Final, NamedTuple
 
 from pdproto.node.connections import Connections, OutgoingBatch
 from pdproto.node.link import Link
+from pdproto.node.log_fields import log_fields
+from pdproto.node.metrics import Metrics
+from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime.batches import Batch, VersionError, decode
@@ -23,7 +29,7 @@ from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
-from pdproto.runtime.wire import AnyFrame
+from pdproto.runtime.wire import AnyFrame, Life
 
 log = logging.getLogger("pdproto.node")
 
@@ -40,41 +46,57 @@ class Effects(NamedTuple):
 
 
 class Core:
-    """A node with peers. Subclasses define the reactions to a batch, a lost peer and a turn.
+    """A node with peers. labels: of its metrics.
 
     Raises ValueError for an empty name, or one that is too long.
     """
 
-    def __init__(self, name: str, link: Link, incarnation: int) -> None:
+    def __init__(self, name: str, link: Link, incarnation: int, **labels: str) -> None:
         if not 0 < len(name) <= NAME_MAX:
             raise ValueError(f"node name {name!r}: want 1 to {NAME_MAX} characters")
         self.name: Final = name
         self.link: Final = link
         self.incarnation: Final = incarnation
+        self.metrics: Final = Metrics({"node": name, **labels})
         self.repeats: Final = Repeats()
         self.malformed: Final[dict[str, int]] = {}  # malformed batches, by the sender's name
         self.mistakes = 0  # calls of the application that the tables do not allow
         self.connections: Final = Connections(name, incarnation, link, self)
         self.peers: Final = self.connections.peers
+        self.parts = Parts(())
         self.again = False  # the node itself wants another turn at once
+        self.now = 0.0  # the time of this turn, in seconds of the transport's clock
         self.transport: Transport
         # Methods of the transport, bound once because they are called often. For any thread.
         self.ask: Callable[[Callable[[], None]], None]
         self.clock: Callable[[], float]
         self.pace: Pace
-        self._now = 0.0
+
+    def assemble(self, *parts: Part) -> None:
+        """Have these parts take what comes. Raises ValueError if two of them take the same."""
+        self.parts = Parts(parts)
+        self.connections.replaces = self.parts.replaces
+
+    def add(self, part: Part) -> None:
+        """Have this part take what comes too, after the others."""
+        self.assemble(*self.parts.all, part)
 
     def begin(self, transport: Transport) -> None:
         """Run on this transport from now on."""
         self.transport, self.pace = transport, transport.pace
         self.ask, self.clock = transport.ask, transport.clock
-        self._now = transport.clock()
+        self.now = transport.clock()
         self.connections.begin(transport)
+        for begin in self.parts.begin:
+            begin(transport)
 
     # For any thread
 
     def problem(self) -> str | None:
         """Why no hand-over can make progress here; None while some can (property L11)."""
+        for problem in self.parts.problem:
+            if (why := problem()) is not None:
+                return why
         apart = cut_off(list(self.peers.values()), self.clock())
         return None if apart is None else f"node {self.name}: {apart}"
 
@@ -85,33 +107,77 @@ class Core:
         clock. Returns the effects, which the caller must carry out.
         """
         pace, connections = self.pace, self.connections
-        self._now, self.again = now, False
+        self.now, self.again = now, False
         pace.begin("requests of the application")
         self._serve(arrived.requests)
         connections.forgive_silence(now)
         pace.part("messages of peers")
         self._receive(arrived.batches, now)
         connections.note_changes(arrived.changes, now)
-        due = self.on_turn(now)
+        self._serve_parts(now)
         pace.part("messages to peers")
         connections.check_peers(now)
-        batches, check_at = connections.flush(now, pace), connections.check_at
-        return Effects(batches, check_at if due is None or check_at < due else due)
+        batches, due = connections.flush(now, pace), connections.check_at
+        for of in self.parts.due:
+            at = of()
+            if at is not None and at < due:
+                due = at
+        return Effects(batches, due)
+
+    def _serve_parts(self, now: float) -> None:
+        """Serve waits and devices, in the order of the phases."""
+        pace, parts = self.pace, self.parts
+        turns = parts.turns
+        for serve in turns[Turn.ROOMS]:
+            serve(now)
+        pace.part("reports of devices")
+        for serve in turns[Turn.REPORTS]:
+            serve(now)
+        for serve in turns[Turn.WAITS]:
+            serve(now)
+        pace.part("hand-overs that waited for room")
+        for serve in turns[Turn.ROOM]:
+            serve(now)
+        pace.part("reports of devices")
+        self.again = False  # all reports until now are collected below
+        for serve in turns[Turn.REPORTS]:
+            serve(now)
+        for wants_turn in parts.wants_turn:
+            self.again = self.again or wants_turn()
+        for serve in turns[Turn.LAST]:
+            serve(now)
 
     def farewells(self, arrived: Arrived, now: float) -> Iterator[OutgoingBatch]:
         """Close the node: abort open hand-overs. Yields the last batches, which tell the peers."""
-        self._now = now
+        self.now = now
         try:
             self._serve(arrived.requests, to_the_end=True)
-            self.on_end()
+            for end in self.parts.end:
+                end()
         except Exception:
             log.exception("node %s: its last turn failed; some peers hear nothing of it", self.name)
         yield from self.connections.farewells(now)
+
+    def close(self) -> None:
+        """Close the devices of the node. No turn follows."""
+        for close in self.parts.close:
+            close()
+
+    def drain(self, why: str) -> None:
+        """Refuse the rooms that only peers have begun, for this reason."""
+        for drain in self.parts.drain:
+            drain(why)
 
     @property
     def wants_turn(self) -> bool:
         """Whether the driver must take another turn at once."""
         return self.again or bool(self.connections.dirty)
+
+    def is_late(self) -> bool:
+        """Whether the time of this part of the turn is up. If so, another turn follows at once."""
+        late = not self.pace.has_time
+        self.again = self.again or late
+        return late
 
     def _serve(self, requests: Iterable[Callable[[], None]], *, to_the_end: bool = False) -> None:
         for request in requests:
@@ -123,6 +189,8 @@ class Core:
             if not (to_the_end or self.pace.has_time):
                 return
 
+    # Messages of peers
+
     def _receive(self, batches: Iterable[tuple[str, Sequence[bytes]]], now: float) -> None:
         for name, parts in batches:
             sender = name[:NAME_MAX]
@@ -130,13 +198,13 @@ class Core:
                 self._take_batch(sender, parts, now)
             except VersionError as error:
                 self._note_malformed(sender, error)
-                self._refuse(sender, error, now)
+                self._refuse_version(sender, error, now)
             except RemoteProtocolError as error:
                 self._note_malformed(sender, error)
             if not self.pace.has_time:
                 return
 
-    def _refuse(self, sender: str, error: VersionError, now: float) -> None:
+    def _refuse_version(self, sender: str, error: VersionError, now: float) -> None:
         """Tell a peer of another version, if there is room for one more peer."""
         if sender in self.peers or len(self.peers) < PEERS_MAX:
             with suppress(RemoteProtocolError):  # it says where it listens, and nobody is there
@@ -147,7 +215,7 @@ class Core:
         is_named = sender in self.malformed or len(self.malformed) < MALFORMED_NAMES_MAX
         name = sender if is_named else ""
         self.malformed[name] = self.malformed.get(name, 0) + 1
-        self.on_malformed(sender)
+        self.metrics.add("malformed_frames")
         if count := self.repeats.told(f"{sender} {error}"):
             log.warning("node %s: dropped a batch of %r: %s (%d so far)", self.name, sender, error,
                         count, extra={"rank": self.name, "peer": sender})
@@ -170,12 +238,14 @@ class Core:
         peer.incarnation = batch.incarnation
         peer.version = min(VERSION, batch.newest)
         self.connections.note_heard(peer, batch.unheard_ms, now)
-        self.on_batch(peer, batch)
+        self.hear(peer, batch)
         if batch.gone is not None:
             self.connections.end(peer, batch.gone or "it has ended", level=logging.INFO)
 
     def _greeted(self, batch: Batch) -> Peer:
         """Connect to a new peer. Its first batch must give its endpoint."""
+        for greet in self.parts.greet:
+            greet(batch)
         endpoint = endpoint_of(batch)
         if endpoint is None:
             raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
@@ -186,49 +256,101 @@ class Core:
             raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
         return self.connect(batch.node, endpoint)
 
-    # For subclasses, which override some of these
+    def hear(self, peer: Peer, batch: Batch) -> None:
+        """Give each frame to the part that takes its kind."""
+        parts = self.parts
+        frames = parts.frames
+        for heard in parts.batch:
+            heard(peer)
+        for frame in batch.frames:
+            take = frames.get(type(frame))
+            try:
+                if take is None:
+                    raise RemoteProtocolError(f"{frame.message}: no part of this node takes it")
+                take(peer, frame)
+            except RemoteProtocolError as error:
+                self.refuse(peer.name, frame.life, error)
+        for note in parts.floor:
+            note(peer, batch.floor)
+
+    def refuse(self, sender: str, life: Life | None, error: RemoteProtocolError) -> None:
+        """Drop and count a frame that the peer may not send. life: None for the floor of a batch.
+        """
+        self.metrics.add("refused_frames")
+        if count := self.repeats.told(f"{sender} {error}"):
+            log.warning("node %s: dropped a message of %s about %s: %s (%d so far)", self.name,
+                        sender, life or "its floor", error, count,
+                        extra={**log_fields(self.name, life), "peer": sender})
+
+    # For the parts
 
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Connections.connect."""
-        return self.connections.connect(name, endpoint, self._now)
+        known = self.peers.get(name)
+        peer = self.connections.connect(name, endpoint, self.now)
+        if peer is not known:
+            for note in self.parts.connected:
+                note(peer)
+        return peer
 
     def say(self, peer: Peer, frame: AnyFrame) -> None:
         """Put a frame into the next batch for the peer."""
         self.connections.say(peer, frame)
 
+    def living(self, name: str) -> Peer | None:
+        """The peer of this name; None if there is none, or it counts as gone."""
+        peer = self.peers.get(name)
+        return None if peer is None or peer.lost else peer
+
+    def declare_gone(self, name: str) -> None:
+        """Note that the process of this peer has ended, as the application says.
+
+        Raises LocalProtocolError for a name that was never known here. That ends only the request
+        of this turn: it is logged and counted.
+        """
+        peer = self.peers.get(name)
+        if peer is None:
+            raise LocalProtocolError(f"{name} was declared gone, but no peer had this name")
+        self.connections.end(peer, "it has been declared gone")
+
+    def measure(self) -> None:
+        """Add the numbers of the connections to the metrics."""
+        connections, peers = self.connections, self.peers
+        self.metrics.counter("dropped_frames", "Messages not kept for a peer that does not read",
+                             lambda: connections.dropped_frames)
+        self.metrics.counter("refused_calls",
+                             "Calls of the application that the tables do not allow",
+                             lambda: self.mistakes)
+        self.metrics.counter("redials", "Broken connections that were opened again",
+                             lambda: connections.redials)
+        self.metrics.gauge("unheard_peers",
+                           "Peers with a broken connection in one direction or both",
+                           lambda: sum(bool(peer.mute or peer.deaf) for peer in list(peers.values())
+                                       if not peer.lost))
+
+    # For the connections: see Listener
+
     def floor(self) -> int:
-        """The generation below which every life of this node is over."""
-        return 0
+        """See Listener."""
+        return max((below() for below in self.parts.lives_below), default=0)
 
-    def on_batch(self, peer: Peer, batch: Batch) -> None:
-        """React to a batch of the peer."""
-        raise NotImplementedError
-
-    def on_malformed(self, _sender: str) -> None:
-        """React to bytes that are no batch. _sender: the name of the node that sent them."""
-
-    def on_lost(self, peer: Peer, _why: str) -> None:
-        """React to a peer that counts as gone from now on."""
-        raise NotImplementedError
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """See Listener."""
+        self.metrics.add("lost_peers")
+        for lose in self.parts.lost:
+            lose(peer, why)
+        if peer.ended:  # a silent peer may still run
+            self.on_ended(peer)
 
     def on_ended(self, peer: Peer) -> None:
-        """React to the end of the process of a lost peer."""
+        """See Listener."""
+        for end in self.parts.ended:
+            end(peer)
 
     def on_returned(self, peer: Peer) -> None:
-        """React to a peer that can be reached again. Frames that were under way may be lost."""
-
-    def on_turn(self, now: float) -> float | None:
-        """Serve waits and devices. Returns the latest time of the next call; None for any time."""
-        raise NotImplementedError
-
-    def on_end(self) -> None:
-        """React to the end of the node. Frames that are said now are the last ones."""
-
-    def on_drain(self, _why: str) -> None:
-        """React to the start of a drain: refuse the rooms that only peers have begun."""
-
-    def on_close(self) -> None:
-        """Close the devices of the node. No turn follows."""
+        """See Listener."""
+        for returned in self.parts.returned:
+            returned(peer)
 
 
 def run_turn(core: Core, arrived: Arrived, now: float) -> float:

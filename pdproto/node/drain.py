@@ -14,6 +14,7 @@ from typing import Final
 
 from pdproto.node.handle import ENDED, Handle
 from pdproto.node.node import Node
+from pdproto.node.part import Part
 from pdproto.runtime.store import Shared
 from pdproto.spec.handoff import drain as tables
 from pdproto.spec.handoff.roles import Life
@@ -28,27 +29,27 @@ class Drain:
     """
 
     def __init__(
-        self, core: Node, on_leave: Callable[[Sequence[int]], None] = lambda _: None
+        self, node: Node, on_leave: Callable[[Sequence[int]], None] = lambda _: None
     ) -> None:
         self.emptied: Final[Future[None]] = Future()
-        self.reason: Final = f"node {core.name} drains, and takes no new request"
+        self.reason: Final = f"node {node.core.name} drains, and takes no new request"
         self.left: int | None = None
-        self._core: Final = core
+        self._node: Final = node
         self._on_leave: Final = on_leave
         self._machine: Final = Shared(tables.SERVER, scans=True)
 
     def begin(self) -> None:
         """Take the requests that the node has, and begin to drain."""
-        core = self._core
-        taken = [owner for owner in core.open_ends()
-                 if (owner.settled not in ENDED or core.is_awaited(owner))
+        node = self._node
+        taken = [owner for owner in node.open_ends()
+                 if (owner.settled not in ENDED or node.is_awaited(owner))
                  and self._is_taken(owner)]
         for owner in taken:
             owner.watchers = (*owner.watchers, partial(self._look, owner))
-        core.on_forgotten = self._look
+        node.core.add(Part("drain", forgotten=lambda endpoint: self._look(endpoint.owner)))
         self.left = len(taken)
         step = self._machine.call("drain")
-        core.on_drain(self.reason)
+        node.core.drain(self.reason)
         if any(message is tables.leave for message, _ in step.sent):
             self._on_leave([owner.room for owner in taken if owner.settled not in ENDED])
         for owner in taken:
@@ -63,7 +64,7 @@ class Drain:
     def meet(self, owner: Handle) -> None:
         """Fail the request of this handle, if it is new. Before `begin` the node takes all."""
         if self.left is not None and not self._is_taken(owner):
-            self._core.give_up(owner, self.reason)
+            self._node.give_up(owner, self.reason)
 
     def refusal(self, room: int) -> str | None:
         """The reason why a room is refused that a peer has begun and the application has not.
@@ -87,7 +88,7 @@ class Drain:
             self._look_whether_empty()
         if (self.left is not None
                 and machine.value(tables.request, owner) is tables.Taken.ENDED
-                and not self._core.is_awaited(owner)):
+                and not self._node.is_awaited(owner)):
             machine.receive(tables.confirmed, owner)
             machine.forget(Life, owner)
             self.left -= 1

@@ -6,23 +6,15 @@ from functools import partial
 from typing import Any, Final
 
 from pdproto.ground.layout import Indices
+from pdproto.node.log_fields import log_fields
 from pdproto.node.metrics import Metrics
-from pdproto.node.plans import Reaction
+from pdproto.node.part import Reaction
 from pdproto.node.sides import Side
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.wire import Life
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import State, Symbol
 
 log = logging.getLogger("pdproto.node")
-
-
-def log_fields(node: str, life: Life | None, room: int | None = None) -> dict[str, Any]:
-    """The fields of a log line about a hand-over of this node."""
-    if life is None:
-        return {"rank": node, "room": room}
-    return {"rank": node, "room": life.room, "incarnation": life.incarnation,
-            "generation": life.generation}
 
 
 def name_of(stage: State) -> str:
@@ -57,7 +49,7 @@ class EndpointStages:
 
     @property
     def reactions(self) -> Mapping[tuple[Symbol, Value], Reaction]:
-        """The reactions to changes of the stage; see Plans."""
+        """The reactions to changes of the stage; see Part."""
         side = self._side
         found: dict[tuple[Symbol, Value], Reaction] = {
             (side.stage, stage): partial(self._enter, stage) for stage in side.stages}

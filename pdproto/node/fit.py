@@ -1,18 +1,8 @@
-"""Compares the data paths of two nodes: whether bytes can move between them, and page layouts."""
+"""Compares the page layouts of two nodes."""
 
 from collections.abc import Callable
 
-from pdproto.node.data_path import HasReach
-from pdproto.node.link import host_of
 from pdproto.runtime.wire import PageLayout
-
-
-def barred(data_path: object, endpoint: str) -> str:
-    """Why the peer at this endpoint cannot write here. Empty if it can, or if that is unknown."""
-    host = host_of(endpoint)
-    if host is None or not isinstance(data_path, HasReach):
-        return ""
-    return data_path.out_of_reach(host) or ""
 
 
 def misfit(

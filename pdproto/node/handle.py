@@ -13,6 +13,7 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
 
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
+CLOSED: Final = "the node has been closed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The end of such a write is unknown (data_path.py), and silence of the sink proves nothing. Three
 events settle it: the engine reports the end after all; the sink is done with the life, and so has
 fenced it; or the sink's process has ended, because it said so, its successor has sent a batch, or
-the application declares it (Node.declare_gone). Until then the node remembers the life, and does
+the application declares it (Core.declare_gone). Until then the node remembers the life, and does
 not send DRAINED for it. The pages are free before that, because the engine no longer reads them.
 """
 

@@ -27,7 +27,8 @@ class Peer:
     Each direction has a connection of its own, so one may be broken while the other works. mute:
     since when nothing has come from the peer though a sign of life was due. deaf: since when the
     peer has received nothing from this node, as it reports itself. version: of the wire format, for
-    batches to the peer. introduced: by life, the places in `out` of its introductions.
+    batches to the peer. replaceable: by life, the place in `out` of
+    a frame that another may replace (Part.replaces).
     """
 
     name: str
@@ -46,7 +47,7 @@ class Peer:
     ended: bool = False
     barred: str = ""
     version: int = OLDEST
-    introduced: dict[Life, int] = field(default_factory=dict)
+    replaceable: dict[Life, int] = field(default_factory=dict)
 
     def unheard_ms(self, now: float) -> int:
         """Milliseconds since `mute`; 0 if batches come from the peer in time."""

@@ -43,7 +43,7 @@ class ReceiverNode(Opener, Protocol):
 
 
 @dataclass(slots=True)
-class Part:
+class Delivery:
     """The chunks of a source. done: the message that they have been written. since: when it came; 0
     once the span has been given away. use: of the room (uses.py); None if the message has a
     problem.
@@ -58,7 +58,7 @@ class Part:
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("addressed", "every_page", "life", "metadata", "pages", "parts", "queued",
+    __slots__ = ("deliveries", "every_page", "is_settling", "life", "metadata", "pages", "queued",
                  "runs", "sinks", "slot")
 
     _node: ReceiverNode
@@ -73,13 +73,13 @@ class Receiver(Handle):
         self.sinks: Final = sinks
         self.life: Final = life
         self.runs = KnownRuns(sources)
-        self.addressed: Addressed | None = None
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: Collection[int] = ()  # of all sources, each once
         self.slot: int | None = None
+        self.is_settling = False  # its pages become free when no copy into them is under way
         self.queued = 0.0  # since when it waits for staging memory
         self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
-        self.parts: dict[str, Part] = {}  # by source
+        self.deliveries: dict[str, Delivery] = {}  # by source
 
     @property
     def room(self) -> int:
@@ -89,12 +89,12 @@ class Receiver(Handle):
     @property
     def is_verifying(self) -> bool:
         """Whether chunks of a source are being verified."""
-        return any(part.is_verifying for part in self.parts.values())
+        return any(one.is_verifying for one in self.deliveries.values())
 
     @property
     def uses(self) -> dict[str, int]:
         """The use of the room, by source."""
-        return {source: part.use for source, part in self.parts.items() if part.use is not None}
+        return {source: one.use for source, one in self.deliveries.items() if one.use is not None}
 
     def pages_of(self, source: str) -> tuple[int, ...]:
         """The pages that this source fills, in its order; empty before they are published."""

@@ -8,11 +8,11 @@ are forgotten as soon as the source is done with them. A sink that is only silen
 ask about its lives: they are remembered for a while (`Link.returns_s`).
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from pdproto.node.link import Link
-from pdproto.node.metrics import Metrics
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.part import Part, Turn
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import SOURCE_IS_OVER
@@ -21,22 +21,22 @@ NEVER: Final = 1 << 63
 
 
 class RememberedLives:
-    """The lives of a node, and the floors of its sinks. forget: called to drop an endpoint."""
+    """The lives of a node, and the floors of its sinks."""
 
-    def __init__(
-        self, lives: dict[Life, Endpoint], forget: Callable[[Endpoint], None], metrics: Metrics,
-        link: Link,
-    ) -> None:
-        self._returns_s: Final = link.returns_s
-        self._lives: Final = lives
-        self._forget: Final = forget
+    def __init__(self, core: Core, endpoints: Endpoints) -> None:
+        self._returns_s: Final = core.link.returns_s
+        self._lives: Final = endpoints.lives
+        self._forget: Final = endpoints.forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
         self._ended: Final[dict[Life, None]] = {}  # lives of incarnations that are gone
         # By sink and incarnation: until when it may come back.
         self._silent: Final[dict[tuple[str, int], float]] = {}
-        metrics.gauge("lives_of_silent_peers",
-                      "Lives of decode servers that count as gone, and may come back", self.silent)
+        self.part: Final = Part(
+            "remembered lives", batch=lambda peer: self.hear(peer.name, peer.incarnation),
+            ended=lambda peer: self.end(peer.incarnation), turns={Turn.ROOMS: self.end_silent})
+        core.metrics.gauge("lives_of_silent_peers", "Lives of decode servers that count as gone, "
+                           "and may come back", self.silent)
 
     def add(self, life: Life, endpoint: Endpoint) -> None:
         """Remember a new life."""

@@ -7,42 +7,55 @@ Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). 
 Rule 3: pages and staging memory are freed when no copy from the memory into the pages is under way.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from pdproto.ground.layout import Indices
-from pdproto.node.data_path import SinkDataPath
+from pdproto.node.core import Core
+from pdproto.node.data_path import Idle, SinkDataPath
+from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import TRANSFER
 from pdproto.node.memory_queue import MemoryQueue
-from pdproto.node.node import Node
+from pdproto.node.numbered_lives import NumberedLives
+from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.pool import Pool
 from pdproto.node.receiver import Receiver
+from pdproto.node.receivers import Receivers
 from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.role import RUNS_ROLE
 from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import ends
+from pdproto.spec.language.symbols import State
 
 
 class SinkMemory:
     """See the rules above. Only the node's loop calls the methods.
 
-    now: the time of the turn, in seconds of the node's clock. conclude: called with an endpoint
-    whose pages are free; it drops a life that is over. queue: the requests that wait for staging
-    memory. is_starved: they wait, and no lease will be given back.
+    queue: the requests that wait for staging memory. is_starved: they wait, and no lease will be
+    given back.
     """
 
     def __init__(
-        self, node: Node, data_path: SinkDataPath, pool: Pool, now: Callable[[], float],
-        conclude: Callable[[Endpoint], None],
+        self, core: Core, endpoints: Endpoints, lives: NumberedLives, receivers: Receivers,
+        data_path: SinkDataPath, pool: Pool,
     ) -> None:
-        metrics = node.metrics
+        metrics = core.metrics
         self.is_starved = False
         self.queue: Final = MemoryQueue(
-            metrics, lambda: node.clock())  # noqa: PLW0108 - it has no clock yet
-        self._node: Final = node
+            metrics, lambda: core.clock())  # noqa: PLW0108 - it has no clock yet
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._lives: Final = lives
+        self._receivers: Final = receivers
         self._data_path: Final = data_path
         self._pool: Final = pool
-        self._now: Final = now
-        self._conclude: Final = conclude
+        self.part: Final = Part(
+            "memory", begin=lambda _: RUNS_ROLE.prepare(),
+            reactions={(ends.lease, False): self.release_lease,
+                       (ends.page, False): self.release_pages},
+            batch=self.greet, lost=self.part_from, failed=self._free_ungranted,
+            forgotten=self._forget, turns={Turn.ROOM: self.serve},
+            wants_turn=lambda: self.queue.was_cut, problem=self._problem)
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that is still silent
         self._granted: Final[set[Life]] = set()
         self._leased: Final[dict[Life, float]] = {}  # since when
@@ -58,7 +71,7 @@ class SinkMemory:
         """Tell a request that begins which of its sources the node has heard of."""
         for name in receiver.endpoint.peers:
             if self.has_spoken(name):
-                receiver.runs.greet(name, self._node.peers[name].incarnation)
+                receiver.runs.greet(name, self._core.peers[name].incarnation)
             else:
                 receiver.runs.expect(name)
                 self._unmet.setdefault(name, []).append(receiver)
@@ -66,26 +79,26 @@ class SinkMemory:
     def want(self, receiver: Receiver) -> None:
         """Queue the request for staging memory if the table allows it; it has its pages now."""
         if receiver.runs.place():
-            self.queue.add(receiver, self._now())
+            self.queue.add(receiver, self._core.now)
 
     def greet(self, peer: Peer) -> None:
         """Tell the requests that have heard nothing of this peer that it has sent a batch."""
         for receiver in self._unmet.pop(peer.name, ()):
             if receiver.runs.greet(peer.name, peer.incarnation):
-                self.queue.add(receiver, self._now())
+                self.queue.add(receiver, self._core.now)
 
-    def part(self, peer: Peer) -> None:
+    def part_from(self, peer: Peer, _why: str) -> None:
         """The peer counts as gone: no request waits for its first batch any more."""
         self._unmet.pop(peer.name, None)
 
     def has_spoken(self, source: str) -> bool:
         """Whether the source has told its incarnation."""
-        peers = self._node.peers
+        peers = self._core.peers
         return bool(source in peers and peers[source].incarnation)
 
-    def serve(self) -> None:
+    def serve(self, _now: float) -> None:
         """Grant memory to requests that wait for it, while the turn has time."""
-        is_waiting = self.queue.serve(self._grant, lambda: self._node.pace.has_time)
+        is_waiting = self.queue.serve(self._grant, lambda: self._core.pace.has_time)
         self.is_starved = is_waiting and not self._leased
 
     def _grant(self, receiver: Receiver) -> bool:
@@ -94,20 +107,20 @@ class SinkMemory:
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
         except ValueError as error:
-            self._node.give_up(receiver, str(error))
+            self._receivers.give_up(receiver, str(error))
             return True
         if addresses is None:
             return False
         granted = self._pool.grant(life, pages, receiver.slot)
         if not granted:
             self._data_path.release(life)
-            self._node.give_up(receiver, self._pool.blame(pages, receiver.slot))
+            self._receivers.give_up(receiver, self._pool.blame(pages, receiver.slot))
             return True
         self._granted.add(life)
-        self._leased[life] = receiver.began = self._now()
+        self._leased[life] = receiver.began = self._core.now
         self._addresses[life] = addresses
-        self._node.take(endpoint, endpoint.automaton.device(*granted))
-        self._node.draw(TRANSFER, endpoint)
+        self._endpoints.take(endpoint, endpoint.automaton.device(*granted))
+        self._receivers.injection.draw(TRANSFER, endpoint)
         return True
 
     # While the life has memory
@@ -120,28 +133,26 @@ class SinkMemory:
         """Whether copies may reach the pages of the life."""
         return life in self._granted
 
-    def is_settling(self, life: Life) -> bool:
-        """Whether the pages of the life become free as soon as no copy into them is under way."""
-        return life in self._settling
-
     # Its end
 
     def release_lease(self, endpoint: Endpoint, _: Indices) -> None:
         """The table has ended the lease."""
-        life = self._node.life(endpoint)
-        self._node.metrics.add("held_chunk_seconds", self._now() - self._leased.pop(life))
+        life = self._endpoints.life(endpoint)
+        self._core.metrics.add("held_chunk_seconds", self._core.now - self._leased.pop(life))
         self._data_path.release(life)
 
     def release_pages(self, endpoint: Endpoint, _: Indices) -> None:
         """The table has released the pages. They are free when no copy into them is under way."""
-        life, receiver = self._node.life(endpoint), endpoint.owner
+        life, receiver = self._endpoints.life(endpoint), endpoint.owner
         self._pool.free_slot(receiver.slot)
-        self._settling[life] = receiver
+        self._settling[life], receiver.is_settling = receiver, True
         self._data_path.settle(life)
 
-    def end_copies(self, life: Life) -> None:
+    def end_copies(self, report: Idle) -> None:
         """No copy into the pages of this life is under way any more: free them."""
-        self.free_pages(self._settling.pop(life))
+        receiver = self._settling.pop(report.life)
+        receiver.is_settling = False
+        self.free_pages(receiver)
 
     def free_pages(self, receiver: Receiver) -> None:
         """Free the pages, and drop the life if it is over."""
@@ -149,11 +160,21 @@ class SinkMemory:
             self._granted.remove(receiver.life)
             self._pool.free_pages(receiver.every_page)
         receiver.tell_released()
-        if receiver.life in self._node.lives:
-            self._conclude(receiver.endpoint)
+        if receiver.life in self._endpoints.lives:
+            self._lives.conclude(receiver.endpoint)
         else:
-            self._node.release(receiver.endpoint)
+            self._endpoints.release(receiver.endpoint)
 
-    def forget(self, life: Life) -> None:
-        """Forget the addresses of a life that is over."""
-        self._addresses.pop(life, None)
+    def _free_ungranted(self, endpoint: Endpoint, _before: State) -> None:
+        """The hand-over has failed. Without a grant, no copy can reach the pages: free them now."""
+        if not self.is_granted(endpoint.owner.life):
+            self.free_pages(endpoint.owner)
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        self._addresses.pop(endpoint.owner.life, None)
+
+    def _problem(self) -> str | None:
+        if self.is_starved:
+            return (f"node {self._core.name}: hand-overs wait for staging memory, none holds any, "
+                    f"and none is free: fenced writers may still reach it")
+        return None

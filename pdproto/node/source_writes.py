@@ -11,16 +11,22 @@ from collections.abc import Callable
 from typing import Final
 
 from pdproto.ground.layout import Indices
+from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath, WriteOutcome
+from pdproto.node.endpoints import Endpoints
 from pdproto.node.in_doubt import InDoubtWrites
-from pdproto.node.node import Node
+from pdproto.node.log_fields import log_fields
+from pdproto.node.part import Part, Turn
+from pdproto.node.peer import Peer
 from pdproto.node.remembered_lives import NEVER
 from pdproto.node.sender import Sender, Written, in_doubt_reason, refusal_reason
+from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Write
 from pdproto.spec.handoff.roles import Chunk
+from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
 
@@ -33,23 +39,33 @@ class SourceWrites:
     """
 
     def __init__(
-        self, node: Node, data_path: SourceDataPath, settle: Callable[[Life | None], object]
+        self, core: Core, endpoints: Endpoints, data_path: SourceDataPath,
+        settle: Callable[[Life | None], object],
     ) -> None:
         self.in_doubt: Final = InDoubtWrites()
-        self._node: Final = node
+        self._core: Final = core
+        self._endpoints: Final = endpoints
         self._data_path: Final = data_path
         self._settle: Final = settle
         self._posting: Final[deque[Endpoint]] = deque()  # they have chunks to post
         self._queued: Final[set[int]] = set()  # ids of those endpoints
         self._under_way: Final[dict[int, Written]] = {}
         self._number = 0
-        metrics = node.metrics
+        self.part: Final = Part(
+            "writes", reactions={(ends.write, Write.POSTED): self.post},
+            completions={"error": self._give_up, "skipped": self._skip},
+            states=[(_may_post, self.want_room)], failed=self._count_skipped,
+            batch=self._end_earlier, ended=self._end_all,
+            floor=lambda peer, floor: self.cannot_land(peer.name, peer.incarnation, floor),
+            turns={Turn.REPORTS: self.collect, Turn.ROOM: lambda _: self.post_in_turn()},
+            wants_turn=lambda: self.may_post)
+        metrics = core.metrics
         metrics.gauge("num_prefill_writes", "Writes that have been posted and not ended",
                       lambda: len(self._under_way))
         metrics.gauge("num_prefill_in_doubt_writes", "Writes that the engine has given up on, "
                       "and that may still land", self.in_doubt.count)
         metrics.gauge("prefill_in_doubt_seconds", "How long the oldest write in doubt has been so",
-                      lambda: self.in_doubt.longest_s(node.clock()))
+                      lambda: self.in_doubt.longest_s(core.clock()))
 
     def want_room(self, endpoint: Endpoint, _: Indices) -> None:
         """Queue an endpoint that has a chunk to post."""
@@ -64,7 +80,7 @@ class SourceWrites:
 
     def post_in_turn(self) -> None:
         """Post chunks, one for each hand-over in turn, while the data path has room."""
-        while self._posting and self._data_path.has_room and self._node.pace.has_time:
+        while self._posting and self._data_path.has_room and self._core.pace.has_time:
             endpoint = self._posting.popleft()
             if self._post_next(endpoint):
                 self._posting.append(endpoint)
@@ -75,14 +91,14 @@ class SourceWrites:
         """Post one chunk, to the sink that has got the fewest. Returns whether another may follow.
         The table is not asked for a sink that has got every chunk so far.
         """
-        if not endpoint.automaton.may_fire(endpoint.state, "post"):
+        if not _may_post(endpoint.automaton, endpoint.state):
             return False  # it has ended while it waited, and may be forgotten
         sender: Sender = endpoint.owner
         chunks, sinks = len(sender.chunks), len(endpoint.peers)
         for sink in (0,) if sinks == 1 else sorted(
                 range(sinks), key=lambda sink: sender.lane(sink).posted):
             lane = sender.lane(sink)
-            if lane.posted < chunks and lane.has_room and self._node.take(
+            if lane.posted < chunks and lane.has_room and self._endpoints.take(
                     endpoint, sender.endpoint.post_to(sink)).rows:
                 return sinks > 1 or lane.posted < chunks
         return False
@@ -94,7 +110,7 @@ class SourceWrites:
         chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
         self._number += 1
         posted = self._data_path.post(
-            self._number, self._node.life(endpoint), sender.addresses[sink], lane.offset,
+            self._number, self._endpoints.life(endpoint), sender.addresses[sink], lane.offset,
             sender.chunks[chunk], sender.is_wanted)
         self._under_way[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
         lane.begin(posted)
@@ -111,7 +127,7 @@ class SourceWrites:
             else:
                 landed = outcome is WriteOutcome.LANDED
                 self._end(number, Write.LANDED if landed else Write.REFUSED, reason)
-            if self._node.is_late():
+            if self._core.is_late():
                 return
 
     def cannot_land(self, sink: str, incarnation: int, floor: int) -> None:
@@ -122,38 +138,48 @@ class SourceWrites:
         for number in self.in_doubt.take(sink, incarnation, floor):
             self._end(number, Write.REFUSED)
 
+    def _end_earlier(self, peer: Peer) -> None:
+        """A batch of a new incarnation proves that the older ones have ended."""
+        if self.in_doubt:
+            for incarnation in self.in_doubt.incarnations(peer.name) - {peer.incarnation}:
+                self.cannot_land(peer.name, incarnation, NEVER)
+
+    def _end_all(self, peer: Peer) -> None:
+        self.cannot_land(peer.name, peer.incarnation, NEVER)
+
     def _give_up(self, number: int, reason: str, now: float) -> None:
         """A write is in doubt from now on. Its hand-over fails at once, and gets its pages back."""
         endpoint, sink, chunk, _ = self._under_way[number]
-        node, name = self._node, endpoint.peers[sink]
-        life = node.life(endpoint)
+        name, life = endpoint.peers[sink], self._endpoints.life(endpoint)
         endpoint.owner.blame = in_doubt_reason(name, reason)
         self.in_doubt.add(name, life, number, now)
-        node.take(endpoint, endpoint.automaton.completion("error", (sink, endpoint.place(chunk))))
-        peer = node.peers.get(name)
+        self._endpoints.take(endpoint, endpoint.automaton.completion(
+            "error", (sink, endpoint.place(chunk))))
+        peer = self._core.peers.get(name)
         if peer is not None and peer.ended:
             self.cannot_land(name, life.incarnation, NEVER)
         else:
-            log.warning("node %s: %s: a write of %s may still land", node.name,
+            log.warning("node %s: %s: a write of %s may still land", self._core.name,
                         in_doubt_reason(name, reason), life,
-                        extra={**node.fields(life), "peer": name})
+                        extra={**log_fields(self._core.name, life), "peer": name})
 
     def _end(self, number: int, value: Write, reason: str = "") -> None:
         """End a write that has landed or was refused."""
         endpoint, sink, chunk, length = self._under_way.pop(number)
-        node, sender = self._node, endpoint.owner
+        sender = endpoint.owner
         sender.lane(sink).end(length)
         if self.in_doubt:
-            self.in_doubt.drop(endpoint.peers[sink], node.life(endpoint), number)
+            self.in_doubt.drop(endpoint.peers[sink], self._endpoints.life(endpoint), number)
         if value is Write.REFUSED:
             sender.blame = refusal_reason(endpoint.peers[sink], reason)
-            node.metrics.add("refused_writes")
+            self._core.metrics.add("refused_writes")
         else:
             sender.landed_chunks += 1
             sender.landed_bytes += length
         was_released = sender.released
         place = endpoint.place(chunk)
-        node.take(endpoint, endpoint.automaton.device((ends.write, (0, 0, sink, place), value)))
+        self._endpoints.take(endpoint, endpoint.automaton.device(
+            (ends.write, (0, 0, sink, place), value)))
         endpoint.landed()
         if was_released:  # the life was remembered only for this write
             self._settle(endpoint.life)
@@ -162,6 +188,16 @@ class SourceWrites:
         """End a write that had not begun when its hand-over failed."""
         endpoint, sink, chunk, length = self._under_way.pop(number)
         endpoint.owner.lane(sink).end(length)
-        self._node.metrics.add("skipped_chunks")
-        self._node.take(endpoint, endpoint.automaton.completion(
+        self._core.metrics.add("skipped_chunks")
+        self._endpoints.take(endpoint, endpoint.automaton.completion(
             "skipped", (sink, endpoint.place(chunk))))
+
+    def _count_skipped(self, endpoint: Endpoint, _before: State) -> None:
+        """The hand-over has failed: chunks that wait are not moved."""
+        sender: Sender = endpoint.owner
+        self._core.metrics.add("skipped_chunks", sum(
+            len(sender.chunks) - sender.lane(sink).posted for sink in range(len(endpoint.peers))))
+
+
+def _may_post(automaton: Automaton, state: int) -> bool:
+    return automaton.may_fire(state, "post")

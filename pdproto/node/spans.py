@@ -182,9 +182,9 @@ class Spans:
 
     def _verified(self, endpoint: Endpoint, owner: Receiver, source: str, *, clean: bool) -> None:
         """The chunks of a source have been compared, some time after its *done* has come."""
-        part = owner.parts.get(source)
-        if part is not None and part.since:
-            since, part.since = part.since, 0.0
+        delivery = owner.deliveries.get(source)
+        if delivery is not None and delivery.since:
+            since, delivery.since = delivery.since, 0.0
             self._end(endpoint, "verify", since, None if clean else owner.blame or "failed",
                       {"pdproto.peer": source})
 

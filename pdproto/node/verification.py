@@ -4,14 +4,15 @@ The *done* of a source becomes an event only after its chunks have been copied i
 their digests compared. So the table can rely on the content of the pages.
 """
 
-from collections.abc import Callable
 from typing import Final
 
+from pdproto.node.capabilities import Capabilities
+from pdproto.node.core import Core
 from pdproto.node.data_path import SinkDataPath, Verified
-from pdproto.node.node import Node
-from pdproto.node.receiver import Part, Receiver
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.numbered_lives import NumberedLives
+from pdproto.node.receiver import Delivery, Receiver
 from pdproto.node.uses import mixed
-from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Done
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim
@@ -19,17 +20,17 @@ from pdproto.spec.handoff.poll import KVPoll
 
 
 class Verification:
-    """See above. Only the node's loop calls the methods.
-
-    hear: gives the table of an endpoint the *done* of a source.
-    """
+    """See above. Only the node's loop calls the methods."""
 
     def __init__(
-        self, node: Node, data_path: SinkDataPath, hear: Callable[[Endpoint, Done, str], None]
+        self, core: Core, endpoints: Endpoints, lives: NumberedLives, capabilities: Capabilities,
+        data_path: SinkDataPath,
     ) -> None:
-        self._node: Final = node
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._lives: Final = lives
+        self._bytes_of: Final = capabilities.bytes_of
         self._data_path: Final = data_path
-        self._hear: Final = hear
 
     @staticmethod
     def is_due(receiver: Receiver, source: str) -> bool:
@@ -40,35 +41,34 @@ class Verification:
 
     def begin(self, receiver: Receiver, source: str, done: Done) -> None:
         """Have the source's chunks copied and compared. A second *done* of it is ignored."""
-        parts, pages = receiver.parts, receiver.pages_of(source)
-        if source in parts and parts[source].is_verifying:
+        deliveries, pages = receiver.deliveries, receiver.pages_of(source)
+        if source in deliveries and deliveries[source].is_verifying:
             return
-        part = parts[source] = Part(done, self._node.clock())
+        delivery = deliveries[source] = Delivery(done, self._core.clock())
         problem = done.problem(len(pages)) or mixed(receiver.uses, done.use)
         if not problem:
-            part.use = done.use
+            delivery.use = done.use
             self._data_path.verify(receiver.life, source, done.chunks, pages)
             return
-        part.is_verifying = False
+        delivery.is_verifying = False
         receiver.blame = f"{source} {problem}"
-        self._hear(receiver.endpoint, done, source)
+        self._lives.hear(receiver.endpoint, done, source)
 
-    def end(self, receiver: Receiver, report: Verified, *, is_settling: bool) -> None:
-        """The chunks have been copied and compared. is_settling: the hand-over has failed
-        meanwhile, and its pages are about to be free.
-        """
-        endpoint, source = receiver.endpoint, report.source
-        part = receiver.parts[source]
-        done, part.is_verifying = part.done, False
+    def end(self, report: Verified) -> None:
+        """The chunks have been copied and compared."""
+        endpoint, source = self._endpoints.lives[report.life], report.source
+        receiver: Receiver = endpoint.owner
+        delivery = receiver.deliveries[source]
+        done, delivery.is_verifying = delivery.done, False
         receiver.metadata[source] = done.metadata
         if report.clean:
             receiver.landed_chunks += len(done.chunks)
-            receiver.landed_bytes += self._node.bytes_of(
+            receiver.landed_bytes += self._bytes_of(
                 source, done.chunks, receiver.pages_of(source))
             index = endpoint.peers.index(source)
-            self._node.take(endpoint, endpoint.automaton.device(
+            self._endpoints.take(endpoint, endpoint.automaton.device(
                 (ends.content, (0, 0, 0, index, 0), True)))
-        elif not is_settling:  # else no digest was compared
-            self._node.metrics.add("spoilt_chunks")
+        elif not receiver.is_settling:  # else no digest was compared
+            self._core.metrics.add("spoilt_chunks")
             receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"
-        self._hear(endpoint, done, source)
+        self._lives.hear(endpoint, done, source)

@@ -147,7 +147,7 @@ class Cluster:
             node = Prefill(rank, self.source_side(host, server.pages), link=self._link(),
                            incarnation=host.incarnation, waits=shape.waits,
                            trace=self._witness(host), role=self._roles.source)
-            host.run(node)
+            host.run(node.core)
             server.ranks.append(Rank(host, node))
         self.servers[name] = server
 
@@ -161,7 +161,7 @@ class Cluster:
         node = Decode(name, engine, link=self._link(), incarnation=host.incarnation,
                       waits=shape.waits, trace=self._witness(host), role=self._roles.sink)
         server.run(host, node, engine)
-        host.run(node)
+        host.run(node.core)
         self.servers[name] = server
 
     def source_side(self, host: Host, pages: Pages) -> SourceDataPath:
@@ -300,7 +300,7 @@ class Cluster:
             for node in server.nodes:
                 for gauge, value in node.metrics.read().items():
                     if gauge.startswith("num_") and value:
-                        return f"{node.name}: {gauge} is {value:g}"
+                        return f"{node.core.name}: {gauge} is {value:g}"
             held = server.held()
             if held:
                 return f"{server.name}: {held}"
@@ -313,11 +313,11 @@ class Cluster:
             # After a crash, a peer may send the successor messages for the process before it.
             malformed = 0.0 if crashes else counted["malformed_frames"]
             if counted["refused_frames"] or malformed:
-                self._blame(PEERS, f"{node.name} has refused {counted['refused_frames']:g} "
+                self._blame(PEERS, f"{node.core.name} has refused {counted['refused_frames']:g} "
                             f"messages and {malformed:g} batches", -1)
-            if node.mistakes:
-                self._blame(STEADY, f"{node.name}: {node.mistakes} calls that the tables refuse",
-                            -1)
+            if node.core.mistakes:
+                self._blame(STEADY, f"{node.core.name}: {node.core.mistakes} calls that the tables "
+                            f"refuse", -1)
         if self._missing:
             side, room = next(iter(self._missing))
             self._blame(ENDS, f"room {room} has not ended at {side}, {SETTLE_S:g} s after all "
@@ -345,7 +345,7 @@ class Cluster:
             for name, value in node.metrics.read().items():
                 if not name.startswith("num_"):
                     self.outcome.counted[name] = self.outcome.counted.get(name, 0.0) + value
-            node.on_close()
+            node.core.close()
 
 
 class FailingTarget:

@@ -73,7 +73,7 @@ class EventLoop:
         self._waking: Final = threading.Lock()  # between a wake and the end
         self._elsewhere = ""  # why no call works in this process
         with ExitStack() as opened:
-            opened.callback(core.on_close)
+            opened.callback(core.close)
             if curve is not None and curve.members and curve.key_of(core.name) != curve.public:
                 raise PermissionError(f"node {core.name}: its keys are those of {curve.member}: "
                                       f"name it {curve.named('NAME')}")
@@ -167,7 +167,7 @@ class EventLoop:
                 return
             self._ended = True
         threads.call_each(
-            self._core.on_close, *(peer.connection.part for peer in self._core.peers.values()
+            self._core.close, *(peer.connection.part for peer in self._core.peers.values()
               if isinstance(peer.connection, Dealer)),
             self._monitor.close, self._limit.close, partial(self._router.close, linger=0),
             self._end_context, self._files.close, partial(os.close, self._wake_fd))

@@ -10,11 +10,12 @@ handles that `open` returns (node/sender.py, node/receiver.py).
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
 from threading import Lock
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
+from pdproto.node.decode import Decode
+from pdproto.node.decode_routing import DecodeDesk
 from pdproto.node.direct import DIRECT_ROLE, direct_pool
 from pdproto.node.drain import Drain
 from pdproto.node.handle import Handle
@@ -24,9 +25,8 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
 from pdproto.node.pool import Pool
 from pdproto.node.prefill import Prefill
+from pdproto.node.prefill_routing import DataParallelRank
 from pdproto.node.receiver import Addressed, Receiver
-from pdproto.node.routed_decode import DecodeDesk, RoutedDecode
-from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
@@ -48,11 +48,13 @@ class RunningNode:
     counters and gauges.
     """
 
-    def __init__(self, core: Node, link: Link) -> None:
+    def __init__(self, node: Node, link: Link) -> None:
+        core = node.core
         self.name: Final = core.name
         self.incarnation: Final = core.incarnation
         self.metrics: Final[Metrics] = core.metrics
-        self._core = core
+        self._node = node
+        self._core: Final = core
         self._drain: Drain | None = None
         self._draining: Final = Lock()
         self._leaving: Final[list[Callable[[Sequence[int], Future[None]], None]]] = []
@@ -81,7 +83,7 @@ class RunningNode:
         """
         with self._draining:
             if self._drain is None:
-                drain = self._drain = Drain(self._core, self._leave)
+                drain = self._drain = Drain(self._node, self._leave)
                 try:
                     self._core.ask(drain.begin)
                 except LocalProtocolError:
@@ -125,7 +127,7 @@ class RunningNode:
         """Why only a restart of the process helps: the node's loop is closed or hangs, or the
         device of its pages has failed for good. None while neither is so.
         """
-        return self._loop.stalled() or self._core.broken()
+        return self._loop.stalled() or self._node.broken()
 
     def open_handoffs(
         self, most: int = 100, room: int | None = None, state: str | None = None
@@ -135,7 +137,7 @@ class RunningNode:
         most: how many are described. room, state: only hand-overs of this room, or in this state.
         Raises ValueError for a state that they do not have.
         """
-        return open_handoffs(self._core, self.health(), most, room, state)
+        return open_handoffs(self._node, self.health(), most, room, state)
 
     def lost_peers(self) -> tuple[str, ...]:
         """The names of the peers that count as gone."""
@@ -148,7 +150,7 @@ class RunningNode:
     @property
     def faults(self) -> str:
         """The faults in force, in the form that `inject` takes."""
-        return str(self._core.faults)
+        return str(self._node.faults)
 
     def inject(self, faults: str) -> None:
         """Fail hand-overs on purpose from now on, to test the rest of the system.
@@ -157,7 +159,7 @@ class RunningNode:
         is not named is 0. Raises FaultsError, and changes nothing then.
         """
         before = self.faults
-        self._core.faults.set(faults)
+        self._node.faults.set(faults)
         if self.faults != before:
             log.warning("node %s: faults injected from now on: %s", self.name, self.faults,
                         extra={"rank": self.name})
@@ -201,8 +203,8 @@ class PrefillNode(RunningNode):
     Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
 
-    _core: Prefill
-    _kind: ClassVar[type[Prefill]] = Prefill
+    _node: Prefill
+    _kind: Callable[..., Prefill] = Prefill
 
     def __init__(
         self,
@@ -216,11 +218,10 @@ class PrefillNode(RunningNode):
         role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None,
     ) -> None:
-        kind: Callable[..., Prefill] = self._kind if dp is None else partial(RoutedPrefill, dp=dp)
         link = link or Link()
-        super().__init__(kind(name, data_path, link=link, incarnation=new_incarnation(),
-                              waits=waits, trace=trace, role=role,
-                              refuses=lambda room: self._refusal(room) or refuses(room)), link)
+        super().__init__(self._kind(
+            name, data_path, link=link, incarnation=new_incarnation(), waits=waits, trace=trace,
+            role=role, dp=dp, refuses=lambda room: self._refusal(room) or refuses(room)), link)
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
@@ -237,7 +238,7 @@ class PrefillNode(RunningNode):
         halves come more than a second apart (decision 046). Raises LocalProtocolError when the node
         is closed, TypeError or ValueError for a room that is no such number.
         """
-        return self._met(self._core.open(room, on_released, watcher, named, use))
+        return self._met(self._node.open(room, on_released, watcher, named, use))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
@@ -245,7 +246,7 @@ class PrefillNode(RunningNode):
         Their pages are free. But the node remembers their lives until the sink has fenced this
         node, or until the sink's process is known to have ended; see `declare_gone`.
         """
-        return self._core.in_doubt()
+        return self._node.in_doubt()
 
 
 class DecodeNode(RunningNode):
@@ -258,8 +259,8 @@ class DecodeNode(RunningNode):
     Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
 
-    _core: RoutedDecode
-    _kind: ClassVar[type[RoutedDecode]] = RoutedDecode
+    _node: Decode
+    _kind: Callable[..., Decode] = Decode
 
     def __init__(  # noqa: PLR0913 - all but two have a default
         self,
@@ -308,7 +309,7 @@ class DecodeNode(RunningNode):
         Raises LocalProtocolError when the node is closed, ValueError without sources.
         """
         with self._opening:  # so that lives begin in the order of their numbers
-            return self._met(self._core.open(
+            return self._met(self._node.open(
                 room, sources, sinks=sinks, generation=generation, on_released=on_released,
                 watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use, soon=soon))
 
@@ -327,7 +328,7 @@ class DecodeNode(RunningNode):
         Raises LocalProtocolError when the node is closed, or has no desk.
         """
         with self._opening:
-            return self._met(self._core.seek(
+            return self._met(self._node.seek(
                 room, server, pages=pages, slot=slot, named=named, on_released=on_released,
                 watcher=watcher, use=use))
 

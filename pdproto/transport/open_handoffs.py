@@ -102,9 +102,9 @@ def open_handoffs(
     owners = [owner for owner in _open(node)
               if owner.stage in wanted and (room is None or owner.room == room)]
     counts = Counter([owner.stage for owner in owners])
-    now = node.clock()
+    now = node.core.clock()
     oldest = nsmallest(min(most, SHOWN_MAX), owners, key=attrgetter("entered"))
-    return OpenHandoffs(node.name, node.side.name, problem or "", len(owners),
+    return OpenHandoffs(node.core.name, node.side.name, problem or "", len(owners),
                         {name_of(stage): count for stage, count in counts.items()},
                         tuple(_told(node, owner, now) for owner in oldest))
 
@@ -156,7 +156,7 @@ def _party_and_event(peers: Sequence[str], one: Awaited) -> tuple[str, str]:
 def _trouble(node: Node, peers: Sequence[str], one: Awaited, now: float) -> str:
     if one.part or one.peer is None or one.peer >= len(peers):
         return ""
-    peer: Peer | None = node.peers.get(peers[one.peer])
+    peer: Peer | None = node.core.peers.get(peers[one.peer])
     if peer is None or not peer.incarnation:
         return "nothing was ever heard of it"
     if peer.lost:

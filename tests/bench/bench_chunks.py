@@ -105,7 +105,7 @@ def seconds_of_a_frame(sinks: int) -> float:
     waits = {"bootstrap_timeout": 20.0, "transfer_timeout": 20.0, "no_news": 1.0}
     node = Prefill("p0", SourceDataPath("p0", Fabric()), incarnation=5, waits=waits,
                    link=Link(sign_of_life_s=1_000.0, silent_s=2_000.0))
-    offline = Offline(node)
+    offline = Offline(node.core)
     names = tuple(f"d{number}" for number in range(sinks))
     costs = []
     for room in range(FRAMES):

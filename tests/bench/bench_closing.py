@@ -59,7 +59,7 @@ def main(handovers: int) -> None:
     sources = {"prefill": str(ours.recv())}
     node = DecodeNode("decode", NoBytes(), waits=WAITS)
     waiting = [node.open(room, sources) for room in range(handovers)]
-    until(lambda: len(node._core.lives) == handovers, "all are open")
+    until(lambda: len(node._node.lives) == handovers, "all are open")
     began = time.monotonic()
     for receiver in waiting:
         receiver.abort("the client has left")
@@ -69,7 +69,7 @@ def main(handovers: int) -> None:
     until(lambda: late.poll() is KVPoll.SUCCESS, "the late one succeeds")
     late_s = time.monotonic() - began
     late.close()
-    until(lambda: not node._core.lives, "all are forgotten")
+    until(lambda: not node._node.lives, "all are forgotten")
     over_s = time.monotonic() - began
     ours.send("end")
     longest = node._loop.pace.longest_s, ours.recv()

@@ -58,7 +58,7 @@ def finished(nodes: tuple[PrefillNode, DecodeNode], ends: Ends) -> None:
         _wait(lambda some=some: all(r.poll() is KVPoll.SUCCESS for _, r in some))
         for _, receiver in some:
             receiver.close()
-    _wait(lambda: not any(node._core.lives for node in nodes))
+    _wait(lambda: not any(node._node.lives for node in nodes))
 
 
 def busy_s() -> float:
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
             began = busy_s()
             ends += opened(prefill, decode, range(first, first + part))
             took.append((busy_s() - began) / part * 1e6)
-        assert len(prefill._core.lives) == len(decode._core.lives) == len(ends)
+        assert len(prefill._node.lives) == len(decode._node.lives) == len(ends)
         each = (psutil.Process().memory_info().rss - before) / len(ends)
         began = busy_s()
         finished(nodes, ends)

@@ -88,7 +88,7 @@ def main() -> None:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         for room in range(OPEN):
             nodes.receivers(room)
-        until(lambda: len(prefill._core.lives) == OPEN)
+        until(lambda: len(prefill._node.lives) == OPEN)
         with OperatorPort(decode) as port:
             for path in ("", "/metrics", "/ready", "/debug/handoffs", "/debug/handoffs?room=7"):
                 took, waits = asked_while_the_loop_is(decode, port, path)

@@ -21,7 +21,7 @@ from statistics import median
 from time import monotonic, process_time
 from typing import Final, TypeVar
 
-from pdproto.node.core import run_turn
+from pdproto.node.core import Core, run_turn
 from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.node import Node
@@ -66,14 +66,14 @@ class Host:
         self.sent = self.turns = 0
         self._hosts: Final = hosts
         self._requests: Final[deque[Callable[[], None]]] = deque()
-        self._node: Node
+        self._node: Core
         self._in_turn = self._again = False
         hosts[name] = self
 
     def run(self, node: Node) -> None:
         """Run this node from now on."""
-        self._node = node
-        node.begin(self)
+        self._node = node.core
+        node.core.begin(self)
 
     def clock(self) -> float:
         return monotonic()

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from pdproto.node import core, prefill, verification
+from pdproto.node import core, sinks, verification
 from pdproto.node import optimistic_steps as module
+from pdproto.node.binding import Binding
 from pdproto.node.data_path import Idle, WriteOutcome
+from pdproto.node.decode_routing import DecodeRouting
+from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import Faults
 from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
-from pdproto.node.node import Node
 from pdproto.node.optimistic_record import OptimisticSettings
-from pdproto.node.prefill import Prefill
-from pdproto.node.routed_decode import RoutedDecode
 from pdproto.node.sender import Sender
 from pdproto.pages import sink_pages
 from pdproto.pages.copies import Staged, at_once
@@ -79,7 +79,7 @@ def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
 
 def look_up_untold() -> None:
     """A look-up that fails is told to nobody."""
-    _wrap(RoutedDecode, "_unless_over", lambda *_: None)
+    _wrap(DecodeRouting, "_unless_over", lambda *_: None)
 
 
 def worker_does_not_ask() -> None:
@@ -100,7 +100,7 @@ def malformed_kills() -> None:
 
 def never_forgets() -> None:
     """A life that is over stays in the node's books."""
-    _wrap(Node, "forget", lambda *_: None)
+    _wrap(Endpoints, "forget", lambda *_: None)
 
 
 def counted_twice() -> None:
@@ -153,10 +153,10 @@ def slot_given_twice() -> None:
 
 def any_incarnation() -> None:
     """A life is told by its room alone."""
-    def endpoint_of(old: Any, self: Prefill, peer: Any, life: Life, *by: Any) -> Any:
+    def endpoint_of(old: Any, self: Binding, peer: Any, life: Life, *by: Any) -> Any:
         return old(self, peer, Life(life.room, peer.incarnation, life.generation, life.use), *by)
 
-    _wrap(Prefill, "endpoint_of", endpoint_of)
+    _wrap(Binding, "endpoint_of", endpoint_of)
 
 
 def pass_not_awaited() -> None:
@@ -207,7 +207,7 @@ def pack_abandoned() -> None:
 
 def layouts_uncompared() -> None:
     """Pages move between pools whose pages lie differently."""
-    vars(prefill)["misfit"] = lambda *_: ""
+    vars(sinks)["misfit"] = lambda *_: ""
 
 
 def uses_uncompared() -> None:

@@ -101,7 +101,7 @@ class Ends:
         for node in self.nodes:
             assert node._loop.turn_errors == node._core.mistakes == 0
             assert_no_slow_turn(node.name, node._loop.pace)
-            assert len(node._core.lives) == 0
+            assert len(node._node.lives) == 0
 
 
 @contextmanager

@@ -202,7 +202,7 @@ def test_no_other_request_gets_pages_until_a_stopped_writer_is_fenced(
         until(polls([late], WAITING))
         before = [layer.copy() for layer in nodes.pools["p0"][1]]
         stuck.may_go_on.set()
-        nodes.prefills[0]._core.data_path.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
+        nodes.prefills[0]._node.data_path.engine.loop.call(lambda: None)  # type: ignore[attr-defined]
         until(lambda: nodes.prefills[0].metrics.read().get("refused_writes"))
         for layer, old in zip(nodes.pools["p0"][1], before, strict=True):
             assert np.array_equal(layer, old), "a byte of the dead life has landed"

@@ -14,8 +14,8 @@ import pytest
 from pdproto.drill import children
 from pdproto.drill.handoff import ranks
 from pdproto.node.link import place_of
+from pdproto.node.prefill_routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
-from pdproto.node.routed_prefill import DataParallelRank
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import DecodeRegistries, PrefillRegistry

@@ -120,5 +120,5 @@ def test_m3_6_nodes_forget_aborted_hand_overs() -> None:
             for frame in (AbortAck(life), Drained(life)):
                 prefill._core.ask(partial(prefill._core.say, prefill._core.peers["d"], frame))
         until(lambda: decode.metrics.read()["stale_frames"] == before + 200)
-        assert len(decode._core.lives) == len(prefill._core.lives) == 0
+        assert len(decode._node.lives) == len(prefill._node.lives) == 0
         nodes.hand_over(1000)

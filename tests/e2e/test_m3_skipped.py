@@ -62,7 +62,7 @@ class Nodes:
         def look() -> None:
             if sender.landed_chunks >= landed:
                 sender.watchers = ()
-                self.prefill._core.give_up(sender, "the client has left")
+                self.prefill._node.give_up(sender, "the client has left")
 
         self.prefill._core.ask(lambda: setattr(sender, "watchers", (look,)))
         self.send(sender)

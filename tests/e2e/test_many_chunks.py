@@ -124,13 +124,13 @@ def test_a_frame_that_names_many_sinks_delays_no_other_hand_over() -> None:
         stranger.connect(node.endpoint)
         stranger.send(encode("stranger", 17, 0, [
             Introduce(life, tuple(names), address), Publish(life, b"", 1, tuple(names), address)]))
-        until(lambda: life in node._core.lives)
+        until(lambda: life in node._node.lives)
         many = tuple(f"d{number}" for number in range(1_024))
         stranger.send(encode("stranger", 17, 0, [Introduce(life, many, address)]))
         until(lambda: node.metrics.read()["malformed_frames"] == 1)
         nodes.hand_over(1)
         stranger.send(encode("stranger", 17, 1, []))
-        until(lambda: life not in node._core.lives or node._core.peers["stranger"].heard)
+        until(lambda: life not in node._node.lives or node._core.peers["stranger"].heard)
         node.declare_gone("stranger")
 
 
@@ -182,11 +182,11 @@ def test_servers_that_begin_lives_without_end_stop_no_other(
         def begin(stranger: zmq.Socket[bytes], name: str, lives: list[Life], *, waiting: int
                   ) -> None:
             refused = node.metrics.read()["refused_frames"]
-            added = waiting - len(node._core._early)
+            added = waiting - len(node._node.binding.early)
             stranger.send(encode(name, lives[0].incarnation, 0, [
                 Introduce(life, (name,), "tcp://127.0.0.1:1") for life in lives]))
             until(lambda: node.metrics.read()["refused_frames"] == refused + len(lives) - added)
-            assert len(node._core._early) == waiting
+            assert len(node._node.binding.early) == waiting
 
         lives = [Life(1_000 + number, 17, number) for number in range(20)]
         for stranger, name in ((first, "first"), (second, "second")):
@@ -197,9 +197,9 @@ def test_servers_that_begin_lives_without_end_stop_no_other(
         begin(second, "second", [Life(2_000 + number, 18, number) for number in range(10)],
               waiting=5)
         receiver = nodes.receiver(1)
-        until(lambda: len(node._core._early) == 6)
+        until(lambda: len(node._node.binding.early) == 6)
         senders = [node.open(life.room) for life in lives[:3]]
-        until(lambda: len(node._core._early) == 3)
+        until(lambda: len(node._node.binding.early) == 3)
         begin(first, "first", lives[10:], waiting=5)
         receiver.abort("it was for this test")
         for sender in senders:

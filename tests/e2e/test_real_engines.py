@@ -101,7 +101,7 @@ class Hand:
     @property
     def leases(self) -> int:
         """The leases of the sink's staging memory."""
-        counts = self.decode._core.data_path.engine.counts()  # type: ignore[attr-defined]
+        counts = self.decode._node.data_path.engine.counts()  # type: ignore[attr-defined]
         assert bool(counts.leases) == bool(counts.leased_bytes)
         return int(counts.leases)
 

@@ -73,7 +73,7 @@ def would_be_heard(data: bytes) -> bool:
 
 def told(node: RunningNode) -> tuple[object, ...]:
     """All that foreign bytes must not change."""
-    lives = tuple((life, endpoint.state) for life, endpoint in node._core.lives.items())
+    lives = tuple((life, endpoint.state) for life, endpoint in node._node.lives.items())
     return lives, tuple(node._core.peers), node._loop.turn_errors, node._core.mistakes
 
 
@@ -115,7 +115,7 @@ def test_a_peer_that_says_anything_harms_nobody_else(
         (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         node: RunningNode = nodes.prefills[0] if side == "prefill" else nodes.decodes[0]
-        state = node._core.lives[receiver.life].state
+        state = node._node.lives[receiver.life].state
         with foreigner(node.endpoint) as stranger:
             hello = wire.Introduce(wire.Life(0, 99, 0), (STRANGER,), HERE)
             for number in range(SAID):
@@ -123,9 +123,9 @@ def test_a_peer_that_says_anything_harms_nobody_else(
                 stranger.batch(hello, *(frame_of(some) for _ in range(some.randrange(4))))
             stranger.say(b"the end")
             until(lambda: node._core.malformed.get(STRANGER) == 1)
-        assert node._core.lives[receiver.life].state == state
+        assert node._node.lives[receiver.life].state == state
         assert node._loop.turn_errors == 0
-        assert len(node._core.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
+        assert len(node._node.lives) <= 1 + 4 * 4, "its lives are as many as it has named"
         _end_well(nodes, [sender], [receiver], settled=side == "decode")
 
 

@@ -2,14 +2,15 @@
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pdproto.check.result import Verdict as Outcome
 from pdproto.check.trace.verify import verify
-from pdproto.group.core import GroupCore
 from pdproto.group.entry import Submitted
 from pdproto.group.group import Group
 from pdproto.group.rank import Decision
@@ -26,32 +27,34 @@ NEVER = {"no_votes": 1e6, "no_decision": 1e6, "no_confirmation": 1e6, "no_releas
 LINK = Link(sign_of_life_s=0.2, silent_s=20.0)
 
 
-class LossyCore(GroupCore):
+class Lossy(Group):
     """A rank that loses frames as they go out, also to itself."""
 
     chance: random.Random | None = None
     lost = 0
 
-    def _lose_it(self) -> bool:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        core, lossy = self._core, self
+        say = core.say
+
+        def say_or_lose(peer: Peer, frame: AnyFrame) -> None:
+            if not self._loses_it():
+                say(peer, frame)
+
+        class Own(deque[GroupFrame]):
+            def append(self, frame: GroupFrame, /) -> None:
+                if not lossy._loses_it():
+                    super().append(frame)
+
+        core.say = say_or_lose  # type: ignore[method-assign]  # the network
+        self._node.members.own = Own()
+
+    def _loses_it(self) -> bool:
         if self.chance is None or self.chance.random() >= 0.3:
             return False
         self.lost += 1
         return True
-
-    def say(self, peer: Peer, frame: AnyFrame) -> None:
-        if not self._lose_it():
-            super().say(peer, frame)
-
-    def _tell(self, index: int, frame: GroupFrame) -> None:
-        if index != self.me or not self._lose_it():
-            super()._tell(index, frame)
-
-
-class Lossy(Group):
-    """See above."""
-
-    _core: LossyCore
-    _kind = LossyCore
 
 
 @dataclass(slots=True, eq=False)

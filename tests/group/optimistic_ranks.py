@@ -14,7 +14,8 @@ from random import Random
 from pdproto.check.result import Verdict as Outcome
 from pdproto.check.trace.verify import verify
 from pdproto.group.entry import Submitted
-from pdproto.group.optimistic_core import OptimisticCore
+from pdproto.group.node import GroupNode
+from pdproto.group.passes import TABLES, PassOptions
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
@@ -54,7 +55,7 @@ class Running:
 class RankAt:
     """A rank, with the transport and the scheduler of the test."""
 
-    core: OptimisticCore
+    node: GroupNode
     offline: Offline
     traces: tuple[BytesIO, BytesIO]
     held: dict[Life, Running] = field(default_factory=dict)
@@ -80,22 +81,22 @@ class OptimisticRanks:
               waits: Mapping[str, float]) -> RankAt:
         endpoints = {rank: f"ipc://{rank}" for rank in range(count)}
         traces = BytesIO(), BytesIO()
-        kind = type("Edited", (OptimisticCore,), {"pass_tables": tables} if tables else {})
-        core: OptimisticCore = kind(
-            "g", endpoints, me=index, passes=self.passes, stop=lambda _: True, entry=0, link=QUIET,
-            incarnation=100 + index, waits=waits, trace=SharedTrace(f"g.{index}", traces[0]),
-            pass_trace=SharedTrace(f"g.{index}", traces[1]))
-        return RankAt(core, Offline(core), traces)
+        options = PassOptions(self.passes, SharedTrace(f"g.{index}", traces[1]), tables or TABLES)
+        node = GroupNode(
+            "g", endpoints, me=index, slots=self.passes.slots, passes=options,
+            stop=lambda _: True, entry=0, link=QUIET, incarnation=100 + index, waits=waits,
+            trace=SharedTrace(f"g.{index}", traces[0]))
+        return RankAt(node, Offline(node.core), traces)
 
     def submit(self, room: int) -> Submitted:
-        request = Submitted(Life(room, self.ranks[0].core.incarnation, room), b"",
+        request = Submitted(Life(room, self.ranks[0].node.core.incarnation, room), b"",
                             self.answered.append, request_id=str(room))
-        self.ranks[0].offline.ask(lambda: self.ranks[0].core.submit(request))
+        self.ranks[0].offline.ask(lambda: self.ranks[0].node.submit(request))
         self.turn(0)
         return request
 
     def abort(self, request: Submitted) -> None:
-        self.ranks[0].offline.ask(lambda: self.ranks[0].core.abort(request, "the client has left"))
+        self.ranks[0].offline.ask(lambda: self.ranks[0].node.abort(request, "the client has left"))
         self.turn(0)
 
     # Events
@@ -104,12 +105,12 @@ class OptimisticRanks:
         """A turn of a rank; its scheduler then takes what there is for it."""
         rank = self.ranks[index]
         rank.offline.turn(*batches, after=after)
-        while rank.core.wants_turn:
+        while rank.node.core.wants_turn:
             rank.offline.turn()
-        assert rank.core.mistakes == 0
-        assert not rank.core.malformed
-        assert rank.core.metrics.read()["refused_frames"] == 0, "a frame is refused"
-        for peer in rank.core.peers.values():
+        assert rank.node.core.mistakes == 0
+        assert not rank.node.core.malformed
+        assert rank.node.core.metrics.read()["refused_frames"] == 0, "a frame is refused"
+        for peer in rank.node.core.peers.values():
             line = rank.offline.line(peer.name)
             target = int(peer.name.removeprefix("g."))
             for batch in line.said:
@@ -119,10 +120,10 @@ class OptimisticRanks:
                     self.network.append((index, target, encode(
                         batch.node, batch.incarnation, batch.floor, [])))
             line.said.clear()
-        while rank.core.rank.arrivals:
-            rank.held.setdefault(rank.core.rank.arrivals.popleft().life, Running())
-        while rank.core.rank.decisions:
-            self._apply(rank, rank.core.rank.decisions.popleft())
+        while rank.node.rank.arrivals:
+            rank.held.setdefault(rank.node.rank.arrivals.popleft().life, Running())
+        while rank.node.rank.decisions:
+            self._apply(rank, rank.node.rank.decisions.popleft())
 
     def deliver(self, place: int, *, again: bool = False) -> None:
         """A frame arrives. again: it will arrive once more."""
@@ -175,7 +176,9 @@ class OptimisticRanks:
         last = rank.held[life].computes
         assert last is not None
         rank.held[life].computes, rank.held[life].whole = None, last
-        rank.offline.ask(lambda: rank.core.computed(life, last=last))
+        passes = rank.node.passes
+        assert passes is not None
+        rank.offline.ask(lambda: passes.computed(life, last=last))
         self.turn(index)
 
     def report(self, index: int, life: Life, name: str, reason: str = "") -> None:
@@ -186,7 +189,7 @@ class OptimisticRanks:
             self.ready.setdefault(life, set()).add(index)
         rank.held[life].failed |= name == "failed"
         rank.held[life].sending &= not name.startswith("transfer")
-        rank.offline.ask(lambda: rank.core.call(name, life, reason, 0))
+        rank.offline.ask(lambda: rank.node.call(name, life, reason, 0))
         self.turn(index)
 
     # Until the end
@@ -237,7 +240,7 @@ class OptimisticRanks:
             assert all(of == told[0] for of in told), f"{kind.__name__}: ranks decide differently"
             assert [n for n, *_ in told[0]] == sorted({n for n, *_ in told[0]})
         for rank in self.ranks:
-            gauges = {name: value for name, value in rank.core.metrics.read().items()
+            gauges = {name: value for name, value in rank.node.core.metrics.read().items()
                       if name.startswith("num_") and value}
             assert gauges == {}
             assert rank.held == {}

@@ -7,8 +7,8 @@ import pytest
 
 from pdproto.group import pass_rank
 from pdproto.group import rank as rank_module
-from pdproto.group.optimistic_core import TABLES
 from pdproto.group.pass_rank import PassRank
+from pdproto.group.passes import TABLES
 from pdproto.group.rank import Decision, RankPart
 from pdproto.node.metrics import Metrics
 from pdproto.node.waits import Waits

@@ -33,7 +33,7 @@ def test_m4_1_lost_frames_are_repeated_and_applied_once(tmp_path: Path, seed: in
     with ranks(tmp_path, slots=3, kind=Lossy, waits=FAST) as group:
         for scheduler in group.schedulers:
             assert isinstance(scheduler.group, Lossy)
-            scheduler.group._core.chance = chance(100 * seed + scheduler.group.me)
+            scheduler.group.chance = chance(100 * seed + scheduler.group.me)
         group.schedulers[1].dead.update({3, 4})
         group.schedulers[2].late_dead.update({5, 6})
         group.schedulers[3].breaks.update({7, 8})
@@ -43,7 +43,7 @@ def test_m4_1_lost_frames_are_repeated_and_applied_once(tmp_path: Path, seed: in
         group.assert_same_decisions()
         refused = {r.life.room for r in requests if r.answer and not r.answer.served}
         assert refused == {3, 4, 5, 6, 7, 8}
-        assert all(s.group._core.lost > 10 for s in group.schedulers if isinstance(s.group, Lossy))
+        assert all(s.group.lost > 10 for s in group.schedulers if isinstance(s.group, Lossy))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -184,7 +184,7 @@ def test_m4_3_failures_are_counted_once_by_the_rank_that_reports_them(tmp_path: 
 def test_m4_3_a_silent_bootstrap_ends_by_the_clock(tmp_path: Path) -> None:
     with ranks(tmp_path) as group:
         # Of this rank alone: the others' schedulers, too, may take longer than that.
-        group.schedulers[2].group._core._rank_waits.seconds["bootstrap_timeout"] = 0.3
+        group.schedulers[2].group._node.rank._waits.seconds["bootstrap_timeout"] = 0.3
         group.schedulers[2].holds.add(7)
         request = group.submit(7)
         group.until_answered(request)
@@ -230,7 +230,7 @@ def test_m4_5_an_overdue_transfer_is_cut_off_when_its_engine_has_stopped(tmp_pat
 
     with ranks(tmp_path, stop=stop) as group:
         # Of this rank alone: the others' schedulers, too, may take longer than that.
-        group.schedulers[3].group._core._rank_waits.seconds["transfer_timeout"] = 0.2
+        group.schedulers[3].group._node.rank._waits.seconds["transfer_timeout"] = 0.2
         group.schedulers[3].runs = False
         request = group.submit(7)
         group.until_answered(request)
@@ -266,9 +266,9 @@ def test_ended_requests_are_forgotten(tmp_path: Path) -> None:
             group.until_answered(group.submit(room % 7))
         group.until_idle()
         for scheduler in group.schedulers:
-            assert len(scheduler.group._core.rank._machine) <= 2
-            assert len(scheduler.group._core.rank._waits) == 0
-        entry = group.entry._core.decider
+            assert len(scheduler.group._node.rank._machine) <= 2
+            assert len(scheduler.group._node.rank._waits) == 0
+        entry = group.entry._node.decider
         assert entry is not None
         assert len(entry._machine) == 0
         assert len(entry._waits) == 0

@@ -13,7 +13,7 @@ OPEN = 10_000
 def test_a_request_is_forgotten_in_the_same_time_after_many_others() -> None:
     """Seen red with a plain dict: it looks for the oldest one at the places of all others."""
     entry = EntryPart((0,), 4, say=lambda _rank, _frame: None, waits=Waits(None),
-                      metrics=Metrics({}), over=lambda _: None)
+                      metrics=Metrics({}))
     lives = [Life(room, 1, room) for room in range(OPEN)]
     for life in lives:
         request = Submitted(life, b"")

@@ -94,7 +94,7 @@ def test_m5_2_a_pass_yields_to_a_request_that_has_its_bootstrap(tmp_path: Path) 
         group.report(index, first.life, "bootstrapped")
     group.run(chance())
     assert [r.answer.served for r in (first, second) if r.answer] == [True, True]
-    assert group.ranks[0].core.metrics.read()["prefill_retries"] == 1
+    assert group.ranks[0].node.core.metrics.read()["prefill_retries"] == 1
     group.check(tmp_path)
 
 
@@ -226,7 +226,7 @@ def test_m4_2_the_loss_of_a_rank_ends_the_group_in_the_midst_of_its_passes() -> 
         group.deliver(0)
     assert all(rank.held for rank in group.ranks)
     for index in (0, 1):
-        core = group.ranks[index].core
+        core = group.ranks[index].node.core
         core.on_lost(core.peers["g.2"], "its process has ended")
         group.turn(index)
         assert not any(v for n, v in core.metrics.read().items() if n.startswith("num_"))

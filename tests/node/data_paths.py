@@ -287,13 +287,13 @@ class Cluster:
     def writings(self) -> list[SourceDataPath]:
         """The data paths of all sources."""
         return [path for node in self.prefills
-                if isinstance(path := node._core.data_path, SourceDataPath)]
+                if isinstance(path := node._node.data_path, SourceDataPath)]
 
     @property
     def landing(self) -> SinkDataPath:
         """The data path of the first sink."""
         return next(path for node in self.decodes
-                    if isinstance(path := node._core.data_path, SinkDataPath))
+                    if isinstance(path := node._node.data_path, SinkDataPath))
 
     def senders(self, room: int, use: int | None = None) -> list[Sender]:
         return [node.open(room, use=use) for node in self.prefills]
@@ -312,7 +312,7 @@ class Cluster:
         assert self.fabric.wrong == []
         assert self.fabric.leased == {}
         for node in self.nodes:
-            assert len(node._core.lives) == 0
+            assert len(node._node.lives) == 0
             assert node._loop.turn_errors == 0, node.name
             assert_no_slow_turn(node.name, node._loop.pace)
 

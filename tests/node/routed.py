@@ -10,12 +10,13 @@ from functools import partial
 from typing import Final
 
 from pdproto.node.core import Core, run_turn
+from pdproto.node.decode import Decode
 from pdproto.node.link import Link
 from pdproto.node.ports import Arrived
+from pdproto.node.prefill import Prefill
+from pdproto.node.prefill_routing import DataParallelRank
 from pdproto.node.receiver import Receiver
 from pdproto.node.rooms import DecodeRooms, PrefillRooms, PrefillServer
-from pdproto.node.routed_decode import RoutedDecode
-from pdproto.node.routed_prefill import DataParallelRank, RoutedPrefill
 from pdproto.node.sender import Sender
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Registration, Room, Rooms
@@ -146,7 +147,7 @@ class RoutedCluster:
         self.said: Counter[str] = Counter()
         self.delivered = 0
         self.fabric = Fabric()
-        self.prefills: list[RoutedPrefill] = []
+        self.prefills: list[Prefill] = []
         self.processes: dict[str, Process] = {}
         self._registry = Registry()
         for rank in range(ranks):
@@ -158,18 +159,18 @@ class RoutedCluster:
             rooms = PrefillRooms(rank, ranks, publishes=publishes,
                                  table=table_of(system, routing.sender.name))
             process = Process(self, name)
-            self.prefills.append(RoutedPrefill(
+            self.prefills.append(Prefill(
                 name, SourceDataPath(name, self.fabric), link=LINK, incarnation=10 + rank,
                 waits=waits, dp=DataParallelRank(rooms, process)))
-            self._run(process, self.prefills[-1])
+            self._run(process, self.prefills[-1].core)
         self.book = self._registry.rooms
         self.server = PrefillServer(ranks, self.book.keeps_rule is True,
                                     {rank: {f"p{rank}": f"p{rank}"} for rank in range(ranks)})
         process = Process(self, "d")
-        self.decode = RoutedDecode(
+        self.decode = Decode(
             "d", SinkDataPath("d", self.fabric), link=LINK, incarnation=7, waits=waits,
             desk=process, rooms=partial(DecodeRooms, table=table_of(system, routing.receiver.name)))
-        self._run(process, self.decode)
+        self._run(process, self.decode.core)
 
     def _run(self, process: Process, node: Core) -> None:
         self.processes[process.name] = process
@@ -253,8 +254,8 @@ class RoutedCluster:
         """Nothing has been refused on the way, and nobody writes where it may not."""
         assert self.fabric.wrong == []
         for node in (*self.prefills, self.decode):
-            assert node.metrics.read().get("refused_frames", 0) == 0, node.name
-            assert node.mistakes == 0, node.name
+            assert node.metrics.read().get("refused_frames", 0) == 0, node.core.name
+            assert node.core.mistakes == 0, node.core.name
 
 
 def frames(data: bytes) -> Sequence[AnyFrame]:

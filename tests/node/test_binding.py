@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.node import prefill
-from pdproto.node.binding import Bindings
+from pdproto.node import binding
+from pdproto.node.binding_rooms import BindingRooms
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
@@ -59,6 +59,11 @@ def asking() -> Iterator[Cluster]:
         yield found
 
 
+def early_of(nodes: Cluster) -> list[Sender]:
+    """The lives of the prefill node that have no sender."""
+    return [*nodes.prefills[0]._node.binding.early]
+
+
 def concluded(sender: Sender, receiver: Receiver) -> tuple[KVPoll, KVPoll]:
     """How a hand-over ends, of which both halves are open and decode has published."""
     until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT or KVPoll.FAILED in (
@@ -78,7 +83,7 @@ def of_prefill_alone(nodes: Cluster, uses: Uses = UNNAMED) -> tuple[KVPoll, KVPo
     first.abort("the client has left")
     until(polls([first], KVPoll.FAILED))
     (receiver,) = published(nodes.receivers(ROOM, use=uses[1]))
-    until(lambda: any(end.owner.addresses for end in nodes.prefills[0]._core.lives.values())
+    until(lambda: any(end.owner.addresses for end in nodes.prefills[0]._node.lives.values())
           or receiver.poll() is KVPoll.FAILED)
     (sender,) = nodes.senders(ROOM, uses[1])
     return concluded(sender, receiver)
@@ -90,7 +95,7 @@ def of_decode_alone(nodes: Cluster, uses: Uses = UNNAMED) -> tuple[KVPoll, KVPol
     """
     (first,) = nodes.receivers(ROOM, use=uses[0])
     first.abort("the client has left")
-    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
+    until(lambda: [early.poll() for early in early_of(nodes)] == [KVPoll.FAILED])
     (sender,) = nodes.senders(ROOM, uses[1])
     until(lambda: sender.stage is not Sending.UNKNOWN)
     (receiver,) = published(nodes.receivers(ROOM, use=uses[1]))
@@ -123,7 +128,7 @@ def test_a_named_request_that_has_ended_ends_its_life_by_a_message(nodes: Cluste
 def test_a_named_life_that_has_ended_ends_its_request_by_a_message(nodes: Cluster) -> None:
     (receiver,) = nodes.receivers(ROOM, use=3)
     receiver.abort("the client has left")
-    until(lambda: [early.poll() for early in nodes.prefills[0]._core._early] == [KVPoll.FAILED])
+    until(lambda: [early.poll() for early in early_of(nodes)] == [KVPoll.FAILED])
     (sender,) = nodes.senders(ROOM, 3)
     until(polls([sender], KVPoll.FAILED))
     assert sender.failure == "d0: the client has left"
@@ -146,7 +151,7 @@ def test_a_life_that_its_sink_has_ended_ends_a_request_that_no_other_life_comes_
 ) -> None:
     (receiver,) = asking.receivers(ROOM)
     receiver.abort("the client has left")
-    until(lambda: [early.poll() for early in asking.prefills[0]._core._early] == [KVPoll.FAILED])
+    until(lambda: [early.poll() for early in early_of(asking)] == [KVPoll.FAILED])
     (sender,) = asking.senders(ROOM)
     until(polls([sender], KVPoll.FAILED))
     assert sender.failure == "d0: the client has left"
@@ -195,7 +200,8 @@ def test_a_window_binds_as_an_automaton_that_counts_all(events: list[tuple[str, 
     """For any events of one room, as long as no aborted life has given its place up."""
     bound: list[tuple[int, int]] = []
     senders: list[Sender] = []
-    window = Bindings(lambda life, sender: bound.append((life.generation, senders.index(sender))))
+    window = BindingRooms(
+        lambda life, sender: bound.append((life.generation, senders.index(sender))))
     whole = Whole()
     introduced: set[int] = set()
     left, aborted = set[int](), set[int]()
@@ -240,6 +246,6 @@ def test_with_the_defect_in_the_rows_the_retry_fails(
     uses: Uses, retry: Callable[[Cluster, Uses], tuple[KVPoll, KVPoll]], table: Table,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prefill, "Bindings", partial(Bindings, role=RankRole(table)))
+    monkeypatch.setattr(binding, "BindingRooms", partial(BindingRooms, role=RankRole(table)))
     with cluster(waits=NO_CLOCK) as nodes:
         assert KVPoll.FAILED in retry(nodes, uses)

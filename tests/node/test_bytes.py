@@ -87,7 +87,7 @@ def test_an_engine_that_gives_up() -> None:
 
 def remembered(nodes: Cluster) -> list[int]:
     """How many lives each node remembers."""
-    return [len(node._core.lives) for node in nodes.nodes]
+    return [len(node._node.lives) for node in nodes.nodes]
 
 
 def test_an_engine_that_never_knows() -> None:
@@ -152,7 +152,7 @@ def test_every_wait_ends(wait: str, at: str, publish: bool, begin: bool) -> None
         for one in met:
             one.abort()
         waiting = nodes.prefills if at == "source" else nodes.decodes
-        waiting[0]._core._timers.seconds[wait] = 0.2
+        waiting[0]._node.endpoints.seconds[wait] = 0.2
         if publish:
             (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
             end: Sender | Receiver = sender if at == "source" else receiver

@@ -8,44 +8,33 @@ import pytest
 from pdproto.node import connections, core
 from pdproto.node.core import Core
 from pdproto.node.link import Link
-from pdproto.node.peer import Peer
+from pdproto.node.part import Part
 from pdproto.node.ports import ConnectionChange
 from pdproto.runtime import batches
-from pdproto.runtime.batches import Batch, encode
+from pdproto.runtime.batches import encode
 from pdproto.runtime.wire import Abort, Drained, Life
 from tests.node.offline import Offline
 
 LINK = Link(sign_of_life_s=1.0, silent_s=600.0)
 
 
-class Listening(Core):
-    """A node that keeps what it hears."""
-
-    def __init__(self) -> None:
-        super().__init__("p0", LINK, 1)
-        self.heard: list[Batch] = []
-        self.returned: list[str] = []
-
-    def on_batch(self, peer: Peer, batch: Batch) -> None:  # noqa: ARG002 - as the node calls it
-        self.heard.append(batch)
-
-    def on_lost(self, peer: Peer, why: str) -> None:
-        """Nothing depends on a peer."""
-
-    def on_returned(self, peer: Peer) -> None:
-        self.returned.append(peer.name)
-
-    def on_turn(self, _now: float) -> float | None:
-        return None
+HEARD: list[str] = []
+RETURNED: list[str] = []
 
 
 @pytest.fixture
-def node() -> Listening:
-    return Listening()
+def node() -> Core:
+    """A node with one part, which keeps what it hears."""
+    core = Core("p0", LINK, 1)
+    HEARD.clear()
+    RETURNED.clear()
+    core.assemble(Part("listening", batch=lambda peer: HEARD.append(peer.name),
+                       returned=lambda peer: RETURNED.append(peer.name)))
+    return core
 
 
 @pytest.fixture
-def offline(node: Listening) -> Offline:
+def offline(node: Core) -> Offline:
     return Offline(node)
 
 
@@ -54,7 +43,7 @@ def drained(generation: int) -> Drained:
 
 
 def test_a_peer_that_does_not_read_loses_the_frames_past_the_bound(
-    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+    node: Core, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "WAITING_FRAMES_MAX", 3)
     peer = node.connect("d0", "tcp://127.0.0.1:1")
@@ -68,7 +57,7 @@ def test_a_peer_that_does_not_read_loses_the_frames_past_the_bound(
 
 
 def test_a_batch_that_the_connection_refuses_is_sent_with_the_next_sign_of_life(
-    node: Listening, offline: Offline
+    node: Core, offline: Offline
 ) -> None:
     node.say(node.connect("d0", "tcp://127.0.0.1:1"), drained(7))
     line = offline.line("d0")
@@ -85,7 +74,7 @@ def test_a_batch_that_the_connection_refuses_is_sent_with_the_next_sign_of_life(
 
 
 def test_a_peer_with_many_frames_holds_up_no_batch_for_another(
-    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+    node: Core, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a turn has time for one batch. The first peer that had frames was always served
     first, and the others heard nothing as long as it had more.
@@ -102,7 +91,7 @@ def test_a_peer_with_many_frames_holds_up_no_batch_for_another(
 
 
 def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(
-    node: Listening, offline: Offline
+    node: Core, offline: Offline
 ) -> None:
     first = node.connect("d0", "tcp://127.0.0.1:1").connection
     peer = node.connect("d0", "tcp://127.0.0.1:2")
@@ -112,11 +101,11 @@ def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(
         offline.turn(changes=[ConnectionChange(connection, up)])
         broken.append(peer.broken is not None)
     assert broken == [False, True, True, False]
-    assert node.returned == ["d0"]
+    assert RETURNED == ["d0"]
 
 
 def test_malformed_batches_are_counted_for_a_bounded_number_of_names(
-    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+    node: Core, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core, "MALFORMED_NAMES_MAX", 2)
     for name in ("a", "b", "c", "d", "b"):
@@ -131,7 +120,7 @@ def of_another_build(name: str, call: str | None) -> bytes:
 
 
 def test_a_stranger_of_another_build_gets_an_answer_that_names_this_one(
-    node: Listening, offline: Offline
+    node: Core, offline: Offline
 ) -> None:
     """It cannot read the answer either, so that it names both, as this node does."""
     offline.turn(("d0", of_another_build("d0", "tcp://127.0.0.1:1")))
@@ -142,7 +131,7 @@ def test_a_stranger_of_another_build_gets_an_answer_that_names_this_one(
 
 
 def test_a_peer_that_writes_another_format_is_lost_and_the_reason_names_both(
-    node: Listening, offline: Offline, caplog: pytest.LogCaptureFixture
+    node: Core, offline: Offline, caplog: pytest.LogCaptureFixture
 ) -> None:
     node.connect("d0", "tcp://127.0.0.1:1")
     offline.turn(after=2.0)
@@ -158,7 +147,7 @@ def test_a_stranger_of_another_build_is_not_answered_for_ever(offline: Offline) 
 
 
 def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(
-    node: Listening, offline: Offline, monkeypatch: pytest.MonkeyPatch
+    node: Core, offline: Offline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer that is lost makes room for another."""
     monkeypatch.setattr(core, "PEERS_MAX", 2)
@@ -174,4 +163,4 @@ def test_a_stranger_is_refused_while_as_many_peers_live_as_a_node_may_know(
     offline.turn(("a", encode("a", 5, 0, (), gone="closed")))
     greet("c")
     assert set(node.peers) == {"b", "c"}
-    assert [batch.node for batch in node.heard] == ["a", "b", "a", "c"]
+    assert HEARD == ["a", "b", "a", "c"]

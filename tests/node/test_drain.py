@@ -97,7 +97,7 @@ def failure_by_a_close_when_empty(sources: int, begins: str, wait_s: float) -> s
         until(lambda: len(nodes.landing._under_way) == sources)
         emptied = emptied or begun(node)
         if closed_when_empty(node, emptied, wait_s):
-            until(lambda: node.name in nodes.decodes[0].lost_peers())
+            until(polls(receivers, KVPoll.FAILED))
         nodes.landing.at_once = True
         nodes.landing.end()
         until(polls(receivers, *ENDED))
@@ -143,7 +143,7 @@ def test_a_drain_of_decode_does_not_wait_for_the_fence_of_a_source_that_is_gone(
         nodes.prefills.pop().close()
         until(polls([receiver], KVPoll.FAILED))
         emptied.result(PATIENCE_S)
-        assert receiver.life in nodes.decodes[0]._core.lives
+        assert receiver.life in nodes.decodes[0]._node.lives
         until(lambda: nodes.landing.asked)
         nodes.landing.put_up()
         nodes.settled()
@@ -198,9 +198,9 @@ def test_a_request_opened_as_the_drain_begins_is_taken_or_refused_but_not_both(
     nodes: Cluster
 ) -> None:
     """Its opening was asked for before the drain, and its check comes after it."""
-    core = nodes.prefills[0]._core
-    sender = core.open(1)
-    drain = Drain(core)
+    prefill = nodes.prefills[0]._node
+    core, sender = prefill.core, prefill.open(1)
+    drain = Drain(prefill)
     core.ask(drain.begin)
     core.ask(lambda: drain.meet(sender))
     (receiver,) = published(nodes.receivers(1))
@@ -266,10 +266,10 @@ def test_a_room_that_comes_before_the_drain_has_begun_does_not_hold_it_up(nodes:
     """A sink introduces it, and a sender is opened and ends, after `drain` was called and before
     the loop begins it.
     """
-    core = nodes.prefills[0]._core
-    drain, told = Drain(core), list[str | None]()
+    prefill = nodes.prefills[0]._node
+    core, drain, told = prefill.core, Drain(prefill), list[str | None]()
     core.ask(lambda: told.append(drain.refusal(7)))
-    sender = core.open(8)
+    sender = prefill.open(8)
     core.ask(lambda: drain.meet(sender))
     sender.abort("the client has left")
     until(polls([sender], KVPoll.FAILED))

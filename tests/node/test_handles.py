@@ -150,7 +150,7 @@ def test_the_clock_of_a_hand_over_stands_still_when_it_has_ended(pair: Cluster) 
 def test_a_sender_that_finds_its_hand_over_failed_has_lasted_no_time(pair: Cluster) -> None:
     (receiver,) = pair.receivers(7, use=0)
     receiver.abort("not wanted any more")
-    until(lambda: [early.poll() for early in pair.prefills[0]._core._early] == [FAILED])
+    until(lambda: [early.poll() for early in pair.prefills[0]._node.binding.early] == [FAILED])
     (sender,) = pair.senders(7, 0)
     until(polls([sender], FAILED))
     assert sender.metrics == HandoffMetrics(seconds=0.0, bytes=0, chunks=0, repeats=0)

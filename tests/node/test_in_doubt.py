@@ -24,14 +24,14 @@ from tests.transport.victim import PAGES, dying_connected_sink, pools, sink, sou
 
 def has_begun(prefill: PrefillNode) -> bool:
     """Whether some bytes of a write have left."""
-    engine = prefill._core.data_path.engine  # type: ignore[attr-defined]  # TcpSource
+    engine = prefill._node.data_path.engine  # type: ignore[attr-defined]  # TcpSource
     return any(posted.begun for line in list(engine._lines.values())
                for posted in list(line.open.values()))
 
 
 def waits(nodes: Cluster, receiver: Receiver) -> bool:
     """Whether the sink still waits until its source has drained."""
-    return receiver.life in nodes.decodes[0]._core.lives
+    return receiver.life in nodes.decodes[0]._node.lives
 
 
 @contextmanager
@@ -79,9 +79,9 @@ def test_pages_come_back_while_writes_are_in_doubt(monkeypatch: pytest.MonkeyPat
                 (receiver,) = published([other.open(8, {"p0": prefill.endpoint})], PAGES)
                 until(polls([receiver], KVPoll.WAITING_FOR_INPUT))
                 receiver.abort()
-                until(lambda: not other._core.lives)
+                until(lambda: not other._node.lives)
         assert prefill.in_doubt() == (in_doubt,)
-        assert in_doubt.life in prefill._core.lives, "its writes may still land"
+        assert in_doubt.life in prefill._node.lives, "its writes may still land"
         prefill.declare_gone("d0")
 
 
@@ -89,7 +89,7 @@ def test_a_drain_does_not_wait_for_writes_in_doubt() -> None:
     """Their sink is lost. The life is remembered, because the process can still drop the writes."""
     with bereaved() as (prefill, sender):
         prefill.drain().result(PATIENCE_S)
-        assert sender.endpoint.life in prefill._core.lives
+        assert sender.endpoint.life in prefill._node.lives
         prefill.declare_gone("d0")
 
 

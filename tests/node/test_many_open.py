@@ -23,7 +23,7 @@ def longest_turn_of_closing(nodes: Cluster) -> float:
     """
     (prefill,), (decode,) = nodes.prefills, nodes.decodes
     waiting = [receiver for room in range(OPEN) for receiver in nodes.receivers(room)]
-    until(lambda: len(prefill._core.lives) == OPEN)
+    until(lambda: len(prefill._node.lives) == OPEN)
     decode._loop.pace.longest_s = 0.0
     with standing_still(decode):
         for receiver in waiting:

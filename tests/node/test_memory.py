@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from pdproto.node import prefill, timers
+from pdproto.node import binding, timers
 from pdproto.node.link import Link
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
@@ -82,7 +82,7 @@ def come_to_prefill_alone(nodes: Cluster, rooms: range) -> list[Receiver]:
 
 @pytest.fixture
 def nodes(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    monkeypatch.setattr(prefill, "Uses", partial(Uses, 16))
+    monkeypatch.setattr(binding, "Uses", partial(Uses, 16))
     monkeypatch.setattr(timers, "CANCELLED_MIN", 1)
     waits = dict.fromkeys(("bootstrap_timeout", "transfer_timeout"), timeout_s)
     with closing(Cluster(2, 2, link=Link(sign_of_life_s=0.05), waits=waits)) as found:
@@ -93,8 +93,8 @@ def held_blocks(nodes: Cluster) -> int:
     """The blocks of memory that the package holds, rooms of this module among them, when the nodes
     have forgotten every request.
     """
-    until(lambda: not any(node._core.lives for node in nodes.nodes)
-          and not any(node._core._alone for node in nodes.prefills))
+    until(lambda: not any(node._node.lives for node in nodes.nodes)
+          and not any(node._node.binding._alone for node in nodes.prefills))
     gc.collect()
     taken = tracemalloc.take_snapshot().filter_traces([
         tracemalloc.Filter(True, "*/pdproto/*"), tracemalloc.Filter(True, __file__),

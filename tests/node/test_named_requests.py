@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdproto.node import binding
+from pdproto.node import binding_rooms
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.runtime.wire import Life
@@ -108,14 +108,14 @@ def test_without_the_name_ranks_bind_different_requests(
     """The test above, with prefill blind to the names: each rank takes the first request of the
     room.
     """
-    def of_life(life: Life) -> binding.Group:
+    def of_life(life: Life) -> binding_rooms.Group:
         return life.room, None
 
-    def of_sender(sender: Sender) -> binding.Group:
+    def of_sender(sender: Sender) -> binding_rooms.Group:
         return sender.room, None
 
-    monkeypatch.setattr(binding, "_of_life", of_life)
-    monkeypatch.setattr(binding, "_of_sender", of_sender)
+    monkeypatch.setattr(binding_rooms, "_of_life", of_life)
+    monkeypatch.setattr(binding_rooms, "_of_sender", of_sender)
     monkeypatch.setattr("tests.node.data_paths.PATIENCE_S", 3.0)
     order = [(side, rank) for rank in range(RANKS) for side in ("prefill", "decode")
              for _ in range(USES)]

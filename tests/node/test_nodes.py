@@ -40,7 +40,7 @@ def test_plain(pair: Cluster, receiver_first: bool) -> None:
     """Whoever comes first; and both sides give everything back, and forget."""
     if receiver_first:
         (receiver,) = published(pair.receivers(7))
-        until(lambda: pair.prefills[0]._core.lives)
+        until(lambda: pair.prefills[0]._node.lives)
         (sender,) = pair.senders(7)
     else:
         (sender,) = pair.senders(7)
@@ -307,7 +307,7 @@ def test_pages_that_follow_at_once_take_no_second_batch(monkeypatch: pytest.Monk
         time.sleep(0.05)  # until the loop waits: in a turn it would look for requests once more
         receiver = decode.open(7, {prefill.name: prefill.endpoint}, soon=False)
         time.sleep(0.05)
-        assert len(decode._core.lives) == 1, "it has woken the loop"
+        assert len(decode._node.lives) == 1, "it has woken the loop"
         receiver.publish([9], slot=7)
         until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))
         assert sent == [["Publish"]]
@@ -391,13 +391,13 @@ def test_pages_that_are_known_from_the_first(
     (first,), (early,) = pair.senders(1), [decode.open(1, where, pages=[4], slot=2)]
     until(polls([first], KVPoll.WAITING_FOR_INPUT))
     heard: list[list[str]] = []
-    on_batch = prefill._core.on_batch
+    on_batch = prefill._core.hear
 
     def listen(peer: Peer, batch: Batch) -> None:
         heard.append([type(frame).__name__ for frame in batch.frames if frame.life.room == 2])
         on_batch(peer, batch)
 
-    monkeypatch.setattr(prefill._core, "on_batch", listen)
+    monkeypatch.setattr(prefill._core, "hear", listen)
     (second,) = pair.senders(2)
     with pytest.raises(LocalProtocolError, match="each once"):
         decode.open(2, where, pages=[5, 5])
@@ -460,7 +460,7 @@ def test_many_rooms_are_forgotten(pair: Cluster) -> None:
         until(polls([*senders, *receivers], KVPoll.SUCCESS))
         for receiver in receivers:
             receiver.close()
-        most = max(most, *(len(node._core.lives) for node in pair.nodes))
+        most = max(most, *(len(node._node.lives) for node in pair.nodes))
     pair.settled()
     assert most <= 60
 

@@ -21,11 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 WORLD = {"asyncio", "os", "queue", "select", "selectors", "socket", "subprocess", "threading",
          "time", "zmq"}
 # The parts of a turn. Only the turn itself says in which order they come.
-PARTS = {"on_turn", "on_batch", "on_device", "on_room", "on_timer", "on_end", "flush",
-         "check_peers", "note_changes", "note_heard", "forgive_silence", "_take_batch",
-         "farewells", "due"}
+PARTS = {"_serve_parts", "flush", "check_peers", "note_changes", "note_heard", "forgive_silence",
+         "_take_batch", "farewells", "due"}
 
-# Not of a node: a rank's part in a group has waits of its own, which the group's turn serves.
+# Not of a node: a rank's part in a group has waits of its own, which its phases serve.
 OTHER = {("group", name) for name in ("rank.py", "entry.py", "pass_entry.py", "repeats.py")}
 
 
@@ -64,24 +63,15 @@ def test_the_loop_and_the_simulator_run_the_same_function() -> None:
 
 @pytest.mark.parametrize("path", modules("sim", "transport", "group"), ids=lambda path: path.stem)
 def test_no_other_module_orders_the_parts_of_a_turn(path: Path) -> None:
-    """The loop's end is an exception: it says farewell, which is no turn. Another is a call of
-    OpenTelemetry's, which has the name of a part.
-    """
-    allowed = {"event_loop.py": {"farewells"}, "otel.py": {"on_end"}}
+    """The loop's end is an exception: it says farewell, which is no turn."""
+    allowed = {"event_loop.py": {"farewells"}}
     assert PARTS & set(called(path)) <= allowed.get(path.name, set())
 
 
 def test_nobody_replaces_the_turn() -> None:
-    """No subclass has a turn of its own, in any module that is imported here."""
-    def below(kind: type[Any]) -> Iterator[type[Any]]:
-        for sub in kind.__subclasses__():
-            yield sub
-            yield from below(sub)
-
-    final = {"turn", "_serve", "_receive", "_take_batch", "farewells", "wants_turn"}
-    for kind in below(Core):
-        assert not final & vars(kind).keys(), kind
-    assert not list(below(Connections))
+    """A core has no subclass, in any module that is imported here."""
+    assert Core.__subclasses__() == []
+    assert Connections.__subclasses__() == []
 
 
 class Order:
@@ -91,7 +81,7 @@ class Order:
         self.seen: list[str] = []
         connections = node.connections
         for owner, name in ((node, "_serve"), (connections, "forgive_silence"), (node, "_receive"),
-                            (connections, "note_changes"), (node, "on_turn"),
+                            (connections, "note_changes"), (node, "_serve_parts"),
                             (connections, "check_peers"), (connections, "flush")):
             monkeypatch.setattr(owner, name, self._noting(name, getattr(owner, name)))
 
@@ -100,13 +90,6 @@ class Order:
             self.seen.append(name)
             return whole(*arguments, **options)
         return noting
-
-
-class Quiet(Core):
-    """A node that does nothing."""
-
-    def on_turn(self, _now: float) -> float | None:
-        return None
 
 
 class NoTransport:
@@ -123,12 +106,12 @@ class NoTransport:
 
 def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests come first, then messages. Peers are checked before batches go to them."""
-    node = Quiet("p0", Link(), 1)
+    node = Core("p0", Link(), 1)
     node.begin(NoTransport())  # type: ignore[arg-type]  # it needs no more
     order = Order(node, monkeypatch)
     assert run_turn(node, Arrived(), 100.0) > 100.0
-    assert order.seen == ["_serve", "forgive_silence", "_receive", "note_changes", "on_turn",
-                          "check_peers", "flush"]
+    assert order.seen == ["_serve", "forgive_silence", "_receive", "note_changes",
+                          "_serve_parts", "check_peers", "flush"]
 
 
 @pytest.mark.parametrize(("kind", "names"), [

@@ -116,7 +116,7 @@ def test_unreadable_pages_fail_with_the_reason_of_the_engine() -> None:
         raise EngineError("the memory is not mapped")
 
     with closing(prefill), closing(decode):
-        decode._core.data_path.engine.view = unreadable  # type: ignore[attr-defined]
+        decode._node.data_path.engine.view = unreadable  # type: ignore[attr-defined]
         sender, receiver = prefill.open(7), decode.open(7, {"p0": prefill.endpoint})
         receiver.publish(range(PAGES))
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))

@@ -39,9 +39,9 @@ def test_m2_4_a_room_that_keeps_to_the_rule_costs_no_batch_and_no_request() -> N
     assert before <= 3, "introduce and meet; met; publish"
     cluster.pass_time(3)
     cluster.check()
-    assert [len(node._placed) for node in cluster.prefills] == [0, 0]
-    assert len(cluster.decode._sought) == 0
-    assert all(len(node._rooms) == 0 for node in cluster.prefills)
+    assert [len(node.routing._placed) for node in cluster.prefills if node.routing] == [0, 0]
+    assert len(cluster.decode.routing._sought) == 0
+    assert all(len(node.routing._rooms) == 0 for node in cluster.prefills if node.routing)
 
 
 @pytest.mark.parametrize(("room", "named", "why"), [(7, None, RULE), (6, 1, NAMED)])
@@ -68,7 +68,7 @@ def test_m2_3_a_room_on_the_wrong_rank_fails_both_sides_without_a_clock(
             assert "set force_query on every rank" in str(reason)
     cluster.pass_time(240)
     cluster.check()
-    assert [len(node._placed) for node in cluster.prefills] == [0, 0]
+    assert [len(node.routing._placed) for node in cluster.prefills if node.routing] == [0, 0]
     assert [len(node.lives) for node in (*cluster.prefills, cluster.decode)] == [0, 0, 0]
     held = {name: value for node in (*cluster.prefills, cluster.decode)
             for name, value in node.metrics.read().items() if name.startswith("num_") and value}
@@ -163,7 +163,7 @@ def test_a_client_that_leaves_withdraws_its_question() -> None:
     cluster.settle()
     assert receiver.failure == "the client has left"
     assert cluster.told["withdraw"] == 1
-    assert (len(cluster.decode._sought), len(cluster.decode.lives)) == (0, 0)
+    assert (len(cluster.decode.routing._sought), len(cluster.decode.lives)) == (0, 0)
     cluster.check()
 
 

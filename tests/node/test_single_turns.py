@@ -49,7 +49,7 @@ class Source:
     def __init__(self, *, at_once: bool = True, role: SourceRole = SOURCE_ROLE) -> None:
         self.path = SourceDataPath("p0", Fabric(), at_once=at_once)
         self.node = Prefill("p0", self.path, link=LINK, incarnation=5, waits=WAITS, role=role)
-        self.offline = Offline(self.node)
+        self.offline = Offline(self.node.core)
 
     def introduced(self, life: Life = LIFE, *, sinks: Sequence[str] = ("d0",)) -> None:
         self.offline.hear("d0", Introduce(life, tuple(sinks), D0))
@@ -73,7 +73,7 @@ class Source:
 
     def silent(self) -> None:
         """d0 counts as gone, and has not ended."""
-        connections = self.node.connections
+        connections = self.node.core.connections
         connections.lose(connections.peers["d0"], "nothing heard for 2 s")
         self.offline.turn()
         self.offline.lines.clear()
@@ -100,7 +100,7 @@ class Sink:
     def __init__(self, kind: type[SinkDataPath] = SinkDataPath, *, at_once: bool = True) -> None:
         self.path = kind("d0", Fabric(), at_once=at_once)
         self.node = Decode("d0", self.path, link=LINK, incarnation=17, waits=WAITS)
-        self.offline = Offline(self.node)
+        self.offline = Offline(self.node.core)
 
     def opened(
         self, sources: Mapping[str, str], pages: Sequence[int] | None = (1, 2, 3)
@@ -223,7 +223,7 @@ def test_a_write_that_ends_after_its_sink_was_declared_gone_counts_once() -> Non
     sender = source.sending()
     source.path.end(WriteOutcome.ERROR)
     source.offline.turn()
-    source.node.declare_gone("d0")
+    source.node.core.declare_gone("d0")
     source.offline.turn()
     assert sender.released
     counts = source.node.metrics.read()
@@ -282,7 +282,7 @@ def test_a_sender_takes_a_bounded_number_of_chunks(monkeypatch: pytest.MonkeyPat
 def test_a_sender_without_a_peer_has_no_life() -> None:
     source = Source()
     with pytest.raises(LocalProtocolError, match="has no life"):
-        source.node.life(source.node.open(7).endpoint)
+        source.node.endpoints.life(source.node.open(7).endpoint)
 
 
 def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ def test_steps_are_planned_anew_when_too_many_are_kept(monkeypatch: pytest.Monke
         monkeypatch.setattr(plans, "PLANS_MAX", most)
         source = Source()
         source.sending()
-        assert len(source.node.plans.known) <= most
+        assert len(source.node.endpoints._known) <= most
         said.append(source.offline.line("d0").frames)
     assert said[0] == said[1]
     assert any(isinstance(frame, Done) for frame in said[0])
@@ -397,7 +397,7 @@ def source_states(automaton: Automaton) -> set[int]:
 
 
 def test_an_address_makes_its_source_know_all_that_an_introduction_does() -> None:
-    """So Decode.say may leave the introduction out. What the source no longer says is that it
+    """So an introduction may be left out (Part.replaces). What the source no longer says is that it
     expects the sink, to which a sink that has published does not listen.
     """
     automaton, here = SOURCE_ROLE.automaton_for(sinks=1, chunks=1), (0, 0, 0)

@@ -115,18 +115,18 @@ def test_a_life_that_decode_has_aborted_is_not_named(nodes: Cluster) -> None:
     """
     (decode,) = nodes.decodes
     lost = [one for _ in range(2) for one in nodes.receivers(ROOM)]
-    until(lambda: lost[1].life in decode._core.lives)
-    names = [decode._core._earlier(one.endpoint, 0) for one in lost]
+    until(lambda: lost[1].life in decode._node.lives)
+    names = [decode._node.numbered.earlier(one.endpoint, 0) for one in lost]
     lost[0].abort("the client has left")
     until(polls(lost[:1], KVPoll.FAILED))
-    assert [*names, decode._core._earlier(lost[1].endpoint, 0)] == [(), (0,), ()]
+    assert [*names, decode._node.numbered.earlier(lost[1].endpoint, 0)] == [(), (0,), ()]
     lost[1].abort("the client has left")
 
 
 def test_a_named_request_names_no_other(nodes: Cluster) -> None:
     (decode,) = nodes.decodes
     opened = [one for use in (0, 1) for one in nodes.receivers(ROOM, use=use)]
-    assert [decode._core._earlier(one.endpoint, 0) for one in opened] == [(), ()]
+    assert [decode._node.numbered.earlier(one.endpoint, 0) for one in opened] == [(), ()]
     for one in opened:
         one.abort("the client has left")
 
@@ -135,7 +135,7 @@ def test_ranks_that_bind_them_differently_fail_them(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lives that name none before them, as those of two decode servers do."""
-    monkeypatch.setattr(nodes.decodes[0]._core, "_earlier", lambda *_: ())
+    monkeypatch.setattr(nodes.decodes[0]._node.numbered, "earlier", lambda *_: ())
     lose_first_introduction(nodes, "p1")
     _, receivers = hand_over(nodes, begun=1)
     for receiver in receivers:

@@ -60,7 +60,7 @@ def test_pools_that_do_not_lie_alike_fail_the_request_at_both_ends(
         sender = prefill.open(7)
     receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
     if early:
-        until(lambda: prefill._core.lives)
+        until(lambda: prefill._node.lives)
         sender = prefill.open(7)
     until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
     assert time.monotonic() - began < 5  # no wait has ended it

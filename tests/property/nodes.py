@@ -307,8 +307,7 @@ class Nodes:
         node = rank.node
 
         def stop() -> None:
-            node._core.on_end = lambda: None  # type: ignore[method-assign]
-            node._core.connections.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
+            node._core.farewells = lambda *_: iter(())  # type: ignore[method-assign]
             node._loop._closing = True
 
         node._core.ask(stop)
@@ -460,7 +459,9 @@ def held(rank: Rank) -> Iterator[str]:
             yield f"{name} {value:g}"
     if len(rank.pool) != PAGES:
         yield f"{PAGES - len(rank.pool)} pages"
-    waiting = [*node._core._unbound, *node._core._early] if isinstance(node, PrefillNode) else []
-    for what, number in (("lives", len(node._core.lives)), ("unmet senders", len(waiting))):
+    waiting = []
+    if isinstance(node, PrefillNode):
+        waiting = [*node._node.unbound, *node._node.binding.early]
+    for what, number in (("lives", len(node._node.lives)), ("unmet senders", len(waiting))):
         if number:
             yield f"{number} {what}"

@@ -30,9 +30,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pdproto.node.decode import Decode
+from pdproto.node.binding import Binding
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
+from pdproto.node.numbered_lives import NumberedLives
 from pdproto.node.receiver import Receiver
 from pdproto.node.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
@@ -301,8 +301,8 @@ def test_ranks_bind_the_requests_of_a_room_alike() -> None:
 
 # Without these a rank does not know the lives before the one that it is asked for.
 UNNAMED: Final = (
-    (Decode, "_earlier", lambda *_: ()),  # decode names no life
-    (Prefill, "_meet_earlier", lambda *_: None),  # prefill does not meet the lives that are named
+    (NumberedLives, "earlier", lambda *_: ()),  # decode names no life
+    (Binding, "meet_earlier", lambda *_: None),  # prefill does not meet the lives that are named
 )
 
 

@@ -124,9 +124,10 @@ def check(
     cluster.pass_time(300, step=30.0)
     for both in ends:
         assert all(end.poll() in (FAILED, KVPoll.SUCCESS) for end in both if end), "it has a clock"
-    assert all(len(node._placed) == len(node.lives) == 0 for node in cluster.prefills)
-    assert (len(cluster.decode._sought), len(cluster.decode.lives)) == (0, 0)
-    assert all(len(node._rooms) == 0 for node in cluster.prefills)
+    assert not any(node.lives or (node.routing and node.routing._placed)
+                   for node in cluster.prefills)
+    assert (len(cluster.decode.routing._sought), len(cluster.decode.lives)) == (0, 0)
+    assert all(len(node.routing._rooms) == 0 for node in cluster.prefills if node.routing)
 
 
 @runs(30)

@@ -7,9 +7,9 @@ from time import monotonic
 import pytest
 
 from pdproto.node.link import Link, place_of
+from pdproto.node.prefill_routing import DataParallelRank
 from pdproto.node.receiver import Addressed, Receiver
 from pdproto.node.rooms import PrefillRooms
-from pdproto.node.routed_prefill import DataParallelRank
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import DecodeRegistries, PrefillRegistry
@@ -92,7 +92,7 @@ def test_m2_3_a_room_on_the_wrong_rank_fails_on_both_sides_within_a_second(
     server = Server(closing)
     if decode_first:
         receiver = server.decode.seek(7, server.address, pages=range(3))
-        until(lambda: bool(server.prefills[1]._core.lives))
+        until(lambda: bool(server.prefills[1]._node.lives))
     began = monotonic()
     sender = server.prefills[0].open(7)
     if not decode_first:

@@ -41,7 +41,7 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("node/optimistic_record.py:enter", "ready"): KEPT,
     ("node/optimistic_steps.py:end", "running_slot"): KEPT,
     ("node/optimistic_steps.py:end", "slot"): KEPT,
-    ("node/prefill.py:endpoint_of", "incarnation"): ENDS,
+    ("node/binding.py:endpoint_of", "incarnation"): ENDS,
     ("node/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
     ("node/remembered_lives.py:silent", "incarnation"): NAMESAKE,
     ("node/sink_memory.py:has_spoken", "incarnation"): EVENT,

@@ -30,24 +30,17 @@ CARRIES = "which fields of the message the event or the application gets"
 SAYS = "how a message that a row has sent is carried to its receiver, or to the application"
 WAITS = "a message waits until an earlier one about its life has come; no row sees the order"
 BRANCHES: Mapping[str, str] = {
-    "group/core.py:_hear": ROUTES,
-    "group/core.py:_refuse_others": ROUTES,
-    "group/optimistic_core.py:_hear": ROUTES,
-    "group/optimistic_core.py:_must_wait": WAITS,
-    "group/optimistic_core.py:_tell": SAYS,
+    "group/members.py:hear": WAITS,
     "group/pass_rank.py:_apply": CARRIES,
+    "group/passes.py:_must_wait": WAITS,
+    "group/passes.py:say": SAYS,
     "group/rank.py:_decision": CARRIES,
     "group/rank.py:_follow": CARRIES,
     "group/rank.py:_take": CARRIES,
-    "node/binding.py:hear": ROUTES,
-    "node/decode.py:on_frame": CARRIES,
-    "node/decode.py:say": SAYS,
+    "node/binding_rooms.py:hear": ROUTES,
     "node/drain.py:_is_taken": SAYS,
     "node/drain.py:begin": SAYS,
-    "node/prefill.py:on_frame": CARRIES,
     "node/rooms.py:want": SAYS,
-    "node/routed_decode.py:on_frame": ROUTES,
-    "node/routed_prefill.py:on_frame": ROUTES,
     "registry/leaving.py:_names": SAYS,
     "registry/lives.py:post": SAYS,
     "registry/registrar.py:_say": SAYS,
@@ -66,12 +59,13 @@ READS: Mapping[str, str] = {
     "group/pass_rank.py:decide": KEPT,
     "group/pass_rank.py:is_open": KEPT,
     "group/rank.py:_apply": KEPT,
-    "node/decode.py:_conclude": KEPT,
-    "node/decode.py:_earlier": "which lives an introduction names; binding_ordered.py says so",
-    "node/prefill.py:_put": SHOWN,
+    "node/numbered_lives.py:_named":
+        "which lives an introduction names; binding_ordered.py says so",
+    "node/numbered_lives.py:conclude": KEPT,
     "node/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
     "node/rooms.py:rank_of": SHOWN,
+    "node/sinks.py:put": SHOWN,
     "registry/registry.py:missing": SHOWN,
     "registry/registry.py:present_ranks": SHOWN,
     "registry/sink.py:lost": EVENT,
@@ -80,7 +74,6 @@ READS: Mapping[str, str] = {
     "runtime/sending.py:handed_over": WINDOW,
     "runtime/sending.py:landed": WINDOW,
 }
-SEVERAL = {"OF_RANKS", "OF_SINKS", "OF_SOURCES"}  # tuples of classes of frames
 
 
 def is_kind(value: object) -> bool:
@@ -93,7 +86,7 @@ def is_kind(value: object) -> bool:
 def kinds(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Each function that branches on the kind of a message, and the kind.
 
-    A kind is a class of frames, or of several (`AnyVote`, `OF_SINKS`), in `isinstance`, in `match`,
+    A kind is a class of frames, or of several (`AnyVote`), in `isinstance`, in `match`,
     or compared; or a compared message of the tables.
     """
     known = imported(tree)
@@ -104,8 +97,6 @@ def kinds(tree: ast.Module) -> Iterator[tuple[str, str]]:
             value = getattr(known.get(last_name(node.value)), node.attr, None)
         elif isinstance(node, ast.Name):
             value = known.get(node.id)
-            if node.id in SEVERAL:
-                return True
         return isinstance(value, Message) or is_kind(value)
 
     def found(node: ast.AST) -> Iterator[ast.expr]:

@@ -16,7 +16,7 @@ def test_a_message_that_no_row_answers_is_a_line() -> None:
     written = io.BytesIO()
     path = SourceDataPath("p0", Fabric(), at_once=False)
     node = Prefill("p0", path, link=Link(), incarnation=5, trace=TraceWriter("p0", written))
-    offline = Offline(node)
+    offline = Offline(node.core)
     sender, life = node.open(7), Life(7, 17, 0)
     offline.hear("d0", Introduce(life, ("d0",), "tcp://d0:1"))
     offline.hear("d0", Publish(life, b"here", 1, ("d0",), "tcp://d0:1"))

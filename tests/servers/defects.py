@@ -119,9 +119,9 @@ def abort_lost() -> None:
 
 def loss_unnoticed() -> None:
     """A decode node does not notice that its peer has gone."""
-    from pdproto.node.decode import Decode
+    from pdproto.node.sources import Sources
 
-    wrap(Decode, "on_lost", lambda *_: None)
+    wrap(Sources, "_lose", lambda *_: None)
 
 
 def chunk_repeated() -> None:
@@ -190,14 +190,14 @@ def window_left_out() -> None:
 def misfit_unnoticed() -> None:
     """Nobody compares page sizes, dtypes and models."""
     from pdproto.items import data_path, shares
-    from pdproto.node import prefill
+    from pdproto.node import sinks
     from pdproto.sglang.prefills import Prefills
 
     def share_of(components: Any, us: Any, _: Any) -> Any:
         return shares.share_for(components, us, us), shares.everything(components, us)
 
     wrap(Prefills, "_misfit", lambda *_: "")
-    replace(prefill, "misfit", lambda *_: "")
+    replace(sinks, "misfit", lambda *_: "")
     replace(data_path, "share_of", share_of)
 
 
@@ -259,9 +259,9 @@ def leak_check_off() -> None:
 
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
-    from pdproto.node.prefill import Prefill
+    from pdproto.node.sinks import Sinks
 
-    wrap(Prefill, "on_lost", lambda *_: None)
+    wrap(Sinks, "_lose", lambda *_: None)
     waits_for_ever()
 
 

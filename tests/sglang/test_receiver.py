@@ -124,7 +124,7 @@ def test_a_failure_is_told_when_nothing_reaches_the_pages(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[Receiver] = []
-    memory = pair.node._core._memory
+    memory = pair.node._node.memory
     free = memory.free_pages
     monkeypatch.setattr(memory, "free_pages", freed.append)  # as while a copy goes on
     receiver = receiver_of(Manager(pair))

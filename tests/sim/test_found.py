@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from pdproto.node import known_runs
-from pdproto.node.decode import Decode
+from pdproto.node.data_path import Fenced
+from pdproto.node.fences import Fences
 from pdproto.node.peer import Peer
-from pdproto.node.prefill import Prefill
 from pdproto.node.remembered_lives import RememberedLives
-from pdproto.runtime.endpoint import Endpoint
+from pdproto.node.sinks import Sinks
 from pdproto.runtime.role import RunsRole
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
@@ -51,25 +51,25 @@ def test_a_life_that_its_sinks_are_done_with_before_its_last_write_ends(
 
 def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source had answered meanwhile, and the loop's turn failed."""
-    fenced = Decode._fenced
+    end = Fences.end
 
-    def of_a_known_life(node: Decode, endpoint: Endpoint | None, source: str) -> None:
-        if endpoint is None:
-            raise KeyError(source)
-        fenced(node, endpoint, source)
+    def of_a_known_life(fences: Fences, report: Fenced) -> None:
+        if report.life not in fences._endpoints.lives:
+            raise KeyError(report.source)
+        end(fences, report)
 
-    broken = found_only_with(monkeypatch, Decode, "_fenced", of_a_known_life,
+    broken = found_only_with(monkeypatch, Fences, "end", of_a_known_life,
                              lambda: ran(0, Kind.ERROR, Kind.ABORT, fence_s=5.0))
     assert broken == STEADY
 
 
 def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sink had failed and fenced, and its abort was lost: the source kept the life for ever."""
-    def forgetful_of_none(node: Prefill, peer: Peer, floor: int) -> None:
-        node._remembered.raise_floor(peer.name, peer.incarnation, floor)
+    def forgetful_of_none(sinks: Sinks, peer: Peer, floor: int) -> None:
+        sinks._remembered.raise_floor(peer.name, peer.incarnation, floor)
 
     broken = found_only_with(
-        monkeypatch, Prefill, "on_floor", forgetful_of_none,
+        monkeypatch, Sinks, "_raise_floor", forgetful_of_none,
         lambda: ran(21, Kind.LOSS, Kind.PARTITION, Kind.CRASH, requests=60, pp=2))
     assert broken == DRAINED
 

@@ -65,8 +65,7 @@ def hand_over(nodes: Cluster, room: int) -> None:
 
 def vanish(node: RunningNode) -> None:
     """End a node as a crash does, as far as its peers can tell: without a word."""
-    node._core.on_end = lambda: None  # type: ignore[method-assign]
-    node._core.connections.farewells = lambda now: iter(())  # type: ignore[method-assign]  # noqa: ARG005
+    node._core.farewells = lambda *_: iter(())  # type: ignore[method-assign]
     node.close()
 
 
@@ -273,10 +272,10 @@ def test_replayed_and_out_of_order(pair: Cluster) -> None:
         until(polls([sender], KVPoll.SUCCESS))
         stranger.batch(Abort(life, "after all", HERE), Abort(life, "again", HERE), here, hello)
         stranger.batch(floor=6)
-        until(lambda: not prefill._core.lives)
+        until(lambda: not prefill._node.lives)
         stranger.batch(hello, here, Abort(life, "from the grave", HERE), floor=6)
         until(lambda: prefill.metrics.read()["stale_frames"] == 3)
-    assert not prefill._core.lives
+    assert not prefill._node.lives
     assert sender.released
     assert prefill.metrics.read()["refused_frames"] == 0
     pair.fabric.leased.clear()
@@ -315,7 +314,7 @@ def test_a_sink_dies() -> None:
         until(lambda: nodes.prefills[0].metrics.read()["lost_peers"] == 1)
         nodes.writing.end()
         until(polls([sender], KVPoll.SUCCESS))
-        until(lambda: not nodes.prefills[0]._core.lives)
+        until(lambda: not nodes.prefills[0]._node.lives)
         assert sender.released
         assert nodes.prefills[0].metrics.read()["lives_of_silent_peers"] == 0
 
@@ -377,9 +376,9 @@ def test_a_sink_that_introduced_itself_and_died(pair: Cluster) -> None:
     prefill = pair.prefills[0]
     with foreigner(prefill.endpoint) as stranger:
         stranger.batch(Introduce(Life(50, 99, 0), ("stranger",), HERE))
-        until(lambda: len(prefill._core.lives) == 1)
+        until(lambda: len(prefill._node.lives) == 1)
         stranger.batch(Introduce(Life(51, 100, 0), ("stranger",), HERE), incarnation=100)
-        until(lambda: [life.room for life in list(prefill._core.lives)] == [51])
+        until(lambda: [life.room for life in list(prefill._node.lives)] == [51])
     assert prefill.metrics.read()["num_prefill_bootstrap_queue_reqs"] == 1
 
 
@@ -494,7 +493,7 @@ def test_a_full_disk_ends_the_trace_only(caplog: pytest.LogCaptureFixture) -> No
     with cluster(sources=0) as nodes:
         node = PrefillNode("p0", SourceDataPath("p0", fabric), link=nodes.link, trace=trace)
         nodes.prefills.append(node)
-        node._core.data_path.fabric = nodes.fabric  # type: ignore[attr-defined]
+        node._node.data_path.fabric = nodes.fabric  # type: ignore[attr-defined]
         hand_over(nodes, 7)
         nodes.settled()
     assert trace.ended == "[Errno 28] No space left on device"

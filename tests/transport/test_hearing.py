@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 import zmq
 
-from pdproto.node.decode import Decode
+from pdproto.node.core import Core
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.runtime.batches import encode
@@ -27,7 +27,7 @@ def hand_over(nodes: Cluster, room: int) -> None:
     senders[0].send([1])
     until(polls([*senders, *receivers], KVPoll.SUCCESS))
     receivers[0].close()
-    until(lambda: not nodes.decodes[0]._core.lives)
+    until(lambda: not nodes.decodes[0]._node.lives)
 
 
 def take_name(endpoint: str, name: str, seconds: float) -> None:
@@ -109,7 +109,7 @@ def say_over_two_connections(to: RunningNode, name: str, first: bytes, then: byt
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The name and the run of each batch that a decode node takes."""
     found: list[tuple[str, int]] = []
-    monkeypatch.setattr(Decode, "on_batch", lambda _, peer, batch: found.append(
+    monkeypatch.setattr(Core, "hear", lambda _, peer, batch: found.append(
         (peer.name, batch.incarnation)))
     return found
 

@@ -80,11 +80,11 @@ def test_messages_under_way_are_sent_again(lost: str) -> None:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         # Of a source that has not spoken nothing is known, so both have spoken before.
         (met,) = [decode.open(1, {"p0": between.endpoint})]
-        until(lambda: prefill._core.lives)
+        until(lambda: prefill._node.lives)
         sender = prefill.open(7)
         between.swallows = lost == "introduction"
         receiver = decode.open(7, {"p0": between.endpoint})
-        until(lambda: receiver.life in decode._core.lives)
+        until(lambda: receiver.life in decode._node.lives)
         if lost != "introduction":
             until(lambda: sender.endpoint.life is not None)
             between.swallows = lost == "address"
@@ -166,6 +166,6 @@ def test_a_sink_that_is_closed_says_so() -> None:
         until(polls(senders, KVPoll.FAILED))
         assert {sender.failure for sender in senders} == {"d0: the node has been closed"}
         nodes.writing.end()
-        until(lambda: not prefill._core.lives)
+        until(lambda: not prefill._node.lives)
         until(lambda: all(sender.released for sender in senders))
         assert prefill.metrics.read()["lost_peers"] == 1

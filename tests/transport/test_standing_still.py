@@ -33,7 +33,7 @@ def test_decode_hears_at_once_of_what_has_failed_meanwhile(comes: str) -> None:
         with victim(decode_process) as (process, decode):
             decode.send(prefill.endpoint)
             senders = nodes.senders(ROOM) if comes == "before" else []
-            until(lambda: prefill._core.lives)
+            until(lambda: prefill._node.lives)
             until(polls(senders, KVPoll.WAITING_FOR_INPUT))
             suspend(process)
             until(lambda: prefill.lost_peers() == ("d0",))

@@ -14,8 +14,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 
 from pdproto.items.data_path import SinkItems
 from pdproto.items.shares import Place
-from pdproto.node.decode import Decode
-from pdproto.node.prefill import Prefill
+from pdproto.node.sinks import Sinks
+from pdproto.node.sources import Sources
 from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
@@ -96,8 +96,8 @@ def blocks_given_early() -> None:
 
 def loss_unnoticed() -> None:
     """Neither side notices that the other is gone."""
-    for kind in (Decode, Prefill):
-        _wrap(kind, "on_lost", lambda _, *__: None)
+    for kind in (Sources, Sinks):
+        _wrap(kind, "_lose", lambda _, *__: None)
 
 
 def heads_swapped() -> None:

@@ -1,22 +1,22 @@
 """A group of ranks that agrees, on real nodes, of which each event waits for the race.
 
-The nodes are those of servers (group/core.py, group/optimistic_core.py). A frame of the entry to
+The nodes are those of servers (group/node.py). A frame of the entry to
 its own rank waits as one between processes does.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from pdproto.drill.race.counterexample import Counterexample
 from pdproto.drill.race.network import Held
 from pdproto.drill.race.stage import REST_S, CannotArrangeError, Stage, Step
 from pdproto.drill.race.watching import TableWatch, Watching
 from pdproto.ground.grounding import ground_for
-from pdproto.group.core import GroupCore
 from pdproto.group.entry import Submitted
-from pdproto.group.optimistic_core import OptimisticCore
+from pdproto.group.node import GroupNode
+from pdproto.group.passes import PassOptions
 from pdproto.group.rank import RankPart
 from pdproto.node.link import Link
 from pdproto.node.optimistic_record import OptimisticSettings
@@ -82,7 +82,7 @@ class Group(Stage):
         self._passing: Final[dict[str, deque[GroupFrame]]] = {}
         messages = {symbol.name for symbol in edited.variables if not hasattr(symbol, "owner")}
         self.network.holds = lambda frame: frame.message.name in messages
-        self.cores: Final[dict[int, GroupCore]] = {r: self._core(r) for r in names}
+        self.nodes: Final[dict[int, GroupNode]] = {r: self._node(r) for r in names}
         self.queue.run(SOON_S)
 
     def _ordered(self, name: str, rank: int) -> Table:
@@ -97,31 +97,28 @@ class Group(Stage):
         others = [row for row in table.rows if row not in first and row not in last]
         return Table(table.machine, table.state, (*first, *others, *last))
 
-    def _core(self, rank: int) -> GroupCore:
+    def _node(self, rank: int) -> GroupNode:
         host = self.host(self._names[rank], INCARNATION)
         trace = Watching(self._watch)
-        core: GroupCore
+        passes, slots = None, self._sizes.get(Slot, 0)
         if self._passes:
-            kind = type("Edited", (OptimisticCore,), {"pass_tables": {
-                name: self._ordered(name, rank) for name in ("rank", "entry")}})
+            slots = self._sizes[LifeSort]
             settings = OptimisticSettings(
-                slots=self._sizes[LifeSort], running_slots=self._sizes[LifeSort],
-                retries=self._sizes[Attempt] - 1,
+                slots=slots, running_slots=slots, retries=self._sizes[Attempt] - 1,
                 bootstrap_timeout_s=self._waits.get(
                     "bootstrap_timeout", WAITS["bootstrap_timeout"].seconds),
                 force_retry_probability=float(self._sampled))
-            core = cast("GroupCore", kind(
-                NAME, self._names, me=rank, passes=settings, waits=self._waits, pass_trace=trace,
-                stop=_stopped, entry=self._entry, link=Link(), incarnation=INCARNATION, trace=None))
+            passes = PassOptions(settings, trace, {
+                name: self._ordered(name, rank) for name in ("rank", "entry")})
         else:
             object.__setattr__(group.RANK, "rows", self._ordered("rank", rank).rows)
-            core = GroupCore(
-                NAME, self._names, me=rank, slots=self._sizes[Slot], stop=_stopped,
-                entry=self._entry, link=Link(), incarnation=INCARNATION, waits=self._waits,
-                trace=trace)
-        core._own = _Own(self, core.name)  # type: ignore[misc]
-        host.run(core)
-        return core
+        node = GroupNode(
+            NAME, self._names, me=rank, slots=slots, stop=_stopped, entry=self._entry, link=Link(),
+            incarnation=INCARNATION, waits=self._waits, trace=None if self._passes else trace,
+            passes=passes)
+        node.members.own = _Own(self, node.core.name)
+        host.run(node.core)
+        return node
 
     def _index(self, sort: type[Sort], element: Hashable) -> int:
         if element is None:
@@ -176,7 +173,8 @@ class Group(Stage):
         if message not in ("lost", "left"):
             return False
         name = self._names[next(iter(step.row.environment.values()))]  # the one that has ended
-        for rank, core in self._living():
+        for rank, node in self._living():
+            core = node.core
             peer = core.peers.get(name)
             if peer is not None and (message == "lost") == (rank == self._entry):
                 self.hosts[core.name].ask(partial(core.connections.end, peer, "its process died"))
@@ -184,21 +182,21 @@ class Group(Stage):
 
     def call(self, step: Step, name: str) -> None:
         """See Stage."""
-        entry = self.cores[self._entry]
+        entry = self.nodes[self._entry]
         h = step.of(LifeSort)
         if step.machine.name == "entry" and name == "submit":
             self._submit(h)
         elif step.machine.name == "entry":
-            self.hosts[entry.name].ask(
+            self.hosts[entry.core.name].ask(
                 lambda: entry.abort(self._request(h), "the client has left"))
         else:
             self._call_rank(step.of(Rank), name, self._life(step))
 
     def _submit(self, h: int) -> None:
-        entry = self.cores[self._entry]
+        entry = self.nodes[self._entry]
         life = Life(h, INCARNATION, len(self._submitted))
         one = self._submitted[h] = Submitted(life, b"", request_id=str(h))
-        self.hosts[entry.name].ask(lambda: entry.submit(one))
+        self.hosts[entry.core.name].ask(lambda: entry.submit(one))
 
     def _call_rank(self, rank: int, name: str, life: Life) -> None:
         if rank in self._dead_ranks():
@@ -206,8 +204,8 @@ class Group(Stage):
         rows = self._tables["rank"].rows
         if not any(isinstance(row.on, Call) and row.on.name == name for row in rows):
             raise CannotArrangeError(f"the table of a rank has no call {name}")
-        core = self.cores[rank]
-        self.hosts[core.name].ask(lambda: core.call(name, life, f"the drill says {name}", 0))
+        node = self.nodes[rank]
+        self.hosts[node.core.name].ask(lambda: node.call(name, life, f"the drill says {name}", 0))
 
     def _request(self, h: int) -> Submitted:
         if h not in self._submitted:
@@ -219,21 +217,22 @@ class Group(Stage):
 
     def complete(self, step: Step, name: str) -> None:
         """See Stage. A device has computed chunks."""
-        core = self.cores[step.of(Rank)]
-        life = self._life(step)
-        if not isinstance(core, OptimisticCore):
+        node = self.nodes[step.of(Rank)]
+        life, passes = self._life(step), node.passes
+        if passes is None:
             raise CannotArrangeError(f"no device reports {name}")
-        self.hosts[core.name].ask(lambda: core.computed(life, last=name == "last_chunk"))
+        self.hosts[node.core.name].ask(lambda: passes.computed(life, last=name == "last_chunk"))
 
     def end_wait(self, step: Step, name: str) -> None:
         """See Stage."""
         life = self._life(step)
         is_entry = step.machine.name == "entry"
-        core = self.cores[self._entry if is_entry else step.of(Rank)]
-        now = self.hosts[core.name].clock()
-        if not any(waits.end(life, name, now) for waits in _waits(core, is_entry=is_entry)):
-            raise CannotArrangeError(f"no clock {name} runs for {life} at {core.name}")
-        self.hosts[core.name].wake()
+        node = self.nodes[self._entry if is_entry else step.of(Rank)]
+        host = self.hosts[node.core.name]
+        if not any(waits.end(life, name, host.clock())
+                   for waits in _waits(node, is_entry=is_entry)):
+            raise CannotArrangeError(f"no clock {name} runs for {life} at {host.name}")
+        host.wake()
 
     def happen(self, step: Step) -> None:
         """See Stage. A row that only the defect has is proposed here: no node knows its name."""
@@ -249,36 +248,42 @@ class Group(Stage):
             return
         if step.machine.name == "rank" and step.name in self._added:
             self._propose(step)
-        planner = getattr(self.cores[self._entry], "planner", None)
+        passes = self.nodes[self._entry].passes
+        planner = None if passes is None else passes.planner
         if step.name in PROPOSED and planner is not None:
-            self.hosts[self._names[self._entry]].ask(partial(
-                planner._fire, step.name, planner._planned[self._life(step)]))
+            planned = planner._planned[self._life(step)]
+
+            def propose() -> None:
+                planner._fire(step.name, planned)
+
+            self.hosts[self._names[self._entry]].ask(propose)
 
     def _propose(self, step: Step) -> None:
-        row, core = step.row, self.cores[step.of(Rank)]
+        row, node = step.row, self.nodes[step.of(Rank)]
+        host = self.hosts[node.core.name]
         chosen = {v.name: self._request(index).life if type(v) is LifeSort else index
                   for v, index in row.environment.items() if v not in row.table.machine.own}
 
         def fire() -> None:
-            part = core.passes if isinstance(core, OptimisticCore) else core.rank
+            part = node.rank if node.passes is None else node.passes.rank
             taken = part._machine.fire(row.row.name, **chosen)
             if taken is None:
                 return
             if isinstance(part, RankPart):
-                part._follow(self._life(step), taken, self.hosts[core.name].clock())
+                part._follow(self._life(step), taken, host.clock())
             else:
                 part._follow(self._life(step), taken)
 
-        self.hosts[core.name].ask(fire)
+        host.ask(fire)
 
     # Afterwards
 
     def _dead_ranks(self) -> set[int]:
         return {rank for rank, name in self._names.items() if name in self.dead}
 
-    def _living(self) -> Iterator[tuple[int, GroupCore]]:
+    def _living(self) -> Iterator[tuple[int, GroupNode]]:
         dead = self._dead_ranks()
-        return ((rank, core) for rank, core in self.cores.items() if rank not in dead)
+        return ((rank, node) for rank, node in self.nodes.items() if rank not in dead)
 
     def rest(self) -> None:
         """See Stage."""
@@ -293,32 +298,32 @@ class Group(Stage):
             self.blame(ENDS, f"request {h} has no answer, {REST_S:g} s after the race")
         if held := self._held():
             self.blame(DRAINED, f"{held}, {REST_S:g} s after the race")
-        for _, core in self._living():
-            if refused := core.metrics.read().get("refused_frames"):
-                self.blame(PEERS, f"{core.name} has refused {refused:g} messages")
+        for _, node in self._living():
+            if refused := node.core.metrics.read().get("refused_frames"):
+                self.blame(PEERS, f"{node.core.name} has refused {refused:g} messages")
 
     def _compute(self) -> None:
         """Schedulers take their decisions, and devices compute."""
-        for _, core in self._living():
-            core.rank.decisions.clear()
-            core.rank.arrivals.clear()
-            if not isinstance(core, OptimisticCore):
+        for _, node in self._living():
+            node.rank.decisions.clear()
+            node.rank.arrivals.clear()
+            if (passes := node.passes) is None:
                 continue
             for one in self._submitted.values():
                 for row, last in (("finish_first", False), ("finish_last", True)):
-                    if any(core.passes._machine.enabled(row, h=one.life, a=a)
+                    if any(passes.rank._machine.enabled(row, h=one.life, a=a)
                            for a in range(self._sizes[Attempt])):
-                        self.hosts[core.name].ask(
-                            partial(core.computed, one.life, last=last))
+                        self.hosts[node.core.name].ask(
+                            partial(passes.computed, one.life, last=last))
 
     def _unanswered(self) -> list[int]:
         return [h for h, one in self._submitted.items() if one.answer is None]
 
     def _held(self) -> str:
-        for _, core in self._living():
-            for gauge, value in core.metrics.read().items():
+        for _, node in self._living():
+            for gauge, value in node.core.metrics.read().items():
                 if gauge.startswith("num_") and value:
-                    return f"{core.name}: {gauge} is {value:g}"
+                    return f"{node.core.name}: {gauge} is {value:g}"
         return ""
 
 
@@ -327,10 +332,13 @@ def _stopped(_: Life) -> bool:
     return True
 
 
-def _waits(core: GroupCore, *, is_entry: bool) -> Iterator[Waits[Life]]:
+def _waits(node: GroupNode, *, is_entry: bool) -> Iterator[Waits[Life]]:
     """The clocks of a part of a rank."""
-    if isinstance(core, OptimisticCore):
-        if core.planner is not None:
-            yield core.planner._waits
-        yield core._repeats._waits
-    yield core._entry_waits if is_entry else core._rank_waits
+    if node.passes is not None:
+        if node.passes.planner is not None:
+            yield node.passes.planner._waits
+        yield node.passes._repeats._waits
+    if is_entry and node.decider is not None:
+        yield node.decider._waits
+    elif not is_entry:
+        yield node.rank._waits

@@ -75,7 +75,7 @@ class Restarts(Transfer):
 
     def _require_run(self, step: Step, source: str) -> None:
         node = self.ranks[source].node
-        if isinstance(node, Prefill) and node.incarnation != step.of(Incarnation) + 1:
+        if isinstance(node, Prefill) and node.core.incarnation != step.of(Incarnation) + 1:
             raise CannotArrangeError(f"{source} is another run by then")
 
     def _deliver(self, sender: str, target: str) -> None:

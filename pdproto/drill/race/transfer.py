@@ -120,25 +120,26 @@ class Transfer(TransferNodes):
         endpoint = self._endpoint(node, room)
         if known not in endpoint.armed:
             raise CannotArrangeError(f"no clock {known} runs for room {room} at {ours}")
-        node._timers.end(endpoint, known, self.hosts[ours].clock())
+        node.endpoints._timers.end(endpoint, known, self.hosts[ours].clock())
         self.hosts[ours].wake()
 
     def _endpoint(self, node: Prefill | Decode, room: int) -> Endpoint:
         if isinstance(node, Decode):
-            return self.receiver(node.name, room).endpoint
-        if (node.name, room) in self._senders:
-            return self._senders[node.name, room].endpoint
+            return self.receiver(node.core.name, room).endpoint
+        if (node.core.name, room) in self._senders:
+            return self._senders[node.core.name, room].endpoint
         endpoint = node.lives.get(self._life(room))
         if endpoint is None:
-            raise CannotArrangeError(f"{node.name} does not know room {room}")
+            raise CannotArrangeError(f"{node.core.name} does not know room {room}")
         return endpoint
 
     def _detect(self, node: Prefill | Decode, peer: str) -> None:
         """The detector of a node reports its peer."""
         if peer in self.dead:
-            self.hosts[node.name].ask(partial(node.declare_gone, peer))
+            self.hosts[node.core.name].ask(partial(node.core.declare_gone, peer))
         elif isinstance(node, Prefill):
-            other = self.ranks[peer].node
-            self.network.tell_floor(self.hosts[peer], node.name, other.incarnation, other.floor())
+            other = self.ranks[peer].node.core
+            self.network.tell_floor(
+                self.hosts[peer], node.core.name, other.incarnation, other.floor())
         else:
             raise CannotArrangeError(f"{peer} has not ended")

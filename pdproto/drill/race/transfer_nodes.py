@@ -109,7 +109,7 @@ class TransferNodes(Stage):
                        waits=self.example.waits, trace=self._tracing(name),
                        role=self._roles.source)
         self.ranks[name] = Rank(node, engine, pages)
-        host.run(node)
+        host.run(node.core)
 
     def _start_sink(self, name: str) -> None:
         host = self.host(name, INCARNATION)
@@ -119,7 +119,7 @@ class TransferNodes(Stage):
         node = Decode(name, engine, link=Link(), incarnation=host.incarnation,
                       waits=self.example.waits, trace=self._tracing(name), role=self._roles.sink)
         self.ranks[name] = Rank(node, engine, pages)
-        host.run(node)
+        host.run(node.core)
 
     def greet(self) -> None:
         """Hand one request over, so that the processes know each other; then hold all."""
@@ -263,11 +263,11 @@ class TransferNodes(Stage):
         for node, engine, pages in self._living():
             for gauge, value in node.metrics.read().items():
                 if gauge.startswith("num_") and value:
-                    return f"{node.name}: {gauge} is {value:g}"
+                    return f"{node.core.name}: {gauge} is {value:g}"
             if pages.owner:
-                return f"{node.name}: {len(pages.owner)} pages"
+                return f"{node.core.name}: {len(pages.owner)} pages"
             if isinstance(engine, HeldSink) and engine.leased:
-                return f"{node.name}: {engine.leased} staging buffers"
+                return f"{node.core.name}: {engine.leased} staging buffers"
         return ""
 
     def _check_end(self) -> None:
@@ -278,9 +278,10 @@ class TransferNodes(Stage):
         for node, *_ in self._living():
             refused = node.metrics.read()["refused_frames"]
             if refused:
-                self.blame(PEERS, f"{node.name} has refused {refused:g} messages")
-            if node.mistakes:
-                self.blame(STEADY, f"{node.name}: {node.mistakes} calls that the tables refuse")
+                self.blame(PEERS, f"{node.core.name} has refused {refused:g} messages")
+            if node.core.mistakes:
+                self.blame(STEADY, f"{node.core.name}: {node.core.mistakes} calls that the tables "
+                           f"refuse")
 
 
 class Noting(TraceWriter):

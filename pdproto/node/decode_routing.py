@@ -1,4 +1,4 @@
-"""A decode node that finds the data-parallel rank of a room, and meets it there.
+"""The routing of a decode node: it finds the data-parallel rank of a room, and meets it there.
 
 Rule 1: the rows of RECEIVER (spec/handoff/dp_rank.py, run by rooms.py) decide on which rank decode
         looks for a room, whether it asks the registry, and when it gives up. Here messages become
@@ -14,21 +14,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
-from pdproto.node.decode import Decode
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.numbered_lives import NumberedLives
+from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.receiver import Addressed, Receiver
+from pdproto.node.receivers import Receivers
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
+from pdproto.node.sources import Sources
 from pdproto.node.waits import Waits
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage
-from pdproto.runtime.wire import AnyFrame, Life, Meet, Met, Refuse
+from pdproto.runtime.wire import Life, Meet, Met, Refuse
 from pdproto.spec.handoff import routing
 from pdproto.spec.handoff.routing import Phase
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
-
-OF_RANKS: Final = Met, Refuse  # the frames of ranks that are asked whether a room runs there
 
 
 class DecodeDesk(Protocol):
@@ -75,24 +78,29 @@ class Sought:
 Reaction: TypeAlias = Callable[[Sought, DecodeRooms], None]
 
 
-class RoutedDecode(Decode):
-    """See the rules above. desk: the way to registries, for `seek`. rooms: how the table of a
+class DecodeRouting:
+    """See the rules above. desk: the way to registries, for `seek`. make: how the table of a
     server is made, from its number of data-parallel ranks.
     """
 
     def __init__(
-        self, *arguments: Any, desk: DecodeDesk | None = None,
-        rooms: Callable[..., DecodeRooms] = DecodeRooms, **options: Any,
+        self, core: Core, endpoints: Endpoints, lives: NumberedLives, receivers: Receivers,
+        sources: Sources, waits: Mapping[str, float] | None, desk: DecodeDesk | None,
+        make: Callable[..., DecodeRooms],
     ) -> None:
-        super().__init__(*arguments, **options)
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._lives: Final = lives
+        self._receivers: Final = receivers
+        self._sources: Final = sources
         self._desk: Final = desk
-        self._make: Final = rooms
+        self._make: Final = make
         self._rooms: Final[dict[tuple[str, int, bool], DecodeRooms]] = {}
-        self._room_waits: Final[Waits[Life]] = Waits(options.get("waits"))
+        self._waits: Final[Waits[Life]] = Waits(waits)
         self._sought: Final[dict[Life, Sought]] = {}
         self._changes: Final[Mapping[tuple[Symbol, Value], Reaction]] = {
             (routing.target, True): self._aim,
-            (routing.phase, Phase.FAILED): lambda sought, _: self.give_up(
+            (routing.phase, Phase.FAILED): lambda sought, _: receivers.give_up(
                 sought.receiver, sought.reason),
         }
         self._tellers: Final[Mapping[AnyMessage, Reaction]] = {
@@ -101,6 +109,9 @@ class RoutedDecode(Decode):
             routing.withdraw: lambda sought, _: self._known_desk.withdraw(
                 sought.server, sought.receiver.room),
         }
+        self.part: Final = Part(
+            "routing", frames={Met: self._met, Refuse: self._refused}, forgotten=self._forget,
+            turns={Turn.ROOMS: self._end_waits}, due=self._waits.next)
 
     def _rooms_of(self, server: str, ranks: int, *, follows_rule: bool) -> DecodeRooms:
         """The rooms that are looked for on this server. For any thread: to make them takes 10 ms,
@@ -112,11 +123,10 @@ class RoutedDecode(Decode):
             known = self._rooms.setdefault(key, self._make(ranks, follows_rule=follows_rule))
         return known
 
-    def open(self, *arguments: Any, addressed: Addressed | None = None, **options: Any) -> Receiver:
-        """See Decode.open."""
-        if addressed is not None and addressed.ranks > 1:
+    def prepare(self, addressed: Addressed) -> None:
+        """Make the table of this server, before a turn needs it. For any thread."""
+        if addressed.ranks > 1:
             self._rooms_of(addressed.server, addressed.ranks, follows_rule=True)
-        return super().open(*arguments, addressed=addressed, **options)
 
     def seek(
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
@@ -125,13 +135,14 @@ class RoutedDecode(Decode):
     ) -> Receiver:
         """See DecodeNode.seek. One thread at a time."""
         if self._desk is None:
-            raise LocalProtocolError(f"node {self.name} has no desk: it cannot ask a registry")
-        receiver = self.new(room, (), (self.name,), None, use)
+            raise LocalProtocolError(f"node {self._core.name} has no desk: it cannot ask a "
+                                     f"registry")
+        receiver = self._receivers.new(room, (), (), None, use)
         receiver.watch(on_released, watcher)
         receiver.require_once(pages, server)
-        self._generations.use(receiver.life.generation)
-        sought = Sought(receiver, server, pages=self.mark(pages), slot=slot)
-        self.ask(lambda: self._seek(sought, named))
+        self._lives.use(receiver.life)
+        sought = Sought(receiver, server, pages=self._receivers.mark(pages), slot=slot)
+        self._core.ask(lambda: self._seek(sought, named))
         return receiver
 
     @property
@@ -144,20 +155,21 @@ class RoutedDecode(Decode):
     def _seek(self, sought: Sought, named: int | None) -> None:
         """Begin a receiver without sources. If it fails, no peer must be told."""
         receiver = sought.receiver
-        self.enlist(receiver)
+        self._lives.begin(receiver)
         self._sought[receiver.life] = sought
-        self.take(receiver.endpoint, receiver.endpoint.automaton.call("open_receiver"))
+        self._receivers.begin(receiver)
         self._known_desk.look_up(
-            sought.server, receiver.room, self.connections.lost(),
+            sought.server, receiver.room, self._core.connections.lost(),
             partial(self._hear_of, sought, named),
-            lambda reason: self.ask(partial(self._unless_over, sought, self.give_up, receiver,
-                                            f"prefill server {sought.server}: {reason}")))
+            lambda reason: self._core.ask(partial(
+                self._unless_over, sought, self._receivers.give_up, receiver,
+                f"prefill server {sought.server}: {reason}")))
 
     def _hear_of(self, sought: Sought, named: int | None, server: PrefillServer) -> None:
         """In the thread of the desk: the registry has answered."""
         if server.ranks > 1:
             self._rooms_of(sought.server, server.ranks, follows_rule=server.follows_rule)
-        self.ask(lambda: self._found(sought, server, named))
+        self._core.ask(lambda: self._found(sought, server, named))
 
     def _unless_over(self, sought: Sought, act: Callable[..., None], *arguments: Any) -> None:
         """Call `act` if the hand-over has not ended meanwhile."""
@@ -173,13 +185,11 @@ class RoutedDecode(Decode):
         else:
             self._want(sought, server.ranks, server.follows_rule, named)
 
-    def _begin(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
-        """If the application has found the rank by itself, the table looks there, as if the request
+    def follow(self, receiver: Receiver, addressed: Addressed) -> None:
+        """The application has found the rank by itself: the table looks there, as if the request
         had named it.
         """
-        super()._begin(receiver, sources, placed=placed)
-        addressed = receiver.addressed
-        if addressed is not None and addressed.ranks > 1 and receiver.life in self.lives:
+        if addressed.ranks > 1 and receiver.life in self._endpoints.lives:
             sought = self._sought[receiver.life] = Sought(receiver, addressed.server)
             self._want(sought, addressed.ranks, True, addressed.rank)
 
@@ -188,39 +198,39 @@ class RoutedDecode(Decode):
         try:
             self._follow(sought, rooms, rooms.want(sought.life, named))
         except RemoteProtocolError as error:
-            self.give_up(sought.receiver, f"prefill server {sought.server}: {error}")
+            self._receivers.give_up(sought.receiver, f"prefill server {sought.server}: {error}")
 
-    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if not isinstance(frame, OF_RANKS):
-            super().on_frame(peer, frame)
-            return
+    def _met(self, peer: Peer, frame: Met) -> None:
+        self._hear(peer, frame, "")
+
+    def _refused(self, peer: Peer, frame: Refuse) -> None:
+        self._hear(peer, frame, f"{peer.name}: {frame.reason}")
+
+    def _hear(self, peer: Peer, frame: Met | Refuse, reason: str) -> None:
+        """A rank answers whether the room runs there."""
         sought = self._sought.get(frame.life)
         if sought is None or sought.rooms is None:
-            self.metrics.add("stale_frames")
+            self._core.metrics.add("stale_frames")
             return
         if peer.name not in sought.receiver.endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of it")
-        if isinstance(frame, Refuse):
-            sought.reason = f"{peer.name}: {frame.reason}"
+        sought.reason = reason or sought.reason
         self._follow(sought, sought.rooms,
                      sought.rooms.hear(frame.message, frame.rank, sought.life))
 
-    def on_turn(self, now: float) -> float | None:
-        for timer, life in self._room_waits.due(now):
+    def _end_waits(self, now: float) -> None:
+        for timer, life in self._waits.due(now):
             sought = self._sought[life]
             assert sought.rooms is not None  # noqa: S101 - its table has a wait
-            sought.reason = self.blame(timer)
+            sought.reason = self._endpoints.blame(timer)
             self._follow(sought, sought.rooms, sought.rooms.give_up(sought.life))
-        due, room_due = super().on_turn(now), self._room_waits.next()
-        return room_due if due is None or (room_due is not None and room_due < due) else due
 
-    def forget(self, endpoint: Endpoint) -> None:
-        super().forget(endpoint)
-        sought = self._sought.pop(self.life(endpoint), None)
+    def _forget(self, endpoint: Endpoint) -> None:
+        sought = self._sought.pop(self._endpoints.life(endpoint), None)
         if sought is not None and sought.rooms is not None:
             rooms = sought.rooms
             self._tell(sought, rooms, rooms.end(sought.life))
-            self._room_waits.follow(sought.receiver.life, (), self._now)
+            self._waits.follow(sought.receiver.life, (), self._core.now)
             rooms.forget(sought.life)
 
     # Of a room
@@ -234,7 +244,7 @@ class RoutedDecode(Decode):
         self._tell(sought, rooms, outcome)
         life = sought.receiver.life
         if life in self._sought:
-            self._room_waits.follow(life, rooms.armed(sought.life), self._now)
+            self._waits.follow(life, rooms.armed(sought.life), self._core.now)
 
     def _tell(self, sought: Sought, rooms: DecodeRooms, outcome: RoomStep) -> None:
         for message, _ in outcome.sent:
@@ -249,27 +259,28 @@ class RoutedDecode(Decode):
         """Open the hand-over with the ranks that run the room."""
         receiver, sources = sought.receiver, (sought.sources or {}).get(rank)
         if not sources:
-            self.give_up(receiver, f"prefill server {sought.server}: its registry does not name "
-                                   f"data-parallel rank {rank}, which drains or does not exist")
+            self._receivers.give_up(receiver, f"prefill server {sought.server}: its registry does "
+                                              f"not name data-parallel rank {rank}, which drains "
+                                              f"or does not exist")
             return
-        self._timers.follow(receiver.endpoint, (), self._now)
+        self._endpoints.stop_timers(receiver.endpoint)
         receiver.aim(tuple(sources))
         receiver.hold(sought.pages, sought.slot)
-        self.lives[receiver.life] = receiver.endpoint
-        self.introduce(receiver, sources, placed=True)
+        self._endpoints.lives[receiver.life] = receiver.endpoint
+        self._sources.introduce(receiver, sources, placed=True)
 
     def _meet(self, sought: Sought, rooms: DecodeRooms) -> None:
         rank, receiver = rooms.rank_of(sought.life), sought.receiver
         for name in receiver.endpoint.peers:
-            peer = self.peers.get(name)
-            if peer is not None and not peer.lost and rank is not None:
-                self.say(peer, Meet(receiver.life, rank, peer.ours))
+            peer = self._core.living(name)
+            if peer is not None and rank is not None:
+                self._core.say(peer, Meet(receiver.life, rank, peer.ours))
 
     def _query(self, sought: Sought, rooms: DecodeRooms) -> None:
         self._known_desk.query(
             sought.server, sought.receiver.room,
-            lambda rank: self.ask(partial(self._unless_over, sought, self._answered, sought, rooms,
-                                          rank)))
+            lambda rank: self._core.ask(partial(self._unless_over, sought, self._answered, sought,
+                                                rooms, rank)))
 
     def _answered(self, sought: Sought, rooms: DecodeRooms, rank: int | None) -> None:
         sought.reason = f"room {sought.receiver.room}: the rank that ran it has given it up"

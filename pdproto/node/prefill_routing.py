@@ -1,4 +1,5 @@
-"""A prefill node that is one of several data-parallel ranks: a room runs where decode looks for it.
+"""The routing of a prefill node that is one of several data-parallel ranks: a room runs where
+decode looks for it.
 
 Rule 1: the rows of SENDER (spec/handoff/dp_rank.py, run by rooms.py) decide whether a room runs
         here, and which messages the registry, other ranks and decode get. Here messages become
@@ -12,13 +13,18 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from pdproto.node.binding import Binding
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
 from pdproto.node.handle import ENDED
+from pdproto.node.log_fields import log_fields
+from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.prefill import Prefill
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
 from pdproto.node.sender import Sender
+from pdproto.node.senders import Senders
 from pdproto.node.waits import Waits
 from pdproto.runtime.cells import Key
 from pdproto.runtime.endpoint import Endpoint
@@ -32,7 +38,6 @@ from pdproto.spec.handoff.routing import Runs
 from pdproto.spec.language.symbols import State
 
 log = logging.getLogger("pdproto.node")
-
 
 
 class PrefillDesk(Protocol):
@@ -75,15 +80,21 @@ class DataParallelRank(NamedTuple):
     desk: PrefillDesk
 
 
-class RoutedPrefill(Prefill):
-    """See the rules above. dp: which rank this node is of."""
+class PrefillRouting:
+    """See the rules above. dp: the rank of this node."""
 
-    def __init__(self, *arguments: Any, dp: DataParallelRank, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(
+        self, core: Core, endpoints: Endpoints, senders: Senders, binding: Binding,
+        waits: Mapping[str, float] | None, dp: DataParallelRank,
+    ) -> None:
         rooms, desk = dp
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._senders: Final = senders
+        self._binding: Final = binding
         self._rooms: Final = rooms
         self._desk: Final = desk
-        self._room_waits: Final[Waits[RoomLife]] = Waits(options.get("waits"))
+        self._waits: Final[Waits[RoomLife]] = Waits(waits)
         self._placed: Final[dict[Endpoint, Placed]] = {}
         self._of_life: Final[dict[RoomLife, Placed]] = {}
         self._numbered = 0
@@ -97,29 +108,27 @@ class RoutedPrefill(Prefill):
             routing.disown: self._locate,
         }
 
-    # In the loop
+        self.part: Final = Part(
+            "routing", frames={Meet: self._hear_meet, Disown: self._hear_disown},
+            failed=self._end, forgotten=self._drop, turns={Turn.ROOMS: self._end_waits},
+            due=self._waits.next)
+        binding.on_ended_early, binding.on_dropped = self._end_early, self._drop_alone
 
-    def _put(self, sender: Sender, named: int | None) -> None:
-        super()._put(sender, named)
+    def put(self, sender: Sender, named: int | None) -> None:
+        """The router has put a room here. named: the rank that its request names."""
         placed = self._placed_at(sender.endpoint)
         try:
             self._follow(placed, self._rooms.put(placed.life, named))
         except RemoteProtocolError as error:
-            self.give_up(sender, f"room {sender.room}: {error}")
+            self._senders.give_up(sender, f"room {sender.room}: {error}")
         if sender.poll() in ENDED:  # decode has given it up before it came here
             self._follow(placed, self._rooms.end(placed.life))
 
-    def on_frame(self, peer: Peer, frame: AnyFrame) -> None:
-        if isinstance(frame, Meet):
-            self._hear_meet(peer, frame)
-        elif isinstance(frame, Disown):
-            self._hear_disown(peer, frame)
-        else:
-            super().on_frame(peer, frame)
+    # Messages and waits
 
     def _hear_meet(self, peer: Peer, frame: Meet) -> None:
         self._check(frame.rank)
-        endpoint = self.endpoint_of(peer, frame.life)
+        endpoint = self._binding.endpoint_of(peer, frame.life)
         if endpoint is not None:
             placed = self._placed_at(endpoint)
             placed.unanswered.append((peer.name, frame.life))
@@ -129,17 +138,11 @@ class RoutedPrefill(Prefill):
         """Another rank has failed a room that decode comes here for, or has come for."""
         self._check(frame.rank)
         room = frame.life.room
-        sender = self._early.take(room)
-        if sender is not None and sender.endpoint.life is not None:
-            self._bindings.forget_life(sender.endpoint.life)
+        sender = self._binding.disown(room)
         if sender is None:
             if len(self._placed) >= EARLY_LIVES_MAX:
                 raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} rooms are known here already")
-            sender = Sender(self, room)
-            self._unbound.add(sender)
-            self.stages.register(sender)
-            self._bindings.open(sender)
-            self._alone.append((self._now + self._timers.seconds["bootstrap_timeout"], sender))
+            sender = self._binding.open_failed(room)
         placed = self._placed_at(sender.endpoint)
         placed.reason = f"{peer.name}: {frame.reason}"
         self._follow(placed, self._rooms.disown(placed.life, frame.by))
@@ -149,22 +152,23 @@ class RoutedPrefill(Prefill):
             raise RemoteProtocolError(f"it is for data-parallel rank {rank}, and this node is of "
                                       f"rank {self._rooms.rank}")
 
-    def on_turn(self, now: float) -> float | None:
-        for timer, life in self._room_waits.due(now):
+    def _end_waits(self, now: float) -> None:
+        for timer, life in self._waits.due(now):
             placed = self._of_life[life]
-            placed.reason = self.blame(timer)
+            placed.reason = self._endpoints.blame(timer)
             self._follow(placed, self._rooms.stop_waiting(life))
-        dues = (super().on_turn(now), self._room_waits.next())
-        return min((due for due in dues if due is not None), default=None)
 
-    def on_failed(self, endpoint: Endpoint, before: State) -> None:
-        super().on_failed(endpoint, before)
+    # Of a hand-over
+
+    def _end(self, endpoint: Endpoint, _before: State) -> None:
+        """The hand-over has failed."""
         placed = self._placed.get(endpoint)
         if placed is not None:
             placed.reason = endpoint.owner.reason
             self._follow(placed, self._rooms.end(placed.life))
 
-    def on_ended_early(self, endpoint: Endpoint, sender: Sender) -> None:
+    def _end_early(self, endpoint: Endpoint, sender: Sender) -> None:
+        """The request of this endpoint is that of a sender that has ended before."""
         early = self._placed.get(endpoint)
         if early is not None:
             placed = self._placed_at(sender.endpoint)
@@ -173,15 +177,12 @@ class RoutedPrefill(Prefill):
             self._drop(endpoint)
             self._follow(placed, self._rooms.meet(placed.life))
 
-    def forget(self, endpoint: Endpoint) -> None:
-        super().forget(endpoint)
-        self._drop(endpoint)
-
-    def on_dropped(self, sender: Sender) -> None:
+    def _drop_alone(self, sender: Sender) -> None:
+        """No sink may come any more for a sender that has failed."""
         if sender.endpoint.life is not None:
-            return  # decode has come meanwhile, and may send messages about it
+            return  # decode has come since, and may send messages about it
         if sender.stage is Sending.UNKNOWN:
-            self.stages.unregister(sender)
+            self._endpoints.stages.unregister(sender)
         self._drop(sender.endpoint)
 
     # Of a room
@@ -198,9 +199,9 @@ class RoutedPrefill(Prefill):
         """Carry out the effects of an event of a room."""
         placed.reason = outcome.failure or placed.reason
         if (routing.runs, Runs.FAILED) in [(symbol, value) for symbol, _, value in outcome.changed]:
-            self.give_up(placed.endpoint.owner, placed.reason)
+            self._senders.give_up(placed.endpoint.owner, placed.reason)
         self._tell(placed, outcome)
-        self._room_waits.follow(placed.life, self._rooms.armed(placed.life), self._now)
+        self._waits.follow(placed.life, self._rooms.armed(placed.life), self._core.now)
 
     def _tell(self, placed: Placed, outcome: RoomStep) -> None:
         for message, arguments in outcome.sent:
@@ -212,14 +213,14 @@ class RoutedPrefill(Prefill):
         if placed is not None:
             del self._of_life[placed.life]
             self._tell(placed, self._rooms.end(placed.life))
-            self._room_waits.follow(placed.life, (), self._now)
+            self._waits.follow(placed.life, (), self._core.now)
             self._rooms.forget(placed.life)
 
     def _answer(self, placed: Placed, frame: Callable[[Life], AnyFrame]) -> None:
         for name, life in placed.unanswered:
-            peer = self.peers.get(name)
-            if peer is not None and not peer.lost:
-                self.say(peer, frame(life))
+            peer = self._core.living(name)
+            if peer is not None:
+                self._core.say(peer, frame(life))
         placed.unanswered.clear()
 
     def _publish(self, placed: Placed) -> None:
@@ -231,16 +232,16 @@ class RoutedPrefill(Prefill):
         self._desk.locate(int(rank), partial(self._ask_to_disown, room, int(rank), placed.reason))
 
     def _ask_to_disown(self, room: int, rank: int, reason: str, name: str, endpoint: str) -> None:
-        self.ask(lambda: self._disown(room, rank, reason, name, endpoint))
+        self._core.ask(lambda: self._disown(room, rank, reason, name, endpoint))
 
     def _disown(self, room: int, rank: int, reason: str, name: str, endpoint: str) -> None:
         """Tell the rank where decode looks for a room that it has failed here."""
         try:
-            peer = self.connect(name, endpoint)
+            peer = self._core.connect(name, endpoint)
         except RemoteProtocolError as error:
-            log.warning("node %s: %s cannot be told that room %d has failed: %s", self.name, name,
-                        room, error, extra=self.fields(None, room))
+            log.warning("node %s: %s cannot be told that room %d has failed: %s", self._core.name,
+                        name, room, error, extra=log_fields(self._core.name, None, room))
             return
         # A life of this node's own: decode's life of the room is not known here.
-        life = Life(room, self.incarnation, 0)
-        self.say(peer, Disown(life, self._rooms.rank, rank, reason[:REASON_MAX], peer.ours))
+        life = Life(room, self._core.incarnation, 0)
+        self._core.say(peer, Disown(life, self._rooms.rank, rank, reason[:REASON_MAX], peer.ours))

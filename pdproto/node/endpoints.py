@@ -1,0 +1,181 @@
+"""The endpoints of a node: they take events, and the effects of their steps are carried out here.
+
+The parts of the node say which effects those are (part.py): frames of messages, reactions to
+changed variables, and the reason that a timer gives for a failure.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from pdproto.ground.layout import Indices
+from pdproto.node.core import Core
+from pdproto.node.endpoint_stages import EndpointStages
+from pdproto.node.part import Part, Turn, Writer
+from pdproto.node.plans import Plans
+from pdproto.node.sides import Side
+from pdproto.node.timers import Timers
+from pdproto.runtime.automaton import Event, Step
+from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.limits import REASON_MAX
+from pdproto.runtime.role import Role
+from pdproto.runtime.trace import StepObserver
+from pdproto.runtime.wire import Life
+from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.symbols import State
+
+TimerEnd: TypeAlias = Callable[[str, Endpoint], None]
+
+
+class _NoOwner:
+    """Replaces the owner of an endpoint that is over. Its status is not used."""
+
+    status = settled = KVPoll.BOOTSTRAPPING
+    watchers: Final = ()
+
+
+def _count_repeat(_timer: str, endpoint: Endpoint) -> None:
+    """A timer whose rows send a message again has ended."""
+    endpoint.owner.repeats += 1
+
+
+class Endpoints:
+    """See above. Only the node's loop calls the methods.
+
+    role: the tables that the endpoints run. waits: seconds by name of timer, in place of the
+    defaults. lives: the endpoint of each life. stages: counts the endpoints by stage. seconds: of
+    the timers.
+    """
+
+    def __init__(
+        self, core: Core, side: Side, role: Role, waits: Mapping[str, float] | None,
+        trace: StepObserver | None,
+    ) -> None:
+        self.lives: Final[dict[Life, Endpoint]] = {}
+        self.role: Final = role
+        self.stages: Final = EndpointStages(
+            core.name, side, core.metrics, lambda: core.now, self._fail)
+        self._core: Final = core
+        self._plans: Final = Plans(core, side, self._send)
+        self._known: Final = self._plans.known
+        self._timers: Final[Timers[Endpoint]] = Timers(waits)
+        self.seconds: Final = self._timers.seconds
+        self._no_owner: Final = _NoOwner()
+        self._released: Final[list[Endpoint]] = []  # in this turn
+        self._write: Final = None if trace is None else trace.write
+        self._over: Final = None if trace is None else trace.over
+        # The incarnation and the floor of each batch say these two of every life.
+        self.part: Final = Part(
+            "endpoints", reactions=self.stages.reactions, implied=(ends.gone, ends.sink_over),
+            begin=lambda _: role.prepare(), due=self._timers.next,
+            turns={Turn.WAITS: self._end_waits, Turn.LAST: self._let_go})
+
+    def take(self, endpoint: Endpoint, event: Event) -> Step:
+        """Give the event to the endpoint, and carry out the effects of its step."""
+        step = endpoint.take(event)
+        if self._write is not None:
+            self._write(endpoint, event, step)
+        plan = self._known.get(step) or self._plans.learn(endpoint.automaton, step)
+        for reaction, indices in plan.reactions:
+            reaction(endpoint, indices)
+        owner = endpoint.owner
+        owner.status = plan.status
+        owner.settled = plan.settled
+        if plan.armed is not endpoint.timers:
+            self._timers.follow(endpoint, plan.armed, self._core.now)
+        for watcher in owner.watchers:
+            watcher()
+        return step
+
+    def call(self, endpoint: Endpoint, name: str) -> None:
+        """Give the endpoint a call of its table, which a part has declared."""
+        self.take(endpoint, endpoint.automaton.call(name))
+
+    @staticmethod
+    def life(endpoint: Endpoint) -> Life:
+        """The life of the endpoint. Raises LocalProtocolError if it is not connected to a peer."""
+        if endpoint.life is None:
+            raise LocalProtocolError(f"{endpoint!r} has no life, because no peer has met it")
+        return endpoint.life
+
+    # Timers
+
+    def _end_waits(self, now: float) -> None:
+        if not self._timers.is_due(now):
+            return
+        self._core.pace.part("waits that end")
+        timers = self._core.parts.timers
+        for name, endpoint in self._timers.due(now):
+            timers[name](name, endpoint)
+            self.take(endpoint, endpoint.automaton.timer(name))
+            if not self._core.pace.has_time:
+                break
+
+    @staticmethod
+    def timers(fails: TimerEnd) -> Mapping[str, TimerEnd]:
+        """All waits of endpoints. fails: notes the reason of a failure that a timer causes."""
+        return {**{name: _count_repeat if wait.again else fails for name, wait in WAITS.items()},
+                "heartbeat": lambda *_: None}  # it follows from a loss, whose reason has been noted
+
+    def blame(self, timer: str) -> str:
+        """The reason of a failure that this timer causes."""
+        return f"{timer} after {self.seconds[timer]:g} s"
+
+    def repeat_now(self, endpoint: Endpoint) -> None:
+        """Repeat messages at once, because they may be lost."""
+        self._timers.fire_now(endpoint, self._core.now)
+
+    def stop_timers(self, endpoint: Endpoint) -> None:
+        """Stop the timers of an endpoint that another replaces."""
+        self._timers.follow(endpoint, (), self._core.now)
+
+    # Failures
+
+    def _fail(self, endpoint: Endpoint, before: State) -> None:
+        for failed in self._core.parts.failed:
+            failed(endpoint, before)
+
+    @staticmethod
+    def why(endpoint: Endpoint) -> str:
+        """The reason of a failure, for the other side."""
+        reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
+        return reason[:REASON_MAX]
+
+    # The end of a life
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """Drop a life about which no peer sends a message any more."""
+        del self.lives[self.life(endpoint)]
+        for forgotten in self._core.parts.forgotten:
+            forgotten(endpoint)
+        if endpoint.owner.released:
+            self.release(endpoint)
+
+    def release(self, endpoint: Endpoint) -> None:
+        """Drop the endpoint at the end of this turn: no peer sends a message about it any more, and
+        its pages are free. By the tables, a late call or message changes nothing.
+        """
+        self._released.append(endpoint)
+
+    def is_dropped(self, owner: Any) -> bool:
+        """Whether this is the owner of an endpoint that has been dropped."""
+        return owner is self._no_owner
+
+    def _let_go(self, _now: float) -> None:
+        for endpoint in self._released:
+            owner = endpoint.owner
+            owner.on_released, owner.watchers, endpoint.owner = None, (), self._no_owner
+            if self._over is not None:
+                self._over(endpoint)
+        self._released.clear()
+
+    # Messages
+
+    def _send(self, writer: Writer, endpoint: Endpoint, indices: Indices) -> None:
+        index = indices[2]  # the last index of a life's message is its other end
+        core = self._core
+        peer = core.peers.get(endpoint.peers[index])
+        if peer is not None and not peer.lost:
+            core.say(peer, writer(endpoint, index))

@@ -1,0 +1,84 @@
+"""The calls of the application about the hand-overs of a decode rank."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
+from pdproto.node.injection import Injection
+from pdproto.node.numbered_lives import NumberedLives
+from pdproto.node.part import Part
+from pdproto.node.ports import Transport
+from pdproto.node.receiver import Receiver
+from pdproto.runtime.role import SinkRole
+
+
+class Receivers:
+    """The node of a receiver (receiver.py). mark: see MarksPages. want_memory: queues the request
+    for staging memory; it has its pages now.
+    """
+
+    want_memory: Callable[[Receiver], None]
+
+    def __init__(
+        self, core: Core, endpoints: Endpoints, lives: NumberedLives, role: SinkRole,
+        mark: Callable[[Sequence[int]], tuple[int, ...]],
+    ) -> None:
+        self.role: Final = role
+        self.mark: Final = mark
+        self.clock: Callable[[], float]
+        self.ask: Callable[[Callable[[], None]], None]
+        self.injection: Final = Injection(core, endpoints, self.give_up)
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._lives: Final = lives
+        self.part: Final = Part("receivers", begin=self._attach, end=self._end, calls={
+            "open_receiver": self.begin, "finish": self.finish, "abort_receiver": self.give_up})
+
+    def _attach(self, transport: Transport) -> None:
+        self.clock, self.ask = transport.clock, transport.ask
+
+    def new(
+        self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...],
+        generation: int | None, use: int | None,
+    ) -> Receiver:
+        """A receiver for the next life, or for the one of this number. One thread at a time."""
+        return Receiver(self, self._lives.next(room_number(room), generation, use), sources,
+                        sinks or (self._core.name,))
+
+    def begin(self, receiver: Receiver) -> None:
+        """The application has its request."""
+        self._endpoints.call(receiver.endpoint, "open_receiver")
+
+    def give_up(self, receiver: Receiver, reason: str) -> None:
+        """Abort the hand-over, for this reason."""
+        receiver.blame = reason
+        self._endpoints.call(receiver.endpoint, "abort_receiver")
+
+    def finish(self, receiver: Receiver) -> None:
+        """The application no longer uses a hand-over that has ended."""
+        self._endpoints.call(receiver.endpoint, "finish")
+
+    def close_handoff(self, receiver: Receiver, reason: str) -> None:
+        """Finish a hand-over that has ended; abort one that has not, for this reason."""
+        if receiver.poll() in ENDED:
+            self.finish(receiver)
+        else:
+            self.give_up(receiver, reason)
+
+    def open_ends(self) -> list[Receiver]:
+        """The receivers that may not have ended. For any thread."""
+        return handles_of(self._endpoints.lives)
+
+    def is_awaited(self, receiver: Receiver) -> bool:
+        """Whether a source that is not lost may still send a message about the hand-over."""
+        peers = [self._core.peers.get(name) for name in receiver.endpoint.peers]
+        return receiver.life in self._endpoints.lives and any(
+            peer is not None and not peer.lost for peer in peers)
+
+    def _end(self) -> None:
+        """The node is closed: open hand-overs fail, and the peers are told."""
+        for receiver in self.open_ends():
+            if receiver.poll() not in ENDED:
+                self.give_up(receiver, CLOSED)

@@ -1,0 +1,87 @@
+"""The calls of the application about the hand-overs of a prefill rank."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.faults import TRANSFER
+from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
+from pdproto.node.injection import Injection
+from pdproto.node.part import Part
+from pdproto.node.ports import Transport
+from pdproto.node.sender import Sender
+from pdproto.runtime.role import SourceRole
+from pdproto.spec.handoff.ends import Sending
+
+
+class Senders:
+    """The node of a sender (sender.py). mark: see MarksPages. unbound: senders without a life.
+
+    put: begins the hand-over of a sender that the router has put here, with the data-parallel rank
+    that its request names.
+    """
+
+    put: Callable[[Sender, int | None], None]
+
+    def __init__(
+        self, core: Core, endpoints: Endpoints, role: SourceRole,
+        mark: Callable[[Sequence[int]], tuple[int, ...]], unbound: Iterable[Sender],
+    ) -> None:
+        self.role: Final = role
+        self.mark: Final = mark
+        self.clock: Callable[[], float]
+        self.ask: Callable[[Callable[[], None]], None]
+        self.injection: Final = Injection(core, endpoints, self.give_up)
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self._unbound: Final = unbound
+        self.part: Final = Part("senders", begin=self._attach, end=self._end, calls={
+            "open_sender": self.begin, "send": self.hand_over, "abort_sender": self.give_up})
+
+    def _attach(self, transport: Transport) -> None:
+        self.clock, self.ask = transport.clock, transport.ask
+
+    def open(
+        self, room: int, on_released: Callable[[], None] | None = None,
+        watcher: Callable[[Sender], None] | None = None, named: int | None = None,
+        use: int | None = None,
+    ) -> Sender:
+        """Open a sender for a room; see PrefillNode.open. For any thread."""
+        sender = Sender(self, room_number(room), use)
+        sender.watch(on_released, watcher)
+        self.ask(lambda: self.put(sender, named))
+        return sender
+
+    def begin(self, sender: Sender) -> None:
+        """The application has its request."""
+        self._endpoints.call(sender.endpoint, "open_sender")
+
+    def hand_over(
+        self, sender: Sender, pages: tuple[int, ...], last: bool, metadata: bytes
+    ) -> None:
+        """Give the table one more chunk. See Sender.send."""
+        endpoint = sender.endpoint
+        self._endpoints.take(endpoint, endpoint.hand_over(last=last))
+        endpoint.handed_over()
+        sender.chunks.append(pages)
+        sender.metadata = metadata
+        if not sender.began:
+            sender.began = self._core.now
+            self.injection.draw(TRANSFER, endpoint)
+
+    def give_up(self, sender: Sender, reason: str) -> None:
+        """Abort the hand-over, for this reason."""
+        sender.blame = reason
+        self._endpoints.call(sender.endpoint, "abort_sender")
+
+    def open_ends(self) -> list[Sender]:
+        """The senders that may not have ended. For any thread."""
+        return [sender for sender in (*handles_of(self._endpoints.lives), *self._unbound)
+                if sender.stage is not Sending.UNKNOWN]
+
+    def _end(self) -> None:
+        """The node is closed: open hand-overs fail, and the peers are told."""
+        for sender in self.open_ends():
+            if sender.poll() not in ENDED:
+                self.give_up(sender, CLOSED)
