@@ -253,9 +253,11 @@ docs-site: $(SITE) ## the documents as a site, in out/site
 	$(BIN)/python -m tests.docs.table_pages --all
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto --conf-dir docs . out/site
 
-wheel: $(FULL) ## a wheel for every Python from 3.11 on, in dist
+wheel: $(FULL) ## the sources as an archive, and a wheel for every Python from 3.11 on, in dist
 	rm -rf out/wheel
-	$(BIN)/python -m build --wheel --outdir out/wheel .
+	@# The wheel is built from the archive, so a file that is not in the archive is missed.
+	$(BIN)/python -m build --outdir out/wheel .
+	mkdir -p dist && cp out/wheel/*.tar.gz dist
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir dist out/wheel/*.whl
 
 test-wheel: wheel ## install that wheel, and check, prove and explore with it without a compiler

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def command(programs: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run pdproto in the folder, without any other program and without what was kept before."""
     return subprocess.run(
-        [programs / "python", "-m", "pdproto.cli.main", *arguments], cwd=folder,
+        [programs / "python", "-m", "pdproto", *arguments], cwd=folder,
         env={"PATH": str(programs), "HOME": str(folder)}, capture_output=True, text=True,
         timeout=120, check=False,
     )  # fmt: skip
