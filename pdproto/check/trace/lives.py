@@ -56,7 +56,9 @@ class Lives:
     def __init__(self, replay: Replay) -> None:
         self.replay: Final = replay
         self.system: Final[System] = replay.tables.system
-        self._given: Final = {file.node: file for file in replay.files}
+        self._given: Final[dict[str, list[File]]] = {}
+        for file in replay.files:
+            self._given.setdefault(file.node, []).append(file)
         self._wholes: Final[dict[tuple[object, ...], Whole]] = {}
         self._merged: Final[dict[tuple[object, ...], Placement]] = {}
 
@@ -114,15 +116,14 @@ class Lives:
     ) -> None:
         """Note that a process has died, or that its death is heard although it goes on."""
         for node in self._others(hearer, event):
-            file = self._given.get(node)
-            if file is None:
+            processes = self._processes(node, instances)
+            if not processes:
                 continue
-            process = self._process_of(node, file, instances)
             heard = f"{hearer.node} hears that {node} has died"
-            if mistaken or process.knows[hearer.key[0]] >= event.at:
+            if mistaken or all(one.knows[hearer.key[0]] >= event.at for one in processes):
                 examined.assumes[f"{heard}, which goes on: the tables have no mistaken detector"
                                ] = None
-            elif process.whole:
+            elif all(one.whole for one in processes):
                 examined.assumes[f"{heard}: its last lines may be missing"] = None
 
     @staticmethod
@@ -139,13 +140,11 @@ class Lives:
         yield from dict.fromkeys(
             name for name in names if isinstance(name, str) and name != hearer.node)
 
-    @staticmethod
-    def _process_of(node: str, file: File, instances: Sequence[Instance]) -> Process:
-        """The process of the node in which the life runs. Otherwise its first one."""
-        for instance in instances:
-            if instance.node == node:
-                return file.processes[instance.key[1]]
-        return file.processes[0]
+    def _processes(self, node: str, instances: Sequence[Instance]) -> list[Process]:
+        """The process of the node in which the life runs. If there is none: all of the node."""
+        files = self.replay.files
+        own = [files[one.key[0]].processes[one.key[1]] for one in instances if one.node == node]
+        return own[:1] or [one for file in self._given.get(node, ()) for one in file.processes]
 
     # One hand-over
 
@@ -251,10 +250,10 @@ class Lives:
     def _tells(self, elements: Sequence[Element]) -> bool:
         """Whether the whole trace of the node is given: an instance without a line has not begun.
         """
-        nodes = [self._given.get(one) for one in elements if isinstance(one, str)]
-        return bool(nodes) and all(
-            file is not None and file.whole and not any(p.passed for p in file.processes)
-            for file in nodes)
+        nodes = [self._given.get(one, []) for one in elements if isinstance(one, str)]
+        return bool(nodes) and all(files and all(
+            file.whole and not any(one.passed for one in file.processes)
+            for file in files) for files in nodes)
 
 
 def index_tuples_of(table: Table, whole: Whole) -> Iterator[Indices]:

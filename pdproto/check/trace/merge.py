@@ -126,6 +126,7 @@ class Merge:
         member = self.members[number]
         event = member.events[cut.places[number]]
         told, fired, faults, mistaken = cut.told, cut.fired, cut.faults, cut.mistaken
+        unknown = cut.unknown
         if event.message is not None:
             try:
                 told, fired = self._received(cut, member, event, event.message)
@@ -134,6 +135,7 @@ class Merge:
                     raise
                 told |= self._message(member, event.message)
                 mistaken = (*mistaken, cut.depth)
+                unknown |= self._doubted(member, event.message)
         if event.ground is not None:
             self._row(cut, told, member, event.ground)
         elif event.devices:
@@ -148,7 +150,6 @@ class Merge:
         if fired and changed:
             fired = tuple(one for each in fired if (one := kept(each, changed, event)) is not None)
         places = (*cut.places[:number], cut.places[number] + 1, *cut.places[number + 1:])
-        unknown = cut.unknown
         if not member.whole and places[number] == len(member.events):
             unknown |= member.mask
         true = told
@@ -198,6 +199,16 @@ class Merge:
         bits = 0
         for sent in ground.sent:
             bits |= self._message(member, sent)
+        return bits
+
+    def _doubted(self, member: Member, came: Came) -> int:
+        """The variables of the endpoints that are mistaken for dead. What devices of the others
+        do, and what holds there, does not depend on them any more.
+        """
+        message, at = came
+        bits = 0
+        for indices in self.whole.cells(message, at, member.images):
+            bits |= self.whole.sender(message, indices)
         return bits
 
     def _message(self, member: Member, sent: Came) -> int:
@@ -271,7 +282,7 @@ class Merge:
     ) -> Rows:
         """The rows that have fired, after the member has told of this one."""
         own = [(name, guard) for name, guard in row.claims if not guard.reads & ~member.mask]
-        claim = violated(own, cut.told, cut.unknown)
+        claim = violated(own, cut.told, 0)
         if claim:
             raise NextLineError(f"{claim} is violated where {row.row.name} fires", claim)
         for one in fired:
