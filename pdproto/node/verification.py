@@ -65,9 +65,11 @@ class Verification:
             receiver.landed_chunks += len(done.chunks)
             receiver.landed_bytes += self._bytes_of(
                 source, done.chunks, receiver.pages_of(source))
-            index = endpoint.peers.index(source)
-            self._endpoints.take(endpoint, endpoint.automaton.device(
-                (ends.content, (0, 0, 0, index, 0), True)))
+            # Once the lease has ended, the memory holds no bytes of this life.
+            if endpoint.value(ends.lease, (0, 0, 0)):
+                index = endpoint.peers.index(source)
+                self._endpoints.take(endpoint, endpoint.automaton.device(
+                    (ends.content, (0, 0, 0, index, 0), True)))
         elif not receiver.is_settling:  # else no digest was compared
             self._core.metrics.add("spoilt_chunks")
             receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"

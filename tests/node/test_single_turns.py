@@ -1,8 +1,10 @@
 """A prefill and a decode node, turn by turn and without a network: answers to messages, and bounds.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from typing import Final
 
 import pytest
@@ -20,8 +22,11 @@ from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
+from pdproto.runtime.trace import TraceWriter
 from pdproto.runtime.wire import (
+    AbortAck,
     Done,
+    Drained,
     Expecting,
     Failed,
     Introduce,
@@ -97,9 +102,12 @@ class Reach(SinkDataPath):
 class Sink:
     """A decode node d0 with its data path and its transport."""
 
-    def __init__(self, kind: type[SinkDataPath] = SinkDataPath, *, at_once: bool = True) -> None:
+    def __init__(
+        self, kind: type[SinkDataPath] = SinkDataPath, *, at_once: bool = True,
+        trace: TraceWriter | None = None,
+    ) -> None:
         self.path = kind("d0", Fabric(), at_once=at_once)
-        self.node = Decode("d0", self.path, link=LINK, incarnation=17, waits=WAITS)
+        self.node = Decode("d0", self.path, link=LINK, incarnation=17, waits=WAITS, trace=trace)
         self.offline = Offline(self.node.core)
 
     def opened(
@@ -331,6 +339,27 @@ def test_a_done_that_comes_twice_is_verified_once() -> None:
     assert receiver.poll() is KVPoll.SUCCESS
     assert receiver.metadata == {"p0": b"first"}
     assert receiver.metrics.chunks == 1
+
+
+def test_bytes_that_are_compared_after_the_lease_are_of_no_life() -> None:
+    """The lease of an aborted life ends while its pages are compared: another life may write there.
+    """
+    told = BytesIO()
+    sink = Sink(at_once=False, trace=TraceWriter("d0", told))
+    receiver = sink.opened({"p0": P0})
+    life = receiver.life
+    sink.offline.hear("p0", Expecting(life), incarnation=5)
+    (address,) = sink.path.fabric.leased
+    sink.path.fabric.written[address] = [3]
+    done = Done(life, (3,), b"first", row_digest(life, b"first"))
+    sink.offline.hear("p0", done, incarnation=5)
+    receiver.abort()
+    sink.offline.hear("p0", AbortAck(life), Drained(life), incarnation=5)
+    assert sink.path.end() == 2
+    sink.offline.turn()
+    lines = [json.loads(line) for line in told.getvalue().splitlines()]
+    assert "end_lease" in [line.get("row") for line in lines]
+    assert [line for line in lines if line.get("device", [[""]])[0][0] == "content"] == []
 
 
 def test_an_address_takes_the_place_of_an_introduction_that_was_not_sent() -> None:

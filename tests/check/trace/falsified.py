@@ -1,6 +1,7 @@
 """A real trace in memory, to be falsified line by line."""
 
 from copy import deepcopy
+from random import Random
 from typing import Any, TypeAlias
 
 from tests.check.trace.alterations import golden
@@ -70,3 +71,33 @@ class Run:
                 for number, line in enumerate(lines, start=1):
                     line["n"] = number
         return self.files
+
+
+def falsified_at_random(random: Random) -> Run:
+    """One line is dropped, doubled, moved, swapped with another, or that of a device is forged."""
+    run = Run()
+    lines = run.files[random.choice(sorted(run.files))]
+    place = random.randrange(len(lines))
+    line = lines[place]
+    match random.choice(("drop", "double", "move", "swap", "forge", "life")):
+        case "drop":
+            lines.pop(place)
+        case "double":
+            lines.insert(random.randint(place + 1, len(lines)), deepcopy(line))
+        case "move":
+            lines.insert(random.randrange(len(lines)), lines.pop(place))
+        case "swap":
+            other = random.randrange(len(lines))
+            lines[place], lines[other] = lines[other], line
+        case "forge":
+            told = deepcopy(random.choice([one for one in lines if "device" in one]))
+            lines.insert(random.randint(lines.index(told) + 1, len(lines)), told)
+        case "life":
+            told = random.choice([one for one in lines if "device" in one])
+            node, life = told["node"], random.randrange(6)
+            forged = deepcopy(told)
+            forged["end"] = run.end(node, life)
+            for _, elements, _ in forged["device"]:
+                elements[1] = run.life(life)
+            lines.insert(random.randrange(len(lines)), forged)
+    return run
