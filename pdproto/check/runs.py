@@ -88,14 +88,16 @@ def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
 def until_stuck(ground: Ground, form: Program, moves: Sequence[Transition]) -> list[Transition]:
     """The run, and after it rows of the protocol, until none changes anything.
 
-    It ends, because they change idle bits only (deadbits.py).
+    It ends, because they change idle bits only (deadbits.py), and each cell moves on to another
+    value at most so often as it has values. Raises NoRunError if it does not.
     """
     whole = list(moves)
     state = whole[-1].after if whole else form.initial[0]
-    while True:
+    for _ in range(sum(len(symbol.values) for symbol, _ in ground.layout.fields) + 1):
         row = next((row for row in ground.rows if not row.layer and row.action.guard.holds(state)
                     and row.action.apply(state) != state), None)
         if row is None:
             return whole
         whole.append(Transition(row, state, row.action.apply(state)))
         state = whole[-1].after
+    raise NoRunError("rows that change idle bits only come to no end")
