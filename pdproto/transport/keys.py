@@ -59,11 +59,14 @@ class Keys:
 
     curve: for the control connections of its nodes. certificate: its own, with its private key, for
     TLS; in PEM. trusted: the certificate that those of the peers must descend from, in PEM.
+    sealing: a key for what passes through other hands; empty for a member, who has none in common
+    with the others.
     """
 
     curve: Curve = field(repr=False)
     certificate: bytes = field(repr=False)
     trusted: bytes = field(repr=False)
+    sealing: bytes = field(default=b"", repr=False)
 
     def server_tls(self) -> SSLContext:
         """For a server: each client must have a certificate of this cluster."""
@@ -105,7 +108,8 @@ def of_secret(text: str, source: str = "secret") -> Keys:
     public = zmq.curve_public(private)
     key = _tls_key(secret, b"tls")
     certificate = _signed(CLUSTER, key, key)
-    return Keys(Curve(public, private, public), certificate + _written(key), certificate)
+    return Keys(Curve(public, private, public), certificate + _written(key), certificate,
+                _derived(secret, b"seals"))
 
 
 def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:

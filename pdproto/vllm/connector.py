@@ -32,6 +32,7 @@ from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
 from pdproto.vllm.loading import LoadingScheduler
 from pdproto.vllm.offering import NOTHING, OfferingScheduler
 from pdproto.vllm.orders import Orders
+from pdproto.vllm.seals import Seals
 from pdproto.vllm.stats import (
     FAILED,
     SCHEDULER,
@@ -89,9 +90,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
         if transfer.is_kv_producer:
-            self._offering = OfferingScheduler(self._block_groups, layout)
+            self._offering = OfferingScheduler(self._block_groups, layout, Seals(settings))
         if transfer.is_kv_consumer:
-            self._loading = LoadingScheduler(self._block_groups, layout)
+            self._loading = LoadingScheduler(self._block_groups, layout, Seals(settings))
 
     @classmethod
     def build_kv_connector_stats(cls, data: dict[str, Any] | None = None) -> PdprotoStats:

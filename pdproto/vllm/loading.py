@@ -28,6 +28,8 @@ from pdproto.vllm.blocks import Group, carried, has_what_is_needed, wanted
 from pdproto.vllm.layout import Layout, misfit
 from pdproto.vllm.offer import FROM_PREFILL, Offer, offer_in
 from pdproto.vllm.orders import Begin, End, Orders, Place
+from pdproto.vllm.prompts import other_prompt, prompt_of
+from pdproto.vllm.seals import Seals
 
 log = logging.getLogger("pdproto.vllm")
 
@@ -57,11 +59,12 @@ class Expected:
 
 
 class LoadingScheduler:
-    """The scheduler's half at decode."""
+    """The scheduler's half at decode. seals: of the offers that it believes."""
 
-    def __init__(self, groups: Sequence[Group], layout: Layout) -> None:
+    def __init__(self, groups: Sequence[Group], layout: Layout, seals: Seals) -> None:
         self._groups: Final = groups
         self._layout: Final = layout
+        self._seals: Final = seals
         self._expected: Final[dict[str, Expected]] = {}
 
     def arrived(self, request: Any, orders: Orders) -> None:
@@ -72,7 +75,9 @@ class LoadingScheduler:
         offer, problem = None, None
         try:
             offer = offer_in(params)
-            problem = self._misfit(offer, request.num_prompt_tokens)
+            if (doubt := self._seals.doubt(offer)) is not None:
+                raise ValueError(doubt)
+            problem = self._misfit(offer, request)
             orders.begin.append(Begin(request.request_id, offer.room_number, offer.placed_ranks(),
                                       problem))
         except ValueError as error:
@@ -123,14 +128,15 @@ class LoadingScheduler:
         if self._expected.pop(request.request_id, None) is not None:
             orders.end.append(End(request.request_id, LEFT))
 
-    def _misfit(self, offer: Offer, tokens: int) -> str | None:
+    def _misfit(self, offer: Offer, request: Any) -> str | None:
+        tokens = request.num_prompt_tokens
         if offer.tokens != tokens:
             return (f"the prompt has {offer.tokens} tokens at prefill and {tokens} at decode: want "
                     f"the same request, tokenizer and chat template at both ends")
         if len(offer.firsts) != len(self._groups):
             return (f"{len(offer.firsts)} groups of blocks at prefill and {len(self._groups)} at "
                     f"decode: want the same model at both ends")
-        return misfit(offer.layout, self._layout)
+        return misfit(offer.layout, self._layout) or other_prompt(offer.prompt, prompt_of(request))
 
 
 @dataclass(frozen=True, slots=True)

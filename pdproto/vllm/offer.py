@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from pdproto.runtime.limits import ROOM_MAX
+from pdproto.runtime.limits import NAME_MAX, ROOM_MAX
 from pdproto.vllm.ranks import Ranks
 
 KEY: Final = "pdproto"
@@ -20,9 +20,11 @@ FOR_DECODE: Final = "do_remote_decode"  # vLLM's: prefill keeps the KV cache for
 VERSION: Final = 1
 RANKS_MAX: Final = 4_096
 GROUPS_MAX: Final = 64
+PROMPT_MAX: Final = 16  # values of a prompt
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
-Name = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
+Told = Annotated[str, Meta(max_length=512)]
 RankAt = tuple[Count, Count, Name, Name]
 
 
@@ -30,7 +32,8 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
     """An offer.
 
     tokens: of the prompt. firsts: the first block that prefill has, for each group. ranks: of
-    prefill: the stage, the place, the name and the endpoint of each. layout: see layout.py.
+    prefill: the stage, the place, the name and the endpoint of each. layout: see layout.py. prompt:
+    what was computed, see prompts.py. seal: see seals.py; empty without a secret.
     """
 
     version: int
@@ -39,6 +42,8 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
     firsts: Annotated[list[Count], Meta(min_length=1, max_length=GROUPS_MAX)]
     ranks: Annotated[list[RankAt], Meta(min_length=1, max_length=RANKS_MAX)]
     layout: dict[str, str]
+    prompt: Annotated[dict[str, Told], Meta(max_length=PROMPT_MAX)]
+    seal: Annotated[str, Meta(max_length=64)] = ""
 
     @property
     def room_number(self) -> int:

@@ -24,8 +24,10 @@ from pdproto.vllm.blocks import Group, carried, firsts, held, last
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
 from pdproto.vllm.orders import Blocks, Orders, Send
+from pdproto.vllm.prompts import Prompt, prompt_of
 from pdproto.vllm.ranks import Ranks
 from pdproto.vllm.rooms import Rooms, ToldRooms
+from pdproto.vllm.seals import Seals
 
 log = logging.getLogger("pdproto.vllm")
 
@@ -33,14 +35,18 @@ NOTHING: Final[tuple[bool, None]] = False, None
 
 
 class OfferingScheduler:
-    """The scheduler's half at prefill. ranks: of this server; set when its workers are known."""
+    """The scheduler's half at prefill. ranks: of this server; set when its workers are known.
+    seals: of its offers.
+    """
 
-    def __init__(self, groups: Sequence[Group], layout: Layout) -> None:
+    def __init__(self, groups: Sequence[Group], layout: Layout, seals: Seals) -> None:
         self.ranks: Ranks = {}
         self._groups: Final = groups
         self._layout: Final = layout
         self._rooms: Final = Rooms()
-        self._shortened: Final[set[str]] = set()  # requests whose last token decode computes
+        self._seals: Final = seals
+        # The prompts of requests of which decode computes the last tokens.
+        self._shortened: Final[dict[str, Prompt]] = {}
 
     def arrived(self, request: Any) -> None:
         """Have vLLM compute no more tokens of a request than are handed over.
@@ -50,8 +56,8 @@ class OfferingScheduler:
         params, tokens = request.kv_transfer_params or {}, request.num_prompt_tokens
         kept = carried(self._groups, tokens)
         if params.get(FOR_DECODE) and 0 < kept < tokens:
+            self._shortened[request.request_id] = prompt_of(request)
             shorten(request, tokens - kept)
-            self._shortened.add(request.request_id)
 
     def finished(
         self, request: Any, blocks: Sequence[Sequence[int]], orders: Orders, *, complete: bool
@@ -61,16 +67,16 @@ class OfferingScheduler:
         Returns whether vLLM must keep the blocks, and the kv_transfer_params for the proxy.
         """
         params, name = request.kv_transfer_params or {}, request.request_id
-        is_shortened = name in self._shortened
-        self._shortened.discard(name)
+        shortened = self._shortened.pop(name, None)
         if not (complete and params.get(FOR_DECODE) and any(blocks)):
             return NOTHING
         kept = held(self._groups, blocks, request.num_prompt_tokens)
         room = self._rooms.draw()
         orders.send.append(Send(name, room, kept))
-        offer = Offer(VERSION, str(room), request.num_prompt_tokens + is_shortened, firsts(kept),
-                      [(*rank, *where) for rank, where in self.ranks.items()], dict(self._layout))
-        return True, offer.params()
+        offer = Offer(VERSION, str(room), request.num_prompt_tokens + (shortened is not None),
+                      firsts(kept), [(*rank, *where) for rank, where in self.ranks.items()],
+                      dict(self._layout), dict(shortened or prompt_of(request)))
+        return True, self._seals.sealed(offer).params()
 
 
 def shorten(request: Any, tokens: int) -> None:

@@ -14,12 +14,14 @@ from pdproto.items.components import Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.shares import Place
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from pdproto.transport.settings import Settings
 from pdproto.vllm.blocks import NULL_BLOCK, Group
 from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingScheduler, OfferingWorker
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.ranks import Rank
 from pdproto.vllm.rooms import ToldRooms
+from pdproto.vllm.seals import Seals
 
 ALONE: Final = Place(1, 0)
 HOST: Final = "127.0.0.1"
@@ -38,9 +40,17 @@ def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
         sleep(0.001)
 
 
-def request(name: str, tokens: int, params: dict[str, Any] | None) -> Any:
-    """As much of a request of vLLM as the halves read."""
-    return SimpleNamespace(request_id=name, num_prompt_tokens=tokens, kv_transfer_params=params)
+SEALS: Final = Seals(Settings())  # of servers without keys, on this host
+
+
+def request(
+    name: str, tokens: int, params: dict[str, Any] | None, prompt: Sequence[int] | None = None
+) -> Any:
+    """As much of a request of vLLM as the halves read. prompt: its tokens, if they matter."""
+    return SimpleNamespace(
+        request_id=name, num_prompt_tokens=tokens, kv_transfer_params=params,
+        prompt_token_ids=list(range(tokens) if prompt is None else prompt), prompt_embeds=None,
+        lora_request=None, mm_features=[], cache_salt=None)
 
 
 def caches(groups: int, seed: int | None) -> list[Component]:
@@ -92,7 +102,7 @@ class Prefill:
         waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), 7)
-        self.scheduler: Final = OfferingScheduler(groups, layout)
+        self.scheduler: Final = OfferingScheduler(groups, layout, SEALS)
         self.workers: Final = [self._worker(closing, stage, stages, waits, engine)
                                for stage in range(stages)]
         self.scheduler.ranks = {(stage, 0): (worker.node.name, worker.node.endpoint)
@@ -139,7 +149,7 @@ class Decode:
         waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), None)
-        self.scheduler: Final = LoadingScheduler(groups, layout)
+        self.scheduler: Final = LoadingScheduler(groups, layout, SEALS)
         self.workers: Final = [self._worker(closing, Rank(ALONE, stage, stages), waits, engine)
                                for stage in range(stages)]
         self.awaited: Final[set[str]] = set()

@@ -65,7 +65,8 @@ def test_a_rank_that_is_missing_is_noticed() -> None:
         feed(Rank(Place(1, 0)), {(0, 0): ("a", "x"), (0, 1): ("b", "x"), (1, 0): ("c", "x")})
 
 
-OFFER = Offer(VERSION, str(1 << 62), 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")], {"a": "b"})
+OFFER = Offer(VERSION, str(1 << 62), 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")], {"a": "b"},
+              {"tokens": "0a"})
 
 
 def test_an_offer_comes_through_a_proxy() -> None:
@@ -84,6 +85,10 @@ def test_an_offer_comes_through_a_proxy() -> None:
     ({"ranks": []}, "ranks"),
     ({"ranks": [[0, 0, "prefill"]]}, "ranks"),
     ({"firsts": []}, "firsts"),
+    ({"ranks": [[0, 0, "p" * 129, "tcp://127.0.0.1:1"]]}, "ranks"),
+    ({"prompt": {"tokens": "0" * 513}}, "prompt"),
+    ({"prompt": {str(n): "" for n in range(17)}}, "prompt"),
+    ({"seal": 5}, "seal"),
     ({"more": 1}, "more"),
 ])  # fmt: skip
 def test_a_malformed_offer_is_refused_by_its_field(changes: dict[str, object], words: str) -> None:

@@ -1,0 +1,102 @@
+"""Decode loads the KV cache of its own prompt, or none: vLLM's own requests and scheduler."""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.skips import VLLM
+
+pytest.importorskip("vllm", reason=VLLM)
+
+import torch
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.v1.request import Request
+
+from pdproto.vllm.prompts import other_prompt, prompt_of
+from tests.vllm.engine import Engine, Servers
+from tests.vllm.test_scheduler import NEW, check, prompt
+
+TOKENS = [11, 12, 13]
+
+
+def request(tokens: list[int] | None = None, **named: Any) -> Request:
+    return Request("r", list(TOKENS if tokens is None else tokens),
+                   SamplingParams(max_tokens=1, temperature=0), None, **named)
+
+
+def adapter(name: str = "poet", path: str = "/models/poet-v1", number: int = 1) -> LoRARequest:
+    return LoRARequest(name, number, path)
+
+
+def image(identifier: str, offset: int = 0) -> list[MultiModalFeatureSpec]:
+    return [MultiModalFeatureSpec(None, "image", identifier, PlaceholderRange(offset, 2))]
+
+
+@pytest.mark.parametrize(("there", "here", "differs"), [
+    (request(), request([11, 12, 14]), "tokens"),
+    (request(), request([11, 13, 12]), "tokens"),
+    (request([]), request([0]), "tokens"),
+    (request(lora_request=adapter()), request(), "adapter: poet of poet-v1 at prefill and none at"),
+    (request(lora_request=adapter()), request(lora_request=adapter("critic")), "adapter"),
+    (request(lora_request=adapter()), request(lora_request=adapter(path="/m/poet-v2")),
+     "adapter: poet of poet-v1 at prefill and poet of poet-v2 at decode"),
+    (request(cache_salt="a"), request(cache_salt="b"), "cache salt"),
+    (request(cache_salt="a"), request(), "cache salt"),
+    (request(mm_features=image("cat")), request(mm_features=image("dog")), "images"),
+    (request(mm_features=image("cat")), request(mm_features=image("cat", 1)), "images"),
+    (request(mm_features=image("cat")), request(), "images"),
+    (request(prompt_embeds=torch.zeros(3, 4)), request(prompt_embeds=torch.ones(3, 4)),
+     "embeddings"),
+])  # fmt: skip
+def test_another_prompt_is_told_with_both_values(there: Request, here: Request, differs: str
+                                                 ) -> None:
+    told = other_prompt(prompt_of(there), prompt_of(here))
+    assert told is not None
+    assert differs in told
+    assert re.search(r" at prefill and .* at decode", told)
+    assert other_prompt(prompt_of(there), prompt_of(there)) is None
+
+
+@pytest.mark.parametrize(("there", "here"), [
+    (request(lora_request=adapter()), request(lora_request=adapter(path="/m/poet-v1", number=7))),
+    # Without caches vLLM numbers images, so that nothing is known of them.
+    (request(mm_features=image("renderer0-mm-4-image-0")), request(mm_features=image("cat"))),
+    (request(mm_features=image("poet:renderer1-mm-9-image-0")), request(mm_features=image("cat"))),
+])  # fmt: skip
+def test_what_differs_by_host_is_not_compared(there: Request, here: Request) -> None:
+    assert other_prompt(prompt_of(there), prompt_of(here)) is None
+
+
+@pytest.fixture
+def servers(closing: ExitStack, folder: Path) -> Servers:
+    return Servers(Engine(closing, folder, "kv_producer"),
+                   Engine(closing, folder, "kv_consumer", blocks=64))
+
+
+def test_the_kv_cache_of_another_prompt_is_loaded_by_nobody(
+    servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A proxy gives decode the params of another prompt of the same length.
+
+    Seen red without the comparison: decode answers from the other prompt, and serves its blocks
+    afterwards to requests without params.
+    """
+    asked, other = prompt(1), prompt(2)
+    params = servers.compute("other", other)
+    servers.decode.add("r", asked, NEW, params)
+    servers.until(lambda: "r" in servers.decode.ends)
+    assert servers.decode.ends["r"] == "error"
+    servers.until_idle()  # prefill has its blocks back: the reason reaches it, and no clock
+    told = [one for one in caplog.messages
+            if "prefill has computed another prompt (tokens: " in one]
+    assert any(one.startswith("request r cannot be loaded") for one in told)
+    assert any("decode did not take its KV cache" in one for one in told)
+    servers.decode.add("later", asked, NEW)
+    servers.until(lambda: "later" in servers.decode.ends)
+    check(servers, "later", asked)
+

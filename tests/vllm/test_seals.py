@@ -1,0 +1,66 @@
+"""Seals of offers: what a client of decode's HTTP port may have written is not called."""
+
+from typing import Any
+
+import pytest
+
+from pdproto.transport.keys import new_secret
+from pdproto.transport.settings import Settings
+from pdproto.vllm.loading import LoadingScheduler
+from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
+from pdproto.vllm.orders import Orders
+from pdproto.vllm.seals import Seals
+from tests.vllm.pair import FULL, LAYOUT, SEALS, request
+
+SECRET = new_secret()
+OURS, THEIRS = Seals(Settings(secret=SECRET)), Seals(Settings(secret=new_secret()))
+HERE, BEYOND = "tcp://127.0.0.1:1", "tcp://10.0.0.9:1"
+
+
+def offer(endpoint: str = HERE) -> Offer:
+    return Offer(VERSION, "7", 10, [0], [(0, 0, "prefill", endpoint)], dict(LAYOUT), {"a": "b"})
+
+
+def test_an_offer_of_this_cluster_is_believed() -> None:
+    assert OURS.doubt(offer_in(OURS.sealed(offer(BEYOND)).params())) is None
+    assert Seals(Settings(secret=SECRET)).doubt(OURS.sealed(offer())) is None
+
+
+CHANGES: dict[str, Any] = {
+    "room": "8", "tokens": 11, "firsts": [1], "layout": {}, "prompt": {"a": "c"},
+    "ranks": [[0, 0, "prefill", "tcp://10.6.6.6:1"]], "seal": "0" * 64,
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_an_offer_that_was_changed_is_refused(field: str) -> None:
+    params = OURS.sealed(offer()).params()
+    params[KEY] = {**params[KEY], field: CHANGES[field]}
+    assert "no seal of this cluster" in str(OURS.doubt(offer_in(params)))
+
+
+@pytest.mark.parametrize("forged", [offer(), THEIRS.sealed(offer()), SEALS.sealed(offer())])
+def test_an_offer_without_the_seal_of_this_cluster_is_refused(forged: Offer) -> None:
+    assert "no seal of this cluster" in str(OURS.doubt(forged))
+
+
+@pytest.mark.parametrize("endpoint", [
+    BEYOND, "tcp://[fd00::1]:1", "tcp://prefill.example.internal:1", "ipc:///tmp/x", "x"])
+def test_without_keys_no_address_beyond_this_host_is_called(endpoint: str) -> None:
+    told = str(SEALS.doubt(offer(endpoint)))
+    assert endpoint in told
+    assert "set PDPROTO_KEYS on both servers" in told
+    assert SEALS.doubt(offer("tcp://[::1]:1")) is None
+    assert Seals(Settings(insecure=True)).doubt(offer(BEYOND)) is None
+
+
+def test_decode_calls_no_address_of_a_forged_offer() -> None:
+    """Seen red without the seal: the order to introduce the request names the client's address."""
+    half, orders = LoadingScheduler(FULL, LAYOUT, OURS), Orders()
+    half.arrived(request("r", 10, offer(BEYOND).params()), orders)
+    assert orders == Orders()
+    assert half.matched(request("r", 10, None), 0) == (10, True)
+    half.placed(request("r", 10, None), [[1, 2, 3]], 10, orders)
+    [end] = orders.end
+    assert end.fails
+    assert "no seal of this cluster" in end.reason
