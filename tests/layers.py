@@ -37,7 +37,7 @@ LAYERS: Final = {
     "registry": "net, node, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
     "sglang": "engine, items, net, node, pages, registry, runtime, spec.handoff, transport",
-    "vllm": "engine, items, node, pages, runtime, spec.handoff, transport",
+    "vllm": "engine, items, net, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
     "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
     "drill": "check, engine, ground, group, net, node, pages, registry, runtime, sim, spec.bugs, "
