@@ -44,7 +44,7 @@ from pdproto.spec.handoff import group as tables
 from pdproto.spec.handoff import roles
 from pdproto.spec.handoff.group import RANK, Stage, Verdict
 from pdproto.spec.handoff.timers import WAITS
-from pdproto.spec.language.machine import Timer
+from pdproto.spec.language.machine import Call, Timer
 
 TIMERS: Final = rows_on_timers(RANK)
 VOTES: Final[Mapping[AnyMessage, type[AnyVote]]] = {
@@ -149,7 +149,7 @@ class RankPart:
     def part(self, members: Members) -> Part:
         """The part of the node."""
         decisions = dict.fromkeys(VERDICTS, lambda _, frame, now: self.decide(frame, now))
-        calls = "prepared", "bootstrapped", "failed", "transferred", "transfer_failed"
+        calls = [row.on.name for row in RANK.rows if isinstance(row.on, Call)]
 
         def returned(peer: Peer) -> None:
             if members.index_of(peer) == members.entry:  # messages may be lost
