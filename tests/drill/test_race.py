@@ -43,7 +43,7 @@ def test_a_race_ends_as_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["B22", "B31", "B09", "agreement-B13", "O1", "early-yield",
-                                  "registrations-counted", "I1"])
+                                  "registrations-counted", "I1", "empty-before-confirmed"])
 def test_a_defect_of_each_part_is_seen(name: str) -> None:
     race = arranged(bug_of(name))
     assert race.seen
@@ -130,10 +130,10 @@ def test_the_verb_names_the_promise_and_the_place(told: Told) -> None:
 
 
 def test_the_verb_refuses_with_another_status(told: Told) -> None:
-    status, out, err = told("--bug", "empty-before-confirmed", "--drain")
+    status, out, err = told("--bug", "local-slot", "--pp", "2")
     assert (status, out) == (3, "")
     assert err.startswith("pdproto: --bug is refused")
-    assert "empty-before-confirmed: no race is arranged for nodes of " in err
+    assert "local-slot: nodes do not run its counterexample: step " in err
     assert err.count("\n") == 1
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.drill.race.conduct import Conducted, conduct
 from pdproto.drill.race.counterexample import Counterexample, NoCounterexampleError, runs
+from pdproto.drill.race.draining import Draining
 from pdproto.drill.race.group import Group
 from pdproto.drill.race.optimistic import Optimistic
 from pdproto.drill.race.registrations import Registrations
@@ -30,6 +31,7 @@ from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import (
     attempts,
     bootstrap,
+    drain,
     group,
     group_attempts,
     incarnations,
@@ -141,6 +143,9 @@ def _nodes(bug: Bug) -> _Nodes | None:
         return _Nodes((source, sink), lambda e: Transfer(e, mine), lambda e: Transfer(e, sound))
     if base is None:
         return None
+    if machines == {drain.server, drain.registry, drain.client}:
+        return _Nodes((drain.server,), Draining, Draining,
+                      lambda: planted.lent(system), lambda: planted.lent(base))
     if machines == {incarnations.request}:
         return _Nodes((incarnations.request,), Restarts, Restarts,
                       lambda: planted.lent(system), lambda: planted.lent(base))

@@ -76,9 +76,12 @@ class HeldSource(SimulatedSource):
 
 
 class HeldSink(SimulatedSink):
-    """A sink's engine. can_fence: it keeps out a source that lives."""
+    """A sink's engine. can_fence: it keeps out a source that lives. compares: it compares what has
+    landed at once.
+    """
 
     can_fence = True
+    compares = True
 
     def __init__(
         self, host: Host, fabric: Fabric, pages: Pages, stream: Stream,
@@ -87,6 +90,21 @@ class HeldSink(SimulatedSink):
         super().__init__(host, fabric, pages, stream, sources)
         self._waiting: Final[list[tuple[Life, str]]] = []
         self._holds = True
+        self._unread: Final[list[tuple[Life, str, Sequence[int], Sequence[int]]]] = []
+
+    def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
+        """See SinkDataPath."""
+        if self.compares:
+            super().verify(life, source, chunks, pages)
+        else:
+            self._unread.append((life, source, chunks, pages))
+
+    def compare(self) -> None:
+        """Compare all that has landed, now and from now on."""
+        self.compares = True
+        for unread in self._unread:
+            super().verify(*unread)
+        self._unread.clear()
 
     def fence(self, life: Life, source: str) -> None:
         """See SinkDataPath. It is complete when the race says so."""

@@ -53,7 +53,7 @@ class Restarts(Transfer):
             case name if name in GREETS:
                 self.network.let_sign(source, sink)
             case "grant":
-                self._deliver(sink, source)
+                self.deliver(sink, source)
             case "write":
                 self._write_chunk(source, room)
             case "restart":
@@ -64,9 +64,9 @@ class Restarts(Transfer):
                 self.receiver(sink, room).abort("the client has left")
             case "answer":
                 self._require_run(step, source)
-                self._deliver(sink, source)
+                self.deliver(sink, source)
             case "take":
-                self._deliver(source, sink)
+                self.deliver(source, sink)
             case "release":
                 pass  # it follows by itself
             case _:
@@ -78,23 +78,10 @@ class Restarts(Transfer):
         if isinstance(node, Prefill) and node.core.incarnation != step.of(Incarnation) + 1:
             raise CannotArrangeError(f"{source} is another run by then")
 
-    def _deliver(self, sender: str, target: str) -> None:
-        """All frames between two processes arrive, in their order."""
-        for held in [one for one in self.network.held
-                     if one.sender.name == sender and one.target == target]:
-            self.network.let_go(held)
-            self.settle()
-
     def _write_chunk(self, source: str, room: int) -> None:
         self.open_sender(source, room)
         self.settle()
-        self._deliver("d0", source)
+        self.deliver("d0", source)
         self.send(source, room, 0)
         self.settle()
         self.engines[source].take()
-
-    def rest(self) -> None:
-        """See Stage. The writes of the runs before land now, when their memory may be free."""
-        for engine in self.departed:
-            engine.land_late()
-        super().rest()

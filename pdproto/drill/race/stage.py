@@ -11,6 +11,7 @@ from typing import Final
 
 from pdproto.drill.race.network import Held, HeldNetwork
 from pdproto.ground.grounding import GroundRow
+from pdproto.runtime.errors import ProtocolError
 from pdproto.sim.chance import Stream
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.host import Host
@@ -123,6 +124,9 @@ class Stage:
         self.seen.append(Seen(promise, about if room < 0 else f"room {room}: {about}"))
 
     def _turn_failed(self, host: Host, error: Exception) -> None:
+        """A turn fails where the tables have no answer. Any other error is one of this program."""
+        if not isinstance(error, ProtocolError):
+            raise error
         self.blame(STEADY, f"{host.name}: {type(error).__name__}: {error}")
 
     # The race

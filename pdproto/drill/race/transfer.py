@@ -73,7 +73,7 @@ class Transfer(TransferNodes):
                 engine, write = self._write(source, sink, room, step.of(Chunk))
                 engine.land(write)
             case "finish_fence":
-                self._sink_engine(sink).let_fence(self._life(room), source)
+                self.sink_engine(sink).let_fence(self._life(room), source)
             case "vanish":
                 self.end(source)
             case "supersede":
@@ -102,7 +102,7 @@ class Transfer(TransferNodes):
             engine.skip(write)
 
     def _life(self, room: int) -> Life:
-        found = [one.life for (_, known), one in self._receivers.items() if known == room]
+        found = [one.life for (_, known), one in self.receivers.items() if known == room]
         if not found:
             raise CannotArrangeError(f"no decode rank has opened room {room}")
         return found[0]
@@ -126,8 +126,8 @@ class Transfer(TransferNodes):
     def _endpoint(self, node: Prefill | Decode, room: int) -> Endpoint:
         if isinstance(node, Decode):
             return self.receiver(node.core.name, room).endpoint
-        if (node.core.name, room) in self._senders:
-            return self._senders[node.core.name, room].endpoint
+        if (node.core.name, room) in self.senders:
+            return self.senders[node.core.name, room].endpoint
         endpoint = node.lives.get(self._life(room))
         if endpoint is None:
             raise CannotArrangeError(f"{node.core.name} does not know room {room}")

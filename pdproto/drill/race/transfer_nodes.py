@@ -63,8 +63,8 @@ class TransferNodes(Stage):
         self.engines: Final[dict[str, HeldSource]] = {}  # of the running sources
         self.departed: Final[list[HeldSource]] = []  # of those that have ended
         self.ranks: Final[dict[str, Rank]] = {}
-        self._senders: Final[dict[tuple[str, int], Sender]] = {}
-        self._receivers: Final[dict[tuple[str, int], Receiver]] = {}
+        self.senders: Final[dict[tuple[str, int], Sender]] = {}
+        self.receivers: Final[dict[tuple[str, int], Receiver]] = {}
         self._given: Final[dict[tuple[str, int], tuple[int, ...]]] = {}  # pages of senders
         self._runs: Final[Counter[str]] = Counter()
         self._watch: Final = self._watching()
@@ -136,15 +136,15 @@ class TransferNodes(Stage):
         for _ in range(GREETING_TURNS):
             self._serve()
             for source in self.engines:
-                if self._senders[source, room].poll() is KVPoll.WAITING_FOR_INPUT:
+                if self.senders[source, room].poll() is KVPoll.WAITING_FOR_INPUT:
                     for chunk in range(self._sizes[Chunk]):
                         self.send(source, room, chunk)
             self.settle()
             for engine in self.engines.values():
                 engine.land_late()
             self.settle()
-        self._senders.clear()
-        self._receivers.clear()
+        self.senders.clear()
+        self.receivers.clear()
         self.fired.clear()
         self.network.flows = False
         for engine in self.engines.values():
@@ -161,7 +161,7 @@ class TransferNodes(Stage):
         if pages is None or not isinstance(rank.node, Prefill):
             raise CannotArrangeError(f"{name} has no page")
         self._given[name, room] = pages
-        self._senders[name, room] = rank.node.open(room, partial(rank.pages.give, pages), use=0)
+        self.senders[name, room] = rank.node.open(room, partial(rank.pages.give, pages), use=0)
 
     def send(self, name: str, room: int, chunk: int) -> None:
         last = chunk == self._sizes[Chunk] - 1
@@ -178,19 +178,19 @@ class TransferNodes(Stage):
         # The greeting has the first generation.
         generation = (room + 1) % (self._sizes[LifeSort] + 1) + 1 if len(sinks) > 1 else None
         if isinstance(node, Decode):
-            self._receivers[name, room] = node.open(
+            self.receivers[name, room] = node.open(
                 room, {source: source for source in sources}, use=0,
                 sinks=sinks if len(sinks) > 1 else (), generation=generation)
 
     def sender(self, name: str, room: int) -> Sender:
-        if (name, room) not in self._senders:
+        if (name, room) not in self.senders:
             raise CannotArrangeError(f"{name} has not opened room {room}")
-        return self._senders[name, room]
+        return self.senders[name, room]
 
     def receiver(self, name: str, room: int) -> Receiver:
-        if (name, room) not in self._receivers:
+        if (name, room) not in self.receivers:
             raise CannotArrangeError(f"{name} has not opened room {room}")
-        return self._receivers[name, room]
+        return self.receivers[name, room]
 
     def give_memory(self, name: str, receiver: Receiver) -> None:
         """Decode has memory for the request now."""
@@ -202,7 +202,7 @@ class TransferNodes(Stage):
             receiver.on_released = partial(pool.give, pages)
             receiver.publish(pages, slot=receiver.room)
 
-    def _sink_engine(self, name: str) -> HeldSink:
+    def sink_engine(self, name: str) -> HeldSink:
         engine = self.ranks[name].engine
         if not isinstance(engine, HeldSink):
             raise CannotArrangeError(f"{name} is no sink")
@@ -217,8 +217,15 @@ class TransferNodes(Stage):
             self.departed.append(engine)
         else:
             engine.die()
-        for key in [key for key in self._senders if key[0] == name]:
-            del self._senders[key]
+        for key in [key for key in self.senders if key[0] == name]:
+            del self.senders[key]
+
+    def deliver(self, sender: str, target: str) -> None:
+        """All frames between two processes arrive, in their order."""
+        for held in [one for one in self.network.held
+                     if one.sender.name == sender and one.target == target]:
+            self.network.let_go(held)
+            self.settle()
 
     # Afterwards
 
@@ -229,7 +236,7 @@ class TransferNodes(Stage):
             engine.room = None
             engine.take_any()
         for name in self._all_sinks():
-            self._sink_engine(name).let_all()
+            self.sink_engine(name).let_all()
         until = self.queue.now + REST_S
         while self.queue.now < until and (self._open_ends() or self._held()):
             self._serve()
@@ -243,7 +250,7 @@ class TransferNodes(Stage):
 
     def _serve(self) -> None:
         """What the application of decode surely does."""
-        for (name, _), receiver in self._receivers.items():
+        for (name, _), receiver in self.receivers.items():
             if name not in self.dead:
                 self.give_memory(name, receiver)
                 if receiver.poll() is KVPoll.SUCCESS:
@@ -251,7 +258,7 @@ class TransferNodes(Stage):
 
     def _open_ends(self) -> list[str]:
         """The requests that have not ended."""
-        ends: Mapping[tuple[str, int], Sender | Receiver] = {**self._senders, **self._receivers}
+        ends: Mapping[tuple[str, int], Sender | Receiver] = {**self.senders, **self.receivers}
         return [f"room {room} at {name}" for (name, room), end in ends.items()
                 if name not in self.dead and end.poll() not in ENDED]
 
