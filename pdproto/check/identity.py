@@ -84,7 +84,7 @@ class Structure:
             return known[1]
         kind = type(value)
         text = hashlib.blake2b(digest_size=16)
-        for part in (f"{kind.__module__}.{kind.__qualname__}", *self._parts(value)):
+        for part in (self._name(kind), *self._parts(value)):
             encoded = part if isinstance(part, bytes) else part.encode()
             text.update(len(encoded).to_bytes(8, "big") + encoded)
         found = text.digest()
@@ -99,7 +99,7 @@ class Structure:
                 return (value.name, repr(value.value))
             case type():
                 about = self._of_sort(value) if issubclass(value, Sort) else ()
-                return (value.__module__, value.__qualname__, *about)
+                return (self._name(value), *about)
             case Sort():
                 return (value.name, self.of(type(value)))
             case Place() if self._sizes is None:
@@ -120,6 +120,12 @@ class Structure:
             case _ if value is ANY:
                 return ()
         raise TypeError(f"{value!r} has no identity: it is a {type(value).__name__}")
+
+    def _name(self, kind: type[Any]) -> str:
+        # A file that is loaded twice is two modules. A system has one sort of a name, and a symbol
+        # has its values beside it.
+        own = self._sizes is None and issubclass(kind, Sort | enum.Enum)
+        return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
     def _items(self, value: object, but: Collection[str]) -> tuple[bytes, ...]:
         """The names and values of the object's attributes, without these."""

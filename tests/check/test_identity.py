@@ -5,6 +5,7 @@ import enum
 import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, make_dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -201,6 +202,16 @@ def subjects(one: System) -> set[str]:
     found = Digests(one)
     return {found.of(o, CUTOFF) for o in ProofSubject(one, (), {}).obligations()
             if o.claim.name == "claim"}
+
+
+def test_a_file_that_is_loaded_twice_has_one_record(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.py"
+    spec.write_text("from pdproto.spec.language import *\n"
+                    "class Mine(Sort): 'its own'\n"
+                    "machine = Machine('machine', Mine('x'))\n"
+                    "SYSTEM = System('s', '', (Table(machine),))\n", encoding="utf-8")
+    names = {name_of_system(load(f"{spec}:SYSTEM")) for _ in range(3)}
+    assert len(names) == 1
 
 
 def test_a_moved_line_and_a_reason_change_no_proof() -> None:
