@@ -6,6 +6,7 @@ from typing import Final
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.findings import VACUOUS
+from pdproto.check.prove import obligations
 from pdproto.check.prove.confirming import confirmed
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import Obligation, claims
@@ -51,9 +52,9 @@ def found(
     return [o for o in every_one if o.claim.name.endswith(HELPED) or not helped_only]
 
 
-def proof(system: System, obligations: Sequence[Obligation]) -> Proof:
+def proof(system: System, asked: Sequence[Obligation]) -> Proof:
     """The proof by the cut-off. A refuted obligation has failed if its counterexample is real."""
-    return confirmed(system, prove(system, obligations, _settings()), LIMIT_S)
+    return confirmed(system, prove(system, asked, _settings()), LIMIT_S)
 
 
 def _settings() -> ProofSettings:
@@ -84,7 +85,9 @@ def drains(name: str, *promises: str, helped: bool = False) -> None:
     one = subject(name)
     helping = [lemma.name for lemma in (*one.helping, *one.fault_free.lemmas)]
     parts = promises or [ranking.leads_to for ranking in one.every_ranking]
-    shown = prove(one.system, one.obligations([*helping, *parts]), _settings())
+    asked = [o for name in (*helping, obligations.MONOTONE, *parts)
+             for o in one.units.get(name, ())]
+    shown = prove(one.system, asked, _settings())
     if helped:
         shown = decided_by(QUANTIFIED, one.system, shown, _settings())
     assert [o.name for o in shown.obligations if shown.status(o) is not Status.PROVED] == []
