@@ -16,6 +16,9 @@ from tests.oracle.fair import is_fair
 from tests.oracle.interpreter import START, Cells, Env, State, Step, initial
 from tests.oracle.search import DEADLOCK, Graph, Questions, free
 
+# Of the network and not of a machine: a channel, and who has taken a broadcast.
+NETWORK = "from ", "took_"
+
 
 def wrongs(answer: Answer, told: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the run of a property, as `check --json` tells it."""
@@ -88,7 +91,7 @@ class _Told:
         if step["fault"] != one.layer:
             return f"fault {step['fault']!r}, and not {one.layer!r}"
         told = {(c["variable"], c["before"], c["after"]) for c in step["changes"]
-                if not c["variable"].startswith("from ")}
+                if not c["variable"].startswith(NETWORK)}
         if told != _changes(dict(before), dict(after)):
             return f"changes {sorted(told)}, and not {sorted(_changes(dict(before), dict(after)))}"
         sent = {_applied(message, at) for message, at in self.graph.reader.sent(one)}
