@@ -43,7 +43,7 @@ def _named(name: str) -> Sequence[Bug]:
     """The defects of this id, or with a system of this name. Raises UsageError."""
     found = [bug for bug in BUGS if name in (bug.id, bug.system.name)]
     if not found:
-        raise UsageError(f"--bug {name}: there is no such defect: `pdproto bugs` lists them")
+        raise UsageError(f"--bug {name}: there is no such defect: pdproto/spec/bugs has them")
     return found
 
 
