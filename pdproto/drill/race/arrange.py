@@ -110,8 +110,7 @@ def _obstacle(bug: Bug, found: Conducted) -> str:
     """Why a race has shown nothing."""
     if found.obstacles:
         return f"nodes do not run its counterexample: {found.obstacles[0]}"
-    return (f"nodes that take every step of its counterexample keep {bug.violates}: another part "
-            f"of a node sees to it")
+    return f"nodes that take every step of its counterexample keep {bug.violates}"
 
 
 def _runnable(bug: Bug) -> Bug:
