@@ -143,6 +143,10 @@ SAFETY: Final[tuple[Property, ...]] = (
            implies(CLOSED, all_of(~prefetched(r, h), ~slot(r, h, m))),
            why="a closed request holds nothing"),
     Sometimes("something_is_held", all_of(prefetched(r, h), slot(r, h, m))),
+    Always("S17_a_request_that_takes_part_holds_its_prefetch",
+           implies(stage(r, h).among(Stage.PREPARED, Stage.READY, Stage.RUNNING, Stage.DONE),
+                   prefetched(r, h)),
+           why="the end of another request gives back nothing of it"),
     Always("M4_5_freed_when_all_have_ended",
            implies(all_of(BOTH_UP, CLOSED), stage(peer, h) != Stage.RUNNING),
            why="nothing is freed while a transfer of the same request runs on any rank"),
@@ -177,6 +181,9 @@ TWO_LIVES: Final = (
     Sometimes("two_lives_are_decided",
               all_of(o.before(n), h.differs(k), applied(r, n),
                      log(n, h) == Verdict.ADMIT, log(o, k) == Verdict.FAIL)),
+    Sometimes("a_client_may_leave_after_another_decision",
+              all_of(o.before(n), log(n, h) == Verdict.FAIL, group() == Health.UP,
+                     forall(r, stage(r, h) == Stage.READY))),
 )
 
 # These properties read old votes, which dead-bit clearing would then keep: small sizes only.
@@ -301,6 +308,10 @@ NO_TIMERS: Final = edited(
     *(DropRow(row.name) for _, row in SYSTEM.rows() if isinstance(row.on, Timer)),
     ReplaceProperties((
         *(replace(claim, under=(Fairness.CONSUMED,)) for claim in AT_ONCE),
+        Sometimes("a_rank_may_fail_before_it_is_prepared",
+                  all_of(stage(r, h) == Stage.FAILED, ~prefetched(r, h))),
+        Sometimes("a_prepared_rank_may_fail",
+                  all_of(stage(r, h) == Stage.FAILED, prefetched(r, h), ~ready(r, h))),
         Sometimes("a_transfer_may_break_off_while_no_clock_runs",
                   all_of(stage(r, h) == Stage.BROKEN, ~dead(r, h))),
     )),

@@ -129,7 +129,8 @@ SAFETY: Final = (
     Promise("S16", "Two peers transfer only if their layouts were compared, and agree.",
             runtime="registration refuses another layout, version or dtype, with a reason"),
     Promise("S17", "A change to one request changes no other request.", (
-        "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_a_running_slot_has_one_owner"),
+        "S1_one_life_a_chunk", "S6_slot_has_one_owner", "S8_a_running_slot_has_one_owner",
+        "S17_a_request_that_takes_part_holds_its_prefetch"),
         runtime="the runtime compares whole ids, never prefixes"),
     Promise("S18", "No poll answers with a state that its reader does not expect.", (
         *_EDGES, "no_peer_is_at_fault", "deadlock")),

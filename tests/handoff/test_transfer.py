@@ -121,7 +121,7 @@ TRACE_LENGTHS: Final = {
     "fence-untold": 10,
     "B64": 12,
     "R12": 10,
-    "abort-in-quarantine": 8,
+    "abort-in-quarantine": 9,
     "B57-transfer": 4,
     "R19-restart": 12,
     "B29-transfer": 8,
