@@ -14,7 +14,7 @@ from pdproto.kernels.layout import Order
 from pdproto.pages.direct import DirectPages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.runtime import batches, wire
+from pdproto.runtime import batches
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -162,7 +162,7 @@ def test_a_metadata_row_that_is_not_the_one_that_was_sent_is_refused(
     class Damaging:
         encode = staticmethod(damaged)
 
-    monkeypatch.setattr(wire, "_encoder", Damaging)
+    monkeypatch.setattr(batches, "_encoder", Damaging)
     sender = prefill.open(7)
     receiver = decode.open(7, {"p0": prefill.endpoint}, pages=[1, 2])
     until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)

@@ -42,6 +42,8 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("node/optimistic_steps.py:end", "running_slot"): KEPT,
     ("node/optimistic_steps.py:end", "slot"): KEPT,
     ("node/binding.py:endpoint_of", "incarnation"): ENDS,
+    ("node/connections.py:_batch_for", "incarnation"): NAMESAKE,
+    ("node/connections.py:refuse", "incarnation"): NAMESAKE,
     ("node/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
     ("node/remembered_lives.py:silent", "incarnation"): NAMESAKE,
     ("node/sink_memory.py:has_spoken", "incarnation"): EVENT,

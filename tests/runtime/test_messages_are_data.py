@@ -66,6 +66,7 @@ READS: Mapping[str, str] = {
     "node/rooms.py:put": SHOWN,
     "node/rooms.py:rank_of": SHOWN,
     "node/sinks.py:put": SHOWN,
+    "node/verification.py:end": EVENT,
     "registry/registry.py:missing": SHOWN,
     "registry/registry.py:present_ranks": SHOWN,
     "registry/sink.py:lost": EVENT,
