@@ -150,4 +150,4 @@ def _require_same(first: str, one: ShardFile, name: str, other: ShardFile) -> No
 
 
 def _command(question: RunQuestion) -> str:
-    return " ".join(("pdproto", question.verb, *question.arguments))
+    return " ".join((question.verb, *question.arguments))

@@ -183,9 +183,9 @@ class TestRefused:
     @pytest.mark.parametrize(("change", "line"), [
         ({"version": "0.0.9"}, "2.json is of pdproto 0.0.9, and 1.json of pdproto 0.1.0"),
         ({"code": "another"}, "2.json was written by other code of pdproto than 1.json"),
-        ({"arguments": ["--seeds", "3"]}, "2.json answers `pdproto sim --seeds 3`, and 1.json "
-                                          "`pdproto sim --seeds 2 --requests 5`"),
-        ({"verb": "bugs"}, "2.json answers `python -m lab bugs --seeds 2 --requests 5`"),
+        ({"arguments": ["--seeds", "3"]}, "2.json answers `sim --seeds 3`, and 1.json "
+                                          "`sim --seeds 2 --requests 5`"),
+        ({"verb": "bugs"}, "2.json answers `bugs --seeds 2 --requests 5`"),
         ({"tables": "others"}, "2.json is about other tables than 1.json"),
     ])
     def test_shards_of_another_run(
@@ -236,7 +236,7 @@ class TestRefused:
         shards(asked_for, 2)
         assert "2.json is about other tables than before-1.json" in self.refusal(
             capsys, "before-1.json", "2.json")
-        assert ("before-1.json is about other tables than those that `pdproto "
+        assert ("before-1.json is about other tables than those that `"
                 f"{run} lamp.py:SYSTEM` reads here") in self.refusal(
                     capsys, "before-1.json", "before-2.json")
 

@@ -31,7 +31,7 @@ With their configurations. Where a timer is not fair, it may fire, and may also 
 """
 ELSEWHERE: Final = """
 In a group with optimistic prefill, the agreement has no `bootstrap_timeout`, because the entry's
-table of passes has one until it hands the request over (`pdproto/group/optimistic_core.py`).
+table of passes has one until it hands the request over (`pdproto/group/passes.py`).
 """
 
 
