@@ -138,7 +138,9 @@ def test_systems_that_are_named_are_built_in() -> None:
 
 def test_defects_that_are_named_are_in_the_catalogue() -> None:
     named = {name for command in COMMANDS
-             for name in re.findall(r"(?:^python -m lab bugs|--bug) ([\w-]+)$", command)} - {"NAME", "ID"}
+             for name in re.findall(r"--bug ([\w-]+)$", command)}
+    named |= set(re.findall(r"python -m lab bugs ([\w-]+)`?$", TEXT, re.MULTILINE))
+    named -= {"NAME", "ID"}
     assert named
     assert named - {bug.id for bug in EVERY} == set()
 
