@@ -53,9 +53,9 @@ def page(told: Sequence[Compared], checkers: Sequence[str], command: str) -> str
     if silent:
         verdict += f", {silent} without the answer of a checker"
     found = ["# The same questions to several checkers", "",
-             "Each row is a system of which all checkers find this number of states and refute "
-             "these properties.",
-             "The other columns are seconds by the clock, with the start of the checker.", "",
+             "Each row is a system. A checker with a time in it finds this number of states and "
+             "refutes these properties.",
+             "The times are seconds by the clock, with the start of the checker.", "",
              f"    {command}", "",
              f"{datetime.now(UTC):%Y-%m-%d}: {verdict}.", "",
              "| " + " | ".join(("system", "states", "refutes", *checkers)) + " |",

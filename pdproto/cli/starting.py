@@ -10,7 +10,7 @@ from typing import Final
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.findings import topology
-from pdproto.check.result import Finding, Verdict
+from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.runs import Transition
 from pdproto.check.stepping.as_test import SystemImport
@@ -191,12 +191,25 @@ def _at_violation(system: System, chosen: Configuration, source: SystemImport, n
     """Check, and begin at the end of the counterexample."""
     wanted = chosen_properties(system, [[name] if name else []])
     settings = CheckSettings(properties=wanted, workers=os.cpu_count() or 1)
-    finding = _violated(check(system, chosen, settings).findings)
+    result = check(system, chosen, settings)
+    finding = _violated(result.findings)
     if finding is None or finding.trace is None:
-        raise UsageError(f"{name or 'every property'} holds: there is no counterexample; start "
-                         f"without --violation")
+        raise UsageError(f"{_without_run(result, name or 'every property')}; start without "
+                         f"--violation")
     path = tuple(f"{step.row}({step.parameters})" for step in finding.trace.steps)
     return _in_its_topology(system, chosen, source, lambda walker: walker.follow(path))
+
+
+def _without_run(result: CheckResult, name: str) -> str:
+    """Why there is no counterexample to begin at."""
+    match result.verdict:
+        case Verdict.HOLDS:
+            return f"{name} holds: there is no counterexample"
+        case Verdict.UNKNOWN:
+            return f"no counterexample was found before the search ended ({result.stopped})"
+        case Verdict.VIOLATED:
+            broken = (one.name for one in result.findings if one.verdict is Verdict.VIOLATED)
+            return f"no single run shows that {', '.join(broken)} is violated"
 
 
 def _in_its_topology(

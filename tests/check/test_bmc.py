@@ -214,3 +214,15 @@ def test_every_defect_that_a_finite_run_shows(bug: Bug) -> None:
     )
     (finding,) = result.findings
     assert (finding.verdict, finding.trace_length) == (Verdict.VIOLATED, expected.trace_length)
+
+
+@pytest.mark.parametrize("steps", [2, 8, STEPS_MAX])
+@pytest.mark.parametrize("system", [LOCK_SERVER, BROKEN])
+def test_an_assurance_claims_its_verdict_alone(system: System, steps: int) -> None:
+    result = bounded(system, Configuration({Client: 2, Round: 1}), steps, keep_going=True)
+    for found in result.findings:
+        bad = found.kind is not PropertyKind.SOMETIMES
+        word = {Verdict.VIOLATED: "refuted", Verdict.UNKNOWN: "nothing within",
+                Verdict.HOLDS: "exhaustive" if bad else "seen"}[found.verdict]
+        assert found.assurance.startswith(f"{word} "), found
+        assert word != "exhaustive" or result.complete

@@ -12,7 +12,7 @@ from pdproto.check.explore import (
     EngineChoice,
     SearchLimits,
 )
-from pdproto.check.result import CheckResult, Finding, Verdict
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.cli.systems import load
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import (
@@ -380,3 +380,17 @@ def test_a_spec_without_states_is_one_state() -> None:
     result = run(System("empty", "", (Table(nothing, rows=()),)))
     assert (result.states, result.transitions, result.depth) == (1, 0, 0)
     assert finding(result, "deadlock").verdict is Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("states", [3, 20, 1_000])
+@pytest.mark.parametrize("name", ["lock-server", "lock-server-broken"])
+def test_an_assurance_claims_its_verdict_alone(name: str, states: int) -> None:
+    system = load(name)
+    result = check(system, system.configurations["default"],
+                   CheckSettings(limits=SearchLimits(states_max=states), keep_going=True))
+    for found in result.findings:
+        whole = "exhaustive" if result.complete else "seen"
+        word = {Verdict.VIOLATED: "refuted", Verdict.UNKNOWN: "not decided",
+                Verdict.HOLDS: whole}[found.verdict]
+        assert found.assurance.startswith(word), found
+        assert found.kind is PropertyKind.SOMETIMES or word != "seen"

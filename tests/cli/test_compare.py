@@ -64,6 +64,8 @@ def test_the_page_marks_a_checker_that_differs_and_one_without_an_answer(
     assert main(["compare", "lock-server", "--with", "portable", "tlc", "--record", "-"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "# The same questions to several checkers"
+    assert told[2] == ("Each row is a system. A checker with a time in it finds this number of "
+                       "states and refutes these properties.")
     assert "    python -m lab compare lock-server --with portable tlc" in told
     assert any(line.endswith(
         ": 1 of 1 systems with a difference, 1 without the answer of a checker.") for line in told)

@@ -138,6 +138,7 @@ def test_a_failed_obligation_fails_the_whole(capsys: Output) -> None:
     wrong = ("prove", "lock-server-broken", "--property", "mutual_exclusion", "--workers", "1",
              "--no-cache")
     files, statuses = shards(wrong, 2)
+    assert "nothing is violated" not in capsys.readouterr().out
     whole, said = asked(capsys, *wrong, "--quiet")
     assert asked(capsys, "merge", *files) == (whole, said)
     assert 1 in statuses

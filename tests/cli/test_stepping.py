@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 
 from lab.designs import EVERY
+from pdproto.check.checking import CheckSettings, SearchLimits, check
+from pdproto.cli import starting
 from pdproto.cli.explore import PORT
 from pdproto.cli.main import main
+from pdproto.spec.language import TRUE, Machine, Sometimes, System, Table
 from tests.check.stepping.serving import INTERRUPTIBLE, asked
 from tests.check.stepping.test_walk import walker
 
@@ -29,6 +32,10 @@ SYSTEM = System("one-job", "A job ends.", tables=(
     Table(job, state=phase, rows=(Row("end", on=Call("end"), at=Phase.IDLE, to=Phase.DONE),)),
 ), properties=(Always("never_done", phase() != Phase.DONE),))
 '''
+
+lamp = Machine("lamp")
+on = lamp.relation("on")
+UNSEEN = System("unseen", "", (Table(lamp),), (Sometimes("is_on", on()),), final=TRUE)
 
 
 def stepped(
@@ -63,6 +70,24 @@ def test_a_start_at_the_counterexample_of_a_check(
         capsys, monkeypatch, "", "lock-server-broken", "--violation", "phase_edges")
     assert status == 2
     assert "phase_edges holds: there is no counterexample" in err
+
+
+def test_a_start_at_no_counterexample_says_why_there_is_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a property holds is said only where every state was explored, and it does."""
+    def told(system: str, name: str) -> str:
+        status, _, err = stepped(capsys, monkeypatch, "", system, "--violation", name)
+        assert status == 2
+        return err
+
+    unseen = told(f"{__name__}:UNSEEN", "is_on")
+    assert "no single run shows that is_on is violated; start without --violation" in unseen
+    few = CheckSettings(limits=SearchLimits(states_max=3))
+    monkeypatch.setattr(starting, "check", lambda *asked: check(*asked[:2], few))
+    cut = told("lock-server", "mutual_exclusion")
+    assert "no counterexample was found before the search ended (the limit of 3 states" in cut
+    assert " holds" not in unseen + cut
 
 
 @pytest.mark.parametrize("identity", ["B09", "B02"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.cli import promises
 from pdproto.cli.main import main
 from pdproto.cli.promises import checked_in, details, document
 from pdproto.cli.systems import load, subject
@@ -80,3 +81,23 @@ def test_each_command_checks_its_properties() -> None:
     assert len(commands) >= len([promise for promise in PROMISES if promise.names])
     for system, names in commands:
         assert all(system in SYSTEMS[name] for name in names.split())
+
+
+def test_a_promise_is_proved_only_if_each_of_its_properties_is(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One property after the other is taken from those that are proved."""
+    def told() -> list[str]:
+        (line,) = (line for line in document().splitlines() if line.startswith(start))
+        return [word.strip() for cell in line.split("|") for word in cell.split(",")]
+
+    proved = {**promises.proved_in()}
+    one = next(one for one in PROMISES if sum(name in proved for name in one.names) > 1
+               and all(name in proved for name in one.names))
+    start = f"| [{one.id}]("
+    monkeypatch.setattr(promises, "proved_in", lambda: proved)
+    assert "proved" in told()
+    for name in one.names:
+        del proved[name]
+        assert ("proved in part" in told()) == (name != one.names[-1])
+        assert "proved" not in told()

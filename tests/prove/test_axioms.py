@@ -14,7 +14,16 @@ from pdproto.check.prove.suggest import suggest
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.spec.catalogue import CATALOGUE
-from pdproto.spec.language import SpecError, System
+from pdproto.spec.language import (
+    Call,
+    Machine,
+    Row,
+    SpecError,
+    State,
+    System,
+    Table,
+    auto,
+)
 from tests.prove import quorums
 
 PROVED = [entry.name for entry in CATALOGUE if entry.lemmas]
@@ -24,6 +33,21 @@ HERE = "tests.prove.quorums"
 LIMIT_S = 10.0
 SHORT_S = 0.5
 Output = pytest.CaptureFixture[str]
+
+
+class Phase(State):
+    FIRST = auto()
+    SECOND = auto()
+
+
+host = Machine("host")
+phase = host.function("phase", Phase, edges={Phase.FIRST: (Phase.SECOND,), Phase.SECOND: ()})
+GO_ON = Row("go_on", on=Call("go_on"), at=Phase.FIRST, to=Phase.SECOND)
+GO_BACK = Row("go_back", on=Call("go_back"), at=Phase.SECOND, to=Phase.FIRST)
+STILL = System("still", "", (Table(host, state=phase),), final=phase() == Phase.FIRST)
+STILL_ENDLESS = System("still-endless", "", STILL.tables, final=STILL.final,
+                       axioms=quorums.ENDLESS.axioms)
+BACK = System("back", "", (Table(host, state=phase, rows=(GO_ON, GO_BACK)),), final=STILL.final)
 
 
 def proof_of(system: System, engine: str) -> Proof:
@@ -154,3 +178,21 @@ def test_a_proved_property_is_printed_with_its_axioms(
     assert f"{WORDS}: for all q, r:" in told
     for kind, path in targets.items():
         assert WORDS in path.read_text(), kind
+
+
+@pytest.mark.parametrize(("system", "status", "line"), [
+    ("STILL", 0, "proved    phase_edges: for all sizes (no row can break it)"),
+    ("STILL_ENDLESS", 3, "unknown   phase_edges: Z3 gave up on whether"),
+    ("BACK", 1, "failed    phase_edges: at go_back"),
+])
+def test_a_claim_that_no_row_can_break_is_proved_from_possible_axioms_only(
+    system: str, status: int, line: str, capsys: Output
+) -> None:
+    """It has no obligation, whose verdict would be unknown."""
+    asked = ["prove", f"{__name__}:{system}", "--quiet", "--no-cache", "--timeout", "1"]
+    assert main(asked) == status
+    out = capsys.readouterr().out
+    assert line in out
+    assert ("  proved " in out) == (status == 0)
+    assert main([*asked, "--json", "-"]) == status
+    assert json.loads(capsys.readouterr().out)["verdict"] == line.split()[0]

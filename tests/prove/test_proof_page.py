@@ -56,6 +56,7 @@ def test_a_proof_lists_its_claims(capsys: Output, tmp_path: Path) -> None:
     assert re.search(r"<dt>obligations</dt>\s*<dd>39</dd>", text)
     assert "It is proved for every size" in text
     assert "Every row fired" not in text
+    assert "not proved here" not in text
 
 
 @pytest.mark.parametrize("arguments", [(), ("lock-server", "--suggest")])
@@ -63,3 +64,14 @@ def test_only_one_proof_has_a_page(capsys: Output, arguments: tuple[str, ...]) -
     assert main(["prove", *arguments, "--html", "x.html"]) == 2
     assert capsys.readouterr().err == (
         "pdproto: --html shows the proof of one system: name it, and leave out --suggest\n")
+
+
+def test_a_claim_that_rests_on_a_false_one_is_not_said_to_be_proved(
+    capsys: Output, tmp_path: Path
+) -> None:
+    status, text, _ = page(capsys, tmp_path, "tests.prove.test_verdicts:SPOILT",
+                           "--property", "follows")
+    assert status == 1
+    assert "it rests on not_bad, never_bad, not proved here" in text
+    assert "It is proved for every size" not in text
+    assert ">not proved</p>" in text

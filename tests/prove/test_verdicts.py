@@ -133,6 +133,7 @@ def test_a_claim_that_rests_on_a_false_one_is_proved_only_if_it_holds(
         assert status == 1
         assert f"open      {name}: proved, if {', '.join(unmet)} hold" in text
         assert f"proved    {name}" not in text
+        assert "on which these rest" not in text
         assert result["verdict"] == "failed" if not partial else "open"
         assert result["verdicts"][name] == "open"
         assert result["if"][name] == unmet

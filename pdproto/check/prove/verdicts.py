@@ -144,6 +144,8 @@ class Verdicts:
         return UnitVerdict(name, standing, own, left, unmet, doubt)
 
     def _doubt(self, name: str) -> str:
+        if not self.proof.from_possible_axioms:
+            return self.proof.axioms.note
         return self.proof.doubts.get(name, "")
 
     @cached_property

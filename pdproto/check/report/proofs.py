@@ -177,9 +177,10 @@ def _of_units(found: Verdicts) -> Iterator[str]:
 
 def _line(claim: Claim, verdict: UnitVerdict, proof: Proof) -> str:
     kind = "lemma " if claim.is_lemma else ""
-    if not verdict.own:
-        return f"  proved    {claim.name}: for all sizes (no row can break it)"
-    told = f"for all sizes ({counted(len(verdict.own), 'obligation')})"
+    why = counted(len(verdict.own), "obligation") if verdict.own else "no row can break it"
+    told = f"for all sizes ({why})"
+    if verdict.doubt:
+        told = verdict.doubt
     if verdict.open:
         told = f"at {', '.join(o.scope for o in verdict.open)}{_reason(verdict.open, proof)}"
     return f"  {_verdict(verdict, f'{kind}{claim.name}', told)}"

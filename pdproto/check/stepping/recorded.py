@@ -215,7 +215,7 @@ def _of_report(system: System, path: Path, report: Mapping[str, Any]) -> Recorde
     except (KeyError, TypeError) as error:
         raise RecordError(f"{path} is no report of pdproto: it lacks {error}") from error
     if not labels:
-        raise RecordError(f"{path} has no trace: every property holds there")
+        raise RecordError(f"{path} has no trace: it needs a result with a counterexample")
     return RecordedRun(sizes, labels=tuple(labels), faults=faults)
 
 

@@ -11,7 +11,7 @@ from pdproto.check.report import html
 from pdproto.check.report.markup import Markup, element
 from pdproto.check.report.narration import visible
 from pdproto.check.report.sequence import sequence
-from pdproto.check.result import Arrow, CheckResult, Lane, Trace
+from pdproto.check.result import Arrow, CheckResult, Lane, PropertyKind, Trace, Verdict
 from tests.check.report import samples
 from tests.check.report.page_reader import PageReader
 
@@ -269,3 +269,19 @@ def test_text_has_the_contrast_of_wcag_level_aa(scheme: str) -> None:
         if contrast(colours[ink], colours[paper]) < 4.5
     }
     assert poor == {}
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize(("kind", "told"), [
+    (PropertyKind.ALWAYS, {"It holds:", "No single run shows this", "No counterexample was found"}),
+    (PropertyKind.INDUCTIVE, {"It is proved for every size", "No smallest state that shows this",
+                              "is not proved."}),
+])
+def test_a_finding_without_a_trace_claims_its_verdict_alone(
+    kind: PropertyKind, told: set[str], verdict: Verdict
+) -> None:
+    finding = replace(samples.safety().findings[0], kind=kind, verdict=verdict, trace=None, note="")
+    text = page(replace(samples.safety(), findings=(finding,))).text
+    (shown,) = (one for one in told if one in text)
+    assert (shown in {"It holds:", "It is proved for every size"}) == (verdict is Verdict.HOLDS)
+    assert ("No single" in shown or "No smallest" in shown) == (verdict is Verdict.VIOLATED)

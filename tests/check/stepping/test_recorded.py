@@ -220,7 +220,7 @@ def test_a_counterexample_in_json(
     ("def f(): ...\n", "line 1: this is not a line of a trace"),
     ('{"properties": []}', "is no report of pdproto: it lacks 'system'"),
     ('{"system": "two-phase-commit", "sizes": {}, "faults": [], "properties": []}',
-     "has no trace: every property holds there"),
+     "has no trace: it needs a result with a counterexample"),
 ])
 def test_a_file_without_a_run_is_refused(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "x"
