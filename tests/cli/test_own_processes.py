@@ -34,6 +34,7 @@ class TestBoth:
         assert status == 0
         assert "each compared with the tables" in told
         assert told.endswith("no violation was seen, which proves nothing")
+        assert "never fired" not in told
 
     def test_a_violation_is_short_and_replayed(
         self, capsys: Output, verb: tuple[object, ...], tmp_path: Path

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.designs import EVERY
-from pdproto.check.checking import CheckSettings, SearchLimits, check
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import SearchLimits
 from pdproto.cli import starting
 from pdproto.cli.explore import PORT
 from pdproto.cli.main import main
@@ -84,7 +85,7 @@ def test_a_start_at_no_counterexample_says_why_there_is_none(
     unseen = told(f"{__name__}:UNSEEN", "is_on")
     assert "no single run shows that is_on is violated; start without --violation" in unseen
     few = CheckSettings(limits=SearchLimits(states_max=3))
-    monkeypatch.setattr(starting, "check", lambda *asked: check(*asked[:2], few))
+    monkeypatch.setattr(starting, "check", lambda system, chosen, _: check(system, chosen, few))
     cut = told("lock-server", "mutual_exclusion")
     assert "no counterexample was found before the search ended (the limit of 3 states" in cut
     assert " holds" not in unseen + cut

@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from lab.soak.books import Totals
 from lab.soak.report import SoakResult
 from lab.soak.report import show as show_soak
-from lab.soak.state import SoakSettings, SoakState, Totals
+from lab.soak.state import SoakSettings, SoakState
 from pdproto.drill.handoff.load import Load, Topology
 from pdproto.drill.handoff.rank import Report
 from pdproto.drill.handoff.verdict import HandoffVerdict
@@ -17,7 +18,7 @@ from pdproto.drill.handoff.verdict import HandoffVerdict
 TOPOLOGY = Topology(pp=1, tp=1, cp=1)
 LOAD = Load(seed=0, requests=1, layers=1, page_bytes=8, request_pages_max=1, pool_pages=4,
             abort_rate=0.0, abort_within_s=0.0, in_flight=4)
-WRONG = {
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a wrong byte": ("decode", {"corrupt": [0]}, "the pages hold other bytes than were sent"),
     "a lost end": ("prefill", {"outcomes": {}}, "has not seen the end of 1 requests"),
     "a disagreement": ("prefill", {"outcomes": {0: False}}, "has succeeded, and "),
@@ -27,12 +28,12 @@ WRONG = {
 
 def shown(wrong: str = "", verified_bytes: int = 8) -> str:
     """The end of a drill of one request, in which this goes wrong."""
-    side, changes, _ = WRONG.get(wrong, ("", {}, ""))
+    side, changes, _ = WRONG.get(wrong, ("nowhere", {}, ""))
     reports = {}
     for name in (*TOPOLOGY.prefill, *TOPOLOGY.decode):
         right: dict[str, Any] = {"outcomes": {0: True}, "latencies": [0.1], "verified_bytes":
                                  verified_bytes if name in TOPOLOGY.decode else 0}
-        reports[name] = Report(name, **(right | (changes if name.startswith(side or "-") else {})))
+        reports[name] = Report(name, **{**right, **(changes if name.startswith(side) else {})})
     members = cast("Any", {
         name: SimpleNamespace(report=report, rank=SimpleNamespace(name=name), leftovers={})
         for name, report in reports.items()})
