@@ -1,5 +1,6 @@
 """RANKINGS beside a user's own system, without any LEMMAS."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,23 @@ def test_one_ranking_is_no_tuple(spec: Path, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().err
     assert told.endswith("want a tuple of Ranking, as in RANKINGS = (Ranking(...),)\n")
     assert told.startswith("pdproto: RANKINGS of answer in ")
+
+
+@pytest.mark.parametrize(("line", "want"), [
+    ("MONOTONE = 5", "MONOTONE of answer in .* is 5: want a tuple of Monotone"),
+    ("MONOTONE = (5,)", "want a tuple of Monotone"),
+    ("FAULT_FREE = ()", "want FaultFree"),
+    ("ASSUMED = [5]", "want formulas by name"),
+    ("ASSUMED = {'x': 5}", "want formulas by name"),
+    ("LEMMAS = {'x': 5}", "want a tuple of Always"),
+])
+def test_a_name_of_a_proof_is_what_a_proof_has_there(
+    spec: Path, line: str, want: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red without the kinds of MONOTONE: AttributeError, an internal error."""
+    spec.write_text(f"{spec.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    assert main(["prove", f"{spec.name}:SYSTEM", "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert re.search(want, told), told
+    assert told.startswith("pdproto: ")
+    assert told.count("\n") == 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from pdproto.check.load import NO_NAMES, LoadError, load_module
 from pdproto.check.prove.assumptions import in_words
@@ -179,6 +179,8 @@ def with_proofs(
         if not proofs:
             base, proofs = _of_base(system, known)
             ranked = {}
+    for held in (proofs, ranked):
+        _require_kinds(held)
     assumed = proofs.get("ASSUMED", {})
     one = ProofSubject(
         replace(system, axioms={**system.axioms, **assumed}, like=system),
@@ -220,20 +222,37 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     its properties; else empty.
     """
     held = vars(home)
-    lemmas = held.get("LEMMAS", ())
-    if not _are_lemmas(lemmas):
-        raise LoadError(f"LEMMAS of {home.__name__} is {shown(lemmas)}: want a tuple of Always, as "
-                        f"in LEMMAS = (Always(...),)")
-    rankings = held.get("RANKINGS", ())
-    if not (isinstance(rankings, tuple) and all(isinstance(one, Ranking) for one in rankings)):
-        raise LoadError(f"RANKINGS of {home.__name__} is {shown(rankings)}: want a tuple of "
-                        f"Ranking, as in RANKINGS = (Ranking(...),)")
+    _require_kinds(held)
+    lemmas, rankings = held.get("LEMMAS", ()), held.get("RANKINGS", ())
     if not lemmas:
         names = {claim.name for claim in system.properties if isinstance(claim, LeadsTo)}
         return held if rankings and names.issuperset(one.leads_to for one in rankings) else {}
     if any(_strange(system, one) for one in lemmas):
         return {}
     return held
+
+
+_TUPLES: Final = {"LEMMAS": Always, "RANKINGS": Ranking, "MONOTONE": Monotone}
+
+
+def _require_kinds(held: Mapping[str, Any]) -> None:
+    """Raise LoadError for a name of a proof that is something else than a proof has there.
+
+    held: the names of a module.
+    """
+    of = held.get("__name__", "the module")
+    for name, kind in _TUPLES.items():
+        found = held.get(name, ())
+        if not (isinstance(found, tuple | list) and all(isinstance(one, kind) for one in found)):
+            raise LoadError(f"{name} of {of} is {shown(found)}: want a tuple of {kind.__name__}, "
+                            f"as in {name} = ({kind.__name__}(...),)")
+    calm, assumed = held.get("FAULT_FREE", FaultFree()), held.get("ASSUMED", {})
+    if not isinstance(calm, FaultFree):
+        raise LoadError(f"FAULT_FREE of {of} is {shown(calm)}: want FaultFree(...)")
+    if not (isinstance(assumed, Mapping) and all(
+            isinstance(name, str) and isinstance(one, Formula) for name, one in assumed.items())):
+        raise LoadError(f"ASSUMED of {of} is {shown(assumed)}: want formulas by name, as in "
+                        f"ASSUMED = {{'one_leader': forall(...)}}")
 
 
 def _of_base(system: System, known: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
