@@ -38,6 +38,7 @@ def test_a_stray_write_is_no_behaviour() -> None:
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=examples(30, settings().max_examples))
 def test_a_falsified_trace_that_is_accepted_is_a_behaviour(seed: int) -> None:
+    """Without `Lives.examine` it finds a trace that is accepted, and is no behaviour."""
     run = falsified_at_random(Random(seed))  # noqa: S311 - no secret
     with TemporaryDirectory() as folder:
         paths = [write(lines, Path(folder) / f"{name}.jsonl")

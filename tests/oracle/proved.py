@@ -1,0 +1,103 @@
+"""Proofs of random systems, against the oracle: what is proved holds, and what fails can fail."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pdproto.check.prove.induction import counterexample
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.obligations import START
+from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
+from pdproto.spec.language import Always, Configuration, Message, SpecError, System
+from pdproto.spec.language.elements import ElementFunction
+from tests.oracle.answers import answer
+from tests.oracle.interpreter import START as NOTHING_SET
+from tests.oracle.interpreter import Interpreter, State
+from tests.oracle.search import TooManyError, free
+from tests.oracle.systems import draw
+
+STATES_MAX = 300
+SIZES = 1, 2
+SETTINGS = ProofSettings(timeout_s=1.0)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Of one system: the differences, and the numbers of the verdicts that were compared."""
+
+    differences: tuple[str, ...] = ()
+    proved: int = 0
+    failed: int = 0
+
+
+def compared(seed: int) -> Compared:
+    """Prove the system of the seed, and ask the oracle at each size that is not too large."""
+    system, configuration = draw(seed)
+    one = ProofSubject(system, (), {})
+    try:
+        found = Verdicts(one, prove(system, one.obligations(), SETTINGS))
+    except SpecError:  # axioms that contradict each other, or a claim that no proof takes
+        return Compared()
+    sizes = [dict(configuration.sizes), *(dict.fromkeys(configuration.sizes, n) for n in SIZES)]
+    differences: list[str] = []
+    proved: set[str] = set()
+    for chosen in sizes:
+        try:
+            expected = answer(system, Configuration(chosen, tuple(system.faults)), STATES_MAX)
+        except TooManyError:
+            continue
+        known = found.proved & expected.verdicts.keys()
+        proved |= known
+        at = {sort.__name__: size for sort, size in chosen.items()}
+        differences += [f"{name} is proved, and violated at {at}" for name in known
+                        if expected.verdicts[name].violated]
+    told = list(steps(found, system))
+    return Compared((*differences, *(one for one in told if one)), len(proved), len(told))
+
+
+def steps(found: Verdicts, system: System) -> Iterator[str]:
+    """For each obligation of an `always` that fails, the difference, or "" if the oracle agrees.
+
+    None of a system with channels, of which a proof knows single places.
+    """
+    if any(isinstance(s, Message) and s.fifo is not None for s in system.variables):
+        return
+    for obligation in found.proof.obligations:
+        claim = next((p for p in system.properties
+                      if isinstance(p, Always) and p.name == obligation.claim.name), None)
+        if claim is None or found.status(obligation) is not Status.FAILED:
+            continue
+        shown = counterexample(system, obligation, SETTINGS.timeout_s)
+        if shown is None:
+            continue
+        reader = Interpreter(system, shown.sizes, tuple(system.faults), shown.given)
+
+        def holds(state: State, reader: Interpreter = reader, claim: Always = claim) -> bool:
+            return all(reader.holds(claim.claim, dict(state), env)
+                       for env in reader.choices(free(claim.claim)))
+
+        before = frozenset(cells_of(reader, shown.values))
+        if obligation.scope == START:
+            agreed = not holds(NOTHING_SET)
+        elif obligation.row is None:  # it does not follow from the other claims
+            agreed = not holds(before)
+        else:
+            agreed = holds(before) and any(
+                step.row.name == obligation.row.name and not holds(after)
+                for step, after in reader.successors(before))
+        yield "" if agreed else f"{obligation.name}: the oracle sees nothing that breaks it"
+
+
+def cells_of(reader: Interpreter, values: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    """The cells of a state as the oracle has them, without those that are as at the start."""
+    for (symbol, at), value in values.items():
+        if value == symbol.values[0]:
+            continue
+        if isinstance(symbol, ElementFunction):  # in a proof, the relation that is its graph
+            yield (symbol, at[:-1]), at[-1]
+        elif isinstance(symbol, Message):
+            yield (symbol, at), reader.receivers(symbol, at)
+        else:
+            yield (symbol, at), value
