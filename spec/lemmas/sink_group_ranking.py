@@ -195,7 +195,7 @@ RANKINGS: Final = (
             Witness(keeper, runs(keeper, somewhere))),
         using=(*_REACHES.using, Use("a_begun_sink_has_a_rank"),
                Use("a_begun_sink_has_a_rank", {d: somewhere}),
-               Use("a_sending_source_has_addresses", {d: somewhere})),
+               Use("a_sending_source_has_addresses", {p: p, h: h, d: somewhere})),
         # A source learns of a dead sink only by a write, and without a clock it waits for the next.
         assumed={"the_caller_hands_every_chunk_over_after_a_sink_has_died": implies(
             all_of(sending(p, h) == Sending.TRANSFERRING, receiving(d, h) == Receiving.GONE),

@@ -139,8 +139,8 @@ MONOTONE: Final = (
             why="an ended source meets no sink"),
 )
 
-# The sink's own time-outs.
-_SINK_GIVES_UP: Final = (Help("give_up_bootstrap"), Help("give_up_transfer"))
+# The clock of a sink that has its memory.
+_SINK_GIVES_UP: Final = (Help("give_up_transfer"),)
 # A failed sink asks for a fence for every source that may still write.
 _FENCED: Final = (Help("fence_silent"), Help("finish_fence"))
 # A failed sink repeats its abort, which ends every source that still sends.
@@ -156,7 +156,6 @@ _NEXT_CHUNK: Final = Witness(waiting, all_of(
 ))
 
 
-
 def memory_comes(sink: Sink, life: Life = h) -> Ranking:
     """A part of a ranking: the life gets memory at that sink, or a life that holds it goes on."""
     here: Mapping[Sort, Sort] = {d: sink} if life == h else {d: sink, h: life}
@@ -168,9 +167,8 @@ def memory_comes(sink: Sink, life: Life = h) -> Ranking:
             Help("publish_memory", at={**of_tenant, b: spot}),
             Help("end_lease", at={**of_tenant, b: spot}),
             *(Help(name, at={**of_tenant, p: writer}) for name in ("fence_silent", "finish_fence")),
-            *(Help("give_up_transfer", at={d: sink, h: one}) for one in (tenant, keeper, lodger)),
+            *(Help("give_up_transfer", at={d: sink, h: one}) for one in (tenant, keeper)),
             Help("finish", at={d: sink, h: keeper, g: leaf}),
-            Help("finish", at={d: sink, h: lodger, m: row}),
         ),
         witnesses=(
             Witness(spot, lease(sink, tenant, spot)),
@@ -180,7 +178,7 @@ def memory_comes(sink: Sink, life: Life = h) -> Ranking:
         ),
         using=(
             *(Use("a_granted_sink_has_a_lease", {d: sink, h: one})
-              for one in (life, keeper, lodger)),
+              for one in (life, keeper)),
             Use("a_page_has_a_slot", {d: sink, h: keeper, g: leaf}),
             Use("a_slot_has_a_page", {d: sink, h: lodger, m: row}),
         ))
@@ -211,20 +209,23 @@ WITH_MEMORY: Final = {one.leads_to: one for one in (
             why="a sink gets memory, and each other state has a time-out"),
     Ranking("L1_a_source_ends", (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED),
             witnesses=(_NEXT_CHUNK,),
-            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
+            using=(Use("a_sending_source_has_addresses", {p: p, h: h, d: somewhere}),),
             why="a source writes its chunks, and a write that does not end fails its sink"),
     Ranking("L4_source_pages_come_back",
             (*_SOURCE_ENDS, *_SINK_GIVES_UP, *_STOPPED, *_FENCED, Help("release_kv")),
             witnesses=(_NEXT_CHUNK,),
-            using=(Use("a_sending_source_has_addresses", {d: somewhere}),),
+            using=(Use("a_sending_source_has_addresses", {p: p, h: h, d: somewhere}),),
             why="every write lands, is refused, or is in quarantine"),
 )}
 _HERE, _THERE = memory_comes(d), sinks_get_memory()
 RANKINGS: Final = (
     joined(WITH_MEMORY["L1_a_sink_ends"], _HERE),
     replace(_HERE, leads_to="L5_a_request_gets_memory_or_ends",
+            # It has no memory to publish yet.
+            helpers=tuple(o for o in _HERE.helpers if o.row != "publish_memory" or h in o.at),
             why="a life that holds memory goes on, and each life takes it once"),
-    Ranking("L1_a_request_that_a_source_lacks_ends", _SINK_GIVES_UP,
+    Ranking("L1_a_request_that_a_source_lacks_ends",
+            (Help("give_up_bootstrap"), *_SINK_GIVES_UP),
             why="the sink has not met that source, so one of its clocks runs"),
     Ranking("L1_a_request_that_a_sink_lacks_ends", (Help("give_up_waiting"),),
             using=(Use("a_sending_source_has_addresses", {p: p, h: h, d: d}),),
@@ -261,7 +262,7 @@ RANKINGS: Final = (
 IN_PARTS: Final = {one.leads_to: one for one in RANKINGS
                    if one.leads_to != "L1_a_sink_with_all_parts_ends"}
 OF_NO_SOURCE: Final = (
-    *(one.row for one in _SINK_GIVES_UP), "grant", "publish_memory", "end_lease", "finish")
+    "give_up_bootstrap", "give_up_transfer", "grant", "publish_memory", "end_lease", "finish")
 A_FAILED_SINK_TELLS: Final = Always(
     "a_failed_sink_tells_its_sources",
     implies(all_of(receiving(d, h) == Receiving.FAILED, feeds(p, d)),

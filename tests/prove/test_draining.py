@@ -28,26 +28,34 @@ RANKED: Final = tuple(ranking.leads_to for ranking in RANKINGS)
 HELPERS: Final = tuple(dict.fromkeys(
     helper.row for ranking in RANKINGS for helper in ranking.helpers
 ))
-# Where the explorer needs other sizes, faults or topologies to see that the row is missed.
+# With loss and crashes. A fair run also violates the properties without these rows where ...
+ONE_LIFE: Final = Configuration(SMALL, faults=("lossy", "crash"), dead_bits=True)
+TWO_LIVES: Final = Configuration({**SMALL, Life: 2}, dead_bits=True, symmetry=True)
 ELSEWHERE: Final = {
-    "give_up_bootstrap": "there is memory for everybody",
-    "give_up_queue": "there is memory for everybody",
-    "give_up_sending": "one chunk is all there is",
-    "find_spoilt": "no engine strays",
-    "disown_abort": "no process is superseded",
-    "abort_again": "every engine can fence",
-    "stop": "every engine can fence",
+    # ... another life holds the memory,
+    **dict.fromkeys(("give_up_transfer", "publish_memory", "fence_silent", "finish_fence",
+                     "end_lease", "finish"), TWO_LIVES),
+    # ... the memory of another life is in quarantine,
+    "give_up_bootstrap": replace(TWO_LIVES, given={can_fence: lambda _: ()}),
+    # ... the sink dies between two chunks,
+    "give_up_sending": Configuration(
+        {**SMALL, Chunk: 2}, faults=("sink-crash",), dead_bits=True),
+    # ... the write of another life gets past a fence,
+    "find_spoilt": replace(TWO_LIVES, faults=("stray",), symmetry=False),
+    # ... a successor takes the place of the source.
+    "disown_abort": Configuration(SMALL, faults=("lossy", "restart"), dead_bits=True),
 }
 ROWS_SAMPLED: Final = 1
 RANKINGS_SAMPLED: Final = 1  # an idle helper makes no proof wrong
 QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "finish")
 
 
-def explored(system: System) -> set[str]:
-    """The properties that a fair run violates, at sizes of one, with loss and crashes."""
-    configuration = Configuration(SMALL, faults=("lossy", "crash"), dead_bits=True)
-    result = check(system, configuration, CheckSettings(properties=RANKED, keep_going=True))
-    return {finding.name for finding in result.findings if finding.verdict == "violated"}
+def explored(system: System, *configurations: Configuration) -> set[str]:
+    """The properties that a fair run violates in one of the configurations."""
+    settings = CheckSettings(properties=RANKED, keep_going=True)
+    return {finding.name for configuration in configurations
+            for finding in check(system, configuration, settings).findings
+            if finding.verdict == "violated"}
 
 
 @pytest.mark.parametrize("row", [
@@ -57,14 +65,12 @@ def explored(system: System) -> set[str]:
              ROWS_SAMPLED, "rows that help"),
 ])
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
-    """A property has no proof exactly if a fair run violates it, here or elsewhere."""
+    """A property has no proof exactly if a fair run violates it."""
     broken = without(SYSTEM, row)
-    violated, unhelped = explored(broken), draining.unhelped("transfer", broken)
-    assert unhelped
-    assert violated <= set(unhelped)
-    if row not in ELSEWHERE:
-        assert violated == set(unhelped)
-    assert set(unhelped.values()) == {Status.FAILED}
+    where = (ONE_LIFE, *([ELSEWHERE[row]] if row in ELSEWHERE else []))
+    violated = explored(broken, *where)
+    assert violated
+    assert draining.unhelped("transfer", broken) == dict.fromkeys(violated, Status.FAILED)
 
 
 @pytest.mark.slow
@@ -72,9 +78,10 @@ def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     [pytest.param(ranking, id=ranking.leads_to) for ranking in RANKINGS],
     RANKINGS_SAMPLED, "rankings"))
 def test_no_helper_is_idle(ranking: Ranking) -> None:
-    for helper in ranking.helpers:
-        fewer = draining.without_helper(ranking, helper.row)
-        assert draining.unhelped("transfer", SYSTEM, fewer), helper.row
+    for place, helper in enumerate(ranking.helpers):
+        others = (*ranking.helpers[:place], *ranking.helpers[place + 1:])
+        fewer = replace(ranking, helpers=others)
+        assert draining.unhelped("transfer", SYSTEM, fewer), helper
 
 
 def test_every_helper_is_a_row_that_fires() -> None:
@@ -100,8 +107,9 @@ def lost_in_quarantine() -> System:
 
 
 def test_a_source_in_quarantine_must_learn_of_the_abort() -> None:
-    """If the abort is lost and the engine cannot fence, no message tells the source; and none need
-    fence where the abort is repeated until it is answered.
+    """If the abort is lost and the engine cannot fence, no message tells the source, which waits
+    for an address or for the end of its write; and none need fence where the abort is repeated
+    until it is answered.
     """
     (ranking,) = (r for r in RANKINGS if r.leads_to == "L1_a_source_ends")
     assert draining.unhelped("transfer", SYSTEM, ranking) == {}
@@ -112,7 +120,7 @@ def test_a_source_in_quarantine_must_learn_of_the_abort() -> None:
     assert shown is not None
     assert shown.given[can_fence] == frozenset()
     state = {change.variable: change.after for change in shown.trace.start}
-    assert state["sending(p0, h0)"] == "bootstrapping"
+    assert state["sending(p0, h0)"] in ("bootstrapping", "transferring")
     assert state["claim(d0, h0, p0)"] == "fencing"
     assert "abort(d0, h0, p0)" not in state
 
