@@ -7,7 +7,7 @@ have been applied); for these a number, the floor, says up to where they hold. R
 traced: the replay accepts the values that firing rows need, and keeps them.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -32,6 +32,7 @@ from pdproto.spec.language.symbols import Each, Rigid, Symbol, Update
 
 Environment: TypeAlias = Mapping[Sort, Hashable]
 Cell: TypeAlias = tuple[Symbol, tuple[Hashable, ...]]
+Watcher: TypeAlias = Callable[[Symbol, tuple[Hashable, ...], Value], None]
 
 
 class Fresh:
@@ -68,6 +69,7 @@ class TracedCells:
         self._values: Final[dict[Symbol, dict[tuple[Hashable, ...], Value]]] = {}
         self._everywhere: Final[dict[Symbol, Value]] = {}
         self._rigid: Final[dict[Cell, bool]] = {}
+        self.watcher: Watcher | None = None  # is called with each cell that changes
 
     # Reading
 
@@ -175,6 +177,8 @@ class TracedCells:
 
     def write(self, symbol: Symbol, key: tuple[Hashable, ...], value: Value) -> None:
         """Give a cell a value."""
+        if self.watcher is not None and self.value(symbol, key) != value:
+            self.watcher(symbol, key, value)
         cells = self._values.setdefault(symbol, {})
         if symbol in self._floors and key[-1] == self._floors[symbol]:
             cells[key] = value
@@ -211,6 +215,8 @@ class TracedCells:
             key = tuple(environment[variable] for variable in update.arguments)
             self.write(update.symbol, key, update.value)
         elif all(argument is ANY for argument in update.arguments[self._fixed:]):
+            for key in [*self._values.get(update.symbol, ())]:
+                self.write(update.symbol, key, update.value)
             self._values.pop(update.symbol, None)
             self._everywhere[update.symbol] = update.value
         else:

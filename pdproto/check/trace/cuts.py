@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pdproto.check.trace.events import Event
 from pdproto.check.trace.whole import Images, WorldRow
@@ -64,15 +64,6 @@ class Problem:
     place: int
     why: str
     claim: str = ""
-
-
-class NextLineError(Exception):
-    """The line cannot be the next one. why: empty if another line must come first."""
-
-    def __init__(self, why: str = "", claim: str = "") -> None:
-        super().__init__(why)
-        self.why: Final = why
-        self.claim: Final = claim
 
 
 @dataclass(slots=True)

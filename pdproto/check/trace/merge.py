@@ -16,13 +16,11 @@ may hold there, and no property is violated by them.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from pdproto.check.trace.cuts import (
     Cut,
     Fired,
     Member,
-    NextLineError,
     Placement,
     Problem,
     Rows,
@@ -31,11 +29,10 @@ from pdproto.check.trace.cuts import (
     order_of,
 )
 from pdproto.check.trace.events import Came, Event
+from pdproto.check.trace.search import NextLineError, search
 from pdproto.check.trace.table import AnyMessage, GroundedRow
 from pdproto.check.trace.whole import Whole, WorldRow, may_hold, violated
 from pdproto.ground.layout import Indices
-
-CUTS_MAX: Final = 20_000  # orders of lines that are tried for one hand-over
 
 
 def merge(whole: Whole, members: Sequence[Member], unknown: int) -> Placement:
@@ -59,7 +56,6 @@ class Merge:
     unknown: int
     mistakes: bool
     _rows: dict[WorldRow, int] = field(default_factory=dict)  # with the bit of each
-    _dead_ends: set[tuple[object, ...]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for member in self.members:
@@ -85,32 +81,16 @@ class Merge:
         """Place all lines. Returns the first order that is a behaviour."""
         first = self._possible(Cut(None, (0,) * len(self.members), 0, 0, self.unknown))
         total = sum(len(member.events) for member in self.members)
-        best: tuple[int, Cut, Problem | None] = (-1, first, None)
-        stack = [(first, self._nexts(first))]
-        while stack:
-            cut, nexts = stack[-1]
-            if cut.depth == total:
-                return Placement(order_of(cut), faults=cut.faults, mistaken=cut.mistaken)
-            if len(self._dead_ends) > CUTS_MAX:
-                return Placement(order_of(best[1]), undecided=True)
-            after = None
-            for number in nexts:
-                try:
-                    after = self._after(cut, number)
-                except NextLineError as error:
-                    if error.why and cut.depth > best[0]:
-                        best = cut.depth, cut, Problem(
-                            number, cut.places[number], error.why, error.claim)
-                    continue
-                if (after.places, after.fired, after.possible) not in self._dead_ends:
-                    break
-                after = None
-            if after is None:
-                self._dead_ends.add((cut.places, cut.fired, cut.possible))
-                stack.pop()
-            else:
-                stack.append((after, self._nexts(after)))
-        return Placement(order_of(best[1]), best[2])
+        found = search(
+            first, total, depth=lambda cut: cut.depth, nexts=self._nexts, after=self._after,
+            key=lambda cut: (cut.places, cut.fired, cut.possible))
+        cut, error = found.cut, found.error
+        if found.undecided:
+            return Placement(order_of(cut), undecided=True)
+        if cut.depth == total:
+            return Placement(order_of(cut), faults=cut.faults, mistaken=cut.mistaken)
+        return Placement(order_of(cut), None if error is None else Problem(
+            found.number, cut.places[found.number], error.why, error.claim))
 
     def _nexts(self, cut: Cut) -> Iterator[int]:
         """The members that have another line; first the one whose line the replay placed first."""

@@ -19,7 +19,8 @@ from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
 from pdproto.check.trace.channels import SentInOrder, element_names
 from pdproto.check.trace.shared_lines import Read, SharedLine, frozen, shared_lines
 from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
-from pdproto.check.trace.verdict import Nearest, Rejection, ReplayResult
+from pdproto.check.trace.shared_orders import Recorder
+from pdproto.check.trace.verdict import Nearest, Rejection
 from pdproto.check.words import formula_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.formula import atoms
@@ -94,6 +95,7 @@ class SharedFile:
     machines of its present process, by number; began: those of all its processes.
     """
 
+    number: int
     path: Path
     lines: Iterator[Read]
     node: str = ""
@@ -114,15 +116,19 @@ class SharedFile:
 class SharedReplay:
     """The replay of some files together. from_middle: machines that began before are skipped.
 
-    on_line: is called with each line that conforms, in the order of the replay.
+    on_line: is called with each line that conforms, in the order of the replay. recorder: collects
+    the lines for the search for an order. wrong: a line that is none for a reason that others know:
+    the number of its file, its own there, and the reason.
     """
 
     def __init__(
         self, system: System, paths: Sequence[Path], *, from_middle: bool,
         on_line: Callable[[SharedFile, Read], None] = lambda _file, _read: None,
+        recorder: Recorder | None = None, wrong: tuple[int, int, str] | None = None,
     ) -> None:
         self.system: Final = system
-        self.files: Final = [SharedFile(path, shared_lines(path)) for path in paths]
+        self.files: Final = [
+            SharedFile(number, path, shared_lines(path)) for number, path in enumerate(paths)]
         self.instances: Final[list[SharedInstance]] = []
         self.fired: Final[Counter[str]] = Counter()
         self.assumed: Final[Counter[str]] = Counter()
@@ -130,6 +136,8 @@ class SharedReplay:
         self.passed = 0
         self._from_middle: Final = from_middle
         self._on_line: Final = on_line
+        self._recorder: Final = recorder
+        self._wrong: Final = wrong
         self._tables: Final = {table.machine.name: table for table in system.tables}
         worlds = [table for table in (*system.tables, *chain(*system.faults.values()))
                   if table.machine.world]
@@ -204,10 +212,14 @@ class SharedReplay:
     def _follow(self, file: SharedFile) -> Cell | None:
         """Replay a file until it needs another one. Returns the message that it waits for."""
         for read in file:
+            if self._recorder is not None:
+                self._recorder.begin(file.number)
             try:
                 self._line(file, read)
             except AwaitedCellError as awaited:
                 return awaited.cell
+            if self._recorder is not None:
+                self._recorder.end(read.number)
             self.lines += read.line is not None
             self._on_line(file, read)
         return None
@@ -215,6 +227,8 @@ class SharedReplay:
     def _line(self, file: SharedFile, read: Read) -> None:
         file.whole = file.whole and not read.cut
         line = read.line
+        if self._wrong is not None and self._wrong[:2] == (file.number, read.number):
+            raise MisfitError(self._wrong[2])
         if line is None:
             if not read.cut:
                 raise MisfitError(f"this is not a line of a trace: {read.problem}")
@@ -254,6 +268,8 @@ class SharedReplay:
         if line.end in file.ends:
             raise MisfitError(f"machine {line.end} has begun before")
         instance = file.ends[line.end] = SharedInstance(table, line)
+        if self._recorder is not None:
+            instance.cells.watcher = self._recorder.wrote
         file.began.append(instance)
         self.instances.append(instance)
 
@@ -279,10 +295,14 @@ class SharedReplay:
         lane = instance.lane
         changes = changes_of(instance.cells, instance.table, row, lane, environment)
         instance.cells.apply(instance.table, row, environment)
+        if self._recorder is not None:
+            self._recorder.fires(row, environment)
         sent = list(instance.cells.sent(row, environment))
         for symbol, key in sent:
             self._sent.add((symbol, key))
             self._channels.send(symbol, key)
+            if self._recorder is not None:
+                self._recorder.sends(symbol, key)
             instance.cells.write(symbol, key, True)
         self._narrative.fired(row, lane, line.given, environment, changes, sent)
         instance.fired += 1
@@ -310,6 +330,8 @@ class SharedReplay:
         if overtaken is not None:
             raise MisfitError(f"{element_names(message, key)} overtakes "
                               f"{element_names(*overtaken)} in their channel")
+        if self._recorder is not None:
+            self._recorder.receives(message, key)
         instance.cells.write(message, key, True)
 
     def _believe(self, message: Symbol, key: tuple[Hashable, ...]) -> None:
@@ -361,16 +383,3 @@ def is_shared(paths: Sequence[Path]) -> bool:
     """Whether the first line of the files is of a machine that hand-overs share."""
     first = next((read.line for path in paths for read in shared_lines(path)), None)
     return first is not None and first.own is not msgspec.UNSET
-
-
-def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> ReplayResult:
-    """Replay such traces against the system. Raises OSError for a file that cannot be read."""
-    replay = SharedReplay(system, paths, from_middle=from_middle)
-    rejection = replay.run()
-    missing = [f"{file.path} has no lines" for file in replay.files if not file.last]
-    missing += [f"{file.path} does not tell everything" for file in replay.files if not file.whole]
-    return ReplayResult(
-        system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
-        max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
-        replay.passed, () if rejection else tuple(missing),
-        () if rejection else tuple(replay.absent()), rejection)

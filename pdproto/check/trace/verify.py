@@ -27,7 +27,8 @@ from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
 from pdproto.check.trace.lines import Element, TraceLine
 from pdproto.check.trace.lives import Examined, Lives, Wrong
 from pdproto.check.trace.replay import Replay
-from pdproto.check.trace.shared import is_shared, verify_shared
+from pdproto.check.trace.shared import is_shared
+from pdproto.check.trace.shared_verdict import verify_shared
 from pdproto.check.trace.table import AnyMessage, GroundedRow, LocalTable
 from pdproto.check.trace.tally import Replayed
 from pdproto.check.trace.verdict import (

@@ -22,7 +22,9 @@ from pdproto.runtime.compile import arguments_of
 from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language.channels import channel_of
+from pdproto.spec.language.formula import free_variables
 from pdproto.spec.language.machine import Call, Completion, Machine, Row, Table
+from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Sizes, Variable
 from pdproto.spec.language.system import System
@@ -53,6 +55,7 @@ class RandomRun:
 
     Every machine hears at once each message that its guards read. Of the faults, only messages are
     lost that wait in a channel. together: the machines of which one process runs all instances.
+    violated: the `Always` and `OnRow` that the run has violated so far.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class RandomRun:
         self._book = Interpreter(system, sizes, tuple(system.faults))
         self._machines: dict[Instance, Shared] = {}
         self._said: set[Told] = set()
+        self.violated: set[str] = set()
 
     def record(self, folder: Path, steps: int) -> list[Path]:
         """Make so many steps, and write a trace of each machine. Raises SpecError for a table that
@@ -92,11 +96,22 @@ class RandomRun:
         changing = [one for one in possible if one[1] != self.store]
         among = changing if changing and self._random.random() < 0.8 else possible
         if among:
-            (table, row, at), self.store = self._random.choice(among)
+            (table, row, at), after = self._random.choice(among)
+            self._note(OnRow, row.name, at)
+            self.store = after
+            self._note(Always, "", {})
             if not table.machine.world:
                 step = self._take(table, row, at)
                 assert step.row == row.name
                 self._hear(step)
+
+    def _note(self, kind: type[Always | OnRow], row: str, at: Mapping[Sort, int]) -> None:
+        """Note the properties that are violated in this state, or where the row fires in it."""
+        for claim in self._system.properties:
+            if isinstance(claim, kind) and getattr(claim, "row", "") == row:
+                for env in self._book.environments(free_variables(claim.claim)):
+                    if not self._book.holds(claim.claim, dict(self.store), {**env, **at}):
+                        self.violated.add(claim.name)
 
     def _row(self, name: str, at: Key) -> tuple[Table, Row, Mapping[Sort, int]]:
         found = self._system.row(name)

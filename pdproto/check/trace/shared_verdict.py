@@ -1,0 +1,53 @@
+"""Verifies traces of shared machines: each line (shared.py), then an order (shared_orders.py)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from pdproto.check.trace.shared import SharedReplay
+from pdproto.check.trace.shared_orders import Orders, Recorder, Violation, book_of
+from pdproto.check.trace.verdict import Rejection, ReplayResult
+from pdproto.spec.language.system import System
+
+UNDECIDED: Final = (
+    "an order of the lines violates no property: too many orders of them are possible")
+
+
+def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -> ReplayResult:
+    """Replay such traces against the system. Raises OSError for a file that cannot be read.
+
+    Properties are evaluated only if the traces are whole: lines that are missing may change all.
+    """
+    recorder = None if from_middle else Recorder(system, len(paths))
+    replay = SharedReplay(system, paths, from_middle=from_middle, recorder=recorder)
+    rejection = replay.run()
+    missing, assumes = _gaps(replay), tuple(replay.absent())
+    if recorder is not None and rejection is None and not missing and not assumes:
+        orders = Orders(recorder.steps, book_of(recorder, [
+            (one.table.machine, one.own, one.bounded) for one in replay.instances]))
+        found = orders.run()
+        violation = orders.violation(found)
+        assumes = (UNDECIDED,) if found.undecided else ()
+        if violation is not None:
+            rejection, replay = _rejected(system, paths, violation)
+    return ReplayResult(
+        system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
+        max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
+        replay.passed, () if rejection else missing, () if rejection else assumes, rejection)
+
+
+def _gaps(replay: SharedReplay) -> tuple[str, ...]:
+    empty = [f"{file.path} has no lines" for file in replay.files if not file.last]
+    return (*empty, *(f"{file.path} does not tell everything" for file in replay.files
+                      if not file.whole))
+
+
+def _rejected(
+    system: System, paths: Sequence[Path], violation: Violation
+) -> tuple[Rejection | None, SharedReplay]:
+    """Replay up to that line."""
+    replay = SharedReplay(system, paths, from_middle=False,
+                          wrong=(violation.file, violation.line, violation.why))
+    rejection = replay.run()
+    return rejection and replace(rejection, claim=violation.claim), replay
