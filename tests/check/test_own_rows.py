@@ -121,6 +121,7 @@ class TestMutantsOfAComposedSystem:
             "end: drop the row", "end: drop `mood(w) = busy`", "end: negate `mood(w) = busy`",
             "end: drop `mood(w) := done`", "end: `mood(w) := idle` for `mood(w) := done`",
             "end: `mood(w) := busy` for `mood(w) := done`",
+            "end: `mood(any) := done` for `mood(w) := done`",
         ]
 
     def test_without_parts_every_mutant(self) -> None:

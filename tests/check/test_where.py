@@ -176,6 +176,7 @@ def test_a_mutant_forgets_or_turns_the_condition() -> None:
     assert [one for one in told if one[0] is EditKind.CELLS] == [
         (EditKind.CELLS, f"`free(g) := true for each g` for {text}"),
         (EditKind.CELLS, f"`free(g) := true for each g where not held(w, g)` for {text}"),
+        (EditKind.CELLS, "`held(any, any) := false` for `held(w, any) := false`"),
     ]
 
 

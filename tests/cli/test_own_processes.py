@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.__main__ import main as of_the_laboratory
 from pdproto.cli.main import main
 from tests.docs.documents import ROOT
 
@@ -105,7 +106,8 @@ def test_a_table_that_the_runtime_cannot_run_is_named(capsys: Output, verb: str)
 
 def test_a_variable_of_another_system_is_no_part_of_an_end(capsys: Output) -> None:
     """A variant, trtllm-cancel-poisoned, has declared one more on a machine that both share."""
-    status, told = ran(capsys, "sim", "trtllm-cancel", "--seed", 0, "--quiet")
+    status = of_the_laboratory(["sim", "trtllm-cancel", "--seed", "0", "--quiet"])
+    told = capsys.readouterr().out
     assert status in (0, 1)
     assert told.startswith("trtllm-cancel ")
 

@@ -34,7 +34,7 @@ TRACE_LENGTHS: Final = {
     "B32": 12,
     "B32-slots": 12,
     "B32-seats": 13,
-    "B32-budget": 11,
+    "B32-budget": 13,
     "B32-slot-kept": 10,
     "B32-slot-leak": 4,
     "B36-optimistic": 5,

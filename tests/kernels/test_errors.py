@@ -291,6 +291,11 @@ def test_a_stream_of_another_device_is_refused_by_both_names() -> None:
 
 def test_pools_on_two_devices_are_refused_by_both_names() -> None:
     torch = pytest.importorskip("torch")
-    pools = [torch.zeros((2, 2, 1, 16), dtype=torch.uint8, device=name) for name in ("cpu", "meta")]
-    with pytest.raises(ValueError, match=r"pools\[1\]: 2 pages on meta, but pools\[0\] has 2 on "):
-        register(pools)
+    first, second = (torch.zeros((2, 2, 1, 16), dtype=torch.uint8) for _ in range(2))
+    elsewhere = SimpleNamespace(**{
+        name: getattr(second, name) for name in (
+            "data_ptr", "dtype", "element_size", "is_conj", "is_neg", "is_quantized", "shape",
+            "stride")}, device=torch.device("cuda:1"))
+    told = r"pools\[1\]: 2 pages on cuda:1, but pools\[0\] has 2 on "
+    with pytest.raises(ValueError, match=told):
+        register([first, elsewhere])

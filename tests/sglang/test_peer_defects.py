@@ -19,7 +19,7 @@ from pdproto.spec.language import Configuration, System
 from tests.skips import SGLANG
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "examples" / "peer_defects"
+SCRIPTS = ROOT / "lab" / "peer_defects"
 PAGE = (ROOT / "docs" / "peer.md").read_text(encoding="utf-8")
 STATES_MAX = 2_000_000
 
