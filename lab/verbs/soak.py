@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         write(json.dumps(result.numbers(), indent=2) + "\n", arguments.json)
     if arguments.record:
         given = [one for one in sys.argv[1:] if one != KEEP_GOING]
-        command = " ".join(["pdproto", *without(given, NOT_OF_THE_SOAK)])
+        command = " ".join(["python -m lab", *without(given, NOT_OF_THE_SOAK)])
         write(page(result, command), arguments.record)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:

@@ -201,7 +201,7 @@ class TestRefusals:
     def test_a_bug_of_our_own_is_owned(
         self, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(check_verb, "load_with_module", lambda name: name + 1)
+        monkeypatch.setattr(check_verb, "load", lambda name: name + 1)
         assert main(["check", "lock-server"]) == 4
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == "Traceback (most recent call last):"
@@ -216,7 +216,7 @@ class TestRefusals:
         def load(_: str) -> None:
             raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
-        monkeypatch.setattr(check_verb, "load_with_module", load)
+        monkeypatch.setattr(check_verb, "load", load)
         line = refusal(capsys, "check", "lock-server")
         assert line == f"{missing} is not installed: pip install 'pdproto[{extra}]'"
 
