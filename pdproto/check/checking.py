@@ -33,7 +33,7 @@ from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verd
 from pdproto.check.rigid import interpretations
 from pdproto.check.runs import NoRunError, Transition, replay, run, until_stuck
 from pdproto.check.totals import Totals
-from pdproto.check.words import assumption_texts, formula_text
+from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Ground, Interpretation, ground_for
 from pdproto.ground.program import Guard
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -309,11 +309,8 @@ class World:
             verdict=Verdict.UNKNOWN,
             assurance="not decided",
             place=claim.place,
-            note=self._assuming(under),
+            note="; ".join(f"if {fairness}" for fairness in under),
         )
-
-    def _assuming(self, under: Sequence[Fairness]) -> str:
-        return "; ".join(f"if {text}" for text in assumption_texts(self.system, under))
 
     def _leads_to(
         self, search: Exploration, liveness: Liveness, claim: LeadsTo, under: Sequence[Fairness]
@@ -331,7 +328,7 @@ class World:
                     assurance=self._assurance(search, Verdict.VIOLATED),
                     trace=trace,
                     instance=obligation.instance,
-                    note=f"{self._assuming((fairness,))}{note}",
+                    note=f"if {fairness}{note}",
                 )
         return replace(
             finding,

@@ -4,7 +4,7 @@ An environment replaces variables by their elements. So the same formula is `vot
 and `vote(p0)` in a trace.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -22,10 +22,8 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
-from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Sent, Symbol, Update
-from pdproto.spec.language.system import System
 
 Elements: TypeAlias = Mapping[Sort, int]
 
@@ -38,16 +36,6 @@ class _Binding(IntEnum):
     OPEN = 0  # a quantifier or an implication
     JOINED = 1  # `and`, `or`: never mixed without parentheses
     CLOSED = 2
-
-
-FAIR_ROWS: Final = "each row that stays enabled fires"
-
-
-def assumption_texts(system: System, under: Iterable[Fairness]) -> tuple[str, ...]:
-    """The assumptions of a liveness claim. A system without timers has none about timers."""
-    has_timers = any(isinstance(row.on, Timer) for _, row in system.rows())
-    texts = (str(one) if has_timers or one is Fairness.CONSUMED else FAIR_ROWS for one in under)
-    return tuple(dict.fromkeys(texts))
 
 
 def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:
