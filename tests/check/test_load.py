@@ -142,7 +142,8 @@ def test_a_spec_that_raises(text: str, said: str) -> None:
     assert refusal("spec.py:SYSTEM") == said
 
 
-def test_nothing_half_imported_stays() -> None:
+def test_nothing_half_imported_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "spec", raising=False)  # of another test
     save("spec.py", "begun = True\nraise ValueError\n")
     refusal("spec.py:SYSTEM")
     assert "spec" not in sys.modules
