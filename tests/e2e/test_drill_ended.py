@@ -17,6 +17,9 @@ FAR_TOO_MANY = "1000000"
 DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO_MANY)}
 
 
+PROGRAMS = {"handoff": "pdproto.cli.main", "soak": "lab"}
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """One with a short path: where it is too long for a socket, processes start in another way."""
@@ -66,7 +69,7 @@ def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
     errors, traces = tmp_path / "errors", tmp_path / "traces"
     told = ("--trace", str(traces)) if verb == "handoff" else ()
     with errors.open("wb") as log, subprocess.Popen(
-        [sys.executable, "-m", "pdproto.cli.main", verb, "--quiet", *DRILLS[verb], *told],
+        [sys.executable, "-m", PROGRAMS[verb], verb, "--quiet", *DRILLS[verb], *told],
         stdout=log, stderr=log, start_new_session=True, env=os.environ | {"TMPDIR": str(folder)},
     ) as drill:
         try:
