@@ -15,6 +15,7 @@ import logging
 import os
 import resource
 import socket
+import stat
 from collections.abc import Callable, Container
 from contextlib import suppress
 from pathlib import Path
@@ -125,6 +126,8 @@ def close_sockets(ours: Container[int | str], peers: Container[tuple[str, int] |
 def _is_at(
     file: int, ours: Container[int | str], peers: Container[tuple[str, int] | str]
 ) -> bool:
+    if not stat.S_ISSOCK(os.fstat(file).st_mode):
+        return False
     with socket.socket(fileno=os.dup(file)) as seen:
         if seen.family == socket.AF_UNIX:
             return seen.getsockname() in ours or seen.getpeername() in peers
