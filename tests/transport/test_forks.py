@@ -9,6 +9,7 @@ from contextlib import closing
 
 import pytest
 
+from pdproto.net.threads import close_sockets
 from pdproto.node.link import place_of
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import until
@@ -53,6 +54,19 @@ def test_a_child_does_not_hide_the_death_of_its_parent() -> None:
                 os.kill(child, 0)  # it lives
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+def test_to_close_sockets_leaves_no_file_open() -> None:
+    """Seen red with a copy of each file that is no socket: in a child of many nodes none was left.
+    """
+    with open(os.devnull, "rb"), socket.create_server(("127.0.0.1", 0)) as listener:
+        before = len(os.listdir("/proc/self/fd"))
+        close_sockets(("/nowhere",))
+        assert len(os.listdir("/proc/self/fd")) == before
+        port = listener.getsockname()[1]
+        close_sockets((port,))
+        assert len(os.listdir("/proc/self/fd")) == before - 1
+        listener.detach()
 
 
 ASKING = """
