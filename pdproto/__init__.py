@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from pdproto.node.decode.receiver import Receiver
     from pdproto.node.link import Curve, Link
-    from pdproto.node.receiver import Receiver
-    from pdproto.node.sender import Sender
+    from pdproto.node.prefill.sender import Sender
     from pdproto.pages.direct import DirectPages
     from pdproto.pages.sink_pages import SinkPages
     from pdproto.pages.source_pages import SourcePages
@@ -34,11 +34,11 @@ _HOMES: Final = {
     "OperatorPort": "transport.operator_port",
     "PrefillNode": "transport.nodes",
     "ProtocolError": "runtime.errors",
-    "Receiver": "node.receiver",
+    "Receiver": "node.decode.receiver",
     "RegistryClient": "registry.client",
     "RegistryServer": "registry.app",
     "RemoteProtocolError": "runtime.errors",
-    "Sender": "node.sender",
+    "Sender": "node.prefill.sender",
     "SinkPages": "pages.sink_pages",
     "SourcePages": "pages.source_pages",
     "TraceWriter": "runtime.trace",

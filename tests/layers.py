@@ -32,7 +32,7 @@ LAYERS: Final = {
     "engine": "net, runtime",
     "node": "engine, ground, net, runtime, spec.handoff, spec.language",
     "pages": "engine, kernels, node, runtime",
-    "transport": "engine, net, node, runtime, spec.handoff",
+    "transport": "engine, ground, net, node, runtime, spec.handoff, spec.language",
     "group": "node, runtime, spec.handoff, spec.language, transport",
     "registry": "net, node, runtime, spec.handoff, transport",
     "items": "engine, kernels, node, pages, runtime",
@@ -50,6 +50,9 @@ LAYERS: Final = {
     "lab": "check, cli, drill, engine, examples, net, node, pages, registry, runtime, sim, "
            "spec.bugs, spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",
 }
+
+# Inside pdproto/node: its own modules import none of these, and these not each other.
+KINDS_OF_NODES: Final = ("node.decode", "node.optimistic", "node.prefill")
 
 
 def allowed(folder: str) -> frozenset[str]:

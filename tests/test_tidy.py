@@ -10,7 +10,16 @@ from pathlib import Path
 
 from lab.catalogue import LAB, PEERS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
-from tests.layers import LAYERS, OUTSIDE, allowed, arrows, dotted, folder_of, imports
+from tests.layers import (
+    KINDS_OF_NODES,
+    LAYERS,
+    OUTSIDE,
+    allowed,
+    arrows,
+    dotted,
+    folder_of,
+    imports,
+)
 from tests.retired_words import ANYWHERE, IN_NAMES, retired
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,6 +135,18 @@ def test_arrows_go_as_declared() -> None:
     none_of(f"{relative(path)} imports {module}: see tests/layers.py"
             for path in layered for folder, module in arrows(path)
             if folder not in allowed(folder_of(dotted(path))))
+
+
+def test_kinds_of_nodes_are_above_their_common_modules_and_apart() -> None:
+    """pdproto/node, below it prefill, decode and optimistic: one arrow, to what they share."""
+    def kind(module: str) -> str:
+        return next((one for one in KINDS_OF_NODES if f"{module}.".startswith(f"{one}.")), "")
+    found = {path: kind(dotted(path)) for path in modules()
+             if dotted(path).startswith("node.")}
+    assert {*found.values()} == {"", *KINDS_OF_NODES}
+    none_of(f"{relative(path)} imports {module}" for path, own in found.items()
+            for module in imports(path)
+            if kind(module.removeprefix("pdproto.")) not in ("", own))
 
 
 def _modules_among(imported: set[str], paths: Collection[str]) -> set[str]:

@@ -24,10 +24,10 @@ from pdproto.drill.handoff.directory import registrar
 from pdproto.drill.handoff.load import LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll

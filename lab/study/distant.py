@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pdproto.node.core import Core
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.runtime.batches import Batch
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 

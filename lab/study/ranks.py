@@ -29,8 +29,8 @@ from pdproto.drill.handoff.load import LoadRequest as Carried
 from pdproto.drill.handoff.optimistic import OptimisticRequest, OptimisticSenders
 from pdproto.drill.handoff.rank import Pool, RankTask, Report, Work
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.node.optimistic_record import OptimisticSettings, Ordered
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.optimistic.record import OptimisticSettings, Ordered
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.sim.chance import Stream

@@ -23,7 +23,7 @@ from pdproto.group.group import Group
 from pdproto.group.passes import PassOptions
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import Life
 

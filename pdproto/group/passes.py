@@ -17,7 +17,7 @@ from pdproto.group.pass_rank import PassRank
 from pdproto.group.rank import RankPart
 from pdproto.group.repeats import Repeats
 from pdproto.node.core import Core
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.runtime.trace_shared import SharedTrace

@@ -204,8 +204,8 @@ def _split_of(component: Component) -> Split:
 
 
 def layout_told(components: Sequence[Component]) -> PageLayout:
-    """The layout of the items of all components, for the peers of a rank (node/fit.py). Ranks of
-    every tensor parallelism and pipeline stage of a server have the same.
+    """The layout of the items of all components, for the peers of a rank (node/prefill/fit.py).
+    Ranks of every tensor parallelism and pipeline stage of a server have the same.
     """
     splits = [_split_of(component) for component in components]
     told = "; ".join(f"{component.name}: {_told(split)}"

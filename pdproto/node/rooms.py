@@ -2,7 +2,7 @@
 
 Rule 1: the tables decide (SENDER and RECEIVER in spec/handoff/dp_rank.py). Here their events are
         made. The messages and changes of their steps go back to the caller, which is a node
-        (prefill_routing.py, decode_routing.py), or a study that has no network.
+        (prefill/routing.py, decode/routing.py), or a study that has no network.
 Rule 2: a life is (room, number). The number is the caller's own: neither half of a request knows
         the life of the other until they meet.
 """

@@ -1,9 +1,9 @@
 """Desks: threads that carry the requests of nodes to registries.
 
-A node has no socket for the registry. Its rows send messages (prefill_routing.py,
-decode_routing.py), and a desk turns them into requests. Of the ranks that run a room together, one
-calls the registry. When a room fails, each of them looks up the rank to which decode will send its
-question.
+A node has no socket for the registry. Its rows send messages (node/prefill/routing.py,
+node/decode/routing.py), and a desk turns them into requests. Of the ranks that run a room together,
+one calls the registry. When a room fails, each of them looks up the rank to which decode will send
+its question.
 """
 
 import logging

@@ -6,7 +6,7 @@ Rule 2: hand-overs that begin while the addresses are valid share them. So the t
         hand-over for all: it looks the addresses up, and again when a rank has gone. When it fails,
         the next one begins.
 Rule 3: the rows about a rank's reply to a hand-over (welcome, or refusal by another run) do not run
-        here, because the rank sends that reply to the node itself (node/sources.py).
+        here, because the rank sends that reply to the node itself (node/decode/sources.py).
 """
 
 from collections.abc import Collection, Mapping

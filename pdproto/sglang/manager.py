@@ -29,7 +29,7 @@ from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import Place, share_for
 from pdproto.net.hosts import joined
 from pdproto.node.link import place_of
-from pdproto.node.prefill_routing import DataParallelRank
+from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
 from pdproto.pages.device import Device
 from pdproto.pages.devices import device_named

@@ -13,8 +13,8 @@ from typing import Final
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
 from pdproto.items.shares import Place
+from pdproto.node.decode.receiver import Addressed
 from pdproto.node.link import tcp_at
-from pdproto.node.receiver import Addressed
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.desks import PROBLEMS
 from pdproto.registry.wire import Directory, Rank, ServerInfo

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVReceiver, KVTransferDestination
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Assignment, Automaton, Event
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll

@@ -15,7 +15,7 @@ from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll

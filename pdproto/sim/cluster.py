@@ -15,9 +15,9 @@ from functools import cache, partial
 from typing import Final, TypeAlias
 
 from pdproto.node.data_path import SourceDataPath
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.runtime.trace import TraceTarget, TraceWriter
 from pdproto.sim.chance import Seeded, Stream
 from pdproto.sim.decode import DecodeServer

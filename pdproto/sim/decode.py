@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pdproto.node.decode import Decode
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.receiver import Receiver
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import COMPLETE, Blame, Pages, SinkSide
 from pdproto.sim.host import Host

@@ -1,6 +1,6 @@
 """A simulated prefill server whose scheduler runs requests before their bootstrap has ended.
 
-The scheduler is the one that engines use (node/optimistic.py), which runs the tables of the
+The scheduler is the one that engines use (node/optimistic/prefill.py), which runs the tables of the
 attempts. Here it gets a device, which computes one chunk at a time in the order of the orders. It
 takes a turn after every event that may change a request.
 """
@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
-from pdproto.node.sender import Sender
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, Order, Ordered, PrefillRequest
+from pdproto.node.prefill.sender import Sender
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import PlannedRequest, Shape

@@ -89,7 +89,7 @@ class Shape:
     rate: requests a second, for all servers together. chunks: the most chunks of a request. pages,
     slots: of each server's pool. buffers: staging buffers of each decode rank. writes: the most
     writes under way at each prefill rank. retries: None for prefill without optimism; with a
-    number, prefill servers run node/optimistic.py with these `retries` and `running_slots`.
+    number, prefill servers run node/optimistic/prefill.py with these `retries` and `running_slots`.
     release_at_once: a pass without its bootstrap is released when it ends. waits: see PrefillNode.
     """
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.plan import PlannedRequest, Shape

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.sim.event_queue import EventQueue
 from pdproto.sim.fabric import Pages
 from pdproto.sim.host import Host

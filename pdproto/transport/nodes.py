@@ -4,7 +4,7 @@
     sender = prefill.open(room=7)
 
 Every method returns at once, and may be called by any thread. The hand-over itself is driven by the
-handles that `open` returns (node/sender.py, node/receiver.py).
+handles that `open` returns (node/prefill/sender.py, node/decode/receiver.py).
 """
 
 import logging
@@ -14,20 +14,20 @@ from threading import Lock
 from typing import Final, TypeVar
 
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
-from pdproto.node.decode import Decode
-from pdproto.node.decode_routing import DecodeDesk
-from pdproto.node.direct import DIRECT_ROLE, direct_pool
+from pdproto.node.decode.direct import DIRECT_ROLE, direct_pool
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.pool import Pool
+from pdproto.node.decode.receiver import Addressed, Receiver
+from pdproto.node.decode.routing import DecodeDesk
 from pdproto.node.drain import Drain
 from pdproto.node.handle import Handle
-from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
-from pdproto.node.pool import Pool
-from pdproto.node.prefill import Prefill
-from pdproto.node.prefill_routing import DataParallelRank
-from pdproto.node.receiver import Addressed, Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.in_doubt import InDoubtAtSink
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.routing import DataParallelRank
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import StepObserver

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from pdproto.node.spans import HandoffSpan, Kind, Spans
+from pdproto.transport.spans import HandoffSpan, Kind, Spans
 
 log = logging.getLogger("pdproto.transport")
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any, Final
 
 from pdproto.items.data_path import SinkItems
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff, Heard

@@ -15,7 +15,7 @@ from typing import Any, Final
 from pdproto.items.data_path import SourceItems, placement_in
 from pdproto.items.pieces import pieces
 from pdproto.node.handle import ENDED
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import computed_with
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll

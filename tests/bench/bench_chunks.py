@@ -26,7 +26,7 @@ import numpy as np
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.batches import encode

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.node.link import Link
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode

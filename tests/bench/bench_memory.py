@@ -19,9 +19,9 @@ from typing import Final
 
 import psutil
 
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.bench.bench_control import NoBytes

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.node.spans import Spans
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.otel import OtelSpans
+from pdproto.transport.spans import Spans
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published, until
 
 HANDOVERS: Final = 1_000

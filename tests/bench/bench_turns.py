@@ -22,13 +22,13 @@ from time import monotonic, process_time
 from typing import Final, TypeVar
 
 from pdproto.node.core import Core, run_turn
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
 from pdproto.node.node import Node
 from pdproto.node.ports import Arrived
-from pdproto.node.prefill import Prefill
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.watchdog import Watchdog
 from tests.bench.bench_control import NoBytes

@@ -25,8 +25,8 @@ from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.group.group import Group
 from pdproto.node.metrics import COUNTERS
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.registry import openapi
 from pdproto.registry.app import RegistryApp
 from pdproto.registry.registry import Registry

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from pdproto.node import core, sinks, verification
-from pdproto.node import optimistic_steps as module
-from pdproto.node.binding import Binding
+from pdproto.node import core
 from pdproto.node.data_path import Idle, WriteOutcome
-from pdproto.node.decode_routing import DecodeRouting
+from pdproto.node.decode import verification
+from pdproto.node.decode.routing import DecodeRouting
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import Faults
-from pdproto.node.lane import Lane
 from pdproto.node.metrics import Metrics
-from pdproto.node.optimistic_record import OptimisticSettings
-from pdproto.node.sender import Sender
+from pdproto.node.optimistic import steps as module
+from pdproto.node.optimistic.record import OptimisticSettings
+from pdproto.node.prefill import sinks
+from pdproto.node.prefill.binding import Binding
+from pdproto.node.prefill.lane import Lane
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages import sink_pages
 from pdproto.pages.copies import Staged, at_once
 from pdproto.pages.sink_pages import SinkPages

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import TraceWriter

@@ -14,7 +14,7 @@ import pytest
 from pdproto.drill import children
 from pdproto.drill.handoff import ranks
 from pdproto.node.link import place_of
-from pdproto.node.prefill_routing import DataParallelRank
+from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient

@@ -14,8 +14,8 @@ import pytest
 from pdproto.engine.contract import Address, SourceCounts
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.data_path import WriteOutcome
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, Ordered
-from pdproto.node.sender import Sender
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, Ordered
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll

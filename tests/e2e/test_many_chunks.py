@@ -14,7 +14,7 @@ import zmq
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
-from pdproto.node import waiting_senders
+from pdproto.node.prefill import waiting_senders
 from pdproto.runtime.batches import encode
 from pdproto.runtime.limits import CHUNKS_MAX, SINKS_MAX
 from pdproto.runtime.wire import Introduce, Life, Publish

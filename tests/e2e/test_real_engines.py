@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pdproto.cli.main import main
 from pdproto.engine import one_sided
 from pdproto.engine.contract import SinkEngine, SourceEngine
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll

@@ -35,7 +35,7 @@ def the_next(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
              f"VERSION: Final = {frames.VERSION + 1}")
     replaced(package / "runtime/wire.py", r"    use: U63 = 0\n",
              f"    use: U63 = 0\n    hint: Annotated[str, Meta(extra={{'since': {NEXT}}})] = ''\n")
-    replaced(package / "node/sender.py", r"self\.metadata\), self\.use\)",
+    replaced(package / "node/prefill/sender.py", r"self\.metadata\), self\.use\)",
              "self.metadata), self.use, 'of the next release')")
     yield package
     shutil.rmtree(package)

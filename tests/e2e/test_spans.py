@@ -13,13 +13,13 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from pdproto.node import spans
-from pdproto.node.spans import HandoffSpan, Spans
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport import spans
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.otel import OtelSpans
 from pdproto.transport.settings import SettingsError, load
+from pdproto.transport.spans import HandoffSpan, Spans
 from tests.e2e.release_servers import ABORTED, HERE, ROOMS, Server, hand_over
 from tests.node.data_paths import (
     Fabric,

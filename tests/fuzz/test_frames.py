@@ -16,8 +16,8 @@ import msgspec
 import psutil
 import pytest
 
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime import batches, wire
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll

@@ -18,7 +18,7 @@ from pdproto.group.node import GroupNode
 from pdproto.group.passes import TABLES, PassOptions
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.link import Link
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.runtime.batches import encode
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.trace_shared import SharedTrace

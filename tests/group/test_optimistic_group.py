@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pdproto.group.aio import answered
 from pdproto.group.optimistic_group import OptimisticGroup
 from pdproto.group.rank import Pass
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.bugs.group_attempts import BUGS
 from pdproto.spec.handoff.group import Verdict

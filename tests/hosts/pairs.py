@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link, tcp_at
-from pdproto.node.receiver import Receiver
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll

@@ -14,8 +14,8 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component
 from pdproto.items.data_path import Coverage, Placement, SinkItems, SourceItems, placement_in
 from pdproto.items.shares import Place, everything
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll

@@ -12,7 +12,7 @@ from pdproto.items.components import Numbering
 from pdproto.items.data_path import SinkItems
 from pdproto.items.direct import DirectItems, ItemTarget
 from pdproto.items.shares import Share, share_for
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.receiver import Receiver
 from pdproto.pages.page_target import ChunkTarget
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll

@@ -18,9 +18,9 @@ from typing import Final
 
 from pdproto.engine.contract import EngineError
 from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode

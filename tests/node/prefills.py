@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import Bootstrap, Order, Ordered, PrefillRequest
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import Bootstrap, Order, Ordered, PrefillRequest
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Final
 
 from pdproto.node.core import Core, run_turn
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
 from pdproto.node.ports import Arrived
-from pdproto.node.prefill import Prefill
-from pdproto.node.prefill_routing import DataParallelRank
-from pdproto.node.receiver import Receiver
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.routing import DataParallelRank
+from pdproto.node.prefill.sender import Sender
 from pdproto.node.rooms import DecodeRooms, PrefillRooms, PrefillServer
-from pdproto.node.sender import Sender
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Registration, Room, Rooms
 from pdproto.runtime.batches import decode

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.node import binding
-from pdproto.node.binding_rooms import BindingRooms
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill import binding
+from pdproto.node.prefill.binding_rooms import BindingRooms
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import AnyMessage, Conditions
 from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole

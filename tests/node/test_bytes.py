@@ -4,8 +4,8 @@
 import pytest
 
 from pdproto.node.data_path import WriteOutcome
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import (
     Cluster,

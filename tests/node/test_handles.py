@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pdproto.kernels.chunk import register
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.handle import HandoffMetrics
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
-from pdproto.node.waiting_senders import ByRoom
+from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.waiting_senders import ByRoom
 from pdproto.pages.chunks import chunk_bytes
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll

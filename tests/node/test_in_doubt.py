@@ -10,9 +10,9 @@ import pytest
 
 from pdproto.node import core, peer
 from pdproto.node.data_path import WriteOutcome
-from pdproto.node.in_doubt import InDoubtAtSink, InDoubtWrites
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.in_doubt import InDoubtAtSink, InDoubtWrites
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdproto.node.known_runs import KnownRuns
+from pdproto.node.decode.known_runs import KnownRuns
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import RUNS_MAX
 

@@ -17,10 +17,11 @@ from typing import Final
 
 import pytest
 
-from pdproto.node import binding, timers
+from pdproto.node import timers
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill import binding
+from pdproto.node.prefill.sender import Sender
 from pdproto.node.uses import Uses
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import ENDED, Cluster, polls, published, until

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
 from tests.node.data_paths import Fabric, SinkDataPath, cluster, idle, polls, published, until

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdproto.node import binding_rooms
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill import binding_rooms
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import Cluster, cluster, polls, published, until

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime import batches
 from pdproto.runtime.batches import Batch
 from pdproto.runtime.errors import LocalProtocolError

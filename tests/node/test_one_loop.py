@@ -29,7 +29,7 @@ OTHER = {("group", name) for name in ("rank.py", "entry.py", "pass_entry.py", "r
 
 
 def modules(*folders: str) -> list[Path]:
-    return [path for folder in folders for path in sorted((ROOT / "pdproto" / folder).glob("*.py"))
+    return [path for folder in folders for path in sorted((ROOT / "pdproto" / folder).rglob("*.py"))
             if (folder, path.name) not in OTHER]
 
 

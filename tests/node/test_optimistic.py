@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, PrefillRequest
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, PrefillRequest
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, Ordered, PrefillRequest
-from pdproto.node.sender import Sender
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, Ordered, PrefillRequest
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until

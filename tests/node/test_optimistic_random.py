@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pdproto.check.trace.verify import verify
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.optimistic_retracted import RETRACTED

@@ -9,12 +9,12 @@ import pytest
 from pdproto.group.node import GroupNode
 from pdproto.group.passes import PassOptions
 from pdproto.node.core import Core
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
 from pdproto.node.link import Link
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.part import Part, Parts, Turn
-from pdproto.node.prefill import Prefill
-from pdproto.node.prefill_routing import DataParallelRank, PrefillDesk
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.routing import DataParallelRank, PrefillDesk
 from pdproto.node.rooms import PrefillRooms
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.sending import SendingEndpoint

@@ -2,7 +2,7 @@
 
 from time import perf_counter
 
-from pdproto.node.pool import Pool
+from pdproto.node.decode.pool import Pool
 from pdproto.runtime.wire import Life
 
 RUSH = 200_000  # pages that were held at once

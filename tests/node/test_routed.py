@@ -2,8 +2,8 @@
 
 import pytest
 
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.bugs.dp_rank import CONFLICT_UNSAID
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.poll import KVPoll

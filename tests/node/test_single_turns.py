@@ -10,14 +10,14 @@ from typing import Final
 import pytest
 
 from pdproto.node import plans
-from pdproto.node import sender as senders
 from pdproto.node.data_path import WriteOutcome
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
-from pdproto.node.waiting_senders import ByRoom
+from pdproto.node.prefill import sender as senders
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.waiting_senders import ByRoom
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import SINKS_MAX

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.peer import Peer
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.node.uses import Uses, mixed
 from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import AnyFrame, Introduce

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import Computed
 from pdproto.pages.device import DeviceError
 from pdproto.pages.sink_pages import SinkPages

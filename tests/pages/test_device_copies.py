@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.kernels.arguments import ALIGNMENT
 from pdproto.kernels.chunk import plan_for, register
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.chunks import chunk_offset
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages

@@ -16,8 +16,8 @@ import pytest
 
 from pdproto.engine.memory import HostPiece
 from pdproto.kernels.chunk import register
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import Computed
 from pdproto.pages.host_copies import HostCopies
 from pdproto.spec.handoff.poll import KVPoll

@@ -30,9 +30,9 @@ from pdproto.engine.contract import (
     SourceEngine,
 )
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.automaton import Event, Step

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from pdproto.node.pool import Pool
+from pdproto.node.decode.pool import Pool
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE

@@ -33,8 +33,8 @@ from rich.console import Console
 
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.sim.defects import base_of, roles_of, runnable
 from pdproto.sim.outcome import SHIPPED, Roles
 from pdproto.sim.picture import trace_of

@@ -30,11 +30,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pdproto.node.binding import Binding
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.numbered_lives import NumberedLives
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.binding import Binding
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode

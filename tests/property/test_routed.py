@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.bugs.dp_rank import CONFLICT_UNSAID, MISPLACED
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.poll import KVPoll

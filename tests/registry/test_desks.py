@@ -6,9 +6,9 @@ from time import monotonic
 
 import pytest
 
+from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.node.link import Link, place_of
-from pdproto.node.prefill_routing import DataParallelRank
-from pdproto.node.receiver import Addressed, Receiver
+from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient

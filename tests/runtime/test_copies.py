@@ -16,7 +16,7 @@ import pytest
 from pdproto.spec import handoff
 from pdproto.spec.handoff import incarnations
 from pdproto.spec.language.symbols import Variable
-from tests.runtime.test_spec_is_data import EVENT, KEPT, SHOWN, SPARED, modules
+from tests.runtime.test_spec_is_data import EVENT, KEPT, SHOWN, SPARED, modules, place
 
 ENDS = "a message for another run of this process is refused: that run has ended"
 IN_NODES = {incarnations.incarnation.name}  # in each module of a node
@@ -29,24 +29,24 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("group/rank.py:_enter", "stage"): SHOWN,
     ("group/rank.py:call", "stage"): EVENT,
     ("node/core.py:_take_batch", "incarnation"): EVENT,
-    ("node/in_doubt.py:take", "incarnation"): KEPT,
-    ("node/optimistic.py:_go_on", "stage"): EVENT,
-    ("node/optimistic.py:_is_over", "ready"): KEPT,
-    ("node/optimistic.py:_is_over", "stage"): KEPT,
-    ("node/optimistic.py:_poll", "ready"): EVENT,
-    ("node/optimistic.py:_poll", "stage"): EVENT,
-    ("node/optimistic.py:_reserve", "slot"): SPARED,
-    ("node/optimistic.py:abort", "stage"): EVENT,
-    ("node/optimistic.py:ensure_metadata_buffer", "slot"): SPARED,
-    ("node/optimistic_record.py:enter", "ready"): KEPT,
-    ("node/optimistic_steps.py:end", "running_slot"): KEPT,
-    ("node/optimistic_steps.py:end", "slot"): KEPT,
-    ("node/binding.py:endpoint_of", "incarnation"): ENDS,
+    ("node/prefill/in_doubt.py:take", "incarnation"): KEPT,
+    ("node/optimistic/prefill.py:_go_on", "stage"): EVENT,
+    ("node/optimistic/prefill.py:_is_over", "ready"): KEPT,
+    ("node/optimistic/prefill.py:_is_over", "stage"): KEPT,
+    ("node/optimistic/prefill.py:_poll", "ready"): EVENT,
+    ("node/optimistic/prefill.py:_poll", "stage"): EVENT,
+    ("node/optimistic/prefill.py:_reserve", "slot"): SPARED,
+    ("node/optimistic/prefill.py:abort", "stage"): EVENT,
+    ("node/optimistic/prefill.py:ensure_metadata_buffer", "slot"): SPARED,
+    ("node/optimistic/record.py:enter", "ready"): KEPT,
+    ("node/optimistic/steps.py:end", "running_slot"): KEPT,
+    ("node/optimistic/steps.py:end", "slot"): KEPT,
+    ("node/prefill/binding.py:endpoint_of", "incarnation"): ENDS,
     ("node/connections.py:_batch_for", "incarnation"): NAMESAKE,
     ("node/connections.py:refuse", "incarnation"): NAMESAKE,
-    ("node/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
-    ("node/remembered_lives.py:silent", "incarnation"): NAMESAKE,
-    ("node/sink_memory.py:has_spoken", "incarnation"): EVENT,
+    ("node/prefill/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
+    ("node/prefill/remembered_lives.py:silent", "incarnation"): NAMESAKE,
+    ("node/decode/sink_memory.py:has_spoken", "incarnation"): EVENT,
     ("registry/registrar.py:_note", "reason"): NAMESAKE,
     ("registry/registry.py:_known", "runs"): NAMESAKE,
     ("registry/registry.py:info", "ready"): SHOWN,
@@ -113,8 +113,8 @@ def copies(tree: ast.Module, folder: str = "") -> Iterator[tuple[str, str]]:
 
 
 def test_a_copy_of_a_variable_is_asked_only_for_a_reason() -> None:
-    asking = {(f"{path.parent.name}/{path.name}:{function}", name) for path in modules()
-              for function, name in copies(ast.parse(path.read_text()), path.parent.name)}
+    asking = {(f"{place(path)}:{function}", name) for path in modules()
+              for function, name in copies(ast.parse(path.read_text()), place(path).split("/")[0])}
     assert asking == COPIES.keys()
 
 

@@ -22,6 +22,7 @@ from tests.runtime.test_spec_is_data import (
     imported,
     last_name,
     modules,
+    place,
 )
 
 # Each function that branches on the kind of a message, and why it may.
@@ -37,7 +38,7 @@ BRANCHES: Mapping[str, str] = {
     "group/rank.py:_decision": CARRIES,
     "group/rank.py:_follow": CARRIES,
     "group/rank.py:_take": CARRIES,
-    "node/binding_rooms.py:hear": ROUTES,
+    "node/prefill/binding_rooms.py:hear": ROUTES,
     "node/drain.py:_is_taken": SAYS,
     "node/drain.py:begin": SAYS,
     "node/rooms.py:want": SAYS,
@@ -59,14 +60,14 @@ READS: Mapping[str, str] = {
     "group/pass_rank.py:decide": KEPT,
     "group/pass_rank.py:is_open": KEPT,
     "group/rank.py:_apply": KEPT,
-    "node/numbered_lives.py:_named":
+    "node/decode/numbered_lives.py:_named":
         "which lives an introduction names; binding_ordered.py says so",
-    "node/numbered_lives.py:conclude": KEPT,
-    "node/remembered_lives.py:_is_over": KEPT,
+    "node/decode/numbered_lives.py:conclude": KEPT,
+    "node/prefill/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
     "node/rooms.py:rank_of": SHOWN,
-    "node/sinks.py:put": SHOWN,
-    "node/verification.py:end": EVENT,
+    "node/prefill/sinks.py:put": SHOWN,
+    "node/decode/verification.py:end": EVENT,
     "registry/registry.py:missing": SHOWN,
     "registry/registry.py:present_ranks": SHOWN,
     "registry/sink.py:lost": EVENT,
@@ -120,7 +121,7 @@ def kinds(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 def branching() -> set[str]:
     """Each function outside spec/ that branches on the kind of a message."""
-    return {f"{path.parent.name}/{path.name}:{function}" for path in modules()
+    return {f"{place(path)}:{function}" for path in modules()
             for function, _ in kinds(ast.parse(path.read_text()))}
 
 
@@ -148,7 +149,7 @@ def read_by(tree: ast.Module) -> Iterator[str]:
 
 
 def test_a_variable_is_read_only_for_a_reason() -> None:
-    reading = {f"{path.parent.name}/{path.name}:{function}" for path in modules()
+    reading = {f"{place(path)}:{function}" for path in modules()
                for function in read_by(ast.parse(path.read_text()))}
     assert reading - COMPARES.keys() == READS.keys()
 

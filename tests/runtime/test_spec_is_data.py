@@ -21,7 +21,7 @@ from pdproto.spec import handoff
 from pdproto.spec.language import State
 from pdproto.spec.language.symbols import Variable
 
-ROOT = Path(__file__).resolve().parents[2]
+PRODUCT = Path(__file__).resolve().parents[2] / "pdproto"
 FOLDERS = (
     "cli", "drill", "engine", "group", "items", "node", "pages", "registry", "runtime", "sglang",
     "sim", "transport", "vllm",
@@ -33,6 +33,9 @@ KEPT = "which records are kept or joined, of requests that the tables have bound
 EFFECT = "which order or count follows from a stage that the table has entered"
 # Each function that compares a state, and why it may.
 COMPARES: Mapping[str, str] = {
+    "drill/handoff/group.py:_apply": EVENT,
+    "drill/race/optimistic.py:_serve_decode": EVENT,
+    "drill/race/optimistic.py:_serve_prefill": EVENT,
     "group/entry.py:_enter": SHOWN,
     "group/group.py:_known": SHOWN,
     "group/pass_entry.py:_enter": SHOWN,
@@ -40,26 +43,26 @@ COMPARES: Mapping[str, str] = {
     "group/rank.py:_decision": SHOWN,
     "group/rank.py:_enter": SHOWN,
     "group/rank.py:call": EVENT,
-    "node/binding.py:_bind": KEPT,
-    "node/binding.py:_leave": KEPT,
+    "node/prefill/binding.py:_bind": KEPT,
+    "node/prefill/binding.py:_leave": KEPT,
     "node/drain.py:_look": EVENT,
-    "node/fences.py:end": EVENT,
-    "node/memory_queue.py:_waiting": SPARED,
-    "node/memory_queue.py:serve": SPARED,
-    "node/optimistic.py:_go_on": EVENT,
-    "node/optimistic.py:_poll": EVENT,
-    "node/optimistic_steps.py:_enter": EFFECT,
-    "node/optimistic_steps.py:is_whole": EVENT,
-    "node/prefill_routing.py:_drop_alone": KEPT,
-    "node/prefill_routing.py:_follow": EVENT,
+    "node/decode/fences.py:end": EVENT,
+    "node/decode/memory_queue.py:_waiting": SPARED,
+    "node/decode/memory_queue.py:serve": SPARED,
+    "node/optimistic/prefill.py:_go_on": EVENT,
+    "node/optimistic/prefill.py:_poll": EVENT,
+    "node/optimistic/steps.py:_enter": EFFECT,
+    "node/optimistic/steps.py:is_whole": EVENT,
+    "node/prefill/routing.py:_drop_alone": KEPT,
+    "node/prefill/routing.py:_follow": EVENT,
     "node/rooms.py:failed": SHOWN,
-    "node/sender.py:is_wanted": SPARED,
-    "node/senders.py:open_ends": SHOWN,
-    "node/sinks.py:_be_over": EVENT,
-    "node/sinks.py:_compare": EVENT,
-    "node/source_writes.py:_end": SHOWN,
-    "node/spans.py:_follow": SHOWN,
-    "node/verification.py:is_due": SPARED,
+    "node/prefill/sender.py:is_wanted": SPARED,
+    "node/prefill/senders.py:open_ends": SHOWN,
+    "node/prefill/sinks.py:_be_over": EVENT,
+    "node/prefill/sinks.py:_compare": EVENT,
+    "node/prefill/source_writes.py:_end": SHOWN,
+    "transport/spans.py:_follow": SHOWN,
+    "node/decode/verification.py:is_due": SPARED,
     "registry/registry.py:is_current": KEPT,
     "registry/registry.py:ready": SHOWN,
     "registry/rooms.py:_end": EVENT,
@@ -190,12 +193,17 @@ def states_set(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def modules() -> list[Path]:
-    return sorted(path for folder in FOLDERS for path in (ROOT / "pdproto" / folder).glob("*.py"))
+    return sorted(path for folder in FOLDERS for path in (PRODUCT / folder).rglob("*.py"))
+
+
+def place(path: Path) -> str:
+    """Of a module, as `node/core.py`."""
+    return path.relative_to(PRODUCT).as_posix()
 
 
 def test_every_folder_has_modules() -> None:
     """A folder that has moved would make the test below look at nothing."""
-    assert {path.parent.name for path in modules()} == set(FOLDERS)
+    assert {place(path).split("/")[0] for path in modules()} == set(FOLDERS)
 
 
 def uses() -> Iterator[tuple[str, str]]:
@@ -204,7 +212,7 @@ def uses() -> Iterator[tuple[str, str]]:
         for node, state, around in named(ast.parse(path.read_text())):
             function = next((outer.name for outer in around
                              if isinstance(outer, ast.FunctionDef)), "")
-            yield f"{path.parent.name}/{path.name}:{function}", use(node, state, around)
+            yield f"{place(path)}:{function}", use(node, state, around)
 
 
 def test_no_module_decides_a_state() -> None:

@@ -4,7 +4,7 @@ import io
 import json
 
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.runtime.trace import Lines, TraceWriter
 from pdproto.runtime.wire import Introduce, Life, Publish
 from tests.node.data_paths import Fabric, SourceDataPath

@@ -82,7 +82,7 @@ def attempt_repeated() -> None:
 
 def chunks_limited() -> None:
     """A hand-over may have 64 chunks."""
-    from pdproto.node import sender
+    from pdproto.node.prefill import sender
 
     replace(sender, "CHUNKS_MAX", 64)
 
@@ -119,7 +119,7 @@ def abort_lost() -> None:
 
 def loss_unnoticed() -> None:
     """A decode node does not notice that its peer has gone."""
-    from pdproto.node.sources import Sources
+    from pdproto.node.decode.sources import Sources
 
     wrap(Sources, "_lose", lambda *_: None)
 
@@ -190,7 +190,7 @@ def window_left_out() -> None:
 def misfit_unnoticed() -> None:
     """Nobody compares page sizes, dtypes and models."""
     from pdproto.items import data_path, shares
-    from pdproto.node import sinks
+    from pdproto.node.prefill import sinks
     from pdproto.sglang.prefills import Prefills
 
     def share_of(components: Any, us: Any, _: Any) -> Any:
@@ -259,7 +259,7 @@ def leak_check_off() -> None:
 
 def decode_waited_for() -> None:
     """Prefill does not notice that decode has gone, and waits for ever."""
-    from pdproto.node.sinks import Sinks
+    from pdproto.node.prefill.sinks import Sinks
 
     wrap(Sinks, "_lose", lambda *_: None)
     waits_for_ever()
@@ -267,7 +267,7 @@ def decode_waited_for() -> None:
 
 def lives_forgotten() -> None:
     """Prefill forgets the requests of a decode server that is silent, and answers nothing more."""
-    from pdproto.node.remembered_lives import RememberedLives
+    from pdproto.node.prefill.remembered_lives import RememberedLives
 
     def lose(old: Any, self: Any, *given: Any) -> Any:
         lives = old(self, *given)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings
 from tests.skips import SGLANG
 
 PREFIX = "sglang:"

@@ -18,7 +18,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
-from pdproto.node.receiver import Addressed, Receiver
+from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.sglang.parts import Parts
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver

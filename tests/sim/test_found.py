@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from pdproto.node import known_runs
 from pdproto.node.data_path import Fenced
-from pdproto.node.fences import Fences
+from pdproto.node.decode import known_runs
+from pdproto.node.decode.fences import Fences
 from pdproto.node.peer import Peer
-from pdproto.node.remembered_lives import RememberedLives
-from pdproto.node.sinks import Sinks
+from pdproto.node.prefill.remembered_lives import RememberedLives
+from pdproto.node.prefill.sinks import Sinks
 from pdproto.runtime.role import RunsRole
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate

@@ -14,8 +14,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 
 from pdproto.items.data_path import SinkItems
 from pdproto.items.shares import Place
-from pdproto.node.sinks import Sinks
-from pdproto.node.sources import Sources
+from pdproto.node.decode.sources import Sources
+from pdproto.node.prefill.sinks import Sinks
 from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker

@@ -19,7 +19,7 @@ from pdproto.drill.handoff.rank import POLL_S, Work
 from pdproto.group.entry import Submitted
 from pdproto.group.group import Group
 from pdproto.group.rank import Arrival, Decision
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.group import Verdict

@@ -13,7 +13,7 @@ from pdproto.drill.handoff.group import GroupedRequest, GroupedSenders
 from pdproto.drill.handoff.rank import Work
 from pdproto.group.optimistic_group import OptimisticGroup
 from pdproto.group.rank import Decision, Pass
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import Life
 

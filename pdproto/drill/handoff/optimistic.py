@@ -16,9 +16,9 @@ import numpy as np
 
 from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Work
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, Order, Ordered, PrefillRequest
-from pdproto.node.sender import Sender
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, Order, Ordered, PrefillRequest
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.optimistic_retracted import (
     PREFILL_AT_ONCE_RETRACTING,
     PREFILL_RETRACTING,

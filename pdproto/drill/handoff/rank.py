@@ -13,7 +13,7 @@ from pdproto.drill.handoff.load import Load, LoadRequest, Topology
 from pdproto.drill.handoff.pools import Pools
 from pdproto.net.hosts import LOOPBACK
 from pdproto.node.link import Link, tcp_at
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.keys import Keys
 from pdproto.transport.nodes import PrefillNode

@@ -18,7 +18,7 @@ from pdproto.drill.handoff.directory import Directory, Endpoints
 from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.pools import Pools
 from pdproto.drill.handoff.rank import POLL_S, GoOn, Hold, Pool, RankTask, Reached, Report
-from pdproto.node.receiver import Receiver
+from pdproto.node.decode.receiver import Receiver
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
 

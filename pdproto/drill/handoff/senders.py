@@ -11,7 +11,7 @@ from typing import Final
 from pdproto.drill.handoff.load import LoadRequest
 from pdproto.drill.handoff.rank import POLL_S, Drained, Work
 from pdproto.node.handle import ENDED
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 
 EMPTY_S: Final = 30.0  # for decode to be done with the last hand-over after it has ended here

@@ -19,7 +19,7 @@ from pdproto.group.node import GroupNode
 from pdproto.group.passes import PassOptions
 from pdproto.group.rank import RankPart
 from pdproto.node.link import Link
-from pdproto.node.optimistic_record import OptimisticSettings
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.waits import Waits
 from pdproto.runtime.batches import batch_of
 from pdproto.runtime.wire import GroupFrame, Life

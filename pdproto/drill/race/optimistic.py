@@ -1,4 +1,4 @@
-"""Prefill before its bootstrap, on the scheduler of a real prefill node (node/optimistic.py).
+"""Prefill before its bootstrap, by the scheduler of a prefill node (node/optimistic/prefill.py).
 
 The scheduler's proposals, its device and its senders wait for the race. The decode server runs its
 table (runtime/store.py), and the network between them is played here.
@@ -13,8 +13,8 @@ from pdproto.drill.race.network import Held
 from pdproto.drill.race.stage import CannotArrangeError, Stage, Step
 from pdproto.drill.race.watching import TableWatch, Watching
 from pdproto.ground.grounding import ground_for
-from pdproto.node.optimistic import OptimisticPrefill
-from pdproto.node.optimistic_record import OptimisticSettings, Order, PrefillRequest
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings, Order, PrefillRequest
 from pdproto.runtime.errors import ProtocolError
 from pdproto.runtime.trace_shared import shared
 from pdproto.sim import planted

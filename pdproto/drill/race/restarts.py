@@ -10,7 +10,7 @@ from typing import Final
 from pdproto.drill.race.counterexample import Counterexample
 from pdproto.drill.race.stage import CannotArrangeError, Step
 from pdproto.drill.race.transfer import Transfer
-from pdproto.node.prefill import Prefill
+from pdproto.node.prefill.node import Prefill
 from pdproto.sim.outcome import SHIPPED
 from pdproto.spec.handoff.roles import Chunk, Incarnation, Sink
 

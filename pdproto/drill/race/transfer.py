@@ -7,8 +7,8 @@ from pdproto.drill.race.network import Held
 from pdproto.drill.race.stage import CannotArrangeError, Step
 from pdproto.drill.race.transfer_nodes import TransferNodes
 from pdproto.ground.grounding import GroundRow
-from pdproto.node.decode import Decode
-from pdproto.node.prefill import Prefill
+from pdproto.node.decode.node import Decode
+from pdproto.node.prefill.node import Prefill
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.sim.defects import ANY_CLOCK

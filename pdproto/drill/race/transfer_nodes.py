@@ -1,7 +1,8 @@
 """The nodes of a transfer, their applications, and what must hold when all has come to rest.
 
-The nodes are those of servers (node/prefill.py, node/decode.py). Properties of the tables are
-looked for after each step (sim/watch.py), and what the bytes do to memory is seen by sim/fabric.py.
+The nodes are those of servers (node/prefill/node.py, node/decode/node.py). Properties of the tables
+are looked for after each step (sim/watch.py), and what the bytes do to memory is seen by
+sim/fabric.py.
 """
 
 from collections import Counter
@@ -12,12 +13,12 @@ from typing import Final, NamedTuple
 from pdproto.drill.race.counterexample import Counterexample
 from pdproto.drill.race.engines import HeldSink, HeldSource
 from pdproto.drill.race.stage import REST_S, CannotArrangeError, Stage
-from pdproto.node.decode import Decode
+from pdproto.node.decode.node import Decode
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.handle import ENDED
 from pdproto.node.link import Link
-from pdproto.node.prefill import Prefill
-from pdproto.node.receiver import Receiver
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.node import Prefill
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError

@@ -10,21 +10,21 @@ from typing import Final
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import Fenced, Idle, SinkDataPath, Verified
-from pdproto.node.decode_routing import DecodeDesk, DecodeRouting
+from pdproto.node.decode.fences import Fences
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.pool import Pool
+from pdproto.node.decode.receiver import Addressed, Receiver
+from pdproto.node.decode.receivers import Receivers
+from pdproto.node.decode.reports import Reports
+from pdproto.node.decode.routing import DecodeDesk, DecodeRouting
+from pdproto.node.decode.sink_memory import SinkMemory
+from pdproto.node.decode.sources import Sources
+from pdproto.node.decode.verification import Verification
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.fences import Fences
 from pdproto.node.link import Link
 from pdproto.node.node import Node
-from pdproto.node.numbered_lives import NumberedLives
-from pdproto.node.pool import Pool
-from pdproto.node.receiver import Addressed, Receiver
-from pdproto.node.receivers import Receivers
-from pdproto.node.reports import Reports
 from pdproto.node.rooms import DecodeRooms
 from pdproto.node.sides import DECODE
-from pdproto.node.sink_memory import SinkMemory
-from pdproto.node.sources import Sources
-from pdproto.node.verification import Verification
 from pdproto.runtime.role import SINK_ROLE, SinkRole
 from pdproto.runtime.trace import StepObserver
 

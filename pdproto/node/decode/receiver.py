@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from pdproto.node.decode.known_runs import KnownRuns
 from pdproto.node.handle import Handle, Opener
-from pdproto.node.known_runs import KnownRuns
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import PAGES_MAX, REASON_MAX, SINKS_MAX

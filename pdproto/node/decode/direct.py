@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pdproto.node.pool import Pool
+from pdproto.node.decode.pool import Pool
 from pdproto.runtime.role import SinkRole
 from pdproto.spec.handoff.direct import IN_PLACE
 from pdproto.spec.handoff.ends import pool, sink

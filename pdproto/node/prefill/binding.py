@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.node.binding_rooms import BindingRooms
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.remembered_lives import RememberedLives
-from pdproto.node.sender import Sender
-from pdproto.node.senders import Senders
+from pdproto.node.prefill.binding_rooms import BindingRooms
+from pdproto.node.prefill.remembered_lives import RememberedLives
+from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.senders import Senders
+from pdproto.node.prefill.waiting_senders import ByRoom, EarlyLives
 from pdproto.node.uses import Uses
-from pdproto.node.waiting_senders import ByRoom, EarlyLives
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Abort, Frame, Introduce, Life, Publish

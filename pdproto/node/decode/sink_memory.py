@@ -12,15 +12,15 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
 from pdproto.node.data_path import Idle, SinkDataPath
+from pdproto.node.decode.memory_queue import MemoryQueue
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.pool import Pool
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.decode.receivers import Receivers
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import TRANSFER
-from pdproto.node.memory_queue import MemoryQueue
-from pdproto.node.numbered_lives import NumberedLives
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.pool import Pool
-from pdproto.node.receiver import Receiver
-from pdproto.node.receivers import Receivers
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import RUNS_ROLE
 from pdproto.runtime.wire import Life

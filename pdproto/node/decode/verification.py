@@ -9,9 +9,9 @@ from typing import Final
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import SinkDataPath, Verified
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.receiver import Delivery, Receiver
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.numbered_lives import NumberedLives
-from pdproto.node.receiver import Delivery, Receiver
 from pdproto.node.uses import mixed
 from pdproto.runtime.wire import Done
 from pdproto.spec.handoff import ends

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from pdproto.node.metrics import Metrics
-from pdproto.node.optimistic_record import (
+from pdproto.node.optimistic.record import (
     OptimisticSettings,
     Order,
     Ordered,

@@ -14,12 +14,12 @@ from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath, WriteOutcome
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.in_doubt import InDoubtWrites
 from pdproto.node.log_fields import log_fields
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.remembered_lives import NEVER
-from pdproto.node.sender import Sender, Written, in_doubt_reason, refusal_reason
+from pdproto.node.prefill.in_doubt import InDoubtWrites
+from pdproto.node.prefill.remembered_lives import NEVER
+from pdproto.node.prefill.sender import Sender, Written, in_doubt_reason, refusal_reason
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life

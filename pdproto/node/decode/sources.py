@@ -5,15 +5,15 @@ from typing import Final
 
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.receiver import Receiver
+from pdproto.node.decode.receivers import Receivers
+from pdproto.node.decode.sink_memory import SinkMemory
+from pdproto.node.decode.verification import Verification
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import BOOTSTRAP
-from pdproto.node.numbered_lives import NumberedLives
 from pdproto.node.part import Part
 from pdproto.node.peer import Peer
-from pdproto.node.receiver import Receiver
-from pdproto.node.receivers import Receivers
-from pdproto.node.sink_memory import SinkMemory
-from pdproto.node.verification import Verification
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import (

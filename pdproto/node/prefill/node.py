@@ -6,22 +6,22 @@ The tables decide (spec/handoff/source.py and those that the parts name); see pa
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.node.binding import Binding
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.in_doubt import InDoubtAtSink
 from pdproto.node.link import Link
 from pdproto.node.node import Node
-from pdproto.node.prefill_routing import DataParallelRank, PrefillRouting
-from pdproto.node.remembered_lives import RememberedLives
-from pdproto.node.sender import Sender
-from pdproto.node.senders import Senders
+from pdproto.node.prefill.binding import Binding
+from pdproto.node.prefill.in_doubt import InDoubtAtSink
+from pdproto.node.prefill.remembered_lives import RememberedLives
+from pdproto.node.prefill.routing import DataParallelRank, PrefillRouting
+from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.senders import Senders
+from pdproto.node.prefill.sinks import Sinks
+from pdproto.node.prefill.source_writes import SourceWrites
+from pdproto.node.prefill.waiting_senders import ByRoom
 from pdproto.node.sides import PREFILL
-from pdproto.node.sinks import Sinks
-from pdproto.node.source_writes import SourceWrites
-from pdproto.node.waiting_senders import ByRoom
 from pdproto.runtime.role import SOURCE_ROLE, SourceRole
 from pdproto.runtime.trace import StepObserver
 

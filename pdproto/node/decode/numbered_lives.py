@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from pdproto.node.core import Core
+from pdproto.node.decode.generations import Generations
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.generations import Generations
 from pdproto.node.part import Part
-from pdproto.node.receiver import Receiver
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.limits import EARLIER_LIVES_MAX
 from pdproto.runtime.wire import AnyFrame, Life

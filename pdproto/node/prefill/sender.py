@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from pdproto.node.handle import ENDED, Handle, Opener
-from pdproto.node.lane import Lane
+from pdproto.node.prefill.lane import Lane
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import CHUNKS_MAX, METADATA_MAX
 from pdproto.runtime.role import SourceRole

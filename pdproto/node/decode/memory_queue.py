@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pdproto.engine.contract import EngineError
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.metrics import Metrics
-from pdproto.node.receiver import Receiver
 from pdproto.spec.handoff.ends import Receiving
 
 LOOK_AHEAD: Final = 64  # requests that may find no memory in one turn before it stops trying

@@ -1,4 +1,4 @@
-"""The settings, requests, orders and counts of optimistic prefill (optimistic.py)."""
+"""The settings, requests, orders and counts of optimistic prefill (prefill.py)."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -11,7 +11,7 @@ from pdproto.spec.handoff.timers import WAITS
 
 
 class Bootstrap(Protocol):
-    """The part of a hand-over's sender (sender.py) that is used here. Each prefill rank has one."""
+    """The part of a hand-over's sender (prefill/sender.py) that is used here, one of each rank."""
 
     @property
     def released(self) -> bool:

@@ -17,8 +17,8 @@ from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pdproto.ground.layout import Indices, value_name
+from pdproto.node.decode.receiver import Receiver
 from pdproto.node.handle import ENDED, Handle
-from pdproto.node.receiver import Receiver
 from pdproto.node.sides import DECODE, PREFILL
 from pdproto.runtime.automaton import Assignment, Event, Step
 from pdproto.runtime.endpoint import Endpoint

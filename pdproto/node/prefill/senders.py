@@ -10,7 +10,7 @@ from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
 from pdproto.node.injection import Injection
 from pdproto.node.part import Part
 from pdproto.node.ports import Transport
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.role import SourceRole
 from pdproto.spec.handoff.ends import Sending
 

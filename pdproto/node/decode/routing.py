@@ -15,14 +15,14 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from pdproto.node.core import Core
+from pdproto.node.decode.numbered_lives import NumberedLives
+from pdproto.node.decode.receiver import Addressed, Receiver
+from pdproto.node.decode.receivers import Receivers
+from pdproto.node.decode.sources import Sources
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.numbered_lives import NumberedLives
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
-from pdproto.node.receiver import Addressed, Receiver
-from pdproto.node.receivers import Receivers
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
-from pdproto.node.sources import Sources
 from pdproto.node.waits import Waits
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError

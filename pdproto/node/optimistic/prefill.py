@@ -10,8 +10,7 @@
 
 Rule 1: the table of the source decides (spec/handoff/attempts.py, optimistic_retracted.py). This
         module proposes rows, with a slot, a running slot or a request that wants one; the guard of
-        the row accepts or rejects the proposal. optimistic_steps.py carries out the effects of an
-        accepted row.
+        the row accepts or rejects the proposal. steps.py carries out the effects of a row.
 Rule 2: no row of a request is proposed while the device computes a chunk of it. The table knows
         two chunks: the last one, and all earlier ones together.
 Rule 3: a request ends when its KV is neither written nor read any more: its last launched chunk
@@ -28,7 +27,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pdproto.node.metrics import Metrics
-from pdproto.node.optimistic_record import (
+from pdproto.node.optimistic.record import (
     Bootstrap,
     HitRate,
     OptimisticSettings,
@@ -36,7 +35,7 @@ from pdproto.node.optimistic_record import (
     PrefillRequest,
     Times,
 )
-from pdproto.node.optimistic_steps import OptimisticSteps
+from pdproto.node.optimistic.steps import OptimisticSteps
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import attempts as tables

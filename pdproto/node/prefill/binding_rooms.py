@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from pdproto.node.sender import Sender
+from pdproto.node.prefill.sender import Sender
 from pdproto.node.waits import Waits
 from pdproto.runtime.automaton import Event
 from pdproto.runtime.local_rows import AnyMessage

@@ -1,0 +1,1 @@
+"""A decode node: its parts, receivers, and its staging memory."""

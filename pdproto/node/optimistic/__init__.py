@@ -1,0 +1,1 @@
+"""A prefill server that begins before decode is ready."""
