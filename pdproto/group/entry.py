@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 from pdproto.group.members import Members
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Turn
-from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.node.timers import Waits, rows_on_timers
 from pdproto.runtime.candidates import rows_after, rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import REASON_MAX

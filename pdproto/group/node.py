@@ -13,7 +13,7 @@ from pdproto.group.passes import Passes, PassOptions
 from pdproto.group.rank import RankPart
 from pdproto.node.core import Core
 from pdproto.node.link import Link
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import Life
 

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pdproto.group.entry import Submitted
 from pdproto.node.metrics import Metrics
 from pdproto.node.optimistic.record import OptimisticSettings
-from pdproto.node.waits import Waits, rows_on_timers
+from pdproto.node.timers import Waits, rows_on_timers
 from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.store import AnyMessage, SharedStep

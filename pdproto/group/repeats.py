@@ -8,7 +8,7 @@ spec/handoff/optimistic_group_loss.py.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.wire import GroupFrame, Life
 
 TIMER: Final = "no_confirmation"

@@ -36,8 +36,7 @@ from pdproto.items.data_path import (
 from pdproto.items.shares import Place, Share
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.direct import InPlace
-from pdproto.pages.page_target import ChunkTarget, PagePlaces, pages_in
-from pdproto.pages.page_views import places_in
+from pdproto.pages.page_target import ChunkTarget, PagePlaces, pages_in, places_in
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from pdproto.node.connections import Connections, OutgoingBatch
+from pdproto.node.handle import log_fields
 from pdproto.node.link import Link
-from pdproto.node.log_fields import log_fields
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import Peer, cut_off, endpoint_of

@@ -10,8 +10,15 @@ server had ended it.
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from pdproto.node.core import Core
+from pdproto.node.endpoints import Endpoints
+from pdproto.node.handle import ENDED
+from pdproto.node.part import Part, Turn
+from pdproto.runtime.endpoint import Endpoint
 
 BOOTSTRAP: Final = "bootstrap"
 TRANSFER: Final = "transfer"
@@ -86,3 +93,38 @@ class Faults:
     def __str__(self) -> str:
         """The faults in force, in the form that `set` takes."""
         return ",".join(f"{name}={value:g}" for name, value in self._probabilities.items())
+
+
+class Injection:
+    """faults: in force. give_up: aborts a hand-over, for a reason."""
+
+    def __init__(
+        self, core: Core, endpoints: Endpoints, give_up: Callable[[Any, str], None]
+    ) -> None:
+        self.faults: Final = Faults()
+        self._metrics: Final = core.metrics
+        self._endpoints: Final = endpoints
+        self._give_up: Final = give_up
+        self._struck: Final[dict[str, list[Endpoint]]] = {fault: [] for fault in FAULTS}
+        self.part: Final = Part("faults", turns={
+            Turn.WAITS: lambda _: self._fail_struck(BOOTSTRAP),
+            Turn.ROOM: lambda _: self._fail_struck(TRANSFER)})
+        for name in FAULTS:
+            core.metrics.gauge("fault_probability", "The share of hand-overs that fail on purpose, "
+                               "by fault", partial(self.faults.probability, name), fault=name)
+
+    def draw(self, fault: str, endpoint: Endpoint) -> None:
+        """Draw whether this fault strikes the hand-over. If so, it fails before the turn ends."""
+        if self.faults.strikes(fault):
+            self._struck[fault].append(endpoint)
+
+    def _fail_struck(self, fault: str) -> None:
+        """Fail the hand-overs that this fault has struck in this turn."""
+        if not self._struck[fault]:
+            return
+        for endpoint in self._struck[fault]:
+            owner = endpoint.owner
+            if not self._endpoints.is_dropped(owner) and owner.status not in ENDED:
+                self._metrics.add("injected_faults")
+                self._give_up(owner, reason_of(fault))
+        self._struck[fault].clear()

@@ -128,3 +128,11 @@ def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:
     """
     owners = [endpoint.owner for endpoint in list(lives.values())]
     return [owner for owner in owners if isinstance(owner, Handle)]
+
+
+def log_fields(node: str, life: Life | None, room: int | None = None) -> dict[str, Any]:
+    """The fields of a log line about a hand-over of this node."""
+    if life is None:
+        return {"rank": node, "room": room}
+    return {"rank": node, "room": life.room, "incarnation": life.incarnation,
+            "generation": life.generation}

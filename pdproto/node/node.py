@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.injection import Injection
+from pdproto.node.faults import Injection
 from pdproto.node.part import Part
 from pdproto.node.sides import Side
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from pdproto.node.waits import rows_on_timers
+from pdproto.node.timers import rows_on_timers
 from pdproto.runtime.cells import Key
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.store import AnyMessage, Shared, SharedStep

@@ -5,14 +5,18 @@ twice as long, and it is in another queue. And repeats are rationed: a peer that
 messages in its queue, and each repeat would put it further behind. So a hundred thousand waiting
 hand-overs do not keep their nodes busy with repeats. The length of a wait is policy: the tables
 demand only that a message that may have been lost is sent again.
+
+`Timers` has the waits of objects that hold their deadlines, such as endpoints; `Waits` has those of
+requests that have only a key.
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.spec.language.machine import Row, Table, Timer
 
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
 CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
@@ -62,7 +66,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Timers(Generic[W]):
-    """The waits of all endpoints of a node, or of all requests (waits.py).
+    """The waits of all endpoints of a node, or of all requests.
 
     Cancelled entries stay in the queue until their deadline, or until there are more of them than
     of the others. So endpoints that are over are not kept in memory for long.
@@ -208,3 +212,92 @@ class Timers(Generic[W]):
         except KeyError:
             queue = self._queues.setdefault(name, {}).setdefault(doublings, deque())
         queue.append((deadline, one))
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+def rows_on_timers(table: Table) -> Mapping[str, tuple[Row, ...]]:
+    """The rows of a table that timers fire, by the name of the timer."""
+    on: dict[str, tuple[Row, ...]] = {}
+    for row in table.rows:
+        if isinstance(row.on, Timer):
+            on[row.on.name] = (*on.get(row.on.name, ()), row)
+    return on
+
+
+class _Request(Generic[K]):
+    """A request that waits. key: its own."""
+
+    __slots__ = ("armed", "key", "repeats", "timers")
+
+    def __init__(self, key: K) -> None:
+        self.key: Final = key
+        self.timers: tuple[str, ...] = ()
+        self.armed: dict[str, float] = {}
+        self.repeats = 0
+
+
+class Waits(Generic[K]):
+    """The timers of requests that are known by a key, such as a life; see Timers.
+
+    seconds: by name of timer, in place of the defaults in spec/handoff/timers.py; for a repeat it
+    is the length of the first wait. Raises ValueError for an unknown name.
+    """
+
+    def __init__(self, seconds: Mapping[str, float] | None) -> None:
+        self._timers: Final[Timers[_Request[K]]] = Timers(seconds)
+        self._requests: Final[dict[K, _Request[K]]] = {}
+        self.seconds: Final = self._timers.seconds
+
+    def follow(
+        self, key: K, names: Collection[str], now: float, *, further: bool = False
+    ) -> None:
+        """Run exactly these timers for the request. Those that run already go on.
+
+        further: the request has made progress, so its repeats start again.
+        """
+        request = self._requests.get(key)
+        if request is None:
+            if not names:
+                return
+            request = self._requests[key] = _Request(key)
+        elif not names:
+            del self._requests[key]
+        elif further:
+            self._timers.start_anew(request)
+        self._timers.follow(request, tuple(names), now)
+
+    def is_due(self, now: float) -> bool:
+        """Whether a wait may have ended."""
+        return self._timers.is_due(now)
+
+    def due(self, now: float) -> Iterator[tuple[str, K]]:
+        """The waits that have ended: name and request. Only `follow` starts them again."""
+        for name, request in self._timers.due(now):
+            yield name, request.key
+
+    def fire_now(self, now: float) -> None:
+        """End all repeat timers now, because messages may be lost; see Timers."""
+        for request in self._requests.values():
+            self._timers.fire_now(request, now)
+
+    def end(self, key: K, name: str, now: float) -> bool:
+        """End this timer of the request now. Returns False if it does not run."""
+        request = self._requests.get(key)
+        if request is None or name not in request.armed:
+            return False
+        self._timers.end(request, name, now)
+        return True
+
+    def next(self) -> float | None:
+        """A time at which no wait has ended yet, or the first one ends; None if none runs."""
+        return self._timers.next()
+
+    def __contains__(self, key: K) -> bool:
+        """Whether a timer of this request runs, or has ended and waits for `follow`."""
+        return key in self._requests
+
+    def __len__(self) -> int:
+        """The number of requests with a timer."""
+        return sum(bool(request.armed) for request in self._requests.values())

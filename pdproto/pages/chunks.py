@@ -29,6 +29,7 @@ from pdproto.kernels.chunk import (
     unpack_chunk,
 )
 from pdproto.kernels.digest import key_at
+from pdproto.runtime.wire import Life
 
 
 def key_of(*identity: int | str) -> int:
@@ -101,3 +102,8 @@ def host_only(layout: KVLayout) -> None:
     """Raise ValueError for pools outside host memory: engines do not reach them."""
     if layout.device != "cpu":
         raise ValueError(f"pools are on {layout.device}; engines move bytes of host memory")
+
+
+def key_of_life(life: Life) -> int:
+    """The key of the digests of this life's pages. Both ends derive the same one."""
+    return key_of(life.room, life.incarnation, life.generation)

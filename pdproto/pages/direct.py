@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.kernels.layout import Order
 from pdproto.node.data_path import Fenced, Idle, Verified
+from pdproto.pages.chunks import key_of_life
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.device import Device
-from pdproto.pages.life_key import key_of_life
 from pdproto.pages.page_target import PagePlaces, PageTarget
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.runtime.wire import Life

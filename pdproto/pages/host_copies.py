@@ -10,8 +10,7 @@ from pdproto.kernels.chunk import KVLayout, Launch
 from pdproto.pages.chunks import chunk_bytes, host_only, pack_pages, unpack_verified
 from pdproto.pages.copies import LAYOUTS_KEPT, Bytes, Spares, Staged, Unpacked
 from pdproto.pages.device import DeviceEvent
-from pdproto.pages.page_target import PagePlaces
-from pdproto.pages.page_views import chunk_views, places_in
+from pdproto.pages.page_target import PagePlaces, chunk_views, places_in
 
 
 class HostCopies:

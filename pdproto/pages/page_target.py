@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from pdproto.engine.contract import Buffer
 from pdproto.kernels.chunk import KVLayout, Order, coalesce_runs, digest_pages, plan_for
 from pdproto.kernels.layout import Geometry
 from pdproto.kernels.plan import ALIGNMENT_BYTES
@@ -169,3 +170,34 @@ class PageTarget:
     def _agrees(self, first: int, count: int, key: int) -> bool:
         chunk = self._chunks.get(first)
         return chunk is not None and len(chunk.pages) == count and chunk.intact(key)
+
+
+# Handling one view in Python and in the system costs about as much as copying so many bytes.
+VIEW_BYTES_MIN: Final = 16 << 10
+
+
+def places_in(layout: KVLayout) -> PagePlaces | None:
+    """The places of the pages; None if a page is not contiguous, small, or on a device."""
+    smallest = min((shape.page_bytes for _, shape in layout.shapes), default=0)
+    if layout.device != "cpu" or smallest < VIEW_BYTES_MIN:
+        return None
+    try:
+        return PagePlaces(layout)
+    except ValueError:
+        return None
+
+
+def chunk_views(places: PagePlaces, pages: Sequence[int], key: int) -> list[Buffer]:
+    """The bytes of a chunk of these pages, back to back, for a source that does not pack it first.
+
+    They are those of chunks.pack_pages. The pages must not change until the outcome has been read;
+    the tables of the source see to that. If they do change, the sink finds it: the digest was taken
+    before.
+
+    Raises ValueError for a page that does not exist.
+    """
+    plan = plan_for(places.layout, len(pages)).only
+    behind = np.zeros(plan.bytes - plan.payload_bytes, np.uint8)  # padding and digests
+    digests = behind[plan.digest_offset - plan.payload_bytes :].view("<u8")
+    digest_pages(places.layout, pages, digests, key=key)
+    return [*places.places(pages), behind]

@@ -21,14 +21,13 @@ from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
-from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk
+from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
 from pdproto.pages.copies import Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
-from pdproto.pages.life_key import key_of_life
 from pdproto.pages.page_sizes import Parts
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime.wire import Life, PageLayout

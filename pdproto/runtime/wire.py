@@ -127,7 +127,7 @@ class Done(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag=
     """A source has written all its chunks.
 
     chunks: the number of pages in each chunk, in order. metadata: the request's metadata row.
-    digest: of the row and the life, see `row_digest`. use: of the room, see node/uses.py.
+    digest: of the row and the life, see `row_digest`. use: of the room (prefill/binding.py).
     """
 
     message = ends.done

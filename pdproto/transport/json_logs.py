@@ -11,7 +11,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TextIO
 
-FIELDS: Final = ("rank", "peer", "room", "incarnation", "generation")  # node/log_fields.py
+FIELDS: Final = ("rank", "peer", "room", "incarnation", "generation")  # node/handle.py
 
 
 class JsonFormatter(logging.Formatter):

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pdproto.node.endpoint_stages import name_of
+from pdproto.node.endpoints import name_of
 from pdproto.node.handle import ENDED, handles_of
 from pdproto.node.node import Node
 from pdproto.node.peer import Peer

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pdproto.engine.contract import Result
 from pdproto.kernels.chunk import register
 from pdproto.pages.chunks import chunk_bytes, key_of, pack_pages, unpack_verified
-from pdproto.pages.page_target import PagePlaces
-from pdproto.pages.page_views import VIEW_BYTES_MIN, chunk_views, places_in
+from pdproto.pages.page_target import VIEW_BYTES_MIN, PagePlaces, chunk_views, places_in
 from tests.engine.engines import Pair, finished
 
 KEY: Final = key_of("room 7", 3)

@@ -11,7 +11,7 @@ from pdproto.group.pass_rank import PassRank
 from pdproto.group.passes import TABLES
 from pdproto.group.rank import Decision, RankPart
 from pdproto.node.metrics import Metrics
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.wire import Fail, Life, PassDecision
 
 MOST = 3

@@ -4,7 +4,7 @@ from time import perf_counter
 
 from pdproto.group.entry import EntryPart, Submitted
 from pdproto.node.metrics import Metrics
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.wire import Closed, Life
 
 OPEN = 10_000

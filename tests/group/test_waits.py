@@ -11,8 +11,7 @@ import msgspec
 
 from pdproto.group.group import Group
 from pdproto.node.link import Link
-from pdproto.node.timers import DOUBLINGS_MAX, REPEATS_PER_S, WINDOW_S
-from pdproto.node.waits import Waits
+from pdproto.node.timers import DOUBLINGS_MAX, REPEATS_PER_S, WINDOW_S, Waits
 from pdproto.runtime.wire import Life
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
 from tests.node.data_paths import OWN_HOST

@@ -21,8 +21,8 @@ from pdproto.node import timers
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
 from pdproto.node.prefill import binding
+from pdproto.node.prefill.binding import Uses
 from pdproto.node.prefill.sender import Sender
-from pdproto.node.uses import Uses
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import ENDED, Cluster, polls, published, until
 

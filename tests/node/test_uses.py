@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdproto.node.decode.receiver import Receiver
+from pdproto.node.decode.verification import mixed
 from pdproto.node.peer import Peer
+from pdproto.node.prefill.binding import Uses
 from pdproto.node.prefill.sender import Sender
-from pdproto.node.uses import Uses, mixed
 from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import AnyFrame, Introduce
 from pdproto.spec.handoff.poll import KVPoll

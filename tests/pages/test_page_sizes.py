@@ -19,7 +19,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.kernels.chunk import Order, plan_for
 from pdproto.node.data_path import Verified, WriteOutcome
 from pdproto.pages.direct import DirectPages
-from pdproto.pages.page_views import places_in
+from pdproto.pages.page_target import places_in
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life

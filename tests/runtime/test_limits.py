@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pdproto.engine.shared_sink import SharedSink
-from pdproto.node.uses import Uses
+from pdproto.node.prefill.binding import Uses
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Lookup, Rank, RefusedError, Registration, Rooms, Run, read
 from pdproto.runtime import limits

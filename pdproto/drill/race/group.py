@@ -20,7 +20,7 @@ from pdproto.group.passes import PassOptions
 from pdproto.group.rank import RankPart
 from pdproto.node.link import Link
 from pdproto.node.optimistic.record import OptimisticSettings
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.batches import batch_of
 from pdproto.runtime.wire import GroupFrame, Life
 from pdproto.sim.outcome import DRAINED, ENDS, PEERS

@@ -8,7 +8,7 @@ from pdproto.node.core import Core
 from pdproto.node.data_path import Fenced, SinkDataPath
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.log_fields import log_fields
+from pdproto.node.handle import log_fields
 from pdproto.node.part import Part
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff import ends

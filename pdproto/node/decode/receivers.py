@@ -7,8 +7,8 @@ from pdproto.node.core import Core
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.endpoints import Endpoints
+from pdproto.node.faults import Injection
 from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
-from pdproto.node.injection import Injection
 from pdproto.node.part import Part
 from pdproto.node.ports import Transport
 from pdproto.runtime.role import SinkRole

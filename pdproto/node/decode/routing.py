@@ -23,7 +23,7 @@ from pdproto.node.endpoints import Endpoints
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage

@@ -4,6 +4,7 @@ The *done* of a source becomes an event only after its chunks have been copied i
 their digests compared. So the table can rely on the content of the pages.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pdproto.node.capabilities import Capabilities
@@ -12,7 +13,6 @@ from pdproto.node.data_path import SinkDataPath, Verified
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.receiver import Delivery, Receiver
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.uses import mixed
 from pdproto.runtime.wire import Done
 from pdproto.spec.handoff import ends
 from pdproto.spec.handoff.ends import Claim
@@ -74,3 +74,15 @@ class Verification:
             self._core.metrics.add("spoilt_chunks")
             receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"
         self._lives.hear(endpoint, done, source)
+
+
+def mixed(uses: Mapping[str, int], use: int) -> str:
+    """Why the use of a source does not agree with the other sources; "" if it does.
+
+    use: of that source. uses: by name, of the sources that have sent their whole part.
+    """
+    for other, theirs in uses.items():
+        if theirs != use:
+            return (f"has sent request {use} of the room, and {other} request {theirs}: they have "
+                    f"bound different requests to it")
+    return ""

@@ -2,7 +2,12 @@
 
 Rule 1: the table of the rank binds a sender to a life that a sink introduces (binding_rooms.py). A
         sender without a life waits for one, and a life for a sender.
-Rule 2: a life without a sender has an endpoint too, so that its sinks get answers. Its owner is a
+Rule 2: a use is a number that names one request of a room on all ranks of a prefill server. The
+        room may be opened again, for a retry or for another sample of a prompt. All ranks open the
+        same requests in the same order, so the first opening is use 0 on every rank, the next use
+        1. A source sends the use with its last message, and a sink whose sources name different
+        uses fails the request (decode/verification.py): it would be made of two.
+Rule 3: a life without a sender has an endpoint too, so that its sinks get answers. Its owner is a
         sender that no application has opened; the sender that is bound adopts it.
 """
 
@@ -19,12 +24,33 @@ from pdproto.node.prefill.remembered_lives import RememberedLives
 from pdproto.node.prefill.sender import Sender
 from pdproto.node.prefill.senders import Senders
 from pdproto.node.prefill.waiting_senders import ByRoom, EarlyLives
-from pdproto.node.uses import Uses
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import Abort, Frame, Introduce, Life, Publish
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.language.symbols import State
+
+
+class Uses:
+    """Counts how often each room has been opened here.
+
+    most: how many rooms are remembered. A room is forgotten when so many others have been opened
+    since then, and not before half as many have.
+    """
+
+    def __init__(self, most: int = USED_ROOMS_MAX) -> None:
+        self._half: Final = most // 2
+        self._recent: dict[int, int] = {}
+        self._before: dict[int, int] = {}  # the rooms until `_recent` was begun
+
+    def next(self, room: int) -> int:
+        """The use of a sender that is opened now: 0 for the first sender of its room."""
+        use = self._recent.get(room, self._before.get(room, -1)) + 1
+        self._recent[room] = use
+        if len(self._recent) == self._half:
+            self._before, self._recent = self._recent, {}
+        return use
 
 
 class Binding:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from pdproto.node.prefill.sender import Sender
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.automaton import Event
 from pdproto.runtime.local_rows import AnyMessage
 from pdproto.runtime.role import NAMED_ROLE, RANK_ROLE, WINDOW, RankRole

@@ -17,15 +17,14 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.handle import ENDED
-from pdproto.node.log_fields import log_fields
+from pdproto.node.handle import ENDED, log_fields
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.prefill.binding import Binding
 from pdproto.node.prefill.sender import Sender
 from pdproto.node.prefill.senders import Senders
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
-from pdproto.node.waits import Waits
+from pdproto.node.timers import Waits
 from pdproto.runtime.cells import Key
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError

@@ -5,9 +5,8 @@ from typing import Final
 
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.faults import TRANSFER
+from pdproto.node.faults import TRANSFER, Injection
 from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
-from pdproto.node.injection import Injection
 from pdproto.node.part import Part
 from pdproto.node.ports import Transport
 from pdproto.node.prefill.sender import Sender

@@ -14,7 +14,7 @@ from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath, WriteOutcome
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.log_fields import log_fields
+from pdproto.node.handle import log_fields
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.prefill.in_doubt import InDoubtWrites
