@@ -35,7 +35,7 @@ LONG_FUNCTIONS = {
 # Who may look at the world outside: everything else gets it as an argument.
 IMPURE = ("os", "time", "random", "threading", "subprocess")
 MAY_BE_IMPURE = (
-    "pdproto/bench/", "pdproto/cli/", "pdproto/check/", "pdproto/drill/",
+    "pdproto/cli/", "pdproto/check/", "pdproto/drill/",
     "pdproto/drivers/zeromq.py", "pdproto/engine/",
     "pdproto/group/", "pdproto/items/", "pdproto/net/rests.py",
     "pdproto/net/threads.py", "pdproto/node/faults.py",

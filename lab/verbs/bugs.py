@@ -22,7 +22,7 @@ from pdproto.check.shards import Merged
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.reports import say
-from pdproto.cli.sharding import add_shard, keep_answers, shard
+from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
 from pdproto.cli.workers import add_executor, executor
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.language.kinds import suggestion
@@ -49,6 +49,8 @@ class _Tried:
 
 def run(arguments: argparse.Namespace) -> int:
     """Try the defects; returns the exit status."""
+    if arguments.merge is not None:
+        return merged_run(arguments, merge)
     check_targets([arguments.json])
     chosen, part = _chosen(arguments), shard(arguments)
     if part is not None:

@@ -36,7 +36,8 @@ from pdproto.spec.language.machine import Row, Table, Trigger
 from pdproto.spec.language.symbols import Variable
 from pdproto.spec.language.system import System
 
-GENERATED: Final = "Generated from the spec by `pdproto tables`; change the spec, not this file."
+GENERATED: Final = ("Generated from the spec by `pdproto export --markdown`; change the spec, not "
+                    "this file.")
 
 
 def document(system: System) -> str:

@@ -51,7 +51,8 @@ def variant_document(variant: System, base: System) -> str:
         f"# {variant.name}",
         variant.about,
         f"This page says how the system differs from [{base.name}]({base.name}.md). Everything "
-        f"else is the same.\n`pdproto tables {variant.name} --full` writes the whole system.",
+        f"else is the same.\n`pdproto export --markdown {variant.name} --full` writes the whole "
+        "system.",
         GENERATED,
         *(part for kind, title, heading in GRIDS for part in _cells(change, kind, title, heading)),
         *_axioms(change),

@@ -35,7 +35,7 @@ from pdproto.cli.options import (
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.recording import record
 from pdproto.cli.reports import add_reports, report, say, targets
-from pdproto.cli.sharding import add_shard
+from pdproto.cli.sharding import add_shard, merged_run
 from pdproto.cli.systems import load
 from pdproto.cli.watch import watched
 from pdproto.cli.workers import add_workers, executor
@@ -94,6 +94,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check one system, or all of the hand-over; returns the exit status."""
+    if arguments.merge is not None:
+        return merged_run(arguments, merge)
     check_targets([*targets(arguments).values(), arguments.record])
     if arguments.record is not None:
         _require_named_size(arguments)

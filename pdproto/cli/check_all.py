@@ -45,6 +45,7 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
 
     If all are there, also search for the rows that have fired in no shard.
     """
+    _refuse_options_of_one_system(arguments)
     began = monotonic()
     wanted = _wanted(arguments)
     known = {checked.task: checked for checked in answers.answers(Checked)}

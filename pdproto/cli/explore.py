@@ -3,18 +3,23 @@
 A page is served on this machine alone, until Ctrl-C. It starts in the initial state, or at the end
 of a counterexample, of a recorded run, or of a path. The address of the page holds the path, so it
 can be kept as a link, and the browser's Back undoes a step.
+
+--text does the same in the terminal: numbered rows, why others cannot fire, undo. Its commands come
+from standard input, so a walk can be replayed from a file.
 """
 
 import argparse
 import asyncio
 import os
+import sys
 import webbrowser
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
-from pdproto.check.stepping.server import ExploreApp, serve
+from pdproto.check.stepping.dialogue import Dialogue
 from pdproto.cli.numbers import port
-from pdproto.cli.options import UsageError
+from pdproto.cli.options import UsageError, standard_output
 from pdproto.cli.reports import say
 from pdproto.cli.starting import SEPARATOR, Start, add_start, start
 
@@ -24,6 +29,8 @@ PORT: Final = 8484  # links keep their port from one run to the next
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto explore`."""
     add_start(parser)
+    parser.add_argument("--text", action="store_true",
+                        help="in the terminal, with commands from standard input")
     parser.add_argument(
         "--port", metavar="N", type=port,
         help=f"the port of the page; 0 takes a free one (default: {PORT}, or a free one)",
@@ -32,10 +39,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve the page; returns the exit status."""
+    """Serve the page, or answer line by line, until the user ends it; returns the exit status."""
+    if arguments.text and (arguments.open or arguments.port is not None):
+        raise UsageError("--text serves no page: leave out --port and --open")
     begun = start(arguments)
     for line in begun.told:
         say(line)
+    return _answer(begun) if arguments.text else _serve(begun, arguments)
+
+
+def _serve(begun: Start, arguments: argparse.Namespace) -> int:
+    from pdproto.check.stepping.server import (  # noqa: PLC0415 - --text needs no aiohttp
+        ExploreApp,
+        serve,
+    )
+
     app = ExploreApp(begun.walker, begun.source, list(begun.facts))
 
     def told(address: str) -> None:
@@ -61,3 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
 def _fragment(begun: Start) -> str:
     path = SEPARATOR.join("".join(label.split()) for label in begun.path)
     return f"#{quote(path, safe='();,')}" if path else ""
+
+
+def _answer(begun: Start) -> int:
+    dialogue = Dialogue(begun.walker, begun.source, begun.path)
+    facts = ", ".join(f"{label} {value}" for label, value in begun.facts)
+    _say([f"{begun.walker.system.name}: {facts}", *dialogue.opening()])
+    for line in _lines():
+        _say(dialogue.answer(line))
+        if dialogue.over:
+            break
+    return 0
+
+
+def _lines() -> Iterator[str]:
+    """The lines of the user, with a prompt at a terminal."""
+    prompt = "> " if sys.stdin.isatty() else ""
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            return
+
+
+def _say(lines: Iterable[str]) -> None:
+    with standard_output() as stream:
+        stream.writelines(f"{line}\n" for line in lines)

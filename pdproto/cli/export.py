@@ -1,4 +1,8 @@
-"""Write a system in the language of another tool.
+"""Write a system as documentation, or in the language of another tool.
+
+--markdown: a page with states by triggers, every row in words, Mermaid diagrams, properties. It is
+made from the tables alone: commit it, and let your tests compare it. If the system is an edit of
+another system NAME, the page has only the differences, and links to NAME.md.
 
 --tla: the tables as a TLA+ module, with a .cfg file beside it for safety, and one for each
 assumption of fairness. The model has the same states as ours, so TLC's `distinct states` must equal
@@ -13,12 +17,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from pdproto.check.difference import base_of
 from pdproto.check.opinions.tla import tla
 from pdproto.check.opinions.tla_context import SPECIFICATIONS
 from pdproto.check.rigid import interpretations
 from pdproto.check.stepping.dot import dot
 from pdproto.check.stepping.walk import Walker
 from pdproto.check.stepping.ways import neighbourhood
+from pdproto.check.tables import document
+from pdproto.check.variant_page import variant_document
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
@@ -28,7 +35,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.systems import load
+from pdproto.cli.systems import BUILT_IN, load, load_with_module
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.system import Configuration, System
 
@@ -39,9 +46,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto export`."""
     add_system(parser)
     languages = parser.add_mutually_exclusive_group(required=True)
+    languages.add_argument("--markdown", action="store_true", help="a page about the system")
     languages.add_argument("--tla", action="store_true", help="TLA+, for TLC and its provers")
     languages.add_argument("--dot", action="store_true",
                            help="the states and transitions, for Graphviz")
+    parser.add_argument("--full", action="store_true",
+                        help="with --markdown: the whole system, also if it is an edit of another")
     add_sizes(parser)
     parser.add_argument(
         "--max-states", metavar="N", type=whole_number, default=DOT_STATES,
@@ -49,13 +59,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--output", metavar="FILE|-", default=STANDARD_OUTPUT,
-        help="where to write the model (default: standard output); a module of TLA+ has the name "
-        "of its file, as in Lock.tla",
+        help="where to write it (default: standard output); a module of TLA+ has the name of its "
+        "file, as in Lock.tla",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Export one system; returns the exit status."""
+    if arguments.markdown:
+        write(page(arguments.system, full=arguments.full), arguments.output)
+        return 0
     system = load(arguments.system)
     chosen = configuration(system, arguments)
     if arguments.dot:
@@ -63,6 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _write_tla(ground(system, chosen), arguments.output)
     return 0
+
+
+def page(name: str, *, full: bool = False) -> str:
+    """The page of a system. full: the whole page of a variant, not only the differences."""
+    system, module = load_with_module(name)
+    public = {
+        each.name
+        for attribute, each in vars(module).items()
+        if isinstance(each, System) and not attribute.startswith("_")
+    }
+    base = None if full else base_of(system, {*BUILT_IN, *public})
+    return document(system) if base is None else variant_document(system, base)
 
 
 def _states(system: System, chosen: Configuration, most: int) -> str:

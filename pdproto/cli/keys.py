@@ -1,7 +1,7 @@
 """Write keys for a cluster. Only processes that have keys of one cluster may speak to each other.
 
-`pdproto keys FILE` writes one secret for all. With --member, it writes a file for each member to a
-folder, and then no member can take the name of another. Copy a file to its hosts, and set
+`pdproto node keys FILE` writes one secret for all. With --member, it writes a file for each member
+to a folder, and then no member can take the name of another. Copy a file to its hosts, and set
 PDPROTO_KEYS to its path there. Exit status: 0, or 2 if a file cannot be written.
 """
 

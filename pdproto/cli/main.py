@@ -1,5 +1,5 @@
-"""`pdproto VERB ...`. Exit status: 0 holds, 1 violated, 2 usage or spec error, 3 unknown (a limit
-was reached), 4 internal error.
+"""Exit status: 0 holds, 1 violated, 2 usage or spec error, 3 unknown (a limit was
+reached), 4 internal error.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pdproto import __version__
 from pdproto.runtime.extras import RUNTIME, not_installed
@@ -24,42 +24,59 @@ class Verb(NamedTuple):
     module: str
 
 
-VERBS: Final[Mapping[str, Verb]] = {
-    name: Verb(told, f"pdproto.cli.{name}") for name, told in (
-        ("check", "explore every state of a system and check its properties"),
-        ("explore", "step through a system in the browser"),
-        ("step", "step through a system in the terminal"),
+Verbs: TypeAlias = Mapping[str, Verb]
+
+
+def _verbs(*lines: tuple[str, str]) -> Verbs:
+    return {name: Verb(told, f"pdproto.cli.{name}") for name, told in lines}
+
+
+GROUPS: Final[Mapping[str, Verbs]] = {
+    "check a protocol": _verbs(
+        ("check", "explore every state of a system, and check its properties"),
+        ("lint", "find unanswered events, ambiguous and unused rows"),
+        ("prove", "prove the properties for every size"),
+        ("explore", "step through a system in the browser or in the terminal"),
         ("run", "walk through a system at random, and count how often each row fires"),
+        ("fuzz", "let Hypothesis try the processes with events in any order"),
         ("mutate", "make one change to the tables at a time: does a property detect it?"),
-        ("handoff", "hand over real pages between real processes, and verify every byte"),
-        ("sim", "run nodes or your own system in virtual time, where one seed replays a run"),
-        ("fuzz", "let Hypothesis try the processes of a system with events in any order"),
         ("trace", "replay traces of real runs against the tables"),
-        ("top", "show the present state of nodes: queues, leases, rates, and stuck hand-overs"),
-        ("probe", "ask a node or a registry whether it is healthy, ready or empty"),
-        ("settings", "print the settings of a node, and the source of each"),
-        ("keys", "write the secret of a cluster, by which its processes recognize each other"),
-        ("serve", "serve the registry, where prefill ranks register and decode finds them"),
-        ("merge", "put the answers of shards together"),
-        ("prove", "prove the properties of a system for all sizes"),
-        ("lint", "find unanswered events, ambiguous and unused rows in the tables of a system"),
+        ("export", "write a system as documentation, as TLA+, or as a graph of states"),
         ("mcp", "serve check, lint, trace and why-not to an agent that writes specs"),
-        ("tables", "write the documentation of a system from its tables"),
-        ("cache", "show the cache of results and proofs, or clear it"),
-        ("export", "write a system in the language of another tool"),
-        ("bench", "measure the speed of pdproto on this machine"),
-    )
+    ),
+    "run nodes": _verbs(
+        ("handoff", "hand over pages between real processes, and verify every byte"),
+        ("sim", "run nodes or your own system in virtual time: one seed, one run"),
+        ("node", "look at nodes, print their settings, write the keys of a cluster"),
+        ("registry", "serve the registry: prefill ranks register, decode finds them"),
+    ),
+}
+# Names of former verbs, for one release.
+FORMER: Final[Mapping[str, str]] = {
+    "step": "`pdproto explore --text`",
+    "tables": "`pdproto export --markdown`",
+    "merge": "--merge of the verb that had --shard, as in `pdproto prove --merge FILE ...`",
+    "cache": "--no-cache, or remove the folder ~/.cache/pdproto",
+    "serve": "`pdproto registry`",
+    **{name: f"`pdproto node {name}`" for name in ("top", "probe", "settings", "keys")},
+    "bench": "`python -m lab bench`, in a clone",
 }
 
 
 class Program(NamedTuple):
-    """A command: its name as a user types it, and its verbs."""
+    """A command: its name as a user types it, and its verbs in groups."""
 
     name: str
-    verbs: Mapping[str, Verb]
+    groups: Mapping[str, Verbs]
+
+    @property
+    def verbs(self) -> Verbs:
+        """The verbs of all groups."""
+        return {name: verb for group in self.groups.values() for name, verb in group.items()}
 
 
-PDPROTO: Final = Program("pdproto", VERBS)
+PDPROTO: Final = Program("pdproto", GROUPS)
+VERBS: Final = PDPROTO.verbs
 USAGE: Final = 2
 UNKNOWN: Final = 3
 INTERNAL: Final = 4
@@ -83,6 +100,9 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
     once: run it once even with --watch.
     """
     arguments = list(argv)
+    if arguments and arguments[0] in FORMER:
+        now = FORMER[arguments[0]]
+        return _failed(f"there is no verb {arguments[0]} any more: use {now}", USAGE)
     try:
         parsed = parser_for(arguments, program).parse_args(arguments)
         parsed.given, parsed.program = arguments, program
@@ -155,20 +175,30 @@ def parser_for(
     """The parser for these arguments. It imports only the module of their verb."""
     from pdproto.cli.options import Parser, VerbParser  # noqa: PLC0415 - see above
 
-    parser = Parser(prog=program.name, description=__doc__)
+    parser = Parser(
+        prog=program.name, usage="%(prog)s [-h] [--version] VERB ...", epilog=__doc__,
+        description=_listed(program), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"pdproto {__version__}")
     verbs = parser.add_subparsers(
-        dest="verb", required=True, metavar="VERB", parser_class=VerbParser
+        dest="verb", required=True, metavar="VERB", help=argparse.SUPPRESS, prog=program.name,
+        parser_class=VerbParser,
     )
     asked = next((argument for argument in arguments if argument in program.verbs), None)
     for name, verb in program.verbs.items():
-        child = verbs.add_parser(name, help=verb.told)
+        child = verbs.add_parser(name)
         if name == asked:
             module = importlib.import_module(verb.module)
             child.description = module.__doc__
             module.configure(child)
             child.set_defaults(run=module.run)
     return parser
+
+
+def _listed(program: Program) -> str:
+    """The verbs of each group, a line each."""
+    return "\n\n".join(
+        "\n".join([f"{title}:", *(f"  {name:<9} {verb.told}" for name, verb in verbs.items())])
+        for title, verbs in program.groups.items())
 
 
 def entry_point() -> None:

@@ -76,7 +76,7 @@ def server(timeout_s: int) -> MCPServer:
         initial state, as in ["begin(w0)"].
         """
         to_it = ["--path", "; ".join(path)] if path else []
-        return _answer(timeout_s, "step", _plain(system), *_sizes(sizes), *to_it,
+        return _answer(timeout_s, "explore", _plain(system), "--text", *_sizes(sizes), *to_it,
                        typed=f"w {' '.join(row.split())}\nq\n")
 
     return offered

@@ -50,7 +50,7 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import say
-from pdproto.cli.sharding import add_shard, keep_answers, shard
+from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
 from pdproto.cli.systems import families, parts_of, subject
 from pdproto.cli.workers import add_workers, workers
 
@@ -84,6 +84,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Mutate systems; returns the exit status."""
+    if arguments.merge is not None:
+        return merged_run(arguments, merge)
     check_targets([arguments.json])
     part = shard(arguments)
     progress = _ProgressLines(quiet=arguments.quiet)

@@ -69,7 +69,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.sharding import add_shard, keep_answers, shard
+from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
 from pdproto.cli.systems import subject
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.catalogue import CATALOGUE
@@ -115,6 +115,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prove one system, or those that processes run; returns the exit status."""
+    if arguments.merge is not None:
+        return merged_run(arguments, merge)
     check_targets([arguments.json, arguments.html])
     check_folder(arguments.export)
     _refuse_page_of_several(arguments)

@@ -10,7 +10,7 @@ def add_no_cache(parser: argparse.ArgumentParser) -> None:
     """Add --no-cache, which `cache` reads."""
     parser.add_argument(
         "--no-cache", action="store_true",
-        help="neither read nor write results of earlier runs (see `pdproto cache`)",
+        help="neither read nor write results of earlier runs, in ~/.cache/pdproto",
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
-"""The options --shard and --answers of verbs that can do a part of their tasks."""
+"""The options --shard, --answers and --merge of verbs that can do a part of their tasks."""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pdproto.cli.main import parser_for
 from pdproto.cli.options import UsageError, check_targets, console, write
 
 if TYPE_CHECKING:  # a run without --shard does not import them
-    from pdproto.check.shards import Shard
+    from pdproto.check.shards import Merged, Shard
 
 # Options that change no answer: with a value, and without one.
 VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "--junit", "--sarif",
@@ -17,18 +17,24 @@ VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "-
 FLAGS: Final = ("--quiet", "--no-cache")
 REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")
 SHARDS_MAX: Final = 10_000
+WITH_MERGE: Final = (*REPORTS, "format", "workers", "executor", "quiet", "no_cache", "merge")
+POSITIONAL: Final = ("system", "systems", "id")
 UNKNOWN: Final = 3
 VERDICTS: Final = {0: "nothing is violated", 1: "violated", UNKNOWN: "unknown"}
 
 
 def add_shard(parser: argparse.ArgumentParser) -> None:
-    """Add --shard and --answers, which `shard` reads."""
+    """Add --shard and --answers, which `shard` reads, and --merge, which `merged_run` reads."""
     parser.add_argument(
         "--shard", metavar="I/N", type=_shard,
-        help="do part I of N of the tasks alone, and write the answers for `pdproto merge`",
+        help="do part I of N of the tasks alone, and write the answers for --merge",
     )  # fmt: skip
     parser.add_argument("--answers", metavar="FILE",
                         help="the file of --shard (default: VERB-I-of-N.json)")
+    parser.add_argument("--merge", metavar="FILE", nargs="+",
+                        help="put the answers of the shards of one run together: one verdict, one "
+                             "report, one exit status. Of a shard that is missing, every task is "
+                             "unknown")
 
 
 def _shard(text: str) -> "Shard":
@@ -54,8 +60,7 @@ def shard(arguments: argparse.Namespace) -> "Shard | None":
         return None
     for kind in REPORTS:
         if getattr(arguments, kind, None) is not None:
-            raise UsageError(f"--shard writes answers, and no report: give --{kind} to "
-                             f"`pdproto merge`")
+            raise UsageError(f"--shard writes answers, and no report: give --{kind} with --merge")
     _require_full_names(arguments)
     check_targets([_file(arguments, part)])
     return part
@@ -88,9 +93,42 @@ def keep_answers(
     write(encoded(question, part, answers), file)
     with console() as drawn:
         verdict = unknown if status == UNKNOWN else f"{VERDICTS[status]} here"
-        drawn.print(f"shard {part}: {verdict}; `pdproto merge` puts {file} and the "
-                    f"other shards together", markup=False, highlight=False, soft_wrap=True)
+        drawn.print(f"shard {part}: {verdict}; `{arguments.program.name} {arguments.verb} --merge` "
+                    f"puts {file} and the other shards together",
+                    markup=False, highlight=False, soft_wrap=True)
     return status
+
+
+def merged_run(
+    arguments: argparse.Namespace, merge: Callable[[argparse.Namespace, "Merged"], int]
+) -> int:
+    """Call `merge` with what the shards were asked, and with their answers; returns its status.
+
+    Reports and workers are those of these arguments. Raises UsageError for other arguments, and
+    LoadError for files that do not belong together.
+    """
+    from pdproto.check.shards import merged  # noqa: PLC0415 - see above
+
+    verb, program = arguments.verb, arguments.program
+    plain = vars(parser_for([verb], program).parse_args([verb]))
+    given = [name for name, value in plain.items() if name not in (*WITH_MERGE, "run")
+             and getattr(arguments, name) != value]
+    if given:
+        name = "SYSTEM" if given[0] in POSITIONAL else f"--{given[0].replace('_', '-')}"
+        raise UsageError(f"--merge: its files say what was asked: leave out {name}, and all but "
+                         f"reports")
+    check_targets(getattr(arguments, kind, None) for kind in REPORTS)
+    answers = merged(arguments.merge)
+    question = answers.question
+    if question.verb != verb:
+        raise UsageError(f"{arguments.merge[0]} has answers of {question.verb}: use "
+                         f"`{program.name} {question.verb} --merge`")
+    shards = [verb, *question.arguments]
+    asked_for = parser_for(shards, program).parse_args(shards)
+    for name in WITH_MERGE:
+        if name in plain:
+            setattr(asked_for, name, getattr(arguments, name))
+    return merge(asked_for, answers)
 
 
 def _file(arguments: argparse.Namespace, part: "Shard") -> str:

@@ -41,7 +41,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
-from pdproto.cli.sharding import add_shard, keep_answers, shard
+from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
 from pdproto.cli.workers import add_workers, workers
 from pdproto.sim.cluster import simulate
 from pdproto.sim.defects import roles_of, runnable
@@ -95,6 +95,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the seeds up to the first one that fails; returns the exit status."""
+    if arguments.merge is not None:
+        return merged_run(arguments, merge)
     check_targets([arguments.json, arguments.html, arguments.plot])
     check_folder(arguments.trace)
     if arguments.system is not None:

@@ -166,7 +166,7 @@ class RegistryClient:
         answer = self._ask("GET", "/ranks" if room is None else f"/ranks?room={room}", None)
         if answer[0] == 404:
             raise RefusedError(404, f"registry at {self.address}: it has no list of ranks, so it "
-                                    f"is not pdproto's: start `pdproto serve` there")
+                                    f"is not pdproto's: start `pdproto registry` there")
         return answer
 
     def _answer(self, status: int, answer: bytes, exceed: int | None = None) -> bytes:

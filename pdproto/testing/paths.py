@@ -1,4 +1,4 @@
-"""A path through a system as a test: `pdproto explore` and `pdproto step` write such tests."""
+"""A path through a system as a test: `pdproto explore` writes such tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -128,7 +128,7 @@ def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:
 
 
 def read(path: str) -> Keys:
-    """The keys in a file that `pdproto keys` has written. Raises KeysError."""
+    """The keys in a file that `pdproto node keys` has written. Raises KeysError."""
     try:
         text = Path(path).read_text(encoding="ascii")
         if Path(path).stat().st_mode & FOR_OTHERS:
@@ -142,7 +142,7 @@ def read(path: str) -> Keys:
     try:
         return msgspec.json.decode(text, type=Keys)
     except msgspec.MsgspecError as error:
-        raise KeysError(f"{path}: not as `pdproto keys` writes it: {error}") from None
+        raise KeysError(f"{path}: not as `pdproto node keys` writes it: {error}") from None
 
 
 def write_secret(path: str) -> None:
@@ -177,7 +177,7 @@ def write_members(folder: str, members: Iterable[str]) -> list[str]:
 def _bytes_of(text: str, source: str) -> bytes:
     if WRITTEN.fullmatch(text.strip()) is None:
         raise KeysError(f"{source}: want {2 * SECRET_BYTES} hexadecimal digits, as "
-                        f"`pdproto keys FILE` writes them")
+                        f"`pdproto node keys FILE` writes them")
     return bytes.fromhex(text.strip())
 
 

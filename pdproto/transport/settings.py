@@ -93,7 +93,8 @@ class Settings:
                                    "empty: nobody may")
     otel: str = _about("", "the URL of an OpenTelemetry collector for spans of hand-overs, such as "
                            "http://10.0.0.9:4318; empty: there are none")
-    keys: str = _about("", "the file with the keys of this process, as `pdproto keys` writes it")
+    keys: str = _about("", "the file with the keys of this process, as `pdproto node keys` writes "
+                           "it")
     secret: str = _about("", "the secret of the cluster itself, in place of a file")
     insecure: bool = _about(False, "listen beyond this host without keys: everybody is trusted")
     store: str = _about("", "the members of the etcd that registries share, as URLs with commas "
@@ -336,7 +337,7 @@ def _known(name: str, wrote: str, source: str) -> None:
 
 def _refuse(wrote: str, names: Sequence[str], source: str) -> None:
     near = get_close_matches(wrote, names, n=1, cutoff=NEAR)
-    meant = f"did you mean {near[0]}?" if near else "`pdproto settings` lists them"
+    meant = f"did you mean {near[0]}?" if near else "`pdproto node settings` lists them"
     raise SettingsError(f"{source}: there is no setting {wrote}: {meant}")
 
 

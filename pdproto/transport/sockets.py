@@ -53,7 +53,7 @@ class Dealer:
         server = None if link.curve is None else link.curve.key_of(peer)
         if link.curve is not None and server is None:
             raise RemoteProtocolError(f"no key of {peer!r} is known: give its member keys with "
-                                      f"`pdproto keys FOLDER --member NAME`")
+                                      f"`pdproto node keys FOLDER --member NAME`")
         try:
             self._socket: Final = context.socket(zmq.DEALER)
         except zmq.ZMQError as error:

@@ -7,9 +7,9 @@ import pytest
 
 from pdproto.check.diagrams import message_diagram, state_diagram
 from pdproto.check.tables import document
+from pdproto.cli.export import page as page_of
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN
-from pdproto.cli.tables import page as page_of
 from pdproto.spec.examples import lock_server, ring_election, two_phase_commit
 from pdproto.spec.language import (
     Always,
@@ -235,8 +235,8 @@ def test_the_verb_writes_to_a_file_or_to_standard_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "lock-server.md"
-    assert main(["tables", "lock-server", "--output", str(target)]) == 0
+    assert main(["export", "--markdown", "lock-server", "--output", str(target)]) == 0
     assert target.read_text(encoding="utf-8") == document(lock_server.SYSTEM)
     assert capsys.readouterr().out == ""
-    assert main(["tables", "lock-server"]) == 0
+    assert main(["export", "--markdown", "lock-server"]) == 0
     assert capsys.readouterr().out == document(lock_server.SYSTEM)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from pdproto.check.difference import applied, base_of, difference, parts
 from pdproto.check.page import row_heading, row_text
 from pdproto.check.variant_page import variant_document
+from pdproto.cli.export import page
 from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load
-from pdproto.cli.tables import page
 from pdproto.spec.examples import lock_server
 from pdproto.spec.language import (
     Always,
@@ -120,8 +120,8 @@ def test_a_page_shows_only_the_differences() -> None:
     assert variant_document(variant, LOCK) == (
         "# renamed\n\nAnother name.\n\n"
         "This page says how the system differs from [lock-server](lock-server.md). Everything else "
-        "is the same.\n`pdproto tables renamed --full` writes the whole system.\n\n"
-        "Generated from the spec by `pdproto tables`; change the spec, not this file.\n"
+        "is the same.\n`pdproto export --markdown renamed --full` writes the whole system.\n\n"
+        "Generated from the spec by `pdproto export --markdown`; change the spec, not this file.\n"
     )
 
 
@@ -151,11 +151,11 @@ def test_the_verb_takes_a_base_from_the_users_own_file(
 ) -> None:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     name = f"{tmp_path / 'own.py'}:"
-    assert main(["tables", f"{name}OURS"]) == 0
+    assert main(["export", "--markdown", f"{name}OURS"]) == 0
     assert "differs from [lock-server](lock-server.md)" in capsys.readouterr().out
-    assert main(["tables", f"{name}THEIRS"]) == 0
+    assert main(["export", "--markdown", f"{name}THEIRS"]) == 0
     assert "differs from [ours](ours.md)" in capsys.readouterr().out
-    assert main(["tables", f"{name}THEIRS", "--full"]) == 0
+    assert main(["export", "--markdown", f"{name}THEIRS", "--full"]) == 0
     full = capsys.readouterr().out
     assert "differs from" not in full
     assert "## Sorts" in full

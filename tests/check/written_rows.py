@@ -1,4 +1,4 @@
-"""Reads the rows of a page that `pdproto tables` has written back into the language.
+"""Reads the rows of a page that `pdproto export --markdown` has written back into the language.
 
 The system says which symbols, machines and variables there are, and nothing about its rows.
 """

@@ -1,4 +1,4 @@
-"""`pdproto cache`, and the verbs that recall answers."""
+"""The verbs that recall answers of earlier runs."""
 
 import json
 from pathlib import Path
@@ -82,18 +82,3 @@ def test_a_failed_proof_is_not_recalled(capsys: Output) -> None:
         assert main(["prove", "lock-server-broken", "--property", "mutual_exclusion",
                      "--quiet"]) == 1
         assert "from an earlier run" not in capsys.readouterr().out
-
-
-def test_cache_shows_and_clears(capsys: Output, cache: Path) -> None:
-    asked(capsys)
-    assert main(["prove", "lock-server", "--quiet"]) == 0
-    capsys.readouterr()
-    assert main(["cache"]) == 0
-    shown = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
-    kept = str(len(list((cache / "proofs").iterdir())))
-    assert shown == [["kept", "files"], ["results", "2"], ["mutants", "0"], ["proofs", kept]]
-    assert main(["cache", "--clear"]) == 0
-    assert not [path for path in cache.rglob("*") if path.is_file()]
-    capsys.readouterr()
-    assert main(["cache"]) == 0
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]] == ["0"] * 3

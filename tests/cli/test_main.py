@@ -301,7 +301,7 @@ class TestReports:
     ) -> None:
         held = BytesIO()
         monkeypatch.setattr(sys, "stdout", TextIOWrapper(held, encoding="ascii"))
-        assert main(["tables", "lock-server"]) == 2
+        assert main(["export", "--markdown", "lock-server"]) == 2
         assert held.getvalue() == b""
         assert main(["check", "lock-server-broken", "--quiet"]) == 1
         assert b"--request(c0, r0)--" in held.getvalue()  # pictures have a plain form
@@ -441,7 +441,9 @@ class TestHelp:
             main(["--help"])
         told = capsys.readouterr().out
         for verb in VERBS:
-            assert re.search(rf"^    {verb} +[a-z]+ ", told, re.MULTILINE)
+            assert re.search(rf"^  {verb} +[a-z]+ ", told, re.MULTILINE)
+        lines = told.splitlines()
+        assert (len(lines) <= 40, max(map(len, lines)) <= 80) == (True, True)  # a screen
 
 
 def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -512,7 +514,7 @@ class TestProcess:
         [
             (("check", "lock-server-broken", "--json", "x.json"), 1),
             (("check", "lock-server-broken", "--html", "-"), 1),
-            (("tables", "lock-server"), 0),
+            (("export", "--markdown", "lock-server"), 0),
         ],
     )
     def test_a_reader_that_leaves(self, arguments: tuple[str, ...], status: int) -> None:

@@ -1,4 +1,4 @@
-"""`--shard I/N` and `pdproto merge`: the shards of a run say together what the run says."""
+"""`--shard I/N` and `--merge`: the shards of a run say together what the run says."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def test_shards_are_about_equal() -> None:
 def test_together_they_say_what_the_whole_run_says(run: str, capsys: Output) -> None:
     files, statuses = shards(RUNS[run])
     whole, said = asked(capsys, *RUNS[run], "--quiet")
-    together, merged = asked(capsys, "merge", *reversed(files))
+    together, merged = asked(capsys, RUNS[run][0], "--merge", *reversed(files))
     assert (together, merged) == (whole, said)
     assert max(statuses) == (3 if run == "prove" else whole)
     assert whole == 1 or "violation" not in run
@@ -102,7 +102,7 @@ def test_without_one_of_them_nothing_holds(run: str, capsys: Output) -> None:
         if not tasks_in(missing):
             continue
         capsys.readouterr()
-        assert command("merge", file) == (status or 3)
+        assert command(RUNS[run][0], "--merge", file) == (status or 3)
         said = capsys.readouterr()
         told = " ".join((said.out + said.err).split())
         assert "HOLDS" not in told
@@ -129,7 +129,7 @@ def test_an_interrupted_shard_is_incomplete(
         patch.setattr(Trials, "judged", interrupted)
         command(*RUNS["mutate"], "--shard", "1/1", "--quiet", "--no-cache")
     capsys.readouterr()
-    assert command("merge", "mutate-1-of-1.json") == 3
+    assert command("mutate", "--merge", "mutate-1-of-1.json") == 3
     told = capsys.readouterr().err
     assert "incomplete: shard 1/1 is incomplete; 6 mutants were not tried" in told
 
@@ -140,7 +140,7 @@ def test_a_failed_obligation_fails_the_whole(capsys: Output) -> None:
     files, statuses = shards(wrong, 2)
     assert "nothing is violated" not in capsys.readouterr().out
     whole, said = asked(capsys, *wrong, "--quiet")
-    assert asked(capsys, "merge", *files) == (whole, said)
+    assert asked(capsys, "prove", "--merge", *files) == (whole, said)
     assert 1 in statuses
     assert whole == 1
 
@@ -149,7 +149,8 @@ def test_a_failed_obligation_fails_the_whole(capsys: Output) -> None:
 def test_a_shard_proves_nothing(part: str, capsys: Output) -> None:
     """Each of its obligations is met, and assumes claims whose obligations are in the other."""
     assert command(*RUNS["prove"], "--shard", part, "--quiet") == 3
-    assert f"shard {part}: a part proves nothing; `pdproto merge` puts" in capsys.readouterr().out
+    assert (f"shard {part}: a part proves nothing; `python -m lab prove --merge` puts"
+            in capsys.readouterr().out)
 
 
 def test_a_shard_that_is_the_whole_proves_all(capsys: Output) -> None:
@@ -169,9 +170,9 @@ class TestRefused:
         content["question"] |= changes
         Path(file).write_text(json.dumps(content), encoding="utf-8")
 
-    def refusal(self, capsys: Output, *files: str) -> str:
+    def refusal(self, capsys: Output, *files: str, verb: str = "sim") -> str:
         capsys.readouterr()
-        assert command("merge", *files) == 2
+        assert command(verb, "--merge", *files) == 2
         said = capsys.readouterr()
         assert not said.out
         (line,) = said.err.splitlines()
@@ -236,10 +237,10 @@ class TestRefused:
                                    encoding="utf-8")
         shards(asked_for, 2)
         assert "2.json is about other tables than before-1.json" in self.refusal(
-            capsys, "before-1.json", "2.json")
+            capsys, "before-1.json", "2.json", verb=run)
         assert ("before-1.json is about other tables than those that `"
                 f"{run} lamp.py:SYSTEM` reads here") in self.refusal(
-                    capsys, "before-1.json", "before-2.json")
+                    capsys, "before-1.json", "before-2.json", verb=run)
 
 
 @pytest.mark.parametrize(("options", "told"), [
@@ -247,7 +248,7 @@ class TestRefused:
     (["--shard", "3/2"], "want I/N with I from 1 to N"),
     (["--shard", "x"], "want I/N with I from 1 to N"),
     (["--answers", "a.json"], "--answers is the file of a shard: give --shard I/N too"),
-    (["--shard", "1/2", "--json", "-"], "give --json to `pdproto merge`"),
+    (["--shard", "1/2", "--json", "-"], "give --json with --merge"),
     (["--shard", "1/2", "--answers", "none/a.json"], "cannot write 'none/a.json': there"),
     (["--shard", "1/2", "--study", "optimistic"], "--shard divides seeds, and a study is one run"),
     (["--shard", "1/2", "--requ", "5"], ""),
@@ -264,7 +265,8 @@ def test_one_search_is_not_divided(capsys: Output) -> None:
     assert "--shard divides the systems of the hand-over" in capsys.readouterr().err
 
 
-def test_a_report_that_the_verb_does_not_write(capsys: Output) -> None:
+def test_shards_of_another_verb(capsys: Output) -> None:
     files, _ = shards(("sim", "--seeds", "1", "--requests", "5"), 1)
-    assert main(["merge", *files, "--junit", "x.xml"]) == 2
-    assert "--junit: `pdproto sim` writes no such report" in capsys.readouterr().err
+    assert main(["prove", "--merge", *files]) == 2
+    assert ("1.json has answers of sim: use `python -m lab sim --merge`"
+            in capsys.readouterr().err)

@@ -43,7 +43,7 @@ def stepped(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, commands: str, *given: str
 ) -> tuple[int, str, str]:
     monkeypatch.setattr("sys.stdin", io.StringIO(commands))
-    status = main(["step", *given])
+    status = main(["explore", "--text", *given])
     shown = capsys.readouterr()
     return status, shown.out, shown.err
 
@@ -129,7 +129,7 @@ def test_a_start_in_a_topology(
 def test_a_wrong_start_is_told_in_one_line(
     capsys: pytest.CaptureFixture[str], given: list[str], said: str
 ) -> None:
-    assert main(["step", *given]) == 2
+    assert main(["explore", "--text", *given]) == 2
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from lab.catalogue import PEERS
+from pdproto.cli.export import page
 from pdproto.cli.systems import BUILT_IN
-from pdproto.cli.tables import page
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "tables"
 COMMITTED: Final = (

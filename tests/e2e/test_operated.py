@@ -32,7 +32,7 @@ FLAGS: Final = {
     "etcd --data-dir etcd-data": "--listen-client-urls http://127.0.0.1:2379 "
                                  "--advertise-client-urls http://127.0.0.1:2379 "
                                  "--listen-peer-urls http://127.0.0.1:0",
-    "pdproto serve": "--port 8998",
+    "pdproto registry": "--port 8998",
     "prometheus --config.file=deploy/prometheus.yml": "--web.listen-address=127.0.0.1:9090",
 }
 
@@ -131,7 +131,7 @@ def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(
     until(lambda: len(walk.query("handoffs_succeeded_total > 20") or ()) == 2)
     until(lambda: not walk.fires(), lambda: str(walk.fires()))  # the last node has just started
     assert walk.query('{__name__=~"(bootstrap|transfer)_failed_reqs_total"} > 0') == []
-    assert '"prefill-0"' in walk.printed("pdproto probe https://127.0.0.1:8998/ranks")
+    assert '"prefill-0"' in walk.printed("pdproto node probe https://127.0.0.1:8998/ranks")
     assert walk.query("pdproto_registry_ranks == 1"), "a registry with keys is scraped, too"
     for rule in alerts():
         assert walk.query(expression_of(rule)) is not None, f"Prometheus refuses {rule}"
@@ -143,7 +143,7 @@ def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(
     assert ("PdprotoPeerLost", "9401") in walk.fires()
     assert "PdprotoNodeDown" in walk.printed(ask.replace("curl", "curl -s"))
     until(lambda: '"prefill-0"' not in walk.printed(
-        "pdproto probe https://127.0.0.1:8998/ranks"))
+        "pdproto node probe https://127.0.0.1:8998/ranks"))
     until(lambda: ("PdprotoRanksMissing", "9390") in walk.fires(), lambda: str(walk.fires()))
     walk.raw("kill %4; wait %4")
     for start in starts:

@@ -45,10 +45,10 @@ def test_processes_hand_over_with_the_engine_of_a_package(tmp_path: Path) -> Non
 
 def test_a_setting_names_the_engine_of_a_package(tmp_path: Path) -> None:
     install(tmp_path, "process-memory = byte_mover:ENGINE", EXAMPLE.read_text())
-    known = pdproto(tmp_path, "settings", "--set", "engine=process-memory")
+    known = pdproto(tmp_path, "node", "settings", "--set", "engine=process-memory")
     assert known.returncode == 0, known.stderr
     assert "process-memory" in known.stdout
-    other = pdproto(tmp_path, "settings", "--set", "engine=process-memories")
+    other = pdproto(tmp_path, "node", "settings", "--set", "engine=process-memories")
     assert other.returncode == 2
     assert "want one of cuda-ipc, mooncake, nixl, nixl-gpu, shm, tcp, process-memory" in (
         other.stderr)

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.bench import host
-from pdproto.bench.cases import CASES, MORE, SMALL, Case, Listing, Operation
-from pdproto.bench.driver import Kernels, LeftOutError, Runtime, index_option
-from pdproto.bench.report import Results, Row, markdown
-from pdproto.cli import bench
+from lab.bench import host
+from lab.bench.cases import CASES, MORE, SMALL, Case, Listing, Operation
+from lab.bench.driver import Kernels, LeftOutError, Runtime, index_option
+from lab.bench.report import Results, Row, markdown
+from lab.verbs import bench
 from pdproto.kernels.plan import HeadRange, Scale
 from tests.kernels import cuda_host
 from tests.skips import NO_GPU
@@ -24,7 +24,7 @@ from tests.skips import NO_GPU
 def _parsed(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     bench.configure(parser)
-    return parser.parse_args(["kernels", *arguments])
+    return parser.parse_args(arguments)
 
 
 def test_the_cpu_run_prints_and_writes(
@@ -175,7 +175,7 @@ class TestCasesOfAGpu:
         """A function that makes a case with two repetitions, where this machine can run it."""
         torch = pytest.importorskip("torch")
         pytest.importorskip("triton")
-        from pdproto.bench import subject as bench_subject  # noqa: PLC0415 - needs them
+        from lab.bench import subject as bench_subject  # noqa: PLC0415 - needs them
 
         def made(case: Case, device: str | None = None) -> Any:
             monkeypatch.setattr(bench_subject, "COLD_BYTES", 2 * case.traffic_bytes)
@@ -186,8 +186,8 @@ class TestCasesOfAGpu:
 
     @pytest.mark.parametrize("case", TINY, ids=lambda case: case.title)
     def test_a_case_and_its_baselines_are_right(self, subjects: Any, case: Case) -> None:
-        from pdproto.bench import baselines  # noqa: PLC0415
-        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
+        from lab.bench import baselines  # noqa: PLC0415
+        from lab.bench import subject as bench_subject  # noqa: PLC0415
 
         subject = subjects(case)
         assert len(subject.calls) == len(subject.copies) == 2
@@ -212,7 +212,7 @@ class TestCasesOfAGpu:
     ) -> Iterator[tuple[str, Callable[[], int]]]:  # fmt: skip
         """Where CUDA's own ways run, and what counts up as they do: without a GPU, the CPU."""
         torch = pytest.importorskip("torch")
-        from pdproto.bench import patterns  # noqa: PLC0415 - needs it
+        from lab.bench import patterns  # noqa: PLC0415 - needs it
 
         if request.param == "cuda":
             if not torch.cuda.is_available():
@@ -238,8 +238,8 @@ class TestCasesOfAGpu:
     def test_cuda_s_own_ways_are_right(
         self, subjects: Any, own: tuple[str, Callable[[], int]], case: Case
     ) -> None:
-        from pdproto.bench import baselines  # noqa: PLC0415
-        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
+        from lab.bench import baselines  # noqa: PLC0415
+        from lab.bench import subject as bench_subject  # noqa: PLC0415
 
         device, done = own
         subject = subjects(case, device)
@@ -266,7 +266,7 @@ class TestCasesOfAGpu:
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A run on a GPU has 7e8 normal values, and more rounds may have 1e10: 5.4, and 6.5."""
-        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
+        from lab.bench import subject as bench_subject  # noqa: PLC0415
 
         pools = bench_subject._pools
 
@@ -281,8 +281,8 @@ class TestCasesOfAGpu:
     def test_a_wrong_result_is_not_timed(
         self, subjects: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from pdproto.bench import baselines  # noqa: PLC0415
-        from pdproto.bench import subject as bench_subject  # noqa: PLC0415
+        from lab.bench import baselines  # noqa: PLC0415
+        from lab.bench import subject as bench_subject  # noqa: PLC0415
 
         subject = subjects(TINY[0])
         with pytest.raises(bench_subject.WrongResultError, match="nothing differs"):
@@ -306,7 +306,7 @@ class TestCasesOfAGpu:
 
     def test_the_launches_of_a_chunk_are_counted(self) -> None:
         pytest.importorskip("triton")
-        from pdproto.bench.load import counted  # noqa: PLC0415
+        from lab.bench.load import counted  # noqa: PLC0415
 
         pinned = "copies to the device from pinned memory"
         nothing = dict.fromkeys(counted([]), 0)

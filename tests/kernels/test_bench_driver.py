@@ -10,8 +10,8 @@ from zlib import adler32
 import numpy as np
 import pytest
 
-from pdproto.bench import driver
-from pdproto.bench.driver import Kernels, LeftOutError, Runtime
+from lab.bench import driver
+from lab.bench.driver import Kernels, LeftOutError, Runtime
 from tests.kernels import cuda_host
 from tests.kernels.cuda_host import IMAGE, STREAM
 
@@ -23,7 +23,7 @@ needs_compiler: Final = pytest.mark.skipif(
 
 @pytest.fixture
 def library(tmp_path: pathlib.Path) -> ctypes.CDLL:
-    from pdproto.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
+    from lab.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
 
     return cuda_host.library(SOURCE, driver.index_option(32), tmp_path)
 
@@ -109,7 +109,7 @@ class TestRealLibraries:
 
     @pytest.mark.parametrize("bits", [32, 64])
     def test_every_kernel_compiles_for_sm_90(self, compiler: ctypes.CDLL, bits: int) -> None:
-        from pdproto.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
+        from lab.bench.patterns import SOURCE  # noqa: PLC0415 - needs torch
 
         options = ("--gpu-architecture=sm_90", driver.index_option(bits))
         image = driver.compiled(SOURCE, options, compiler)

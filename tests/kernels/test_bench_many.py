@@ -15,10 +15,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from pdproto.bench import many, pinned, timing  # noqa: E402 - after torch
-from pdproto.bench import subject as bench_subject  # noqa: E402
-from pdproto.bench.cases import MANY, PINNED, Case, Operation, Way  # noqa: E402
-from pdproto.bench.subject import WrongResultError  # noqa: E402
+from lab.bench import many, pinned, timing  # noqa: E402 - after torch
+from lab.bench import subject as bench_subject  # noqa: E402
+from lab.bench.cases import MANY, PINNED, Case, Operation, Way  # noqa: E402
+from lab.bench.subject import WrongResultError  # noqa: E402
 from pdproto.kernels import device  # noqa: E402
 from pdproto.kernels.chunk import pack_requests, register  # noqa: E402
 from pdproto.kernels.plan import HeadRange  # noqa: E402

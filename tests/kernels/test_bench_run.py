@@ -14,15 +14,15 @@ pytest.importorskip("triton")
 import torch
 
 from examples.sglang_handoff import without_torchvision
-from pdproto.bench import baselines, device, patterns, sglang, timing
-from pdproto.bench import subject as bench_subject
-from pdproto.bench.baselines import Baseline
-from pdproto.bench.cases import Case, Listing, Operation
-from pdproto.bench.driver import LeftOutError
-from pdproto.bench.load import budgets_told
-from pdproto.bench.patterns import cut, joined, pieces
-from pdproto.bench.report import Results
-from pdproto.bench.subject import make
+from lab.bench import baselines, device, patterns, sglang, timing
+from lab.bench import subject as bench_subject
+from lab.bench.baselines import Baseline
+from lab.bench.cases import Case, Listing, Operation
+from lab.bench.driver import LeftOutError
+from lab.bench.load import budgets_told
+from lab.bench.patterns import cut, joined, pieces
+from lab.bench.report import Results
+from lab.bench.subject import make
 from pdproto.kernels.plan import HeadRange
 from tests.skips import SGLANG
 

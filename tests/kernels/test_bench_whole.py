@@ -23,13 +23,13 @@ pytest.importorskip("triton")
 
 import torch
 
-from pdproto.bench import device as bench_device
-from pdproto.bench import load, many, patterns, pinned, timing
-from pdproto.bench import subject as bench_subject
-from pdproto.bench.cases import Case, Operation
-from pdproto.bench.driver import LeftOutError
-from pdproto.bench.subject import make
-from pdproto.cli import bench
+from lab.bench import device as bench_device
+from lab.bench import load, many, patterns, pinned, timing
+from lab.bench import subject as bench_subject
+from lab.bench.cases import Case, Operation
+from lab.bench.driver import LeftOutError
+from lab.bench.subject import make
+from lab.verbs import bench
 from pdproto.kernels.chunk import register
 from pdproto.kernels.plan import HeadRange
 from tests.kernels.test_bench import _parsed
@@ -130,7 +130,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "SMALL", SMALL)
     monkeypatch.setattr(load, "LARGE", CASES[0])
     monkeypatch.setattr(load, "SPLIT", CASES[1])
-    monkeypatch.setattr("pdproto.bench.subject.COLD_BYTES", 4000)
+    monkeypatch.setattr("lab.bench.subject.COLD_BYTES", 4000)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason=INTERPRETED)

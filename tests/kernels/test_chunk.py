@@ -117,7 +117,7 @@ def test_page_numbers_of_either_width(path: Path, kind: str, number: str) -> Non
     [(96, "runs of 8", "int32"), (160, "reversed", "int64"), (188, "repeats", "int32")],
 )
 def test_models_have_many_entries(path: Path, entries: int, kind: str, number: str) -> None:
-    """As many as the models of `bench kernels`; their pages are small, for the interpreter."""
+    """As many as those of `python -m lab bench`; their pages are small, for the interpreter."""
     _there_and_back(path, entries, kind, number)
 
 

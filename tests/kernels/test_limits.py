@@ -37,7 +37,7 @@ def vast(tmp_path: pathlib.Path) -> NDArray[np.uint8]:
     return np.asarray(np.memmap(tmp_path / "vast", np.uint8, "w+", shape=(GIGABYTES,)))
 
 
-# Address space without memory is for processors; `bench kernels` packs 10 GB on a GPU.
+# Address space without memory is for processors; `python -m lab bench` packs 10 GB on a GPU.
 @on_cpu
 def test_pools_beyond_32_bits(path: Path, vast: NDArray[np.uint8]) -> None:
     """Pages 2**31 and 2**32 bytes into a pool, and in-page strides as large."""

@@ -63,7 +63,7 @@ STEPS: Final = {
              needs="compute-sanitizer"),
     ),
     "bench": (
-        Step(_python("pdproto.cli.main", "bench", "kernels", "--device", "cuda", "--minutes", "8",
+        Step(_python("lab", "bench", "--device", "cuda", "--minutes", "8",
                      "--json", "out/kernels.json", "--markdown", str(MEASURED))),
     ),
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pdproto.cli.serve import PORT
+from pdproto.cli.registry import PORT
 from pdproto.transport.keys import new_secret
 from tests.skips import NO_MOUNT
 
@@ -60,7 +60,7 @@ def test_the_image_has_every_dependency_that_serving_loads() -> None:
     needed = (*project["dependencies"], *project["optional-dependencies"]["runtime"])
     wanted = {re.split(r"[<>=]", each)[0] for each in needed}
     assert set(packages()) == wanted - UNUSED
-    program = ("import sys, pdproto.cli.main, pdproto.cli.serve, pdproto.cli.probe\n"
+    program = ("import sys, pdproto.cli.main, pdproto.cli.registry, pdproto.cli.probe\n"
                "print(*{'scipy', 'z3'} & sys.modules.keys())")
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                          timeout=SECONDS, check=True)
@@ -68,7 +68,7 @@ def test_the_image_has_every_dependency_that_serving_loads() -> None:
 
 
 def test_it_serves_as_nobody_at_the_port_that_it_names() -> None:
-    assert [*exec_form("ENTRYPOINT"), *exec_form("CMD")][:2] == ["pdproto", "serve"]
+    assert [*exec_form("ENTRYPOINT"), *exec_form("CMD")][:2] == ["pdproto", "registry"]
     assert "--insecure" not in exec_form("CMD")
     assert argument("EXPOSE") == str(PORT)
     user, _, group = argument("USER").partition(":")
@@ -143,7 +143,7 @@ def test_the_registry_runs_as_another_user_on_a_root_that_it_cannot_write(image:
     command = shlex.join([*exec_form("ENTRYPOINT"), *exec_form("CMD")])
     url = f"https://127.0.0.1:{PORT}/metrics"
     ran = run(image, f"id -u; touch {image}/x /tmp/x && echo written; {command} & server=$!; "
-                     f"pdproto probe --within 30 {url} | head -1; "
+                     f"pdproto node probe --within 30 {url} | head -1; "
                      f"kill $server; wait $server; echo ended $?", PDPROTO_SECRET=new_secret())
     user, *rest = ran.stdout.splitlines()
     assert user == argument("USER").partition(":")[0]

@@ -73,13 +73,14 @@ def test_it_serves_members_of_the_cluster_alone(container: str) -> None:
     address = f"https://127.0.0.1:{(port := free_port())}/metrics"
     serving = subprocess.Popen(
         ["buildah", "run", "--network", "host", "--env", f"PDPROTO_SECRET={secret}", container,
-         "--", "pdproto", "serve", "--host", ANYWHERE, "--port", str(port)],
+         "--", "pdproto", "registry", "--host", ANYWHERE, "--port", str(port)],
         env={"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "vfs", **os.environ})
     try:
-        until(lambda: not run(container, "pdproto", "probe", address, secret=secret).returncode)
-        told = run(container, "pdproto", "probe", address, secret=secret)
+        asked = ("pdproto", "node", "probe", address)
+        until(lambda: not run(container, *asked, secret=secret).returncode)
+        told = run(container, *asked, secret=secret)
         assert "pdproto_registry_ranks 0.0" in told.stdout
-        refused = run(container, "pdproto", "probe", address, secret=other)
+        refused = run(container, "pdproto", "node", "probe", address, secret=other)
         assert refused.returncode != 0
         assert "CERTIFICATE_VERIFY_FAILED" in refused.stdout + refused.stderr
     finally:
@@ -98,7 +99,7 @@ def test_it_has_another_user_and_neither_compiler_nor_solver(container: str) -> 
 
 
 def test_without_keys_it_ends(container: str) -> None:
-    ended = run(container, "pdproto", "serve", "--host", ANYWHERE)
+    ended = run(container, "pdproto", "registry", "--host", ANYWHERE)
     assert ended.returncode != 0
     assert "without keys" in ended.stderr + ended.stdout
 
@@ -110,9 +111,9 @@ def test_it_serves_from_a_root_that_it_cannot_write(container: str) -> None:
         pytest.skip(NO_MOUNT)
     root = buildah("mount", container).stdout.strip()
     inside = ("id -u; touch /x /tmp/x /opt/pdproto/x && echo written; "
-              f"pdproto serve --host {ANYWHERE} --operator 127.0.0.1:9390 & served=$!; "
-              "pdproto probe --within 30 http://127.0.0.1:9390/health; "
-              "pdproto probe https://127.0.0.1:8998/metrics | grep ranks; "
+              f"pdproto registry --host {ANYWHERE} --operator 127.0.0.1:9390 & served=$!; "
+              "pdproto node probe --within 30 http://127.0.0.1:9390/health; "
+              "pdproto node probe https://127.0.0.1:8998/metrics | grep ranks; "
               "kill $served; wait $served; echo ended $?")
     told = (f"mount --make-rprivate / && ip link set lo up && mount --bind {root} {root} && "
             f"mount --bind /dev {root}/dev && mount -t proc proc {root}/proc && "

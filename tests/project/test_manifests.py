@@ -11,7 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from pdproto.cli import probe, serve
+from pdproto.cli import probe
+from pdproto.cli import registry as registry_verb
 from pdproto.net.hosts import is_wildcard
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.operator_port import RegistryOperatorPort
@@ -62,8 +63,8 @@ def questions(container: dict[str, Any]) -> Iterator[tuple[str, str, int, str]]:
             port = each["httpGet"]["port"]
             yield name, "GET", ports.get(port, port), each["httpGet"]["path"]
         else:
-            program, verb, *rest = each["exec"]["command"]
-            assert (program, verb) == ("pdproto", "probe")
+            program, verb, part, *rest = each["exec"]["command"]
+            assert (program, verb, part) == ("pdproto", "node", "probe")
             assert "$(" not in " ".join(rest), "Kubernetes fills in no variables here"
             parser = argparse.ArgumentParser()
             probe.configure(parser)
@@ -117,9 +118,9 @@ def test_every_probe_asks_what_is_served_there(path: Path, pod: dict[str, Any]) 
         asked = {name: rest for name, *rest in questions(container)}
         if container["name"] == "registry":
             parser = argparse.ArgumentParser()
-            serve.configure(parser)
+            registry_verb.configure(parser)
             told = parser.parse_args(container["args"][1:])
-            assert container["args"][0] == "serve"
+            assert container["args"][0] == "registry"
             host, _, port = told.operator.rpartition(":")
             assert is_wildcard(host)
             assert {told.port, int(port)} == ports

@@ -68,7 +68,7 @@ class Serving:
         if file is not None:
             self.session.mount("https://", ClusterKeys(file))
         self.process: Final = subprocess.Popen(
-            [sys.executable, "-m", "pdproto.cli.main", "serve", *options], cwd=ROOT, text=True,
+            [sys.executable, "-m", "pdproto.cli.main", "registry", *options], cwd=ROOT, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
         self.url: Final = self.process.stdout.readline().split()[-1]

@@ -112,7 +112,7 @@ def registry(store: str | None, port: str = "0") -> Iterator[tuple[str, subproce
     """The address and the process of a registry. store: of etcd; None: it has no other."""
     sharing = [] if store is None else ["--store", store]
     with subprocess.Popen(
-        [sys.executable, "-m", "pdproto.cli.main", "serve", "--port", port, *sharing,
+        [sys.executable, "-m", "pdproto.cli.main", "registry", "--port", port, *sharing,
          "--silent", f"{SILENT_S:g}"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     ) as serving:

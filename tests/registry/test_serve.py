@@ -1,4 +1,4 @@
-"""`pdproto serve`, as its users start and stop it."""
+"""`pdproto registry`, as its users start and stop it."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from pdproto.check.trace.verify import verify
 from pdproto.cli.main import parser_for
-from pdproto.cli.serve import PORT
+from pdproto.cli.registry import PORT
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import NotFoundError, RegistryClient
 from pdproto.registry.wire import Registration
@@ -21,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def started(*options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pdproto.cli.main", "serve", *options], cwd=ROOT, text=True,
+        [sys.executable, "-m", "pdproto.cli.main", "registry", *options], cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
 
 
 def test_it_listens_where_sglang_looks() -> None:
     """Its bootstrap port, unless told otherwise."""
-    assert parser_for(["serve"]).parse_args(["serve"]).port == PORT == 8998
+    assert parser_for(["registry"]).parse_args(["registry"]).port == PORT == 8998
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

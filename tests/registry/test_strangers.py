@@ -189,7 +189,7 @@ def test_b7_at_a_registry_of_another_kind_a_rank_registers_once() -> None:
         assert Theirs.registered == 1
         (reason,) = reasons
         assert reason == (f"registry at {address}: it has no list of ranks, so it is not "
-                          f"pdproto's: start `pdproto serve` there")
+                          f"pdproto's: start `pdproto registry` there")
 
 
 def test_b7_a_finder_says_that_a_registry_is_of_another_kind() -> None:
@@ -201,7 +201,7 @@ def test_b7_a_finder_says_that_a_registry_is_of_another_kind() -> None:
             until(lambda: bool(finding.problem))
         finally:
             finding.stop()
-        assert finding.problem.endswith("it is not pdproto's: start `pdproto serve` there")
+        assert finding.problem.endswith("it is not pdproto's: start `pdproto registry` there")
         client = RegistryClient(address)
         with pytest.raises(RefusedError, match="not pdproto's"):
             client.look_up_all()

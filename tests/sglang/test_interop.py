@@ -91,6 +91,6 @@ def test_our_client_speaks_to_sglangs_server(theirs: str) -> None:
         client.register(registration(tp))
     client.register_room(7, 0)
     assert conn.CommonKVReceiver.query_prefill_dp_ranks(theirs, [7]) == {"7": 0}
-    with pytest.raises(RefusedError, match=rf"{theirs}: it has no list of ranks.*pdproto serve"):
+    with pytest.raises(RefusedError, match=rf"{theirs}: it has no list of ranks.*pdproto registry"):
         client.look_up_all()
     client.close()

@@ -40,7 +40,7 @@ def test_a_secret_is_written_for_its_owner_only_and_never_replaced(tmp_path: Pat
 def test_a_text_that_is_no_secret_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "secret"
     file.write_text(text)
-    with pytest.raises(KeysError, match="want 64 hexadecimal digits, as `pdproto keys FILE`"):
+    with pytest.raises(KeysError, match="want 64 hexadecimal digits, as `pdproto node keys FILE`"):
         read(str(file))
 
 
@@ -70,7 +70,7 @@ def test_no_key_is_shown() -> None:
 def test_without_keys_a_node_is_for_its_own_host(bind: str) -> None:
     with pytest.raises(PermissionError) as refused:
         node(Link(bind))
-    assert "without keys, for anybody: write a secret with `pdproto keys FILE`" in str(
+    assert "without keys, for anybody: write a secret with `pdproto node keys FILE`" in str(
         refused.value)
     assert "\n" not in str(refused.value)
 
@@ -125,10 +125,10 @@ def test_the_verb_writes_a_file_that_the_settings_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "secret"
-    assert main(["keys", str(file)]) == 0
+    assert main(["node", "keys", str(file)]) == 0
     assert "set PDPROTO_KEYS to its path" in capsys.readouterr().out
     assert load({"PDPROTO_KEYS": str(file)}).load_keys() == read(str(file))
-    assert main(["keys", str(file)]) == 2
+    assert main(["node", "keys", str(file)]) == 2
     assert "is there already, and is not changed: name a new file" in capsys.readouterr().err
 
 

@@ -102,9 +102,9 @@ def test_a_member_keeps_its_keys_when_others_come(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "keys"
-    assert main(["keys", str(folder), "--member", "a"]) == 0
+    assert main(["node", "keys", str(folder), "--member", "a"]) == 0
     before = read(str(folder / "a.keys"))
-    assert main(["keys", str(folder), "--member", "b", "c"]) == 0
+    assert main(["node", "keys", str(folder), "--member", "b", "c"]) == 0
     assert f"keep {folder}/{AUTHORITY} to yourself" in capsys.readouterr().out
     after = read(str(folder / "a.keys"))
     assert replace(after.curve, members={}) == replace(before.curve, members={})
@@ -126,7 +126,7 @@ def test_a_bad_name_of_a_member_is_refused(
 ) -> None:
     with pytest.raises(KeysError, match="want 1 to 64 letters"):
         of_member(SECRET, name, [name])
-    assert main(["keys", str(tmp_path / "keys"), "--member", name]) == 2
+    assert main(["node", "keys", str(tmp_path / "keys"), "--member", name]) == 2
     assert "want 1 to 64 letters" in capsys.readouterr().err
 
 
@@ -134,7 +134,7 @@ def test_a_bad_name_of_a_member_is_refused(
 def test_a_malformed_file_of_keys_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.keys"
     file.write_text(text)
-    with pytest.raises(KeysError, match="not as `pdproto keys` writes it"):
+    with pytest.raises(KeysError, match="not as `pdproto node keys` writes it"):
         read(str(file))
 
 

@@ -62,7 +62,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({"PDPROTO_WAIT_NO_DRAIN": "1"}, [],
      "the environment: there is no setting PDPROTO_WAIT_NO_DRAIN: did you mean "
      "PDPROTO_WAITS_NO_DRAIN?"),
-    ({}, ["colour=red"], "--set: there is no setting colour: `pdproto settings` lists them"),
+    ({}, ["colour=red"], "--set: there is no setting colour: `pdproto node settings` lists them"),
     ({}, ["engine"], "--set engine: want name=value"),
     ({}, ["engine=rdma"],
      "engine='rdma' (--set): want one of cuda-ipc, mooncake, nixl, nixl-gpu, shm, tcp"),
@@ -144,13 +144,13 @@ def test_the_verb_prints_each_with_where_it_comes_from(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     monkeypatch.setenv("PDPROTO_ENGINE", "shm")
-    assert main(["settings", "--set", "grace_s=2"]) == 0
+    assert main(["node", "settings", "--set", "grace_s=2"]) == 0
     told = capsys.readouterr().out
     for name in NAMES:
         assert f" {name} " in told
     line = next(line for line in told.splitlines() if " engine " in line)
     assert line.split()[1:8:2] == ["engine", "PDPROTO_ENGINE", "shm", "PDPROTO_ENGINE"]
-    assert main(["settings", "--set", "grace=2"]) == 2
+    assert main(["node", "settings", "--set", "grace=2"]) == 2
     assert "did you mean grace_s?" in capsys.readouterr().err
 
 

@@ -30,13 +30,13 @@ def test_it_shows_each_stuck_hand_over_and_its_awaited_peer(
     with cluster(decode={"leases": 0}) as nodes:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
         with OperatorPort(prefill) as first, OperatorPort(decode) as second:
-            assert main(["top", "--once", first.address, second.address]) == 0
+            assert main(["node", "top", "--once", first.address, second.address]) == 0
             assert "p0" in capsys.readouterr().out
             nodes.senders(7)
             published(nodes.receivers(7))
             until(lambda: decode.health() is not None)
             time.sleep(1.0)
-            assert main(["top", "--once", first.address, second.address]) == 1
+            assert main(["node", "top", "--once", first.address, second.address]) == 1
             told = capsys.readouterr().out
             assert f"{second.address}: node d0: hand-overs wait for staging memory" in told
             (line,) = (line for line in told.splitlines() if "its pool: memory" in line)
@@ -48,7 +48,7 @@ def test_it_shows_each_stuck_hand_over_and_its_awaited_peer(
 def test_a_node_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as port:
         address = f"127.0.0.1:{port.getsockname()[1]}"
-    assert main(["top", "--once", address]) == 1
+    assert main(["node", "top", "--once", address]) == 1
     assert f"{address}: no answer: " in capsys.readouterr().out
 
 
@@ -64,7 +64,7 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
 def test_a_malformed_address_is_refused(
     wrong: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["top", *wrong]) == 2
+    assert main(["node", "top", *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -1,4 +1,4 @@
-"""The dialogue of `pdproto step`: a line of the user goes in, lines of text come out."""
+"""The dialogue of `pdproto explore --text`: a line of the user goes in, lines of text come out."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

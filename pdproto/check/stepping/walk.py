@@ -1,8 +1,8 @@
 """A system at given sizes, walked one row at a time.
 
-This module is pure. `pdproto step`, `pdproto run` and the server of `pdproto explore` are thin
-layers over it. A path is a tuple of row labels, `ask(c0, r0)`, from the initial state. It names
-rows and not numbers, so it outlives an edit of other rows.
+This module is pure. `pdproto run`, and `pdproto explore` with its server, are thin layers over it.
+A path is a tuple of row labels, `ask(c0, r0)`, from the initial state. It names rows and not
+numbers, so it outlives an edit of other rows.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The dialogue of `pdproto step`, line by line."""
+"""The dialogue of `pdproto explore --text`, line by line."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def stepped(
     capsys: Output, monkeypatch: pytest.MonkeyPatch, *arguments: object
 ) -> tuple[int, str, str]:
     monkeypatch.setattr("sys.stdin", io.StringIO("l\n"))
-    status = main(["step", *map(str, arguments)])
+    status = main(["explore", "--text", *map(str, arguments)])
     shown = capsys.readouterr()
     return status, shown.out, shown.err
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import torch
 
-from pdproto.bench import timing
-from pdproto.bench.cases import Case, Operation, Way
-from pdproto.bench.report import Results, Row
-from pdproto.bench.subject import Subject, check, make, require, same
+from lab.bench import timing
+from lab.bench.cases import Case, Operation, Way
+from lab.bench.report import Results, Row
+from lab.bench.subject import Subject, check, make, require, same
 from pdproto.kernels.chunk import Pinned, digests_in, pack_slices, unpack_slices
 
 COLD_BYTES: Final = 256 << 20

@@ -27,7 +27,7 @@ PORT = 8998  # SGLang's bootstrap port
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto serve`."""
+    """Declare the options of `pdproto registry`."""
     usual = Limits()
     parser.add_argument("--host", default="127.0.0.1",
                         help="address to listen on: 0.0.0.0 for every IPv4 address of this host, "
@@ -41,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="remove a room after so many seconds if no rank retires it "
                              f"(default: {usual.room_s:g})")
     parser.add_argument("--keys", metavar="FILE",
-                        help="the keys of the cluster, as `pdproto keys` writes them: only who has "
-                             "them may speak (default: PDPROTO_KEYS)")
+                        help="the keys of the cluster, as `pdproto node keys` writes them: only "
+                             "who has them may speak (default: PDPROTO_KEYS)")
     parser.add_argument("--insecure", action="store_true",
                         help="listen beyond this host without keys: everybody who can reach the "
                              "port is trusted")

@@ -1,4 +1,4 @@
-"""`pdproto bench kernels` on a GPU: correctness first, then times compared with a device copy."""
+"""`python -m lab bench` on a GPU: correctness first, then times compared with a device copy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Final
 import torch
 import triton
 
-from pdproto.bench import baselines as bench_baselines
-from pdproto.bench import load, many, pinned, timing
-from pdproto.bench.cases import CASES, MANY, MORE, PINNED, SMALL, SMALL_GOALS_US, Case
-from pdproto.bench.report import Results, Row
-from pdproto.bench.subject import Subject, check, make
+from lab.bench import baselines as bench_baselines
+from lab.bench import load, many, pinned, timing
+from lab.bench.cases import CASES, MANY, MORE, PINNED, SMALL, SMALL_GOALS_US, Case
+from lab.bench.report import Results, Row
+from lab.bench.subject import Subject, check, make
 
 BASELINE_BYTES_MAX: Final = 3 << 30
 OTHERS_ROUNDS: Final = 7

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from pdproto.bench import timing
-from pdproto.bench.cases import (
+from lab.bench import timing
+from lab.bench.cases import (
     BUDGET_GOALS,
     COMPLETION_GOAL_US,
     COUNT_GOALS,
@@ -22,7 +22,7 @@ from pdproto.bench.cases import (
     Case,
     Operation,
 )
-from pdproto.bench.subject import Subject, make
+from lab.bench.subject import Subject, make
 from pdproto.kernels.chunk import Launch, pack_chunk, pack_slices, warmup
 
 BUDGETS: Final = (2, 4, 8, 16, 32, 64, 132)

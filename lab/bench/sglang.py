@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import torch
 
-from pdproto.bench.driver import LeftOutError
-from pdproto.bench.subject import Subject
+from lab.bench.driver import LeftOutError
+from lab.bench.subject import Subject
 
 BLOCK: Final = 1024
 GRID_MAX: Final = 65_535

@@ -18,10 +18,10 @@ import torch
 import triton
 import triton.language as tl
 
-from pdproto.bench import patterns, sglang
-from pdproto.bench.cases import Case, Operation
-from pdproto.bench.driver import LeftOutError
-from pdproto.bench.subject import Subject, require, same
+from lab.bench import patterns, sglang
+from lab.bench.cases import Case, Operation
+from lab.bench.driver import LeftOutError
+from lab.bench.subject import Subject, require, same
 from pdproto.kernels.chunk import digests_in, pack_slices
 
 BLOCK: Final = 1024

@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from pdproto.bench.cases import RUN, Case, Listing, Operation
+from lab.bench.cases import RUN, Case, Listing, Operation
 from pdproto.kernels import fp8
 from pdproto.kernels.chunk import (
     ChunkPlan,

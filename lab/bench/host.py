@@ -1,4 +1,4 @@
-"""`pdproto bench kernels` on a CPU: packing and unpacking, compared with a copy."""
+"""`python -m lab bench` on a CPU: packing and unpacking, compared with a copy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.bench.report import Results, Row
+from lab.bench.report import Results, Row
 from pdproto.kernels.chunk import (
     Launch,
     digests_in,

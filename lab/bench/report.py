@@ -1,4 +1,4 @@
-"""The results of `pdproto bench kernels` as Markdown tables, as JSON, and as a picture."""
+"""The results of `python -m lab bench` as Markdown tables, as JSON, and as a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of `pdproto bench kernels`, each with the bytes to copy and a goal for the speed.
+"""The cases of `python -m lab bench`, each with the bytes to copy and a goal for the speed.
 
 A goal is a fraction of the speed of a device copy of the same bytes. Both are timed alternately in
 the same run. Goals were set before the first measurement, and are not changed afterwards.

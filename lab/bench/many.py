@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import torch
 
-from pdproto.bench import timing
-from pdproto.bench.cases import MANY_GOAL, Case
-from pdproto.bench.report import Results, Row
-from pdproto.bench.subject import Subject, make, require
+from lab.bench import timing
+from lab.bench.cases import MANY_GOAL, Case
+from lab.bench.report import Results, Row
+from lab.bench.subject import Subject, make, require
 from pdproto.kernels.chunk import (
     Request,
     pack_requests,

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pdproto.bench import driver as bench_driver
-from pdproto.bench.cases import Case, Operation
-from pdproto.bench.driver import LeftOutError
-from pdproto.bench.subject import Subject
+from lab.bench import driver as bench_driver
+from lab.bench.cases import Case, Operation
+from lab.bench.driver import LeftOutError
+from lab.bench.subject import Subject
 
 SOURCE: Final = r"""
 #ifndef KERNEL

@@ -1,4 +1,7 @@
-"""Measure the speed of pdproto on this machine. `kernels/RESULTS.md` has results of others."""
+"""Measure packing and unpacking of KV chunks on this machine, against a copy of the same bytes.
+
+`kernels/RESULTS.md` has results of other machines.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +16,32 @@ Unit = TypeVar("Unit")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto bench`."""
-    subjects = parser.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
-    kernels = subjects.add_parser(
-        "kernels", help="packing and unpacking of KV chunks, against a copy of the same bytes"
-    )
-    kernels.add_argument(
+    """Declare the options of `python -m lab bench`."""
+    parser.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), default="auto",
         help="where to measure (default: on a GPU if there is one, else on the CPU)",
     )  # fmt: skip
-    kernels.add_argument("--quick", action="store_true", help="the smallest cases only")
-    kernels.add_argument(
+    parser.add_argument("--quick", action="store_true", help="the smallest cases only")
+    parser.add_argument(
         "--cases", nargs="+", metavar="TEXT", help="only cases with one of these texts in the name"
     )
-    kernels.add_argument(
+    parser.add_argument(
         "--minutes", type=float, default=MINUTES,
         help=f"on a GPU, start no case that would end later than this (default: {MINUTES:g})",
     )  # fmt: skip
-    kernels.add_argument(
+    parser.add_argument(
         "--threads", type=int, default=1, metavar="N",
         help="on a CPU, threads for each of our copies (default: 1)",
     )  # fmt: skip
-    kernels.add_argument("--json", type=Path, metavar="FILE", help="write every number as JSON")
-    kernels.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
-    kernels.add_argument("--plot", type=Path, metavar="FILE",
-                         help="draw the fractions as a picture (needs matplotlib)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every number as JSON")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables")
+    parser.add_argument("--plot", type=Path, metavar="FILE",
+                        help="draw the fractions as a picture (needs matplotlib)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit status: 0 measured, 2 this machine lacks the device, or no case has such a name."""
-    from pdproto.bench import report  # noqa: PLC0415 - not for `pdproto --help`
+    from lab.bench import report  # noqa: PLC0415 - not for `pdproto --help`
     from pdproto.cli.options import check_targets  # noqa: PLC0415
 
     check_targets([str(path) for path in (arguments.json, arguments.markdown, arguments.plot)
@@ -54,12 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     results = report.Results()
     try:
         if cuda:
-            from pdproto.bench import device  # noqa: PLC0415
+            from lab.bench import device  # noqa: PLC0415
 
             units = _select_units(device.units(quick=arguments.quick), arguments.cases)
             device.measure(units, results, minutes=arguments.minutes)
         else:
-            from pdproto.bench import host  # noqa: PLC0415
+            from lab.bench import host  # noqa: PLC0415
 
             threads = arguments.threads
             if threads < 1:
@@ -110,8 +109,3 @@ def _cuda() -> bool:
         return False
     return bool(torch.cuda.is_available())
 
-
-if __name__ == "__main__":
-    PARSER = argparse.ArgumentParser(description=__doc__)
-    configure(PARSER)
-    sys.exit(run(PARSER.parse_args()))

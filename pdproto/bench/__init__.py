@@ -1,1 +1,0 @@
-"""`pdproto bench kernels`: the speed of pack and unpack on the user's own machine."""
