@@ -13,7 +13,7 @@ from pdproto.transport.keys import AUTHORITY, KeysError, write_members, write_se
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto keys`."""
+    """Declare the options of `pdproto node keys`."""
     parser.add_argument("path", metavar="PATH",
                         help="the file to write, readable by its owner only; a secret that is "
                              "there is never changed. With --member, a folder")

@@ -100,7 +100,7 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
     once: run it once even with --watch.
     """
     arguments = list(argv)
-    if arguments and arguments[0] in FORMER:
+    if arguments and arguments[0] in {*FORMER} - {*program.verbs}:
         now = FORMER[arguments[0]]
         return _failed(f"there is no verb {arguments[0]} any more: use {now}", USAGE)
     try:

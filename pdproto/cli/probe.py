@@ -24,7 +24,7 @@ SHOWN_MAX: Final = 2000  # bytes of an answer that are printed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto probe`."""
+    """Declare the options of `pdproto node probe`."""
     parser.add_argument("url", metavar="URL",
                         help="such as http://127.0.0.1:9400/ready, or, of a registry with keys, "
                              "https://127.0.0.1:8998/health")

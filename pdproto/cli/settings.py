@@ -14,7 +14,7 @@ from pdproto.transport.settings import SettingsError, load, variable
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto settings`."""
+    """Declare the options of `pdproto node settings`."""
     parser.add_argument("--file", metavar="FILE", help="a settings file, in TOML (default: "
                                                        "PDPROTO_SETTINGS)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE",

@@ -28,7 +28,7 @@ RATES: Final = ("handoffs_succeeded_total", "transfer_failed_reqs_total",
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `pdproto top`."""
+    """Declare the options of `pdproto node top`."""
     parser.add_argument("nodes", nargs="+", metavar="HOST:PORT",
                         help="the address of the operator's port of each node")
     parser.add_argument("--every", type=positive, default=1.0, metavar="SECONDS",

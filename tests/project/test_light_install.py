@@ -76,17 +76,16 @@ CHECKING = {
     ("check", "lock-server", "--quiet", "--no-cache"): "1,001 states",
     ("prove", "two-phase-commit", "--quiet", "--no-cache"): "proved",
     ("lint", "lock-server"): "4 notes",
-    ("step", "lock-server"): "ask(c1, r0)",
+    ("explore", "lock-server", "--text"): "ask(c1, r0)",
     ("run", "lock-server", "--walks", "2"): "no violation was seen",
     ("sim", "lock-server", "--seeds", "2", "--quiet"): "no violation was seen",
     ("sim", "--seed", "0", "--requests", "1", "--quiet"): "1 of them to Success",
     ("fuzz", "lock-server", "--runs", "5"): "no violation was seen",
-    ("tables", "lock-server"): "Client 3, Round 1",
+    ("export", "lock-server", "--markdown"): "Client 3, Round 1",
     ("export", "lock-server", "--tla"): "MODULE",
 }
 NODES = (
-    ("handoff", "--requests", "1"), ("serve",), ("top", "127.0.0.1:1"), ("settings",),
-    ("probe", "http://127.0.0.1:1"), ("keys",),
+    ("handoff", "--requests", "1"), ("registry",), ("node", "top", "127.0.0.1:1"),
 )
 IMPORTS = (
     "from pdproto import PrefillNode", "import pdproto.transport", "import pdproto.registry",
