@@ -114,7 +114,7 @@ def test_b7_slow_clients_do_not_take_all_files(tmp_path: Path) -> None:
     """
     errors = tmp_path / "errors"
     with errors.open("wb") as log, subprocess.Popen(
-        ["bash", "-c", 'ulimit -n 256; exec "$0" -m pdproto.cli.main serve --port 0',
+        ["bash", "-c", 'ulimit -n 256; exec "$0" -m pdproto.cli.main registry --port 0',
          sys.executable], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True,
     ) as serving:
         try:
