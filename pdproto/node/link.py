@@ -54,8 +54,8 @@ def require_private(title: str, host: str, *, keyed: bool, insecure: bool) -> No
         return
     raise PermissionError(
         f"{title} would listen on {host} without keys, for anybody: write a secret with `pdproto "
-        f"node keys FILE` and set PDPROTO_KEYS=FILE on every host; or set PDPROTO_INSECURE=1 if you "
-        f"trust every process that can reach this address")
+        f"node keys FILE` and set PDPROTO_KEYS=FILE on every host; or set PDPROTO_INSECURE=1 if "
+        f"you trust every process that can reach this address")
 
 
 @dataclass(frozen=True, slots=True)
