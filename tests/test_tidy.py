@@ -195,6 +195,17 @@ def test_arrows_go_one_way() -> None:
         assert not up, folder
 
 
+def test_tests_wait_in_one_place() -> None:
+    """A function that asks again and again is `until` of tests/waiting.py."""
+    names = re.compile("_?(until|eventually|wait|wait_until|wait_for)")
+    none_of(f"{relative(path)}:{found.lineno} {found.name}: see tests/waiting.py"
+            for path in modules() if relative(path).startswith("tests/")
+            and path.name != "waiting.py"
+            for found in ast.parse(path.read_text()).body
+            if isinstance(found, ast.FunctionDef) and names.fullmatch(found.name)
+            and any(isinstance(inner, ast.While) for inner in ast.walk(found)))
+
+
 def test_the_checker_names_no_system() -> None:
     """The checker knows no protocol: whoever calls it says which system is meant."""
     names = SYSTEMS.keys() - {"complete"}  # also a word of reports

@@ -1,32 +1,54 @@
 """A core with endpoints: the common frame of both kinds of node, which differ in their parts."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import Injection
+from pdproto.node.handle import CLOSED, ENDED
 from pdproto.node.part import Part
+from pdproto.node.ports import Transport
 from pdproto.node.sides import Side
 
 
-class Handles(Protocol):
-    """The part that has the calls of the application."""
+class Handles:
+    """The calls of the application about the hand-overs of a node: the node of its handles.
 
-    @property
-    def injection(self) -> Injection:
-        """The hand-overs that fail on purpose."""
+    mark: see MarksPages. injection: the hand-overs that fail on purpose. clock, ask: see Opener.
+    calls: by name of the table's call, the method that makes it.
+    """
 
-    @property
-    def part(self) -> Part:
-        """See Part."""
+    def __init__(
+        self, core: Core, endpoints: Endpoints, mark: Callable[[Sequence[int]], tuple[int, ...]],
+        calls: Mapping[str, Callable[..., object]],
+    ) -> None:
+        self.mark: Final = mark
+        self.clock: Callable[[], float]
+        self.ask: Callable[[Callable[[], None]], None]
+        self.injection: Final = Injection(core, endpoints, self.give_up)
+        self._core: Final = core
+        self._endpoints: Final = endpoints
+        self.part: Final = Part("handles", begin=self._attach, end=self._end, calls=calls)
 
+    def _attach(self, transport: Transport) -> None:
+        self.clock, self.ask = transport.clock, transport.ask
+
+    @abstractmethod
     def open_ends(self) -> list[Any]:
         """The handles that may not have ended. For any thread."""
 
+    @abstractmethod
     def give_up(self, owner: Any, reason: str, /) -> None:
         """Abort the hand-over, for this reason."""
+
+    def _end(self) -> None:
+        """The node is closed: open hand-overs fail, and the peers are told."""
+        for owner in self.open_ends():
+            if owner.poll() not in ENDED:
+                self.give_up(owner, CLOSED)
 
 
 class Node:

@@ -36,11 +36,10 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.data_paths import Fabric, SourceDataPath
 from tests.node.offline import Offline
+from tests.waiting import until
 
 COUNTS: Final = (8, 64, 512, 4_096)
 PAGE_BYTES: Final = 4_096
-LOOK_S: Final = 0.0002
-WAIT_S: Final = 60.0
 GOAL_RATIO: Final = 2.0
 GOAL_P99: Final = 3.0
 SINKS: Final = (1, SINKS_MAX, 1_024)
@@ -66,15 +65,15 @@ class Pair:
             room = next(self.rooms)
         sender = self.prefill.open(room)
         receiver = self.decode.open(room, {"p": self.prefill.endpoint}, pages=pages, slot=slot)
-        _until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
+        until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT)
         began = time.perf_counter()
         for page in pages:
             sender.send([page], last=page == pages[-1])
-        _until(lambda: receiver.poll() in ENDED)
+        until(lambda: receiver.poll() in ENDED)
         took = time.perf_counter() - began
         assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
         receiver.close()
-        _until(lambda: receiver.released)
+        until(lambda: receiver.released)
         return took
 
     @contextmanager
@@ -118,14 +117,6 @@ def seconds_of_a_frame(sinks: int) -> float:
 
 def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is a command
-
-
-def _until(holds: object) -> None:
-    assert callable(holds)
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(LOOK_S)
 
 
 def p99(seconds: list[float]) -> float:

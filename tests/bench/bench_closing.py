@@ -10,13 +10,13 @@ import logging
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Final
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.bench.bench_control import NoBytes
+from tests.waiting import until
 
 if TYPE_CHECKING:
     Pipe = Connection[object, object]
@@ -26,15 +26,6 @@ WAITS: Final = {"bootstrap_timeout": 3_600.0}
 LIMIT_S: Final = 240.0
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait until it holds. Raises TimeoutError, which says what did not happen."""
-    end = time.monotonic() + LIMIT_S
-    while not holds():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what}: not within {LIMIT_S:g} s")
-        time.sleep(0.005)
-
-
 def serve(pipe: "Pipe", room: int) -> None:
     """The prefill node, in a process of its own: it has a request for this room alone."""
     logging.disable()
@@ -42,7 +33,8 @@ def serve(pipe: "Pipe", room: int) -> None:
     pipe.send(node.endpoint)
     pipe.recv()
     sender = node.open(room)
-    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT, "decode publishes its memory")
+    until(lambda: sender.poll() is KVPoll.WAITING_FOR_INPUT, "decode publishes its memory",
+          within_s=LIMIT_S)
     sender.send((room,), metadata=b"a token")
     pipe.recv()
     pipe.send(node._loop.pace.longest_s)
@@ -59,17 +51,19 @@ def main(handovers: int) -> None:
     sources = {"prefill": str(ours.recv())}
     node = DecodeNode("decode", NoBytes(), waits=WAITS)
     waiting = [node.open(room, sources) for room in range(handovers)]
-    until(lambda: len(node._node.lives) == handovers, "all are open")
+    until(lambda: len(node._node.lives) == handovers, "all are open",
+          within_s=LIMIT_S)
     began = time.monotonic()
     for receiver in waiting:
         receiver.abort("the client has left")
     late = node.open(handovers, sources)
     late.publish((handovers,), handovers)
     ours.send("go on")
-    until(lambda: late.poll() is KVPoll.SUCCESS, "the late one succeeds")
+    until(lambda: late.poll() is KVPoll.SUCCESS, "the late one succeeds",
+          within_s=LIMIT_S)
     late_s = time.monotonic() - began
     late.close()
-    until(lambda: not node._node.lives, "all are forgotten")
+    until(lambda: not node._node.lives, "all are forgotten", within_s=LIMIT_S)
     over_s = time.monotonic() - began
     ours.send("end")
     longest = node._loop.pace.longest_s, ours.recv()

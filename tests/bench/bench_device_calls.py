@@ -197,21 +197,21 @@ def path_calls(on: Device, placed: torch.device, *, carries: bool) -> dict[str, 
         assert unpacked.clean()
 
     first = pack()
-    until(first.done)
+    spin_until(first.done)
     calls: dict[str, Halves] = {
         "pack": (pack, kept),
         "unpack": (lambda: copies.unpack(layout, landed, PAGES, KEY, passed), clean),
     }
     if carries:
-        until(first.carried.copy_to(landed))
-        calls["carry"] = (lambda: first.carried.copy_to(landed), until)
+        spin_until(first.carried.copy_to(landed))
+        calls["carry"] = (lambda: first.carried.copy_to(landed), spin_until)
     else:
         landed[:] = first.views[0]
     way = "the device carries" if carries else "through pinned memory"
     return {f"{name}, {way}": of for name, of in calls.items()}
 
 
-def until(is_over: Callable[[], bool]) -> None:
+def spin_until(is_over: Callable[[], bool]) -> None:
     while not is_over():
         pass
 

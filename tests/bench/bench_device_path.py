@@ -30,6 +30,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any, Final
@@ -52,7 +53,7 @@ from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.bench.waits import WAIT_S, until
+from tests import waiting
 from tests.bench.watched import Told, WatchedDevice
 
 ENTRIES: Final = 160  # of Llama-3-70B
@@ -68,6 +69,8 @@ STAGING_BYTES: Final = 4 << 30
 LARGE_STAGING_BYTES: Final = 16 << 30
 GOAL: Final = 0.85
 SPLIT_ROUNDS: Final = 3
+WAIT_S: Final = 60.0
+until = partial(waiting.until, within_s=WAIT_S, look_s=0.000_05)
 MATRIX: Final = 4096
 
 

@@ -31,16 +31,17 @@ from pdproto.runtime.limits import FRAMES_MAX
 from pdproto.runtime.wire import Introduce, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.bench import waits
-from tests.bench.waits import WAIT_S
+from tests import waiting
 from tests.e2e.pairs import layers
 
 COUNT: Final = 100
 FLOODER: Final = "flooder"
 BEGUN_S: Final = 3.0  # of a flood, before the first hand-over
 LOOK_S: Final = 0.000_3
+WAIT_S: Final = 60.0
 BEGINS: Final = 100  # lives in a batch
-until = partial(waits.until, look_s=LOOK_S)  # less often: the processes share cores with the flood
+# Less often than elsewhere: the processes share cores with the flood.
+until = partial(waiting.until, within_s=WAIT_S, look_s=LOOK_S)
 
 
 def decode(pipe: Connection, endpoint: str) -> None:

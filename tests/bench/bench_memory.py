@@ -25,6 +25,7 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.bench.bench_control import NoBytes
+from tests.waiting import until
 
 HANDOVERS: Final = 100_000
 PARTS: Final = 10
@@ -45,7 +46,7 @@ def opened(prefill: PrefillNode, decode: DecodeNode, rooms: range) -> Ends:
             receiver = decode.open(room, {"prefill": prefill.endpoint})
             receiver.publish((room,), room)
             ends.append((sender, receiver))
-        _wait(lambda: all(s.poll() is KVPoll.WAITING_FOR_INPUT for s, _ in ends[-STEP:]))
+        until(lambda: all(s.poll() is KVPoll.WAITING_FOR_INPUT for s, _ in ends[-STEP:]))
     return ends
 
 
@@ -55,10 +56,10 @@ def finished(nodes: tuple[PrefillNode, DecodeNode], ends: Ends) -> None:
         some = ends[first:first + STEP]
         for sender, _ in some:
             sender.send((sender.room,), metadata=b"a token")
-        _wait(lambda some=some: all(r.poll() is KVPoll.SUCCESS for _, r in some))
+        until(lambda: all(r.poll() is KVPoll.SUCCESS for _, r in some))  # noqa: B023
         for _, receiver in some:
             receiver.close()
-    _wait(lambda: not any(node._node.lives for node in nodes))
+    until(lambda: not any(node._node.lives for node in nodes))
 
 
 def busy_s() -> float:
@@ -66,12 +67,6 @@ def busy_s() -> float:
     loops = [t for t in threading.enumerate() if t.name in ("pdproto-prefill", "pdproto-decode")]
     clocks = [time.pthread_getcpuclockid(loop.ident) for loop in loops if loop.ident is not None]
     return sum(map(time.clock_gettime, clocks))
-
-
-def _wait(holds: object) -> None:
-    assert callable(holds)
-    while not holds():
-        time.sleep(0.005)
 
 
 def main(arguments: list[str]) -> int:

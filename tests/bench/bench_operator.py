@@ -14,7 +14,8 @@ from statistics import quantiles
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
+from tests.waiting import until
 
 OPEN, ASKED, MEASURED = 10_000, 30, 400
 

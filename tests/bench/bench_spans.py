@@ -23,7 +23,8 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.otel import OtelSpans
 from pdproto.transport.spans import Spans
-from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published, until
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published
+from tests.waiting import until
 
 HANDOVERS: Final = 1_000
 ROUNDS: Final = 5

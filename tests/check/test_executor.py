@@ -6,7 +6,6 @@ import pickle
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -47,6 +46,7 @@ from tests.check.executor_work import (
     two_processes,
 )
 from tests.cli.test_mutate import SMALL as LAMP
+from tests.waiting import until
 
 Output = pytest.CaptureFixture[str]
 SMALL = ("two-phase-commit", "lock-server", "ring-election", "lock-server-broken")
@@ -145,10 +145,7 @@ class TestChild:
         finally:
             worker.kill()
             worker.wait()
-        until = time.monotonic() + ENDS_S
-        while _lives(child) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not _lives(child)
+        until(lambda: not _lives(child), within_s=ENDS_S)
 
     def test_one_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: 1 is too much"):
@@ -276,24 +273,19 @@ class Cluster:
     def kill_a_busy_worker(self) -> None:
         """Kill the first worker once it has a task, and while it runs it."""
         first = self.workers[0].pid
-        until = time.monotonic() + ENDS_S
-        while time.monotonic() < until:
+
+        def is_busy() -> bool:
             pids = self.client.run(os.getpid)
-            busy = {pids.get(address) for address, tasks in self.client.processing().items()
-                    if tasks}
-            if first in busy:
-                self.workers[0].kill()
-                self.workers[0].wait()
-                return
-            time.sleep(0.05)
-        raise TimeoutError("the first worker was never busy")
+            return first in {pids.get(address) for address, tasks
+                             in self.client.processing().items() if tasks}
+
+        until(is_busy, "the first worker is busy", within_s=ENDS_S, look_s=0.05)
+        self.workers[0].kill()
+        self.workers[0].wait()
 
 
 def _content(file: Path, end: str = "}") -> str:
-    until = time.monotonic() + ENDS_S
-    while not (file.exists() and file.read_text().endswith(end)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    until(lambda: file.exists() and file.read_text().endswith(end), within_s=ENDS_S)
     return file.read_text()
 
 

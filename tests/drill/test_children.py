@@ -4,12 +4,12 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pdproto.drill import children
+from tests.waiting import until
 
 MODULE = "pdproto.drill.handoff.ranks"
 
@@ -44,17 +44,12 @@ def test_a_child_writes_its_stack_when_asked(tmp_path: Path) -> None:
     child.start()
     assert child.pid is not None
     try:
-        _until((tmp_path / "begun").exists)
+        until((tmp_path / "begun").exists)
         os.kill(child.pid, children.STACKS)
-        _until(lambda: "in _stuck" in (tmp_path / "stderr").read_text())
+        until(lambda: "in _stuck" in (tmp_path / "stderr").read_text())
         assert child.is_alive()
     finally:
         child.kill()
         child.join()
 
 
-def _until(there: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30.0
-    while not there():
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -2,9 +2,9 @@
 
 import io
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,23 +18,17 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.trace import TraceWriter
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
+from tests import waiting
 from tests.e2e.planted import DEFECT
-from tests.node.data_paths import line_of
 from tests.node.work import assert_no_slow_turn, clock_counts_work
 
-PATIENCE_S: Final = 30.0 if DEFECT is None else 5.0
+# A test with a defect waits for what will not come.
+until: Final = partial(waiting.until, within_s=None if DEFECT is None else 5.0)
 PAGES: Final = 64
 PAGE_BYTES: Final = 4096
 # Nothing is repeated, so that what is said once is seen once.
 NEVER: Final = {"no_news": 1e6, "no_bytes": 1e6, "no_answer": 1e6, "no_drain": 1e6}
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {line_of(2)}"
-        time.sleep(0.001)
 
 
 def layers() -> list[NDArray[np.uint8]]:

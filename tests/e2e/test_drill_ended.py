@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 import psutil
 import pytest
 
+from tests.waiting import until
+
 PATIENCE_S = 60.0
 FAR_TOO_MANY = "1000000"
 DRILLS = {"handoff": ("--requests", FAR_TOO_MANY), "soak": ("--seconds", FAR_TOO_MANY)}
@@ -41,17 +43,17 @@ def ranks_of(drill: psutil.Process) -> list[psutil.Process]:
     return [child for child in drill.children(recursive=True) if child not in own]
 
 
-def wait_for_hand_overs(verb: str, traces: Path, deadline: float) -> None:
+def wait_for_hand_overs(verb: str, traces: Path) -> None:
     """Wait until every rank has taken rows; `soak` keeps no trace, and gets two seconds."""
     if verb == "soak":
         time.sleep(2.0)
         return
-    while time.monotonic() < deadline:
+
+    def have_rows() -> bool:
         sizes = [path.stat().st_size for path in traces.glob("*.jsonl")]
-        if len(sizes) >= 2 and all(sizes):
-            return
-        time.sleep(0.05)
-    raise AssertionError("no rank has taken a row")
+        return len(sizes) >= 2 and all(sizes)
+
+    until(have_rows, within_s=PATIENCE_S)
 
 
 @pytest.mark.parametrize(("verb", "when", "how"), [
@@ -74,11 +76,9 @@ def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(
     ) as drill:
         try:
             seen = psutil.Process(drill.pid)
-            deadline = time.monotonic() + PATIENCE_S
-            while len(ranks_of(seen)) < 3 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            until(lambda: len(ranks_of(seen)) >= 3, within_s=PATIENCE_S)
             if when == "running":
-                wait_for_hand_overs(verb, traces, deadline)
+                wait_for_hand_overs(verb, traces)
             ranks = ranks_of(seen)
             assert len(ranks) >= 3
             if how == "Ctrl-C":

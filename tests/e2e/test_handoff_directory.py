@@ -1,7 +1,7 @@
 """Where a decode rank of `pdproto handoff` finds its prefill ranks, from a registry on a socket."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -12,8 +12,8 @@ from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import VERSION
 from tests.registry.test_trace import NEVER_SILENT
+from tests.waiting import PATIENCE_S, until
 
-PATIENCE_S = 30.0
 FIRST, SECOND = "prefill-0-0-0", "prefill-1-0-0"
 
 
@@ -45,13 +45,6 @@ def looking(client: RegistryClient, patience_s: float = 600.0) -> Iterator[Direc
         directory.close()
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_lost_rank_is_found_at_the_address_of_its_next_run(client: RegistryClient) -> None:
     with looking(client) as directory:
         before = directory.endpoints
@@ -61,7 +54,7 @@ def test_a_lost_rank_is_found_at_the_address_of_its_next_run(client: RegistryCli
         time.sleep(0.5)  # two look-ups find the run that was lost
         assert directory.endpoints is None
         register(client, 0, run=2)
-        eventually(lambda: directory.endpoints is not None)
+        until(lambda: directory.endpoints is not None)
         assert directory.endpoints == {**before, FIRST: "tcp://10.0.0.1:5002"}
 
 
@@ -72,7 +65,7 @@ def test_a_late_report_of_a_loss_does_not_drop_the_next_run(client: RegistryClie
         assert before is not None
         register(client, 0, run=2)
         directory.lost([FIRST], before)
-        eventually(lambda: directory.endpoints is not None)
+        until(lambda: directory.endpoints is not None)
         after = directory.endpoints
         directory.lost([FIRST], before)
         assert directory.endpoints is after
@@ -84,7 +77,7 @@ def test_a_rank_that_was_only_silent_is_found_at_its_old_address(client: Registr
         before = directory.endpoints
         assert before is not None
         directory.lost([SECOND], before)
-        eventually(lambda: directory.endpoints is not None)
+        until(lambda: directory.endpoints is not None)
         assert directory.endpoints == before
         assert directory.endpoints is not before
 
@@ -92,7 +85,7 @@ def test_a_rank_that_was_only_silent_is_found_at_its_old_address(client: Registr
 def test_m1_2_a_failed_look_up_gives_a_reason_and_no_addresses(client: RegistryClient) -> None:
     directory = Directory(client.address, [FIRST])
     try:
-        eventually(lambda: "no rank has registered" in directory.problem)
+        until(lambda: "no rank has registered" in directory.problem)
         assert not wait_for(directory, 0.1)
         assert directory.endpoints is None
     finally:
@@ -104,7 +97,7 @@ def test_m1_3_an_incomplete_list_of_addresses_is_not_used(client: RegistryClient
     register(client, 0, run=1)
     directory = Directory(client.address, [FIRST])
     try:
-        eventually(lambda: "1 of 2 ranks are missing, rank dp0 cp0 tp0 pp1 first"
+        until(lambda: "1 of 2 ranks are missing, rank dp0 cp0 tp0 pp1 first"
                    in directory.problem)
         assert directory.endpoints is None
         register(client, 1, run=1)

@@ -11,8 +11,9 @@ from pdproto.runtime.sample import retry_is_forced
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
 from tests.e2e.drill import Drill
-from tests.node.data_paths import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published
 from tests.node.prefills import Toy
+from tests.waiting import until
 
 PREFILL = "prefill-0-0-0"
 REQUESTS, RETRIES, FORCED = 60, 2, 0.3

@@ -19,10 +19,9 @@ from urllib.parse import quote
 import pytest
 
 from examples.servers.serving import free_port
-from tests import skips
+from tests import skips, waiting
 from tests.docs.test_deploy import alerts, expression_of, panels
-from tests.node import data_paths
-from tests.node.data_paths import until
+from tests.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = (ROOT / "docs/how-to/operate.md").read_text(encoding="utf-8")
@@ -123,7 +122,7 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
 def test_the_page_leads_to_an_alert_that_fires_when_a_rank_is_killed(
     walk: Walk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_paths, "PATIENCE_S", 120.0)  # six programs start on a busy machine
+    monkeypatch.setattr(waiting, "PATIENCE_S", 120.0)  # six programs start on a busy machine
     *starts, kill, ask = walk.commands
     assert (kill, ask.split()[0]) == ("kill -KILL %3", "curl")
     for command in starts:

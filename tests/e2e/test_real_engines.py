@@ -19,9 +19,10 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.e2e.drill import handoff
-from tests.engine.engines import ENGINES, MISSING, until
+from tests.engine.engines import ENGINES, MISSING
 from tests.engine.obedient import Fault, ObedientSink, ObedientSource
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+from tests.waiting import until
 
 ENDED: Final = (KVPoll.SUCCESS, KVPoll.FAILED)
 WAITS: Final = {"no_drain": 0.2}  # until a silent source is fenced

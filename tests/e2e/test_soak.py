@@ -31,6 +31,7 @@ from pdproto.drill.handoff.rank import Pool
 from pdproto.pages.host_copies import HostCopies
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES
 from pdproto.transport.nodes import DecodeNode
+from tests.waiting import until
 
 SOAK = [sys.executable, "-m", "lab", "soak", "--quiet"]
 
@@ -176,14 +177,16 @@ def test_a_soak_finds_a_leak_of_memory(leaks: bool, monkeypatch: pytest.MonkeyPa
 
 def rooms_until(path: Path, handoffs: int, drill: subprocess.Popen[bytes]) -> dict[str, Any]:
     """The state in a file, once it has so many hand-overs."""
-    deadline = time.monotonic() + 120.0
-    while time.monotonic() < deadline and drill.poll() is None:
-        if path.exists():
-            state: dict[str, Any] = json.loads(path.read_text())
-            if state["totals"]["routed"] >= handoffs:
-                return state
-        time.sleep(0.1)
-    raise AssertionError(f"{path} has no state with {handoffs} hand-overs")
+    def state() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return found
+
+    def has_them() -> bool:
+        assert drill.poll() is None, "the drill has ended"
+        return bool(found := state()) and found["totals"]["routed"] >= handoffs
+
+    until(has_them, f"{path} has a state with {handoffs} hand-overs", within_s=120.0, look_s=0.1)
+    return state()
 
 
 def descendants(drill: subprocess.Popen[bytes]) -> Iterator[psutil.Process]:

@@ -21,15 +21,9 @@ from pdproto.transport.otel import OtelSpans
 from pdproto.transport.settings import SettingsError, load
 from pdproto.transport.spans import HandoffSpan, Spans
 from tests.e2e.release_servers import ABORTED, HERE, ROOMS, Server, hand_over
-from tests.node.data_paths import (
-    Fabric,
-    SinkDataPath,
-    SourceDataPath,
-    polls,
-    published,
-    until,
-)
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+from tests.waiting import until
 
 SLACK_NS = 50_000_000  # a span's end is read from another clock than its length
 OK, ERROR = Status.STATUS_CODE_OK, Status.STATUS_CODE_ERROR

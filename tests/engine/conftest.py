@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from pdproto.engine.one_sided import KEPT
-from tests.engine.engines import ENGINES, Engine, Pair, until
+from tests.engine.engines import ENGINES, Engine, Pair
 from tests.node.leftovers import mapped, opened
+from tests.waiting import until
 
 
 @pytest.fixture(params=sorted(ENGINES))

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,7 +17,6 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import numpy as np
-import pytest
 
 from examples.process_memory_engine import ProcessMemory, ProcessMemorySource
 from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine, SourceEngine
@@ -32,8 +30,8 @@ from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
+from tests.waiting import until
 
-WAIT_SECONDS: Final = 20
 SENT_BYTES: Final = 100_000  # before the process stops inside a segment
 CONTINUED: Final = threading.Event()  # since it was stopped, which happens once
 
@@ -166,16 +164,6 @@ OTHERS: Final = {
 }
 ENGINES: Final = {**BUILT_IN, **INSTALLED, **ON_DEVICE, **OTHERS}
 LOCAL: Final = {name: engine for name, engine in ENGINES.items() if engine.is_local}
-
-
-def until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
-    """Wait for something that another thread or process does."""
-    end = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        if time.monotonic() > end:
-            awaited = what if isinstance(what, str) else what()
-            pytest.fail(f"waited {WAIT_SECONDS} s for {awaited}")
-        time.sleep(0.0005)
 
 
 def finished(source: SourceEngine, writes: int = 1) -> list[EndedWrite]:

@@ -17,7 +17,8 @@ import pytest
 from pdproto.engine.contract import Address, EngineError, Extent, Result
 from pdproto.engine.one_sided import Description
 from pdproto.engine.one_sided_source import OneSidedSource
-from tests.engine.engines import ENGINES, MISSING, finished, until, write
+from tests.engine.engines import ENGINES, MISSING, finished, write
+from tests.waiting import until
 
 OLD: Final = 0xAB
 NEW: Final = 0x5C

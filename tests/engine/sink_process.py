@@ -16,7 +16,8 @@ import numpy as np
 from pdproto.engine.contract import Extent
 from pdproto.engine.one_sided import Piece
 from pdproto.engine.one_sided_sink import OneSidedSink
-from tests.engine.engines import ENGINES, until
+from tests.engine.engines import ENGINES
+from tests.waiting import until
 
 
 def main() -> None:

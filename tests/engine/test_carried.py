@@ -22,8 +22,9 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from tests.engine.engines import finished, until
+from tests.engine.engines import finished
 from tests.node.leftovers import opened
+from tests.waiting import until
 
 torch = pytest.importorskip("torch")
 
@@ -98,7 +99,7 @@ def mapped() -> int:
 
 
 def nothing_ends(source: SharedSource, seconds: float = 0.1) -> bool:
-    with pytest.raises(pytest.fail.Exception), short(seconds):
+    with pytest.raises(AssertionError), short(seconds):
         finished(source)
     return True
 
@@ -106,7 +107,7 @@ def nothing_ends(source: SharedSource, seconds: float = 0.1) -> bool:
 @contextmanager
 def short(seconds: float) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.engine.engines.WAIT_SECONDS", seconds)
+        patch.setattr("tests.waiting.PATIENCE_S", seconds)
         yield
 
 

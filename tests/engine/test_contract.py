@@ -28,17 +28,9 @@ from pdproto.engine.contract import (
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import Pool
 from pdproto.runtime.errors import RemoteProtocolError
-from tests.engine.engines import (
-    ENGINES,
-    LOCAL,
-    SENT_BYTES,
-    Engine,
-    Pair,
-    finished,
-    until,
-    write,
-)
+from tests.engine.engines import ENGINES, LOCAL, SENT_BYTES, Engine, Pair, finished, write
 from tests.tiers import examples
+from tests.waiting import until
 
 SIZES = (0, 1, 63, 4097, 4 << 20)
 OLD, NEW = 0xAB, 0x5C

@@ -13,9 +13,10 @@ from pdproto.engine.frames import VERSION, Frame, Kind
 from pdproto.engine.sink import FRAMES_A_TURN
 from pdproto.engine.tcp_sink import TcpLine, TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from tests.engine.engines import until, write
+from tests.engine.engines import write
 from tests.engine.test_peers import dial, opening
 from tests.transport.many_files import many_files
+from tests.waiting import until
 
 MANY: Final = 1_000
 LENGTH: Final = 100

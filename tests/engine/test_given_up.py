@@ -17,7 +17,8 @@ from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import Copy, SharedSource
 from pdproto.engine.source import Source
 from pdproto.engine.tcp_source import TcpSource
-from tests.engine.engines import finished, until
+from tests.engine.engines import finished
+from tests.waiting import until
 
 LENGTH = 64 << 20  # more than all sockets on its way hold
 

@@ -12,7 +12,7 @@ import pytest
 
 from pdproto.engine.contract import EngineError, Lease, Scope
 from pdproto.engine.leases import Leases
-from tests.engine.engines import ENGINES, SENT_BYTES, Engine, Pair, until, write
+from tests.engine.engines import ENGINES, SENT_BYTES, Engine, Pair, write
 from tests.engine.in_place import IN_PLACE, PAGE_BYTES, InPlaceSink, Pages
 from tests.engine.test_contract import (  # noqa: F401 - pytest finds them here as well
     LARGE,
@@ -38,6 +38,7 @@ from tests.engine.test_contract import (  # noqa: F401 - pytest finds them here 
     test_the_bytes_of_a_write_land_where_they_should_and_nowhere_else,
     test_two_sources_of_one_life_have_memory_of_their_own,
 )
+from tests.waiting import until
 
 
 @pytest.fixture

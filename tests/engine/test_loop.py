@@ -7,7 +7,7 @@ import pytest
 
 from pdproto.engine.loop import READ, Loop
 from pdproto.net import rests as resting
-from tests.engine.engines import until
+from tests.waiting import until
 
 EVENTS: Final = 100
 EVENT_S: Final = 1 / 1024  # exact in binary; six of them are more than BUSY_S, and five less

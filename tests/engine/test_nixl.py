@@ -7,8 +7,9 @@ import threading
 import pytest
 
 from pdproto.engine.nixl import Progress
-from tests.engine.engines import MISSING, until
+from tests.engine.engines import MISSING
 from tests.engine.libraries import LENGTH, ends_well, killed_in_mid_write, unregistered_in_mid_write
+from tests.waiting import until
 
 needs_library = pytest.mark.skipif(bool(MISSING["nixl"]), reason=MISSING["nixl"] or "there")
 

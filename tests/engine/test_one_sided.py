@@ -21,8 +21,9 @@ from pdproto.kernels.chunk import register
 from pdproto.pages.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import DESCRIPTION_MAX
-from tests.engine.engines import finished, until, write
+from tests.engine.engines import finished, write
 from tests.engine.obedient import Fault, Obedient, ObedientSink, ObedientSource
+from tests.waiting import until
 
 OLD, NEW = 0xAB, 0x5C
 MEGABYTE = 1 << 20

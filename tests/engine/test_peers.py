@@ -34,8 +34,9 @@ from pdproto.engine.sink import Sink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
-from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, until, write
+from tests.engine.engines import ENGINES, LOCAL, Engine, Pair, finished, write
 from tests.tiers import examples
+from tests.waiting import until
 
 MAGIC: Final = b"pde%d" % VERSION
 SHARED, TCP = ENGINES["shared-memory"], ENGINES["tcp"]

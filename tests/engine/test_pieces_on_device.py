@@ -37,8 +37,9 @@ from pdproto.net.hosts import LOOPBACK  # noqa: E402 - needs torch
 from pdproto.pages.host_device import HostDevice  # noqa: E402 - needs torch
 from pdproto.pages.sink_pages import SinkPages  # noqa: E402 - needs torch
 from pdproto.pages.source_pages import SourcePages  # noqa: E402 - needs torch
-from tests.engine.engines import MISSING, finished, until, write  # noqa: E402 - needs torch
+from tests.engine.engines import MISSING, finished, write  # noqa: E402 - needs torch
 from tests.engine.obedient import Fault, Obedient, ObedientSource  # noqa: E402 - needs torch
+from tests.waiting import until  # noqa: E402 - needs torch
 
 NEEDS_NIXL: Final = pytest.mark.skipif(bool(MISSING["nixl"]), reason=MISSING["nixl"] or "there")
 LENGTH: Final = 4096

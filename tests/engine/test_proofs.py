@@ -20,7 +20,8 @@ from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, Mint, decode, proof
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
-from tests.engine.engines import until, write
+from tests.engine.engines import write
+from tests.waiting import until
 
 WRITES: Final = frozenset({Kind.WRITE})
 LENGTH: Final = 100

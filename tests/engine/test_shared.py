@@ -5,8 +5,8 @@ import pytest
 
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import Copy, SharedSource
-from tests.engine.engines import until
 from tests.node.leftovers import opened
+from tests.waiting import until
 
 BYTES = 1 << 20
 

@@ -23,9 +23,10 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.fuzz.frames import HERE, STRANGER, chance, frame, frame_of
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.property.profiles import NIGHTLY
 from tests.transport.test_faults import foreigner
+from tests.waiting import until
 
 DECODED: Final = 1_000_000 if NIGHTLY else 6_000
 SENT: Final = 500_000 if NIGHTLY else 3_000  # to each kind of node

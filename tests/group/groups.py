@@ -1,7 +1,6 @@
 """Groups for tests: every rank a node with sockets of its own, and a small scheduler on each."""
 
 import random
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.wire import AnyFrame, GroupFrame, Life
 from pdproto.spec.handoff.agreement import SYSTEM
 from pdproto.spec.handoff.group import Verdict
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 # Nothing is repeated unless a test wants it, so that no clock makes good what a message should do.
@@ -130,12 +130,14 @@ class Ranks:
 
     def until(self, done: Callable[[], bool]) -> None:
         """Let all schedulers run until it has come about."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not done():
-            assert time.monotonic() < deadline, self.schedulers
+        def turned() -> bool:
+            if done():
+                return True
             for scheduler in self.schedulers:
                 scheduler.turn()
-            time.sleep(0.001)
+            return False
+
+        until(turned, lambda: str(self.schedulers), within_s=PATIENCE_S)
 
     def until_answered(self, *requests: Submitted) -> None:
         self.until(lambda: all(request.answer is not None for request in requests))

@@ -15,11 +15,11 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.node.link import place_of
 from pdproto.transport.nodes import RunningNode
-from tests.engine.engines import until
 from tests.hosts.cuts import severable
 from tests.hosts.namespaces import hosts
 from tests.hosts.pairs import Pair, Traffic, flowing, joined
 from tests.hosts.wire import Wire
+from tests.waiting import until
 
 HEALS_S: Final = 5.0  # after the network has healed
 WRITTEN_BYTES: Final = 32 << 20

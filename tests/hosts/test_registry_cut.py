@@ -26,6 +26,7 @@ from pdproto.spec.handoff.timers import WAITS
 from tests.hosts.namespaces import Host, hosts
 from tests.hosts.pairs import KEYS, Pair, Traffic, flowing, joined
 from tests.hosts.wire import Wire
+from tests.waiting import until
 
 FAR, NEAR = Rank(0, 0, 0, 0), Rank(0, 0, 0, 1)  # the rank that is cut off, and the other one
 PREFILL, REGISTRY = 0, 1  # places of hosts
@@ -131,12 +132,10 @@ def running(wire: Wire) -> Iterator[Place]:
 
 def until_found(finder: Finder) -> int:
     """Wait for it to find the rank that comes back, and end it. Returns the run."""
-    deadline = time.monotonic() + PATIENCE_S
-    while (found := finder.found) is None:
-        assert time.monotonic() < deadline, finder.problem
-        time.sleep(EVERY_S)
+    until(lambda: finder.found is not None, lambda: str(finder.problem), within_s=PATIENCE_S)
     finder.stop()
-    return found[FAR].incarnation
+    assert finder.found is not None
+    return finder.found[FAR].incarnation
 
 
 @pytest.mark.slow

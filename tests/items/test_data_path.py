@@ -1,9 +1,8 @@
 """Items of several components between nodes, under real engines; without SGLang."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import permutations
-from time import monotonic, sleep
 
 import msgspec
 import numpy as np
@@ -20,6 +19,7 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.waiting import until
 
 ITEMS, STATES, LAYERS = 8, 3, 4
 ALONE = Place(1, 0)
@@ -111,13 +111,6 @@ class Pair:
                 for index in indices:
                     expected[index + 1] = want[index]
                 assert (got == expected).all()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = monotonic() + 30
-    while not holds():
-        assert monotonic() < deadline, "it did not come to that within 30 s"
-        sleep(0.001)
 
 
 @pytest.mark.parametrize("stages", [[range(4)], [range(2), range(2, 4)]], ids=["one", "pipeline"])

@@ -17,7 +17,8 @@ from pdproto.pages.page_target import ChunkTarget
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DirectDecodeNode
-from tests.items.test_data_path import ALONE, LAYERS, ROW, Pair, components, until
+from tests.items.test_data_path import ALONE, LAYERS, ROW, Pair, components
+from tests.waiting import until
 
 LARGE = 16_384, 20_480  # bytes of an item of the KV cache, and of the state
 

@@ -16,7 +16,7 @@ from pdproto.items.shares import Place, layout_told
 from pdproto.node.prefill.fit import misfit
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from tests.node.data_paths import until
+from tests.waiting import until
 
 ALONE = Place(1, 0)
 

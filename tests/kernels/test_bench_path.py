@@ -77,9 +77,9 @@ def test_a_watched_device_notes_its_work_while_it_is_watched(late: HostDevice) -
 
     def pack() -> None:
         staged = copies.pack(layout, [3, 1], 5)
-        bench_device_calls.until(staged.done)
+        bench_device_calls.spin_until(staged.done)
         assert staged.carried is not None
-        bench_device_calls.until(staged.carried.copy_to(place[:staged.bytes]))
+        bench_device_calls.spin_until(staged.carried.copy_to(place[:staged.bytes]))
         staged.keep()
 
     pack()

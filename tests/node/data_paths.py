@@ -4,11 +4,8 @@ A `Fabric` is the staging memory of all sinks of a test. It notes what must neve
 that lands in memory that is not leased to its life, a chunk out of order, memory given back twice.
 """
 
-import linecache
 import os
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +22,8 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+from tests.waiting import until
 
-PATIENCE_S: Final = 30.0  # on a busy machine; what takes so long will never come
 # Of this process alone, so that no other takes a port that is to be used again here, or calls at
 # one where somebody was before. Process numbers have 22 bits. Who calls it does so from 127.0.0.1.
 OWN_HOST: Final = str(IPv4Address("127.64.0.0") + os.getpid())
@@ -219,22 +216,6 @@ class SinkDataPath:
 
     def close(self) -> None:
         pass
-
-
-def until(holds: Callable[[], object], what: Callable[[], str] | None = None) -> None:
-    """Wait until it holds. Fails when it does not for a long time. what: says then why; otherwise
-    the line of the test that waits is the reason.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, what() if what is not None else f"never: {line_of(2)}"
-        time.sleep(0.001)
-
-
-def line_of(depth: int) -> str:
-    """The line of source that runs in the caller of this depth."""
-    frame = sys._getframe(depth)
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
 
 def idle(node: RunningNode) -> bool:

@@ -8,7 +8,7 @@ import psutil
 
 from pdproto.drill import children
 from pdproto.drill.handoff import ranks
-from tests.node.data_paths import until
+from tests.waiting import until
 
 
 @contextmanager

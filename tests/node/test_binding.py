@@ -26,7 +26,8 @@ from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language import DropClause, ReplaceRow, edited
 from pdproto.spec.language.machine import Table
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
+from tests.waiting import until
 
 ROOM: Final = 7
 SINK: Final = "d0"

@@ -7,15 +7,8 @@ from pdproto.node.data_path import WriteOutcome
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import (
-    Cluster,
-    cluster,
-    has_spoken,
-    idle,
-    polls,
-    published,
-    until,
-)
+from tests.node.data_paths import Cluster, cluster, has_spoken, idle, polls, published
+from tests.waiting import until
 
 
 def under_way(nodes: Cluster) -> tuple[Sender, Receiver]:

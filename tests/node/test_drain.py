@@ -18,7 +18,8 @@ from pdproto.spec.handoff import drain as tables
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.data_paths import ENDED, PATIENCE_S, Cluster, cluster, polls, published, until
+from tests.node.data_paths import ENDED, Cluster, cluster, polls, published
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from pdproto.node.faults import BOOTSTRAP, FAULTS, TRANSFER, Faults, FaultsError, parse
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
+from tests.waiting import until
 
 ENDED = KVPoll.SUCCESS, KVPoll.FAILED
 

@@ -17,7 +17,8 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import aio
 from tests.e2e.pairs import ends, layers
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
+from tests.waiting import until
 
 FAILED, SUCCESS, WAITING = KVPoll.FAILED, KVPoll.SUCCESS, KVPoll.WAITING_FOR_INPUT
 

@@ -16,10 +16,11 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.node.processes import suspend, victim
 from tests.transport.test_killed import closing, settled
 from tests.transport.victim import PAGES, dying_connected_sink, pools, sink, source
+from tests.waiting import PATIENCE_S, until
 
 
 def has_begun(prefill: PrefillNode) -> bool:

@@ -7,8 +7,9 @@ import pytest
 from pdproto.node.handle import ENDED
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import watchdog
-from tests.node.data_paths import Cluster, cluster, idle, polls, published, until
+from tests.node.data_paths import Cluster, cluster, idle, polls, published
 from tests.transport.test_operator_port import standing_still
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,8 @@ from pdproto.node.prefill import binding
 from pdproto.node.prefill.binding import Uses
 from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import ENDED, Cluster, polls, published, until
+from tests.node.data_paths import ENDED, Cluster, polls, published
+from tests.waiting import until
 
 AT_ONCE: Final = 50  # requests of each kind
 WARM_UP: Final = 10  # rounds

@@ -12,9 +12,10 @@ from pdproto.node.link import Link
 from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
-from tests.node.data_paths import Fabric, SinkDataPath, cluster, idle, polls, published, until
+from tests.node.data_paths import Fabric, SinkDataPath, cluster, idle, polls, published
 from tests.node.processes import victim
 from tests.node.work import assert_no_slow_turn, clock_counts_work
+from tests.waiting import until
 
 SHORT: Final = {"bootstrap_timeout": 3.0, "no_news": 0.05}
 LONGER_S: Final = 7.0  # than that

@@ -15,8 +15,9 @@ from pdproto.pages.engine_counts import SINK_COUNTS, SOURCE_COUNTS
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.incarnation import new_incarnation
 from tests.engine.engines import BUILT_IN
-from tests.node.data_paths import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published
 from tests.transport.victim import PAGE_BYTES, PAGES, pools, sink, source
+from tests.waiting import until
 
 
 def test_prometheus_reads_every_number_once() -> None:

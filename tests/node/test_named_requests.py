@@ -18,8 +18,9 @@ from pdproto.node.prefill import binding_rooms
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.tiers import examples
+from tests.waiting import until
 
 RANKS: Final = 2  # of each server
 USES: Final = 3
@@ -116,7 +117,7 @@ def test_without_the_name_ranks_bind_different_requests(
 
     monkeypatch.setattr(binding_rooms, "_of_life", of_life)
     monkeypatch.setattr(binding_rooms, "_of_sender", of_sender)
-    monkeypatch.setattr("tests.node.data_paths.PATIENCE_S", 3.0)
+    monkeypatch.setattr("tests.waiting.PATIENCE_S", 3.0)
     order = [(side, rank) for rank in range(RANKS) for side in ("prefill", "decode")
              for _ in range(USES)]
     with pytest.raises(AssertionError):

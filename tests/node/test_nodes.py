@@ -18,14 +18,8 @@ from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import event_loop
 from pdproto.transport.sockets import Dealer
-from tests.node.data_paths import (
-    ENDED,
-    Cluster,
-    cluster,
-    polls,
-    published,
-    until,
-)
+from tests.node.data_paths import ENDED, Cluster, cluster, polls, published
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Optimistic prefill over real nodes: the bootstrap comes before, in the middle, late or never."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +9,9 @@ from pdproto.node.optimistic.record import OptimisticSettings, Ordered, PrefillR
 from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.attempts import Stage
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import PATIENCE_S, Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.node.prefills import Toy
+from tests.waiting import until
 
 CHUNKS = 4
 
@@ -33,12 +33,14 @@ def send(ordered: Ordered) -> None:
 
 def run(toy: Toy, done: Callable[[], bool], *, computes: bool = True) -> None:
     """Let the scheduler go round until it has come about."""
-    deadline = time.monotonic() + PATIENCE_S
+    def turned() -> bool:
+        if not done():
+            toy.turn()
+            return False
+        return True
+
     toy.computes = computes
-    while not done():
-        assert time.monotonic() < deadline, toy.prefill
-        toy.turn()
-        time.sleep(0.001)
+    until(turned, lambda: str(toy.prefill))
 
 
 def ends(toy: Toy, nodes: Cluster) -> None:

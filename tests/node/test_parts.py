@@ -1,6 +1,7 @@
 """A node is a list of parts: what two of them take, and what none takes, is found when it is made.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.wire import FRAMES, Done, Failed, Life, Publish
 from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.dp_rank import RECEIVER, SENDER
 from pdproto.spec.handoff.ends import Sending, d, h, p
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
@@ -92,6 +94,22 @@ def test_a_table_that_a_part_runs_alone_is_checked_with_that_part_alone() -> Non
         Parts([Part("one", runs=SOURCE), other])
 
 
+def test_a_room_table_of_which_the_routing_takes_not_all_is_refused(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for side, table in (("decode", RECEIVER), ("prefill", SENDER)):
+        row = Row("pause", on=Timer("no_pause"))
+        name = table.machine.name
+        monkeypatch.setattr(f"pdproto.node.{side}.routing.{name.upper()}",
+                            replace(table, rows=(*table.rows, row)))
+        with pytest.raises(ValueError, match=f"^{name}: timer no_pause: no part of the node"):
+            decode() if side == "decode" else prefill(dp=rank())
+
+
+def rank() -> DataParallelRank:
+    return DataParallelRank(PrefillRooms(0, 2, publishes=False), cast("PrefillDesk", None))
+
+
 def test_every_call_and_completion_is_made_by_the_method_that_is_declared_for_it() -> None:
     """So none is declared that no code makes. `send` is made by the endpoint itself."""
     made: list[str] = []
@@ -110,9 +128,7 @@ def constants(function: Any) -> tuple[object, ...]:
 def test_each_frame_goes_to_one_part_of_each_node_that_takes_it() -> None:
     ranks = {0: "ipc://0", 1: "ipc://1"}
     settings = OptimisticSettings(slots=1, running_slots=1)
-    rooms = PrefillRooms(0, 2, publishes=False)
-    desk = cast("PrefillDesk", None)
-    nodes = {"prefill": prefill(dp=DataParallelRank(rooms, desk)).core, "decode": decode().core}
+    nodes = {"prefill": prefill(dp=rank()).core, "decode": decode().core}
     for me, name in enumerate(("entry", "rank")):
         nodes[name] = GroupNode(
             "g", ranks, me=me, slots=1, stop=lambda _: True, entry=0, link=Link(), incarnation=1,

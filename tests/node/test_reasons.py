@@ -13,10 +13,11 @@ from pdproto.engine.contract import Address, EngineError, Lease
 from pdproto.node.data_path import WriteOutcome
 from pdproto.spec.handoff.poll import KVPoll
 from tests.engine.engines import BUILT_IN
-from tests.node.data_paths import Cluster, cluster, polls, published, until
+from tests.node.data_paths import Cluster, cluster, polls, published
 from tests.node.processes import victim
 from tests.transport.test_killed import closing, settled
 from tests.transport.victim import PAGES, dying_sink, pools, sink, source
+from tests.waiting import until
 
 SAID = "127.0.0.1:4: the cable is out"
 

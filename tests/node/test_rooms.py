@@ -5,7 +5,8 @@ import pytest
 
 from pdproto.runtime.limits import ROOM_MAX
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import cluster, polls, until
+from tests.node.data_paths import cluster, polls
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(("room", "error", "reason"), [

@@ -20,7 +20,8 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.limits import USED_ROOMS_MAX
 from pdproto.runtime.wire import AnyFrame, Introduce
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import ENDED, Cluster, cluster, polls, published, until
+from tests.node.data_paths import ENDED, Cluster, cluster, polls, published
+from tests.waiting import until
 
 ROOM: Final = 7
 FORGOTTEN: Final = 80_000  # rooms: one dict of USED_ROOMS_MAX would be rebuilt after 109,000

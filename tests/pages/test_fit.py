@@ -18,7 +18,8 @@ from pdproto.runtime import batches
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
-from tests.node.data_paths import ENDED, idle, until
+from tests.node.data_paths import ENDED, idle
+from tests.waiting import until
 
 
 def pools(

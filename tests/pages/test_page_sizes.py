@@ -25,8 +25,9 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.node.data_paths import ENDED, until
+from tests.node.data_paths import ENDED
 from tests.tiers import examples
+from tests.waiting import until
 
 HEADS: Final = 2
 ROW_BYTES: Final = 6

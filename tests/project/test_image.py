@@ -20,8 +20,8 @@ import pytest
 
 from examples.servers.serving import free_port
 from pdproto.transport.keys import new_secret
-from tests.node.data_paths import until
 from tests.skips import NO_MOUNT
+from tests.waiting import until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 BASE: Final = os.environ.get("PYTHON_IMAGE", "docker.io/library/python:3.11-slim")

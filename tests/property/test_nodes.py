@@ -44,11 +44,11 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language.machine import Call
 from pdproto.testing.machine import REPORTS, RUN, Report
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
-from tests.node.data_paths import until
 from tests.node.leftovers import held
 from tests.property.network import Network, network
 from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes
 from tests.property.profiles import runs
+from tests.waiting import until
 
 PICK: Final = st.integers(0, 255)
 ROOMS_MAX: Final = 6

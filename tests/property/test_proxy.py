@@ -14,8 +14,9 @@ from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate, Proxy, split
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, until
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls
 from tests.property.network import Network, network
+from tests.waiting import until
 
 WAIT_MS: Final = 10_000
 

@@ -38,9 +38,10 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
-from tests.node.data_paths import ENDED, Fabric, SinkDataPath, SourceDataPath, idle, polls, until
+from tests.node.data_paths import ENDED, Fabric, SinkDataPath, SourceDataPath, idle, polls
 from tests.property.network import Network, network
 from tests.property.profiles import runs
+from tests.waiting import until
 
 ROOM: Final = 7
 SOURCES: Final = ("p0", "p1")

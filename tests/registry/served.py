@@ -2,15 +2,12 @@
 
 import http.client
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import VERSION
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S
 
 
 def prefill(rank: int = 0, *, of: int = 2, run: int | None = 1, **other: Any) -> Registration:
@@ -34,14 +31,6 @@ def sglang(server: RegistryServer, method: str, path: str, body: object = None) 
         return answer.status, answer.read().decode()
     finally:
         connection.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait until it holds; fail after `PATIENCE_S`."""
-    ends = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < ends, "it never came to hold"
-        time.sleep(0.01)
 
 
 def is_ready(server: RegistryServer) -> bool:

@@ -18,7 +18,8 @@ from pdproto.registry.wire import Rank, Registration
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
-from tests.node.data_paths import OWN_HOST, Fabric, SinkDataPath, SourceDataPath, idle, polls, until
+from tests.node.data_paths import OWN_HOST, Fabric, SinkDataPath, SourceDataPath, idle, polls
+from tests.waiting import until
 
 RANKS = 2
 LINK = Link(bind=f"tcp://{OWN_HOST}:0")

@@ -17,8 +17,9 @@ from pdproto.registry.wire import Lookup, Rank, Run
 from pdproto.runtime.limits import ASKED_ROOMS_MAX
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import Cluster, cluster, polls, published
-from tests.registry.served import group, prefill, sglang, until
+from tests.registry.served import group, prefill, sglang
 from tests.registry.test_replica import Clock, running, shared
+from tests.waiting import until, until_in_loop
 
 DRAINS = "rank dp0 cp0 tp0 pp0 drains, and takes no new request"
 HERE = Rank(0, 0, 0, 0)
@@ -156,7 +157,7 @@ def test_a_registry_whose_store_is_late_asks_before_it_turns_away() -> None:
         _, logs, registries, (first, second) = shared(2, Clock())
         async with running(first, second):
             await first.order(Register(prefill(of=1, leaving=())))
-            await until_(lambda: registries[1].draining_ranks == 1)
+            await until_in_loop(lambda: registries[1].draining_ranks == 1)
             logs[1].shows = False
             await first.order(Register(prefill(of=1, run=2)))
             reading = asyncio.create_task(
@@ -167,10 +168,6 @@ def test_a_registry_whose_store_is_late_asks_before_it_turns_away() -> None:
             logs[1].store.show()
             await reading
             assert registries[1].look_up(HERE).incarnation == 2
-
-    async def until_(holds: Any) -> None:
-        while not holds():
-            await asyncio.sleep(0.002)
 
     asyncio.run(scene())
 

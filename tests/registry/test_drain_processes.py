@@ -19,7 +19,8 @@ from pdproto.registry.wire import Rank
 from pdproto.transport.operator_port import OperatorPort
 from tests import skips
 from tests.registry.served import prefill
-from tests.registry.test_etcd import closing, etcd, registry, until, wait_for
+from tests.registry.test_etcd import closing, etcd, registry, wait_for
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

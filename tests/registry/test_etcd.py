@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,13 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, Run
 from tests import skips
 from tests.registry.served import prefill
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("etcd") is None, reason=skips.NO_ETCD),
 ]
 
-PATIENCE_S: Final = 40.0
 SILENT_S: Final = 6.0  # more than waits.store_silent
 RANKS: Final = 4
 
@@ -44,14 +44,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def until(holds: Callable[[], bool], why: str = "") -> float:
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < PATIENCE_S, why
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 class Member:

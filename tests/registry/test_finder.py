@@ -24,13 +24,8 @@ from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.runtime.versions import VERSION
 from pdproto.spec.handoff.registry import SYSTEM
 from tests.node.data_paths import OWN_HOST
-from tests.registry.test_trace import (
-    NEVER_SILENT,
-    PATIENCE_S,
-    Traced,
-    fall_silent,
-    until,
-)
+from tests.registry.test_trace import NEVER_SILENT, Traced, fall_silent
+from tests.waiting import PATIENCE_S, until
 
 FIRST, SECOND = Rank(0, 0, 0, 0), Rank(0, 0, 1, 0)
 

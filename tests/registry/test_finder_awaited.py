@@ -11,7 +11,8 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.finder import Finder
 from pdproto.runtime.errors import LocalProtocolError
 from tests.registry.test_finder import FIRST, SECOND, finder, registrar
-from tests.registry.test_trace import PATIENCE_S, Traced
+from tests.registry.test_trace import Traced
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture

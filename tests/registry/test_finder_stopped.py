@@ -8,7 +8,8 @@ import pytest
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.finder import Finder
 from tests.registry.test_finder import FIRST, SECOND, finder, registrar
-from tests.registry.test_trace import PATIENCE_S, Traced, until
+from tests.registry.test_trace import Traced
+from tests.waiting import PATIENCE_S, until
 
 
 class StoppedAfterALook(Event):

@@ -18,9 +18,10 @@ from pdproto.registry.wire import RefusedError, Registration
 from pdproto.transport import files
 from pdproto.transport import keys as keys_module
 from pdproto.transport.keys import Keys, new_secret, of_secret
-from tests.registry.served import prefill, until
+from tests.registry.served import prefill
 from tests.registry.test_keys import asked, tls_with
 from tests.transport.many_files import many_files
+from tests.waiting import until
 
 SECRET: Final = new_secret()
 KEYS: Final = of_secret(SECRET)

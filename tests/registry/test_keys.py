@@ -21,7 +21,8 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, Registration
 from pdproto.transport import http_server
 from pdproto.transport.keys import Keys, new_secret, of_secret
-from tests.registry.served import prefill, until
+from tests.registry.served import prefill
+from tests.waiting import until
 
 KEYS: Final = of_secret(new_secret())
 LAST: Final = (1 << 63) - 1

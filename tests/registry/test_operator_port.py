@@ -16,8 +16,9 @@ from pdproto.registry.operator_port import RegistryOperatorPort, serve_registry_
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.keys import new_secret, of_secret
 from pdproto.transport.settings import Settings, SettingsError
-from tests.registry.served import prefill, until
+from tests.registry.served import prefill
 from tests.registry.test_serve import started
+from tests.waiting import until
 
 KEYS = of_secret(new_secret())
 

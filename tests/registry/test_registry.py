@@ -21,8 +21,9 @@ from pdproto.registry.wire import Rank, RefusedError, Room, Rooms, Run
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import VERSION
 from tests.node.data_paths import OWN_HOST
-from tests.registry.served import PATIENCE_S, group, is_ready, prefill, sglang, until
+from tests.registry.served import group, is_ready, prefill, sglang
 from tests.registry.test_trace import NEVER_SILENT, fall_silent, heard
+from tests.waiting import PATIENCE_S, until
 
 
 def test_m1_3_one_missing_rank_fails_the_whole_look_up(client: RegistryClient) -> None:

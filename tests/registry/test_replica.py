@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
@@ -37,7 +37,8 @@ from pdproto.runtime.limits import (
 )
 from pdproto.spec.handoff.timers import WAITS
 from tests.registry.memory_log import MemoryLog, MemoryStore
-from tests.registry.served import PATIENCE_S, group
+from tests.registry.served import group
+from tests.waiting import PATIENCE_S, until_in_loop
 
 SILENT_S = WAITS["store_silent"].seconds
 LEASE_S = WAITS["no_sign_of_life"].seconds
@@ -64,17 +65,12 @@ async def running(*replicas: Replica) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(PATIENCE_S):
             for one in replicas:
-                await until(partial(is_current, one))
+                await until_in_loop(partial(is_current, one))
             yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.002)
 
 
 def is_current(one: Replica) -> bool:
@@ -101,7 +97,7 @@ def test_a_rank_that_registers_at_one_registry_is_found_at_the_other() -> None:
         async with running(first, second):
             await first.order(Register(group(0)))
             await second.order(Register(group(1)))
-            await until(lambda: all(one.ready for one in registries))
+            await until_in_loop(lambda: all(one.ready for one in registries))
             addresses = [one.look_up(Rank(1, 0, 0, 0)) for one in registries]
             assert addresses[0] == addresses[1]
 
@@ -117,7 +113,7 @@ def test_of_two_runs_that_register_at_once_one_is_listed_at_both() -> None:
                 first.order(Register(group(0, of=1, run=1, rank_port=1))),
                 second.order(Register(group(0, of=1, run=2, rank_port=2))),
                 return_exceptions=True)
-            await until(lambda: registries[0].changes == registries[1].changes)
+            await until_in_loop(lambda: registries[0].changes == registries[1].changes)
             found = {one.look_up(Rank(0, 0, 0, 0)).incarnation for one in registries}
             assert found == {2}
 
@@ -131,7 +127,7 @@ def test_a_store_that_is_late_leaves_changes_unanswered_and_look_ups_refused() -
         _, logs, registries, (first, late) = shared(2, clock, order_s=0.05)
         async with running(first, late):
             await first.order(Register(group(0, of=1)))
-            await until(lambda: registries[1].ready)
+            await until_in_loop(lambda: registries[1].ready)
             logs[1].shows = False
             with pytest.raises(RefusedError, match=r"has not ordered it within 0\.05 s") as refused:
                 await late.order(KeepAlive(Run(0, 0, 0, 0, 1)))
@@ -146,7 +142,7 @@ def test_a_store_that_is_late_leaves_changes_unanswered_and_look_ups_refused() -
             assert refused.value.status == 504
             logs[1].shows = True
             logs[1].store.show()
-            await until(lambda: is_current(late))
+            await until_in_loop(lambda: is_current(late))
             assert not registries[1].ready
 
     asyncio.run(scene())
@@ -167,7 +163,7 @@ def test_a_beat_that_took_too_long_does_not_make_a_copy_current() -> None:
             assert not is_current(late)
             logs[0].takes = True
             logs[0].store.show()
-            await until(lambda: is_current(late))
+            await until_in_loop(lambda: is_current(late))
 
     asyncio.run(scene())
 
@@ -185,16 +181,16 @@ def test_silence_of_the_store_is_not_silence_of_the_ranks() -> None:
             only.tick()
             logs[0].takes = True
             logs[0].store.show()
-            await until(lambda: is_current(only))
+            await until_in_loop(lambda: is_current(only))
             only.tick()
             await only.order(KeepAlive(Run(0, 0, 0, 0, 1)))
             assert registries[0].ready
             for _ in range(5):
                 clock.now += SILENT_S / 2
                 await asyncio.sleep(0.05)
-            await until(lambda: is_current(only))
+            await until_in_loop(lambda: is_current(only))
             only.tick()
-            await until(lambda: not registries[0].ready)
+            await until_in_loop(lambda: not registries[0].ready)
 
     asyncio.run(scene())
 
@@ -267,10 +263,10 @@ def test_a_registry_that_starts_later_becomes_like_the_others(
         async with running(first, second):
             for run in range(1, 20):
                 await first.order(Register(group(run % 2, run=run)))
-            await until(lambda: store.trims > 1)
+            await until_in_loop(lambda: store.trims > 1)
             assert len(store.entries) < 20
             async with running(Replica(joining, later, clock)):
-                await until(lambda: joining.changes == registries[0].changes)
+                await until_in_loop(lambda: joining.changes == registries[0].changes)
                 assert state(joining) == state(registries[0])
 
     asyncio.run(scene())
@@ -408,7 +404,7 @@ def test_registries_that_share_a_log_become_equal(
                 log.shows = True
             store.show()
             await asyncio.gather(*waiting, return_exceptions=True)
-            await until(lambda: len({one.changes for one in registries}) == 1)
+            await until_in_loop(lambda: len({one.changes for one in registries}) == 1)
             assert registries[0].changes == len(orders)
             assert len({state(one) for one in registries}) == 1
 

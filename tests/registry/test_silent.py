@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Final
 
 from pdproto.net.hosts import LOOPBACK
@@ -15,8 +14,8 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import Rank, Registration
 from pdproto.runtime.versions import VERSION
+from tests.waiting import PATIENCE_S, until
 
-PATIENCE_S: Final = 30.0
 SILENT_S: Final = 1.0
 SIGN_OF_LIFE_S: Final = 0.2
 HERE: Final = Rank(0, 0, 0, 0)
@@ -36,15 +35,6 @@ rank.recorded.wait()
 print("recorded", flush=True)
 sys.stdin.read()
 """
-
-
-def until(holds: Callable[[], bool]) -> float:
-    """Wait for it; returns after how many seconds it holds."""
-    began = time.monotonic()
-    while not holds():
-        assert time.monotonic() - began < PATIENCE_S
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def test_b4_a_rank_that_stood_still_comes_back_by_itself() -> None:

@@ -15,7 +15,8 @@ from pdproto.registry.client import RegistryClient
 from pdproto.transport import http_server
 from pdproto.transport.http_server import PIECE
 from pdproto.transport.keys import Keys, new_secret, of_secret
-from tests.registry.served import PATIENCE_S, prefill, until
+from tests.registry.served import prefill
+from tests.waiting import PATIENCE_S, until
 
 KEYS: Final = of_secret(new_secret())
 ASK: Final = b"GET /ranks HTTP/1.1\r\nHost: here\r\n\r\n"

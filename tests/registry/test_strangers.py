@@ -19,7 +19,8 @@ from pdproto.registry.client import RegistryClient
 from pdproto.registry.finder import Finder
 from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Rank, RefusedError
-from tests.registry.served import prefill, sglang, until
+from tests.registry.served import prefill, sglang
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 HALF = b"PUT /route HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{"

@@ -1,8 +1,7 @@
 """A registrar runs the rows of its table; both ends' traces, replayed together, say so."""
 
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,8 +23,7 @@ from pdproto.spec.handoff.registry import SYSTEM
 from pdproto.spec.handoff.roles import Source
 from pdproto.spec.handoff.sink import POOL
 from tests.node.data_paths import OWN_HOST
-
-PATIENCE_S = 30.0
+from tests.waiting import PATIENCE_S, until
 
 
 class Traced:
@@ -68,13 +66,6 @@ def registrar(traced: Traced, address: str, rank: int, run: int = 1) -> Iterator
         yield keeping
     finally:
         keeping.stop()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 # Nobody who lives is silent for so long, however long the machine stands still.

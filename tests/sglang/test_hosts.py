@@ -23,6 +23,7 @@ from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import START_S, Load
 from tests.sglang.apart import Apart, Slow
+from tests.waiting import until
 
 REQUESTS: Final = 24
 LONG: Final = 1_500  # of a drill that a cut interrupts
@@ -75,10 +76,7 @@ def test_hand_overs_go_on_soon_after_a_one_way_cut_has_healed(
         load = Load(requests=LONG, in_flight=4, layers=1, pages=1, spare=250,
                     hosts=(pair[0].v4, pair[1].v4), environment=PATIENCE)
         drilling = beside.submit(run, load, 60, Slow(pair, keys, str(sign)))
-        deadline = monotonic() + START_S
-        while not sign.exists():
-            assert monotonic() < deadline, "there is no first hand-over"
-            sleep(0.05)
+        until(sign.exists, "the first hand-over", within_s=START_S)
         cut({silent})
         sleep(CUT_S)
         cut(())

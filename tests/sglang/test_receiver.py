@@ -24,7 +24,8 @@ from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns
 from pdproto.spec.handoff.poll import KVPoll
-from tests.items.test_data_path import ROW, Pair, until
+from tests.items.test_data_path import ROW, Pair
+from tests.waiting import until
 
 
 class Manager:

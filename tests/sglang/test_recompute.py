@@ -24,8 +24,9 @@ from examples.servers.serving import free_port
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.recompute import THREADS, Recomputing, recompute
 from pdproto.spec.handoff.poll import KVPoll
-from tests.items.test_data_path import Pair, until
+from tests.items.test_data_path import Pair
 from tests.sglang.test_receiver import Manager, reason, receiver_of, send
+from tests.waiting import until
 
 REGISTRY: Final = "127.0.0.1:1"
 ROOM: Final = 1

@@ -27,8 +27,9 @@ from pdproto.sglang.plugin import (
 )
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.spec.handoff.poll import KVPoll
-from tests.items.test_data_path import Pair, until
+from tests.items.test_data_path import Pair
 from tests.sglang.test_receiver import Manager, receiver_of
+from tests.waiting import until
 
 ROOM: Final = 5
 CAPACITY: Final = 8  # tokens of decode's KV cache

@@ -30,7 +30,7 @@ from pdproto.sglang import settings
 from pdproto.sglang.pools import MetadataRows
 from pdproto.sglang.server import PdprotoKVBootstrapServer
 from pdproto.transport.keys import new_secret
-from tests.items.test_data_path import until
+from tests.waiting import until
 
 ROWS, MASK_TOKENS, ROOM = 4, 32, 7
 

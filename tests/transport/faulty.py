@@ -9,8 +9,9 @@ from pdproto.transport.nodes import PrefillNode
 from pdproto.transport.operator_port import serve_operator
 from pdproto.transport.settings import load
 from tests.engine.engines import ENGINES
-from tests.node.data_paths import ENDED, polls, until
+from tests.node.data_paths import ENDED, polls
 from tests.transport.victim import pools
+from tests.waiting import until
 
 
 def faulty_source(engine: str, pipe: Connection, faults: str, token: str) -> None:

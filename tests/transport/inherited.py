@@ -16,8 +16,9 @@ import numpy as np
 from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.runtime.errors import LocalProtocolError
-from tests.node.data_paths import ENDED, until
+from tests.node.data_paths import ENDED
 from tests.transport.victim import pools, source
+from tests.waiting import until
 
 PATIENCE_S = 20
 

@@ -12,8 +12,8 @@ from pdproto import DecodeNode, KVPoll, PrefillNode, SinkPages, SourcePages
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.runtime.errors import LocalProtocolError
-from tests.node.data_paths import until
 from tests.node.leftovers import opened
+from tests.waiting import until
 
 NEEDED = 6  # threads: of the engine, those that ZeroMQ is asked for, and of the loop
 

@@ -16,9 +16,10 @@ import zmq
 from pdproto.node.link import place_of
 from pdproto.transport import files, sockets
 from pdproto.transport.connection_limit import ConnectionLimit
-from tests.node.data_paths import Cluster, until
+from tests.node.data_paths import Cluster
 from tests.transport.many_files import many_files
 from tests.transport.test_strangers import KEYS, hand_over, speaking
+from tests.waiting import until
 
 FEW: Final = 40  # connections that a node of these tests accepts
 MANY: Final = 1_000

@@ -33,9 +33,9 @@ from tests.node.data_paths import (
     cluster,
     polls,
     published,
-    until,
 )
 from tests.node.leftovers import held
+from tests.waiting import until
 
 # Notices quickly that somebody has gone, by the end of the connection: a machine that stands still
 # makes all fall silent.

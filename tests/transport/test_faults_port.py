@@ -9,12 +9,13 @@ import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.data_paths import ENDED, Cluster, cluster, polls, until
+from tests.node.data_paths import ENDED, Cluster, cluster, polls
 from tests.node.processes import victim
 from tests.node.test_faults import handed_over
 from tests.transport.faulty import faulty_source
 from tests.transport.test_killed import closing
 from tests.transport.victim import pools, sink
+from tests.waiting import until
 
 TOKEN: Final = "dB8ch_nx5WdTBv0K"  # noqa: S105 - of no server
 BEARER: Final = {"Authorization": f"Bearer {TOKEN}"}

@@ -12,10 +12,10 @@ import pytest
 from pdproto.net.threads import close_sockets
 from pdproto.node.link import place_of
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import until
 from tests.node.processes import victim
 from tests.transport.inherited import DEEDS, forking_source
 from tests.transport.victim import PAGES, pools, sink
+from tests.waiting import until
 
 TOLD = "was opened in another process (PARENT): open one in this process"
 SAID = {"use": [*(f"child: node {name} {TOLD}" for name in "ppdd")]}

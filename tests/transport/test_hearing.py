@@ -14,8 +14,9 @@ from pdproto.runtime.batches import encode
 from pdproto.runtime.wire import Abort, Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
-from tests.node.data_paths import PATIENCE_S, Cluster, cluster, has_spoken, polls, until
+from tests.node.data_paths import Cluster, cluster, has_spoken, polls
 from tests.transport.test_operator_port import standing_still
+from tests.waiting import PATIENCE_S, until
 
 LINK: Final = Link(sign_of_life_s=0.2, silent_s=10.0)
 

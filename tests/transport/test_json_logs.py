@@ -11,7 +11,8 @@ import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.json_logs import JsonFormatter, log_as_json, lost_lines
-from tests.node.data_paths import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -13,10 +13,11 @@ import pytest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode
 from tests.engine.engines import BUILT_IN
-from tests.node.data_paths import ENDED, idle, polls, until
+from tests.node.data_paths import ENDED, idle, polls
 from tests.node.leftovers import held
 from tests.node.processes import suspend, victim
 from tests.transport.victim import PAGES, dying_sink, dying_source, pools, sink, source
+from tests.waiting import until
 
 HELD = ("engine_leases", "engine_leased_bytes", "engine_pending_fences", "engine_inflight_chunks",
         "engine_inflight_bytes")

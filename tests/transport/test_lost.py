@@ -12,9 +12,10 @@ import pytest
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from tests.node.data_paths import Fabric, SourceDataPath, cluster, polls, published, until
+from tests.node.data_paths import Fabric, SourceDataPath, cluster, polls, published
 from tests.node.processes import victim
 from tests.transport.proxy import Proxy, proxy
+from tests.waiting import until
 
 PROMPT = Link(sign_of_life_s=0.1, silent_s=600.0, grace_s=0.2)
 PATIENT = Link(sign_of_life_s=0.1, silent_s=600.0, grace_s=600.0)

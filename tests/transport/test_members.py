@@ -19,8 +19,9 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import load
-from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published, until
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls, published
 from tests.registry.served import group, prefill
+from tests.waiting import until
 
 SECRET: Final = new_secret()
 NAMES: Final = ("a", "b", "c")

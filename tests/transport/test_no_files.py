@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import cluster, polls, published, until
+from tests.node.data_paths import cluster, polls, published
 from tests.transport.test_strangers import hand_over
+from tests.waiting import until
 
 
 @contextmanager

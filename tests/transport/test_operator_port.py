@@ -28,8 +28,8 @@ from tests.node.data_paths import (
     has_spoken,
     polls,
     published,
-    until,
 )
+from tests.waiting import until
 
 PATIENT: Final = Link(sign_of_life_s=30.0, silent_s=120.0, grace_s=120.0)  # loses nobody
 

@@ -8,8 +8,9 @@ import pytest
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode
-from tests.node.data_paths import PATIENCE_S, Fabric, SinkDataPath, cluster, polls, until
+from tests.node.data_paths import Fabric, SinkDataPath, cluster, polls
 from tests.node.processes import suspend, victim
+from tests.waiting import PATIENCE_S, until
 
 LINK: Final = Link(sign_of_life_s=0.1, silent_s=1.0, grace_s=600.0)
 ROOM: Final = 7

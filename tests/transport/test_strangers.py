@@ -18,7 +18,8 @@ from pdproto.runtime.batches import encode
 from pdproto.runtime.wire import AnyFrame, Done, Introduce, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import new_secret, of_secret
-from tests.node.data_paths import Cluster, SinkDataPath, cluster, polls, published, until
+from tests.node.data_paths import Cluster, SinkDataPath, cluster, polls, published
+from tests.waiting import until
 
 KEYS: Final = of_secret(new_secret())
 SOON_S: Final = 0.5  # an attempt that succeeds has succeeded long before

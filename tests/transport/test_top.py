@@ -13,7 +13,8 @@ from pdproto.cli.top import shown
 from pdproto.transport import node_status
 from pdproto.transport.node_status import NodeStatus, look
 from pdproto.transport.operator_port import OperatorPort
-from tests.node.data_paths import cluster, published, until
+from tests.node.data_paths import cluster, published
+from tests.waiting import until
 
 PATIENCE_S: Final = 30.0  # a busy machine is no node that does not answer
 

@@ -10,7 +10,8 @@ import pytest
 
 from pdproto.net import rests as resting
 from pdproto.transport import event_loop
-from tests.node.data_paths import cluster, until
+from tests.node.data_paths import cluster
+from tests.waiting import until
 
 STILL_S: Final = 0.2
 TURNS_MAX: Final = 20  # meanwhile; a loop that does not sleep takes thousands

@@ -13,7 +13,8 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.engine.engines import ENGINES
-from tests.node.data_paths import polls, until
+from tests.node.data_paths import polls
+from tests.waiting import until
 
 PAGES = 32  # of a pool, all of them in one chunk
 PAGE_BYTES = 1 << 20  # so that a chunk is more than all sockets on its way hold

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from types import SimpleNamespace
 from typing import Any, Final
 from unittest.mock import patch
@@ -56,6 +55,7 @@ from tests.vllm.layers import (
     take_in,
     zeros,
 )
+from tests.waiting import until
 
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 VOCABULARY: Final = 300
@@ -292,11 +292,13 @@ class Engine:
 
     def settle(self, seconds: float = 20.0) -> None:
         """Make steps until its nodes have ended all hand-overs. Then nothing is left."""
-        deadline = monotonic() + seconds
-        while open_ones := self.open_handoffs():
-            assert monotonic() < deadline, f"{open_ones} hand-overs are open after {seconds:g} s"
-            self.step()
-            sleep(0.001)
+        def settled() -> bool:
+            if self.open_handoffs():
+                self.step()
+                return False
+            return True
+
+        until(settled, lambda: f"{self.open_handoffs()} hand-overs are open", within_s=seconds)
         self.step()
         self.assert_empty()
 
@@ -328,11 +330,13 @@ class Servers:
         self.decode.step()
 
     def until(self, holds: Callable[[], bool], seconds: float = 20.0) -> None:
-        deadline = monotonic() + seconds
-        while not holds():
-            assert monotonic() < deadline, f"it did not come to that within {seconds:g} s"
-            self.step()
-            sleep(0.001)
+        def stepped() -> bool:
+            if not holds():
+                self.step()
+                return False
+            return True
+
+        until(stepped, within_s=seconds)
 
     def compute(self, name: str, prompt: Sequence[int], new: int = 1) -> dict[str, Any]:
         """At prefill, as a proxy asks it to. Returns what the proxy gives decode."""

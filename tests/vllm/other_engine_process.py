@@ -67,7 +67,7 @@ class Told(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def until(handle: Any, *reached: KVPoll) -> KVPoll:
+def waited(handle: Any, *reached: KVPoll) -> KVPoll:
     """Wait for one of these. Returns what it has reached by the end of the wait."""
     end = time.monotonic() + SECONDS
     while (status := handle.poll()) not in reached and time.monotonic() < end:
@@ -93,11 +93,11 @@ def main(role: str, engine: str, tokens: int) -> None:
     peer, endpoint = json.loads(sys.stdin.readline())
     if role == "prefill":
         handle = node.open(ROOM)
-        if until(handle, KVPoll.WAITING_FOR_INPUT, *ENDS) is KVPoll.WAITING_FOR_INPUT:
+        if waited(handle, KVPoll.WAITING_FOR_INPUT, *ENDS) is KVPoll.WAITING_FOR_INPUT:
             handle.send(SENT)
     else:
         handle = node.open(ROOM, {peer: endpoint}, pages=TAKEN)
-    status, pages = until(handle, *ENDS), SENT if role == "prefill" else TAKEN
+    status, pages = waited(handle, *ENDS), SENT if role == "prefill" else TAKEN
     say(status.name, str(handle.failure or ""),
         b"".join(layer[pages].tobytes() for layer in layers).hex(), told.lines)
     sys.stdin.readline()  # until the test has heard both

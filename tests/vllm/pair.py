@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from time import monotonic, sleep
+from time import sleep
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from pdproto.vllm.orders import Orders
 from pdproto.vllm.ranks import Rank
 from pdproto.vllm.rooms import ToldRooms
 from pdproto.vllm.seals import Seals
+from tests.waiting import until
 
 ALONE: Final = Place(1, 0)
 HOST: Final = "127.0.0.1"
@@ -31,13 +32,6 @@ LAYERS: Final = 2  # of all stages of a pipeline together
 FULL: Final = (Group(4),)
 LAYOUT: Final = {"model": "tiny", "KV cache dtype": "float32", "KV cache layout": "LBHNC"}
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
-
-
-def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = monotonic() + seconds
-    while not holds():
-        assert monotonic() < deadline, f"it did not come to that within {seconds:g} s"
-        sleep(0.001)
 
 
 SEALS: Final = Seals(Settings())  # of servers without keys, on this host
@@ -221,7 +215,7 @@ class Servers:
         def stepped() -> bool:
             self.step()
             return holds()
-        until(stepped, seconds)
+        until(stepped, within_s=seconds)
 
     def settle(self) -> None:
         """Go on for a while: whatever comes late is heard."""

@@ -15,7 +15,8 @@ from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, LoadingWo
 from pdproto.vllm.offer import KEY
 from pdproto.vllm.orders import Place
 from pdproto.vllm.rooms import Rooms
-from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers, until
+from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers
+from tests.waiting import until
 
 TOKENS = 10  # of a prompt: three blocks of four
 THERE, HERE = [3, 9, 4], [7, 1, 8]
@@ -179,7 +180,7 @@ def test_decode_may_come_before_prefill_has_told_its_workers(closing: ExitStack)
     servers.decode.arrive("r", TOKENS, params)
     servers.decode.place("r", HERE)
     with pytest.raises(AssertionError):
-        until(lambda: bool(servers.decode.step().over), seconds=0.3)
+        until(lambda: bool(servers.decode.step().over), within_s=0.3)
     servers.until(lambda: not servers.decode.awaited)
     assert servers.decode.heard == {"r": False}
 

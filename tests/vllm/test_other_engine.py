@@ -19,7 +19,8 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.vllm.pools import components
 from tests.sglang.arguments import arguments
-from tests.vllm.pair import ALONE, until
+from tests.vllm.pair import ALONE
+from tests.waiting import until
 
 PAGES, LAYERS, HEADS, SIZE = 16, 2, 2, 4
 BLOCK = 32

@@ -23,6 +23,7 @@ from examples.servers.serving import Server
 from tests.servers.load import Ask, asks
 from tests.servers.suite import UntestedError
 from tests.vllm_servers.stage import Pair, at_decode, at_prefill, operator_of
+from tests.waiting import until
 
 WAIT: Final = 5  # requests that wait for decode's memory
 READS: Final = asks(16, seed=9, shortest=200)  # more than decode's memory holds at a time
@@ -104,9 +105,5 @@ def _handoffs(server: Server) -> Sequence[dict[str, Any]]:
 
 def _until(holds: Callable[[], bool], what: str, server: Server) -> None:
     """Raises UntestedError, with the hand-overs of a server that runs."""
-    end = time.monotonic() + WITHIN_S
-    while not holds():
-        if time.monotonic() > end:
-            raise UntestedError(f"not within {WITHIN_S:.0f} s: {what}; {server.name} has "
-                                f"{dict(_states(server))}")
-        time.sleep(0.02)
+    until(holds, lambda: f"{what}; {server.name} has {dict(_states(server))}", within_s=WITHIN_S,
+          look_s=0.02, error=UntestedError)

@@ -7,16 +7,14 @@ from pdproto.node.core import Core
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.faults import Injection
-from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
-from pdproto.node.part import Part
-from pdproto.node.ports import Transport
+from pdproto.node.handle import ENDED, handles_of, room_number
+from pdproto.node.node import Handles
 from pdproto.runtime.role import SinkRole
 
 
-class Receivers:
-    """The node of a receiver (receiver.py). mark: see MarksPages. want_memory: queues the request
-    for staging memory; it has its pages now.
+class Receivers(Handles):
+    """The node of a receiver (receiver.py). want_memory: queues the request for staging memory; it
+    has its pages now.
     """
 
     want_memory: Callable[[Receiver], None]
@@ -25,19 +23,10 @@ class Receivers:
         self, core: Core, endpoints: Endpoints, lives: NumberedLives, role: SinkRole,
         mark: Callable[[Sequence[int]], tuple[int, ...]],
     ) -> None:
-        self.role: Final = role
-        self.mark: Final = mark
-        self.clock: Callable[[], float]
-        self.ask: Callable[[Callable[[], None]], None]
-        self.injection: Final = Injection(core, endpoints, self.give_up)
-        self._core: Final = core
-        self._endpoints: Final = endpoints
-        self._lives: Final = lives
-        self.part: Final = Part("receivers", begin=self._attach, end=self._end, calls={
+        super().__init__(core, endpoints, mark, {
             "open_receiver": self.begin, "finish": self.finish, "abort_receiver": self.give_up})
-
-    def _attach(self, transport: Transport) -> None:
-        self.clock, self.ask = transport.clock, transport.ask
+        self.role: Final = role
+        self._lives: Final = lives
 
     def new(
         self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...],
@@ -76,9 +65,3 @@ class Receivers:
         peers = [self._core.peers.get(name) for name in receiver.endpoint.peers]
         return receiver.life in self._endpoints.lives and any(
             peer is not None and not peer.lost for peer in peers)
-
-    def _end(self) -> None:
-        """The node is closed: open hand-overs fail, and the peers are told."""
-        for receiver in self.open_ends():
-            if receiver.poll() not in ENDED:
-                self.give_up(receiver, CLOSED)

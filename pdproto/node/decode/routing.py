@@ -29,6 +29,7 @@ from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import Life, Meet, Met, Refuse
 from pdproto.spec.handoff import routing
+from pdproto.spec.handoff.dp_rank import RECEIVER
 from pdproto.spec.handoff.routing import Phase
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
@@ -103,15 +104,18 @@ class DecodeRouting:
             (routing.phase, Phase.FAILED): lambda sought, _: receivers.give_up(
                 sought.receiver, sought.reason),
         }
-        self._tellers: Final[Mapping[AnyMessage, Reaction]] = {
+        writers: dict[AnyMessage, Reaction] = {
             routing.meet: self._meet,
             routing.query: self._query,
             routing.withdraw: lambda sought, _: self._known_desk.withdraw(
                 sought.server, sought.receiver.room),
         }
+        # The application says that a room is wanted, and the desk has the answers of the registry.
         self.part: Final = Part(
-            "routing", frames={Met: self._met, Refuse: self._refused}, forgotten=self._forget,
-            turns={Turn.ROOMS: self._end_waits}, due=self._waits.next)
+            "routing", runs=RECEIVER, writers=writers, timers={"unresolved": self._end_waits},
+            frames={Met: self._met, Refuse: self._refused}, calls={"end_request": self._forget},
+            implied=(routing.wanted, routing.wanted_named, routing.answer, routing.gone),
+            forgotten=self._forget, turns={Turn.ROOMS: self._end_waits}, due=self._waits.next)
 
     def _rooms_of(self, server: str, ranks: int, *, follows_rule: bool) -> DecodeRooms:
         """The rooms that are looked for on this server. For any thread: to make them takes 10 ms,
@@ -248,7 +252,7 @@ class DecodeRouting:
 
     def _tell(self, sought: Sought, rooms: DecodeRooms, outcome: RoomStep) -> None:
         for message, _ in outcome.sent:
-            self._tellers[message](sought, rooms)
+            self.part.writers[message](sought, rooms)
 
     def _aim(self, sought: Sought, rooms: DecodeRooms) -> None:
         rank = rooms.rank_of(sought.life)

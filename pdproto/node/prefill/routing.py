@@ -32,6 +32,7 @@ from pdproto.runtime.limits import EARLY_LIVES_MAX, REASON_MAX
 from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import AnyFrame, Disown, Life, Meet, Met, Refuse
 from pdproto.spec.handoff import routing
+from pdproto.spec.handoff.dp_rank import SENDER
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.routing import Runs
 from pdproto.spec.language.symbols import State
@@ -97,7 +98,7 @@ class PrefillRouting:
         self._placed: Final[dict[Endpoint, Placed]] = {}
         self._of_life: Final[dict[RoomLife, Placed]] = {}
         self._numbered = 0
-        self._tellers: Final[Mapping[AnyMessage, Teller]] = {
+        writers: dict[AnyMessage, Teller] = {
             routing.publish: lambda placed, _: self._publish(placed),
             routing.retire: lambda placed, _: desk.retire(placed.life[0], rooms.rank),
             routing.met: lambda placed, _: self._answer(
@@ -106,9 +107,11 @@ class PrefillRouting:
                 placed, lambda life: Refuse(life, rooms.rank, placed.reason[:REASON_MAX])),
             routing.disown: self._locate,
         }
-
+        # The router's prompts are senders that are put here.
         self.part: Final = Part(
-            "routing", frames={Meet: self._hear_meet, Disown: self._hear_disown},
+            "routing", runs=SENDER, writers=writers, timers={"no_decode": self._end_waits},
+            frames={Meet: self._hear_meet, Disown: self._hear_disown},
+            calls={"end_room": self._end}, implied=(routing.prompt, routing.prompt_named),
             failed=self._end, forgotten=self._drop, turns={Turn.ROOMS: self._end_waits},
             due=self._waits.next)
         binding.on_ended_early, binding.on_dropped = self._end_early, self._drop_alone
@@ -204,7 +207,7 @@ class PrefillRouting:
 
     def _tell(self, placed: Placed, outcome: RoomStep) -> None:
         for message, arguments in outcome.sent:
-            self._tellers[message](placed, arguments)
+            self.part.writers[message](placed, arguments)
 
     def _drop(self, endpoint: Endpoint) -> None:
         """Forget a room about which no peer sends a message any more."""

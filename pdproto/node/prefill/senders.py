@@ -5,17 +5,16 @@ from typing import Final
 
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.faults import TRANSFER, Injection
-from pdproto.node.handle import CLOSED, ENDED, handles_of, room_number
-from pdproto.node.part import Part
-from pdproto.node.ports import Transport
+from pdproto.node.faults import TRANSFER
+from pdproto.node.handle import handles_of, room_number
+from pdproto.node.node import Handles
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.role import SourceRole
 from pdproto.spec.handoff.ends import Sending
 
 
-class Senders:
-    """The node of a sender (sender.py). mark: see MarksPages. unbound: senders without a life.
+class Senders(Handles):
+    """The node of a sender (sender.py). unbound: senders without a life.
 
     put: begins the hand-over of a sender that the router has put here, with the data-parallel rank
     that its request names.
@@ -27,19 +26,10 @@ class Senders:
         self, core: Core, endpoints: Endpoints, role: SourceRole,
         mark: Callable[[Sequence[int]], tuple[int, ...]], unbound: Iterable[Sender],
     ) -> None:
-        self.role: Final = role
-        self.mark: Final = mark
-        self.clock: Callable[[], float]
-        self.ask: Callable[[Callable[[], None]], None]
-        self.injection: Final = Injection(core, endpoints, self.give_up)
-        self._core: Final = core
-        self._endpoints: Final = endpoints
-        self._unbound: Final = unbound
-        self.part: Final = Part("senders", begin=self._attach, end=self._end, calls={
+        super().__init__(core, endpoints, mark, {
             "open_sender": self.begin, "send": self.hand_over, "abort_sender": self.give_up})
-
-    def _attach(self, transport: Transport) -> None:
-        self.clock, self.ask = transport.clock, transport.ask
+        self.role: Final = role
+        self._unbound: Final = unbound
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
@@ -78,9 +68,3 @@ class Senders:
         """The senders that may not have ended. For any thread."""
         return [sender for sender in (*handles_of(self._endpoints.lives), *self._unbound)
                 if sender.stage is not Sending.UNKNOWN]
-
-    def _end(self) -> None:
-        """The node is closed: open hand-overs fail, and the peers are told."""
-        for sender in self.open_ends():
-            if sender.poll() not in ENDED:
-                self.give_up(sender, CLOSED)
