@@ -33,7 +33,7 @@ from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verd
 from pdproto.check.rigid import interpretations
 from pdproto.check.runs import NoRunError, Transition, replay, run, until_stuck
 from pdproto.check.totals import Totals
-from pdproto.check.words import formula_text
+from pdproto.check.words import assuming, formula_text
 from pdproto.ground.grounding import Ground, Interpretation, ground_for
 from pdproto.ground.program import Guard
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -309,7 +309,8 @@ class World:
             verdict=Verdict.UNKNOWN,
             assurance="not decided",
             place=claim.place,
-            note="; ".join(f"if {fairness}" for fairness in under),
+            note=assuming(self.system, under),
+            under=tuple(under),
         )
 
     def _leads_to(
@@ -328,7 +329,8 @@ class World:
                     assurance=self._assurance(search, Verdict.VIOLATED),
                     trace=trace,
                     instance=obligation.instance,
-                    note=f"if {fairness}{note}",
+                    note=f"{assuming(self.system, (fairness,))}{note}",
+                    under=(fairness,),
                 )
         return replace(
             finding,

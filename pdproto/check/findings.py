@@ -30,7 +30,8 @@ def jointly(findings: Sequence[Finding]) -> Finding:
     worst = min(findings, key=lambda finding: order.index(finding.verdict))
     if worst.verdict is Verdict.VIOLATED:
         return worst
-    return replace(worst, note="; ".join(finding.note for finding in findings))
+    return replace(worst, note="; ".join(dict.fromkeys(finding.note for finding in findings)),
+                   under=tuple(one for finding in findings for one in finding.under))
 
 
 def located(finding: Finding, given: Interpretation) -> Finding:

@@ -7,7 +7,13 @@ import inspect
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.check.words import effect_text, formula_text, trigger_text, update_text
+from pdproto.check.words import (
+    assumption_texts,
+    effect_text,
+    formula_text,
+    trigger_text,
+    update_text,
+)
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import TRUE, Formula
@@ -142,8 +148,8 @@ def row_text(row: Row) -> str:
     return "\n".join(lines)
 
 
-def property_text(claim: Property) -> str:
-    """A property as a line of Markdown: its name, its reason, its claim."""
+def property_text(claim: Property, system: System) -> str:
+    """A property of the system as a line of Markdown: its name, its reason, its claim."""
     match claim:
         case Always():
             text = f"always {_formula(claim.claim)}"
@@ -153,7 +159,8 @@ def property_text(claim: Property) -> str:
             text = f"whenever {code(claim.row)} can fire, {_formula(claim.claim)}"
         case LeadsTo(premise=premise):
             start = "from everywhere" if premise == TRUE else _formula(premise)
-            text = f"{start} leads to {_formula(claim.goal)}, when {'; when '.join(claim.under)}"
+            text = f"{start} leads to {_formula(claim.goal)}, when "
+            text += "; when ".join(assumption_texts(system, claim.under))
         case _:
             assert_never(claim)
     reason = f": {cell(claim.why)}" if claim.why else ""

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from pdproto.spec.language.place import Place
+from pdproto.spec.language.properties import Fairness
 
 
 class Verdict(StrEnum):
@@ -117,6 +118,7 @@ class Finding:
     trace: Trace | None = None  # a shortest counterexample, or the witness of a `sometimes`
     instance: str = ""  # the elements for which it fails: "p=p0, q=p1"
     note: str = ""  # "vacuous: its premise never holds"; how fairness was assumed; ...
+    under: tuple[Fairness, ...] = ()  # of a `leads_to`: what is assumed; if violated, in this run
 
     @property
     def trace_length(self) -> int | None:

@@ -167,7 +167,7 @@ def _properties(system: System) -> Iterator[str]:
     if not system.properties and system.final is None:
         return
     yield "## Properties"
-    lines = [property_text(claim) for claim in system.properties]
+    lines = [property_text(claim, system) for claim in system.properties]
     if system.final is not None:
         lines.append(final_text(system.final))
     yield "\n".join(lines)

@@ -26,7 +26,7 @@ from pdproto.check.page import (
     rows_text,
 )
 from pdproto.check.tables import GENERATED, joined
-from pdproto.check.words import formula_text
+from pdproto.check.words import assumption_texts, formula_text
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
@@ -57,7 +57,7 @@ def variant_document(variant: System, base: System) -> str:
         *(part for kind, title, heading in GRIDS for part in _cells(change, kind, title, heading)),
         *_axioms(change),
         *_tables(variant, base, change),
-        *_properties(base, change),
+        *_properties(variant, base, change),
         *_faults(variant, base, change),
         *_configurations(variant, change),
     ))  # fmt: skip
@@ -172,7 +172,7 @@ def _block(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
-def _properties(base: System, change: Difference) -> Iterator[str]:
+def _properties(variant: System, base: System, change: Difference) -> Iterator[str]:
     removed = [f"**{key[-1]}**" for key in _of(change.removed, "property")]
     removed += ["where a run may end" for _ in _of(change.removed, "final")]
     added = [_claim(part) for part in _of(change.added, "property").values()]
@@ -183,12 +183,14 @@ def _properties(base: System, change: Difference) -> Iterator[str]:
     assumed: dict[tuple[str, str], list[str]] = {}
     for before, after in pairs:
         if _only_assumes(before, after):
-            assumed.setdefault((_under(before), _under(after)), []).append(f"**{after.name}**")
+            both = _under(before, base), _under(after, variant)
+            assumed.setdefault(both, []).append(f"**{after.name}**")
     lines = [
         f"* {', '.join(names)}: when {new} (in {base.name}: when {old})"
         for (old, new), names in assumed.items()
     ]
-    lines += [property_text(after) for before, after in pairs if not _only_assumes(before, after)]
+    lines += [property_text(after, variant)
+              for before, after in pairs if not _only_assumes(before, after)]
     final = [*_of(_new(change), "final").values()]
     lines += [final_text(part) for part in final if isinstance(part, Formula)]
     if not (removed or added or lines):
@@ -200,7 +202,7 @@ def _properties(base: System, change: Difference) -> Iterator[str]:
         yield "\n".join(lines)
     if added:
         yield "Added:"
-        yield "\n".join(map(property_text, added))
+        yield "\n".join(property_text(claim, variant) for claim in added)
 
 
 def _claim(part: Part) -> Property:
@@ -217,8 +219,9 @@ def _only_assumes(before: Property, after: Property) -> bool:
     )
 
 
-def _under(claim: Property) -> str:
-    return "; when ".join(claim.under) if isinstance(claim, LeadsTo) else ""
+def _under(claim: Property, system: System) -> str:
+    under = claim.under if isinstance(claim, LeadsTo) else ()
+    return "; when ".join(assumption_texts(system, under))
 
 
 def _configurations(variant: System, change: Difference) -> Iterator[str]:

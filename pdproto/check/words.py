@@ -4,7 +4,7 @@ An environment replaces variables by their elements. So the same formula is `vot
 and `vote(p0)` in a trace.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias, assert_never
 
@@ -22,8 +22,10 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
+from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Sent, Symbol, Update
+from pdproto.spec.language.symbols import Each, Message, Sent, Symbol, Update
+from pdproto.spec.language.system import System
 
 Elements: TypeAlias = Mapping[Sort, int]
 
@@ -36,6 +38,29 @@ class _Binding(IntEnum):
     OPEN = 0  # a quantifier or an implication
     JOINED = 1  # `and`, `or`: never mixed without parentheses
     CLOSED = 2
+
+
+FAIR_ROWS: Final = "each row that stays enabled fires"
+
+
+def assumption_texts(system: System, under: Iterable[Fairness]) -> tuple[str, ...]:
+    """The assumptions of a liveness claim, without those about what the system lacks: timers, safety
+    nets, messages.
+    """
+    timers = [row.on for _, row in system.rows() if isinstance(row.on, Timer)]
+    about = {
+        Fairness.TIMERS: bool(timers),
+        Fairness.DETECTORS: any(not timer.detector for timer in timers),
+        Fairness.NO_TIMERS: bool(timers),
+        Fairness.CONSUMED: any(isinstance(one, Message) for one in system.variables),
+    }
+    least = str(Fairness.TIMERS) if timers else FAIR_ROWS
+    return tuple(dict.fromkeys(str(one) if about[one] else least for one in under))
+
+
+def assuming(system: System, under: Iterable[Fairness]) -> str:
+    """The assumptions behind a verdict: "if every timer fires; if safety nets never fire"."""
+    return "; ".join(f"if {text}" for text in assumption_texts(system, under))
 
 
 def formula_text(formula: Formula, elements: Elements = VARIABLES) -> str:

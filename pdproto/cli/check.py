@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, help=what)
     parser.add_argument(
-        "--fairness", choices=[f.name.lower().replace("_", "-") for f in Fairness],
+        "--fairness", choices=[f.option for f in Fairness],
         action="append", default=[], help="assume this of the environment (leads_to only)",
     )
     add_engine(parser)
@@ -167,7 +167,7 @@ def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter)
         limits=limits(arguments),
         workers=arguments.workers,
         keep_going=_keeps_going(system, arguments),
-        fairness=tuple(Fairness[n.upper().replace("-", "_")] for n in arguments.fairness),
+        fairness=tuple(f for f in Fairness if f.option in arguments.fairness),
         monitor=reporter.show,
         engine=engine(arguments),
     )

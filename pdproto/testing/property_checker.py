@@ -25,7 +25,7 @@ from pdproto.check.questions import (
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.runs import Transition
-from pdproto.check.words import formula_text
+from pdproto.check.words import assuming, formula_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -186,7 +186,7 @@ class PropertyChecker:
             f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
             Verdict.VIOLATED, "met by a run", claim.place, instance=obligation.instance,
             trace=self._narrator.trace(moves, loop=loop, blocked=loop is None),
-            note=f"if {fairness}")
+            note=assuming(self.ground.system, (fairness,)), under=(fairness,))
 
     def diverged(self, moves: list[Transition], why: str) -> Finding:
         """The finding for a run after which an implementation differed from the tables."""

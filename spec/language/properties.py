@@ -25,6 +25,11 @@ class Fairness(StrEnum):
     # otherwise a message in the set is resent for ever
     CONSUMED = "delivery takes the message off the network"
 
+    @property
+    def option(self) -> str:
+        """Its name on the command line and in JSON: "no-timers"."""
+        return self.name.lower().replace("_", "-")
+
 
 @dataclass(frozen=True, slots=True)
 class Always:

@@ -177,7 +177,7 @@ def test_sections_that_only_some_systems_have() -> None:
         "| any state | land |",
         "* **only_posted**<br>whenever `land` can fire, `copy(page) = posted`",
         "* **it_lands**<br>`copy(page) = posted` leads to `copy(page) = landed`, "
-        "when every timer fires; when safety nets never fire",
+        "when every timer fires",
         "* **plain**: either \\| or<br>always `copy(page) != none`",
         "Of writer `page`:",
         "reset: by itself, any state -> none",

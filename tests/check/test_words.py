@@ -3,6 +3,7 @@
 import pytest
 
 from pdproto.check.words import (
+    assumption_texts,
     effect_text,
     formula_text,
     sent_text,
@@ -16,12 +17,16 @@ from pdproto.spec.language import (
     TRUE,
     Call,
     Completion,
+    Fairness,
     Formula,
     Machine,
     Message,
     Rigid,
+    Row,
     Sort,
     State,
+    System,
+    Table,
     Timer,
     all_of,
     any_of,
@@ -150,3 +155,24 @@ def test_triggers_share_a_name_under_any_names_of_arguments() -> None:
 def test_a_formula_of_no_known_kind_is_a_bug() -> None:
     with pytest.raises(AssertionError):
         formula_text(Formula())
+
+
+FAIR_ROWS = "each row that stays enabled fires"
+LOST, LATE = Timer("lost", detector=True), Timer("late")
+
+
+@pytest.mark.parametrize(("on", "texts"), [
+    (None, [FAIR_ROWS]),
+    (LOST, ["every timer fires", "there are no timers"]),
+    (LATE, ["every timer fires", "safety nets never fire", "there are no timers"]),
+    ("over", [FAIR_ROWS, "delivery takes the message off the network"]),
+], ids=["neither", "detector", "safety net", "message"])
+def test_an_assumption_is_about_something_that_the_system_has(
+    on: Timer | str | None, texts: list[str]
+) -> None:
+    one, two = Machine("one"), Machine("two")
+    ended = two.relation("ended")
+    trigger = Message(on, sender=one, receiver=two)() if isinstance(on, str) else on
+    row = Row("end", on=trigger, do=[ended().to(True)])
+    system = System("ends", "", (Table(one), Table(two, rows=[row])))
+    assert assumption_texts(system, Fairness) == tuple(texts)

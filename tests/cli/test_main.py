@@ -116,9 +116,14 @@ class TestAnswers:
         assert verdicts(told) == {"the_lock_is_held": "holds", "deadlock": "holds"}
 
     def test_an_assumption_of_fairness(self, capsys: Output) -> None:
-        arguments = ("two-phase-commit", "--property", "a_decision_arrives", "--fairness")
+        arguments = ("lock-server", "--property", "the_lock_comes_back", "--fairness")
         (finding,) = answer(capsys, *arguments, "detectors")["properties"]
         assert finding["note"] == "if safety nets never fire"
+        assert finding["fairness"] == ["detectors"]
+        arguments = ("two-phase-commit", "--property", "a_decision_arrives", "--fairness")
+        (finding,) = answer(capsys, *arguments, "detectors", "--fairness", "timers")["properties"]
+        assert finding["note"] == "if each row that stays enabled fires"
+        assert finding["fairness"] == ["timers", "detectors"]
 
     def test_reductions_can_be_asked_for_and_refused(self, capsys: Output) -> None:
         small = answer(capsys, "two-phase-commit", "--symmetry", "--no-dead-bits")

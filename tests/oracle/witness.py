@@ -56,6 +56,11 @@ def element_texts(env: Mapping[Sort, int]) -> str:
     return ", ".join(f"{v.name}={type(v).element(i)}" for v, i in env.items())
 
 
+def assumed(told: Mapping[str, Any]) -> set[Fairness]:
+    """The assumptions under which a `leads_to` was judged; of a violated one, that of its run."""
+    return {Fairness[name.upper().replace("-", "_")] for name in told["fairness"]}
+
+
 class _Told:
     """A run that is told, and the states that it goes through."""
 
@@ -65,7 +70,7 @@ class _Told:
         self.claim: Any = claim[0] if claim else None
         self.fairness = Fairness.TIMERS
         if isinstance(self.claim, LeadsTo):
-            self.fairness = Fairness(told["note"].removeprefix("if "))
+            (self.fairness,) = assumed(told)
         self.graph: Graph = world.graph(self.fairness)
         self.steps: list[Step] = []
         self.states: list[State] = [START]

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pdproto.check.words import formula_text
+from pdproto.check.words import assumption_texts, formula_text
 from pdproto.spec.language.formula import Formula
+from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.system import System
 
 LEMMAS_MAX: Final = 3  # more of them are only counted
@@ -14,7 +15,7 @@ def in_words(
     system: System,
     *,
     lemmas: Sequence[str] = (),
-    where: Sequence[str] = (),
+    where: Sequence[Fairness] = (),
     without: Sequence[str] = (),
     assumed: Mapping[str, Formula] | None = None,
 ) -> str:
@@ -29,7 +30,7 @@ def in_words(
         several = len(lemmas) > LEMMAS_MAX
         text += f" with {f'{len(lemmas)} lemmas' if several else ', '.join(lemmas)}"
     if where:
-        text += f", where {' or '.join(where)}"
+        text += f", where {' or '.join(assumption_texts(system, where))}"
     if without:
         text += f", in runs without {' and '.join(without)} faults"
     every = {**system.axioms, **(assumed or {})}

@@ -46,6 +46,8 @@ def _property(finding: Finding) -> dict[str, Any]:
         "place": _place(finding.place),
         "trace_length": finding.trace_length,
     }
+    if finding.under:
+        plain["fairness"] = [fairness.option for fairness in finding.under]
     return plain if finding.trace is None else plain | _trace(finding.trace)
 
 

@@ -16,7 +16,7 @@ from pdproto.check.prove.verdicts import UnitStatus, UnitVerdict, Verdicts
 from pdproto.check.report.narration import counted
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.check.words import formula_text
+from pdproto.check.words import assumption_texts, formula_text
 from pdproto.spec.language.properties import LeadsTo
 from pdproto.spec.language.symbols import Sizes
 
@@ -53,14 +53,16 @@ def promises(found: Verdicts) -> Iterator[Promise]:
             verdict = found.units[claim.name]
             proved = proved_under(claim)
             yield Promise(
-                claim.name, verdict.standing, len(verdict.own), tuple(proved),
-                tuple(f for f in claim.under if f not in proved),
+                claim.name, verdict.standing, len(verdict.own),
+                assumption_texts(one.system, proved),
+                assumption_texts(one.system, [f for f in claim.under if f not in proved]),
                 {name: formula_text(formula)
                  for name, formula in rankings[claim.name].assumed.items()},
                 without.get(claim.name, ()),
             )
         elif claim.name not in rankings and not found.wanted:
-            yield Promise(claim.name, EXPLORED, 0, (), tuple(claim.under), {})
+            yield Promise(claim.name, EXPLORED, 0, (),
+                          assumption_texts(one.system, claim.under), {})
 
 
 def answers(found: Verdicts) -> dict[str, str]:

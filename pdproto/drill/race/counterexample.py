@@ -48,7 +48,7 @@ class Counterexample:
         Under an assumption without clocks none ends but a detector. A wait that never ends by
         default does end where a row of the run is on it.
         """
-        if self.finding.note in (f"if {Fairness.DETECTORS}", f"if {Fairness.NO_TIMERS}"):
+        if self.finding.under in ((Fairness.DETECTORS,), (Fairness.NO_TIMERS,)):
             return {name: inf for name in WAITS if name != HEARTBEAT}
         timers = {row.row.on.name for row in self.rows if isinstance(row.row.on, Timer)}
         return {name: LONG_S for name in timers if name in WAITS and WAITS[name].seconds == inf}
