@@ -101,6 +101,7 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
         findings=tuple(merged(findings) for findings in zip(*safety, strict=True)),
         rows_fired=totals.fired(system),
         rows_never_fired=totals.never_fired(system),
+        rows_hidden=totals.hidden(system),
         row_counts=totals.counts(system),
         deadlocks=totals.deadlocks,
         reductions=_reduction_names(configuration),

@@ -150,6 +150,7 @@ class CheckResult:
     # In how many states each row can fire, summed over its parameters; symmetric states count once.
     row_counts: Mapping[str, int] = field(default_factory=dict)
     rows_known: bool = True  # whether the checker tells which rows fired
+    rows_hidden: tuple[str, ...] = ()  # that did not fire, and might where no dead bits are cleared
     recalled: bool = False  # from an earlier run, which took `seconds`
 
     @property

@@ -33,6 +33,11 @@ class Way:
         """Whether each state is visited, so that counts are those of the system."""
         return not self.symmetry and not self.dead_bits
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether it may store several states for one (decision 092)."""
+        return self.symmetry and self.dead_bits
+
 
 WAYS = (
     Way("native"),
@@ -77,14 +82,17 @@ def _counts(expected: Answer, told: Mapping[str, Any], way: Way) -> Iterator[str
             expected.orbits <= told["states"] <= (
                 expected.states if expected.worlds[0].given else expected.orbits)):
         yield f"states: {told['states']}, and not {expected.orbits} of {expected.states}"
-    if told["states"] > expected.states or bool(told["deadlocks"]) != bool(expected.stuck):
+    if (told["states"] > expected.states and not way.may_grow) or (
+            bool(told["deadlocks"]) != bool(expected.stuck)):
         yield f"{told['states']} states, {told['deadlocks']} deadlocks; {expected.states}, " \
               f"{expected.stuck}"
     never = set(told["rows_never_fired"]) & expected.fired.keys()
     if never:
         yield f"{', '.join(sorted(never))} did never fire"
     fired = Counter({name: count for name, count in told["row_counts"].items() if count})
-    if not fired <= expected.fired or (way.is_plain and fired != expected.fired):
+    if not fired.keys() <= expected.fired.keys() or (
+            not fired <= expected.fired and not way.may_grow) or (
+            way.is_plain and fired != expected.fired):
         yield f"rows fired: {fired}, and not {expected.fired}"
 
 

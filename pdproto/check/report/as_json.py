@@ -26,6 +26,7 @@ def to_json(result: CheckResult) -> dict[str, Any]:
         "stopped": result.stopped,
         "properties": [_property(finding) for finding in result.findings],
         "rows_never_fired": list(result.rows_never_fired),
+        "rows_hidden": list(result.rows_hidden),
         "row_counts": dict(result.row_counts),
         "deadlocks": result.deadlocks,
     }

@@ -16,7 +16,13 @@ from typing import Any, Final
 
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.markup import Markup, breakable, element
-from pdproto.check.report.narration import counted, headline, verdict_word, visible
+from pdproto.check.report.narration import (
+    counted,
+    every_row,
+    headline,
+    verdict_word,
+    visible,
+)
 from pdproto.check.report.sequence import blocked_rows, colour_classes, sequence, written_at
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 
@@ -208,8 +214,8 @@ def _coverage(result: CheckResult) -> Iterator[Markup]:
             for row in result.rows_never_fired
         ]
         yield element("ul", *rows, class_="coverage")
-    elif result.complete:
-        yield element("p", "Every row fired.", class_="coverage muted")
+    elif result.complete and (text := every_row(result)):
+        yield element("p", f"{text[0].upper()}{text[1:]}.", class_="coverage muted")
 
 
 def _sections(result: CheckResult) -> Iterator[Markup]:

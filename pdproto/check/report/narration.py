@@ -105,6 +105,15 @@ def coverage_lines(result: CheckResult) -> tuple[str, ...]:
     )
 
 
+def every_row(result: CheckResult) -> str:
+    """The sentence where no row is known that never fired; empty if rows are not known."""
+    if not result.rows_known:
+        return ""
+    hidden = len(result.rows_hidden)
+    return "every row fired" + (f", but for {counted(hidden, 'row')} that cleared bits may hide "
+                                "(--no-dead-bits shows)" if hidden else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """The properties whose truth a step changes."""

@@ -14,6 +14,7 @@ from rich.text import Text
 from pdproto.check.report.narration import (
     counts_phrase,
     coverage_lines,
+    every_row,
     headline,
     sizes_phrase,
 )
@@ -142,7 +143,7 @@ def _coverage(pen: Pen, result: CheckResult) -> list[Text]:
         lines = [pen.text(f"rows that never fired{so_far}: {len(never)}", style="yellow")]
         lines += [pen.text(f"    {line}") for line in never]
     else:
-        lines = [pen.text("every row fired", style="dim")] if result.rows_known else []
+        lines = [pen.text(text, style="dim") for text in filter(None, (every_row(result),))]
     style = "yellow" if result.deadlocks else "dim"
     lines.append(pen.text(f"deadlocks: {result.deadlocks:,}", style=style))
     return lines

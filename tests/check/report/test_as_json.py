@@ -36,6 +36,7 @@ def test_keys_are_those_that_are_documented() -> None:
         "stopped",
         "properties",
         "rows_never_fired",
+        "rows_hidden",
         "row_counts",
         "deadlocks",
     }

@@ -167,6 +167,12 @@ def test_a_bare_result_is_printed() -> None:
     ]
 
 
+def test_a_row_that_cleared_bits_may_hide_is_not_said_to_have_fired() -> None:
+    text = shown(replace(samples.result(), rows_hidden=("lose", "ignore_late")), 120)
+    assert ("every row fired, but for 2 rows that cleared bits may hide (--no-dead-bits shows)"
+            in text.splitlines())
+
+
 def test_a_list_folds_rows_that_are_long() -> None:
     lines = shown(samples.long_names(), 30).splitlines()
     (start,) = (index for index, line in enumerate(lines) if line.startswith("  1 "))
