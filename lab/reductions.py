@@ -2,8 +2,8 @@
 
 Of each named size and each defect whose search uses symmetry and dead bits, the same question is
 asked with neither. The record, lab/reductions.jsonl, has a line for each: the counts of both
-searches, and how their verdicts and shortest lengths differ; or the limit that the plain search met.
-The smallest come first. A run that finds a record goes on behind it.
+searches, and how their verdicts and shortest lengths differ; or the limit that the plain search
+met. The smallest come first. A run that finds a record goes on behind it.
 """
 
 import argparse

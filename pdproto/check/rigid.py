@@ -47,8 +47,9 @@ def interpretations(
     """Every interpretation to explore.
 
     Raises TopologyError if there is none, and TooLargeError if there are too many candidates, or
-    too many choices of elements for an axiom.
+    too many choices of elements for an axiom. Raises SpecError for a sort without a size.
     """
+    system.require_sizes(sizes)
     for name, axiom in system.axioms.items():
         if (cases := choices(free_variables(axiom), axiom, sizes)) > CHOICES_MAX:
             raise TooLargeError(f"the axiom {name} has {cases:,} choices of elements at "

@@ -44,8 +44,8 @@ FAIR_ROWS: Final = "each row that stays enabled fires"
 
 
 def assumption_texts(system: System, under: Iterable[Fairness]) -> tuple[str, ...]:
-    """The assumptions of a liveness claim, without those about what the system lacks: timers, safety
-    nets, messages.
+    """The assumptions of a liveness claim, without those about timers, safety nets and messages
+    that the system lacks.
     """
     timers = [row.on for _, row in system.rows() if isinstance(row.on, Timer)]
     about = {

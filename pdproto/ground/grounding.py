@@ -297,7 +297,7 @@ class Ground(Grounder):
 
     consume: delivery takes the message off the network (Fairness.CONSUMED). timers: keep the rows
     on timers. Raises TooLargeError above ROWS_MAX ground rows or CELLS_MAX cells, and SpecError for
-    a guard above CLAUSES_MAX clauses.
+    a guard above CLAUSES_MAX clauses and for a sort without a size.
     """
 
     def __init__(
@@ -310,6 +310,7 @@ class Ground(Grounder):
         consume: bool = False,
         timers: bool = True,
     ) -> None:
+        system.require_sizes(sizes)
         marks = delivery_marks(system.variables, sizes) if consume else {}
         layout = Layout((*system.variables, *marks.values()), sizes)
         super().__init__(layout, given or {}, system.place, consume=consume)

@@ -147,6 +147,11 @@ class System:
             found += map(type, (*free, *bound))
         return tuple(dict.fromkeys(found))
 
+    def require_sizes(self, sizes: Sizes) -> None:
+        """Raise SpecError for a sort without a size."""
+        for sort in self.sorts:
+            require(sort in sizes, f"{self.name}: the sort {sort.__name__} has no size", self.place)
+
     def table(self, machine: Machine[*tuple[Any, ...]]) -> Table:
         """The protocol's table of this machine. Raises StopIteration if there is none."""
         return next(table for table in self.tables if table.machine is machine)

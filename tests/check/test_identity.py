@@ -47,9 +47,9 @@ MODULES: Final = (formula, machine, properties, ranking, symbols, system, trigge
 ANYWHERE: Final = Place("there.py", 1)
 
 
-def classes() -> Iterator[type[Any]]:
-    """Every dataclass of the language."""
-    for module in MODULES:
+def classes(*modules: ModuleType) -> Iterator[type[Any]]:
+    """Every dataclass of these modules; without any, of those of the language."""
+    for module in modules or MODULES:
         for found in vars(module).values():
             if inspect.isclass(found) and is_dataclass(found) and _is_of(found, module):
                 yield found

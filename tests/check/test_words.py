@@ -174,5 +174,5 @@ def test_an_assumption_is_about_something_that_the_system_has(
     ended = two.relation("ended")
     trigger = Message(on, sender=one, receiver=two)() if isinstance(on, str) else on
     row = Row("end", on=trigger, do=[ended().to(True)])
-    system = System("ends", "", (Table(one), Table(two, rows=[row])))
+    system = System("ends", "", (Table(one), Table(two, rows=(row,))))
     assert assumption_texts(system, Fairness) == tuple(texts)

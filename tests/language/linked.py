@@ -113,14 +113,15 @@ SYSTEM: Final = System("linked", "", (
 })
 
 EDITS: Final[tuple[Any, ...]] = (
+    ReplaceProperties(SYSTEM.properties[2:4]),
     DropClause("begin", ~got(w, s)),
     AddClause("begin", ~got(w, s)),
     DropEffect("lend", used(s).to(True)),
     AddEffect("lend", used(s).to(True)),
-    Retarget("late", at=Phase.IDLE),
+    Retarget("take", at=Phase.IDLE, to=Phase.BUSY),
     DropRow("late"),
-    AddRow(worker, Row("late", on=Timer("late"), at=Phase.BUSY, send=[ask(w)])),
-    ReplaceRow("late", Row("late", on=Timer("late"), at=Phase.BUSY, send=[ask(w)])),
+    AddRow(worker, Row("later", on=Timer("later"), at=Phase.BUSY, send=[ask(w)])),
+    ReplaceRow("clear", Row("clear_all", choose=(w,), when=got(w, s), do=used(s).to(False))),
     DropProperty("is_done"),
     AddProperty(Sometimes("is_idle", phase(w) == Phase.IDLE)),
     AddFaults("reset", Table(loss, rows=(Row("reset", choose=(s,), do=used(s).to(False)),))),

@@ -17,7 +17,9 @@ from pdproto.spec.language.place import Place
 from pdproto.spec.language.sorts import ANY
 from pdproto.spec.language.symbols import Rigid, Symbol
 
-TEXTS: Final = {"about", "why", "kind"}  # fields whose text names nothing
+TEXTS: Final = ("about", "why", "kind")  # the text of these fields names nothing
+# Constructors refuse other sorts and values here (test_refuses.py).
+ARGUMENTS: Final = ("arguments", "left", "right", "value")
 
 
 class Foreign(Sort, ordered=True):
@@ -33,93 +35,85 @@ FOREIGN: Final = Machine("foreign")
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """A value at a path, and the field of the class in which it is."""
+class Part:
+    """A part with its path, and the field that has it: "Ranking.leads_to"."""
 
-    path: tuple[object, ...]
-    value: object
-    at: str  # "Ranking.leads_to"
+    value: Any
+    path: tuple[Any, ...] = ()
+    at: str = ""
 
-    def __str__(self) -> str:
-        return f"{'.'.join(map(str, self.path))} = {self.value!r}"
+    def within(self) -> Iterator["Part"]:
+        """The parts of this one."""
+        match self.value:
+            case Mapping():
+                for number, (key, part) in enumerate(self.value.items()):
+                    yield Part(key, (*self.path, number, "key"), f"{self.at} key")
+                    yield Part(part, (*self.path, number, "value"), self.at)
+            case tuple() | list():
+                for number, part in enumerate(self.value):
+                    yield Part(part, (*self.path, number), self.at)
+            case _ if is_dataclass(self.value) and not isinstance(self.value, Place):
+                kind = type(self.value).__name__
+                for field in fields(self.value):
+                    if field.init and field.name != "place":
+                        yield Part(getattr(self.value, field.name), (*self.path, field.name),
+                                   f"{kind}.{field.name}")
 
+    def every(self) -> Iterator["Part"]:
+        """This part, its parts, and so on."""
+        yield self
+        for part in self.within():
+            yield from part.every()
 
-def strangers(value: object) -> Iterator[Stranger]:
-    """Every way to put one stranger into these values."""
-    yield from _within(value, (), "")
-
-
-def _within(value: Any, path: tuple[object, ...], at: str) -> Iterator[Stranger]:
-    match value:
-        case Place() | bool() | None | int():
+    def unlike(self) -> Iterator[object]:
+        """Strangers to put in its place."""
+        value, field = self.value, self.at.rpartition(".")[2]
+        if value is ANY or field in TEXTS:
             return
-        case _ if value is ANY:
-            return
-        case str():
-            if at.split(".")[-1] not in TEXTS:
-                yield Stranger(path, "no_such_name", at)
-        case Enum():
-            if not at.endswith(".under"):
-                yield Stranger(path, ForeignPhase.ELSEWHERE, at)
-        case Sort() | type() | Symbol() | Machine():
-            yield from (Stranger(path, other, at) for other in _unlike(value))
-        case Mapping():
-            for number, (key, part) in enumerate(value.items()):
-                yield from _within(key, (*path, number, "key"), f"{at} key")
-                yield from _within(part, (*path, number, "value"), at)
-        case tuple() | list():
-            for number, part in enumerate(value):
-                yield from _within(part, (*path, number), at)
-        case _ if is_dataclass(value):
-            for field in fields(value):
-                if field.init and field.name != "place":
-                    yield from _within(getattr(value, field.name), (*path, field.name),
-                                       f"{type(value).__name__}.{field.name}")
+        match value:
+            case Enum() if field not in (*ARGUMENTS, "under"):
+                yield ForeignPhase.ELSEWHERE
+            case str() if not isinstance(value, Enum):
+                yield "no_such_name"
+            case Sort():
+                yield type(value)("stranger")
+                if field not in ARGUMENTS:
+                    yield Foreign("x")
+            case type():
+                yield Foreign
+            case Rigid():
+                other = copy.copy(value)
+                vars(other)["name"] = "stranger"
+                yield other
+            case Symbol():  # as if its module had been imported by two names
+                yield copy.copy(value)
+            case Machine():
+                yield FOREIGN
 
 
-def _unlike(value: Any) -> Iterator[object]:
-    match value:
-        case Sort():
-            yield type(value)("stranger")
-            yield Foreign("x")
-        case type():
-            yield Foreign
-        case Rigid():
-            other = copy.copy(value)
-            vars(other)["name"] = "stranger"
-            yield other
-        case Symbol():  # as if its module had been imported by two names
-            yield copy.copy(value)
-        case Machine():
-            yield FOREIGN
-
-
-def with_stranger(value: Any, path: tuple[object, ...], stranger: object) -> Any:
+def with_stranger(value: Any, path: tuple[Any, ...], stranger: object) -> Any:
     """A copy of the values with the stranger at the path. Raises SpecError where a system refuses
     it.
     """
     if not path:
         return stranger
-    first, *rest = path
-    inner = tuple(rest)
-    match value:
-        case Mapping():
-            items = [*value.items()]
-            key, part = items[first]  # type: ignore[call-overload]
-            which, *deeper = inner
-            items[first] = (  # type: ignore[call-overload]
-                (with_stranger(key, tuple(deeper), stranger), part) if which == "key" else
-                (key, with_stranger(part, tuple(deeper), stranger)))
-            return dict(items)
-        case tuple() | list():
-            parts = [*value]
-            parts[first] = with_stranger(parts[first], inner, stranger)  # type: ignore[call-overload]
-            return type(value)(parts)
-    changed = with_stranger(getattr(value, str(first)), inner, stranger)
+    first, *inner = path
+    if isinstance(value, Mapping):
+        items = [*value.items()]
+        pair = [*items[first]]
+        number = ("key", "value").index(inner[0])
+        pair[number] = with_stranger(pair[number], tuple(inner[1:]), stranger)
+        items[first] = (pair[0], pair[1])
+        return dict(items)
+    if isinstance(value, tuple | list):
+        parts = [*value]
+        parts[first] = with_stranger(parts[first], tuple(inner), stranger)
+        return type(value)(parts)
+    changed = with_stranger(getattr(value, first), tuple(inner), stranger)
     if isinstance(value, System):
-        return replaced(value, **{str(first): changed})
+        return replaced(value, **{first: changed})
     other = copy.copy(value)
-    object.__setattr__(other, str(first), changed)
+    object.__setattr__(other, first, changed)
     if hasattr(other, "_guards"):
         object.__setattr__(other, "_guards", {})
     return other

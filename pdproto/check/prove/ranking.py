@@ -245,6 +245,9 @@ class _Rankings:
             if use.claim not in self.usable:
                 raise SpecError(ranking.place, f"there is no claim {use.claim!r} to use")
             _check_named(ranking, use.claim, use.at, named)
+            for variable in use.at:
+                if variable not in free_variables(self.usable[use.claim]):
+                    raise SpecError(ranking.place, f"{use.claim} has no variable {variable!r}")
             claim = apart(self.usable[use.claim], MARK)
             yield renamed(claim, {marked(v, MARK): element for v, element in use.at.items()})
 

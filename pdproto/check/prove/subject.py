@@ -1,7 +1,7 @@
 """The subject of `pdproto prove`: a system, its lemmas and rankings, and all obligations."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +12,14 @@ from pdproto.check.load import NO_NAMES, LoadError, load_module
 from pdproto.check.prove.assumptions import in_words
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.fair_rows import proved_under
+from pdproto.check.prove.names import check_names, check_rows, strange
 from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
 from pdproto.check.prove.ranking import ranking_obligations, spared
-from pdproto.spec.language.formula import Formula, atoms
+from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.kinds import shown, suggestion
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, Sometimes
 from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
-from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
 
@@ -192,10 +192,23 @@ def with_proofs(
         ranked.get("FAULT_FREE", FaultFree()),
         base,
     )
-    for lemma in one.lemmas:
-        for symbol in _strange(one.system, lemma):
-            raise LoadError(_not_of(system, lemma, symbol))
+    every = (*one.lemmas, *one.helping, *one.fault_free.lemmas)
+    check_names(one.system, every, one.monotone, one.every_ranking)
+    if not of_lemmas:
+        check_rows(one.every_ranking, (*_bases(system), *_systems(home)))
     return one
+
+
+def _bases(system: System) -> Iterator[System]:
+    """The system, and those of which it is an edit."""
+    yield system
+    if system.base is not None:
+        yield from _bases(system.base)
+
+
+def _systems(home: ModuleType) -> list[System]:
+    """The systems of a module."""
+    return [one for one in vars(home).values() if isinstance(one, System)]
 
 
 def _other(name: str, home: ModuleType) -> ModuleType:
@@ -226,10 +239,24 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     lemmas, rankings = held.get("LEMMAS", ()), held.get("RANKINGS", ())
     if not lemmas:
         names = {claim.name for claim in system.properties if isinstance(claim, LeadsTo)}
+        _require_ranked(home, rankings)
         return held if rankings and names.issuperset(one.leads_to for one in rankings) else {}
-    if any(_strange(system, one) for one in lemmas):
+    if any(strange(system, one.claim) for one in lemmas):
+        # They may be about another system of the module.
+        check_names(system, [one for one in lemmas if all(
+            strange(other, one.claim) for other in (system, *_systems(home)))], (), ())
         return {}
     return held
+
+
+def _require_ranked(home: ModuleType, rankings: Sequence[Ranking]) -> None:
+    """Raise SpecError for a ranking that names no `leads_to` of any system of the module."""
+    known = {claim.name for one in _systems(home) for claim in one.properties
+             if isinstance(claim, LeadsTo)}
+    for ranking in rankings:
+        if ranking.leads_to not in known:
+            raise SpecError(ranking.place, f"there is no leads_to {ranking.leads_to!r}"
+                                           f"{suggestion(ranking.leads_to, known)}")
 
 
 _TUPLES: Final = {"LEMMAS": Always, "RANKINGS": Ranking, "MONOTONE": Monotone}
@@ -262,7 +289,7 @@ def _of_base(system: System, known: Mapping[str, str]) -> tuple[str, Mapping[str
         held = vars(load_module(known[base.name])) if base.name in known else _beside(base)
         lemmas = held.get("LEMMAS", ())
         if lemmas and _are_lemmas(lemmas):
-            apply = tuple(lemma for lemma in lemmas if not _strange(system, lemma))
+            apply = tuple(lemma for lemma in lemmas if not strange(system, lemma.claim))
             return base.name, {**held, "LEMMAS": apply}
         base = base.base
     return "", {}
@@ -279,17 +306,3 @@ def _beside(system: System) -> Mapping[str, Any]:
 
 def _are_lemmas(found: object) -> bool:
     return isinstance(found, tuple | list) and all(isinstance(one, Always) for one in found)
-
-
-def _strange(system: System, lemma: Always) -> list[Symbol]:
-    """The symbols of the lemma that the system does not have."""
-    known = {*system.variables, *system.rigids}
-    return [atom.symbol for atom, _ in atoms(lemma.claim) if atom.symbol not in known]
-
-
-def _not_of(system: System, lemma: Always, symbol: Symbol) -> str:
-    told = f"lemma {lemma.name!r} ({lemma.place}) mentions {symbol}"
-    if any(other.name == symbol.name for other in (*system.variables, *system.rigids)):
-        return (f"{told}, which is not {system.name}'s {symbol} but another of that name: the "
-                f"spec has been imported twice, by two names; import it by one")
-    return f"{told}, which {system.name} does not have"

@@ -36,7 +36,7 @@ def _property(finding: Finding) -> dict[str, Any]:
     """A finding. If it has a trace, `trace` is the list of steps, beside lanes, start, loop and
     blocked; otherwise all of these are missing.
     """
-    plain = {
+    plain: dict[str, Any] = {
         "name": finding.name,
         "kind": finding.kind.value,
         "claim": finding.claim,
