@@ -60,7 +60,7 @@ def answer(name: str, gib: float, seconds: int) -> dict[str, Any]:
     plain = check(asked.system, replace(asked.configuration, symmetry=False, dead_bits=False),
                   settings)
     signal.alarm(0)
-    line = {"name": name, "reduced": counts(reduced), "plain": counts(plain)}
+    line = {"name": name, "reduced": [*counts(reduced)], "plain": [*counts(plain)]}
     if Verdict.UNKNOWN in {f.verdict for f in plain.findings}:
         return {**line, "stopped": plain.stopped, "within": f"{gib:g} GiB, {seconds} s"}
     return {**line, "differences": list(differences(reduced, plain))}

@@ -40,6 +40,11 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
                 known = ", ".join(system.faults) or "none"
                 problem = f"there is no fault layer {layer!r}; there is: {known}"
                 raise SpecError(system.place, f"configuration {name!r}: {problem}")
+        for symbol in configuration.given:
+            # An edit may drop the rows that read a rigid relation.
+            if symbol not in system.rigids and system.base is None:
+                raise SpecError(system.place, f"configuration {name!r}: given= has {symbol}, which "
+                                f"no row, property or axiom of {system.name} reads")
 
 
 def check_parts(system: "System") -> None:

@@ -66,19 +66,9 @@ def check_system(system: "System", like: "System | None" = None) -> None:
             check_place(atom, place, name)
             if not isinstance(atom.symbol, Rigid) and atom.symbol not in known:
                 raise SpecError(place, f"{name}: {atom.symbol} belongs to no machine of the system")
-    if like is None:  # an edit may drop the rows that read a rigid relation
-        _check_given(system)
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
-
-
-def _check_given(system: "System") -> None:
-    for name, configuration in system.configurations.items():
-        for symbol in configuration.given:
-            if symbol not in system.rigids:
-                raise SpecError(system.place, f"configuration {name!r}: given= has {symbol}, which "
-                                f"no row, property or axiom of {system.name} reads")
 
 
 def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:

@@ -1,12 +1,13 @@
 """The lemmas and rankings of a system name parts of it only: symbols, sorts, claims and rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pdproto.spec.language.formula import Formula, atoms, every_variable, free_variables
 from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.ranking import Monotone, Ranking
+from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
 
@@ -37,6 +38,19 @@ def check_rows(rankings: Iterable[Ranking], systems: Iterable[System]) -> None:
             if helper.row not in known:
                 raise SpecError(ranking.place, f"ranking of {ranking.leads_to!r}: there is no row "
                                 f"{helper.row!r}{suggestion(helper.row, known)}")
+
+
+def check_named(
+    ranking: Ranking, what: str, at: Mapping[Sort, Sort], own: Sequence[Sort], named: Sequence[Sort]
+) -> None:
+    """Raise SpecError where `at` maps another variable than the own ones, or to an element without
+    a name.
+    """
+    for variable, element in at.items():
+        if variable not in own:
+            raise SpecError(ranking.place, f"{what} has no variable {variable!r}")
+        if element not in named:
+            raise SpecError(ranking.place, f"{what} at {element!r}: no such witness")
 
 
 def strange(system: System, formula: Formula) -> list[Symbol]:

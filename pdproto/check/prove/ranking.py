@@ -51,6 +51,7 @@ from typing import Final
 
 from pdproto.check.prove.fair_rows import fires, proved_under
 from pdproto.check.prove.herbrand import has_exists
+from pdproto.check.prove.names import check_named
 from pdproto.check.prove.obligations import (
     MARK,
     MONOTONE,
@@ -230,7 +231,7 @@ class _Rankings:
         facts = [*granted, *self._used(ranking, named)]
         closed = [_closed(fact, named) for fact in facts]
         for helper in helpers:
-            _check_named(ranking, helper.row.name, helper.at, named)
+            check_named(ranking, helper.row.name, helper.at, tuple(helper.at), named)
         unhelpful = _unhelpful([_able(helper, variables) for helper in helpers])
         names = ", ".join(dict.fromkeys(helper.row.name for helper in helpers)) or "nothing"
         told = any_of(claim.goal, *(helper.formula for helper in helpers))
@@ -244,11 +245,9 @@ class _Rankings:
         for use in ranking.using:
             if use.claim not in self.usable:
                 raise SpecError(ranking.place, f"there is no claim {use.claim!r} to use")
-            _check_named(ranking, use.claim, use.at, named)
-            for variable in use.at:
-                if variable not in free_variables(self.usable[use.claim]):
-                    raise SpecError(ranking.place, f"{use.claim} has no variable {variable!r}")
-            claim = apart(self.usable[use.claim], MARK)
+            claim = self.usable[use.claim]
+            check_named(ranking, use.claim, use.at, free_variables(claim), named)
+            claim = apart(claim, MARK)
             yield renamed(claim, {marked(v, MARK): element for v, element in use.at.items()})
 
     @cached_property
@@ -366,14 +365,6 @@ def _closed(fact: Formula, named: Sequence[Sort]) -> Formula:
     """The fact for all elements without a name."""
     others = tuple(v for v in free_variables(fact) if v not in named)
     return forall_within(others, normal(fact))
-
-
-def _check_named(
-    ranking: Ranking, what: str, at: Mapping[Sort, Sort], named: Sequence[Sort]
-) -> None:
-    for element in at.values():
-        if element not in named:
-            raise SpecError(ranking.place, f"{what} at {element!r}: no such witness")
 
 
 def _able(helper: Helper, own: Sequence[Sort]) -> tuple[Formula, ...]:

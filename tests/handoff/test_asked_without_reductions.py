@@ -1,0 +1,39 @@
+"""lab/reductions.jsonl: what is explored with two reductions has the same verdicts without them."""
+
+from dataclasses import replace
+
+from lab.reductions import answer, differences, every_question, record
+from pdproto.check.checking import CheckSettings, check
+from pdproto.check.counts import counts
+from tests.handoff.exploring import EXPECTED
+
+ONE = "binding-named-timeouts-only default"
+
+
+def test_nothing_that_was_asked_again_differs() -> None:
+    assert {name: line["differences"] for name, line in record().items()
+            if line.get("differences")} == {}
+    assert {*record()} <= {*every_question()}
+
+
+def test_a_record_is_of_these_tables() -> None:
+    """Changed tables have other counts: `python -m lab.reductions` asks about them again."""
+    found = {name: tuple(line["reduced"]) for name, line in record().items()}
+    known = {" ".join(key): tuple(one) for key, one in EXPECTED.items()}
+    assert {name: one for name, one in found.items() if one != known.get(name, one)} == {}
+
+
+def test_a_question_is_asked_again() -> None:
+    line = answer(ONE, gib=1, seconds=60)
+    assert line == record()[ONE]
+    assert line["plain"][0] > line["reduced"][0]
+
+
+def test_another_answer_is_a_difference() -> None:
+    asked = every_question()["defect B06-attempts in B06-attempts"]
+    found = check(asked.system, asked.configuration, CheckSettings((asked.violates,)))
+    other = replace(found, findings=tuple(
+        replace(one, trace=None) for one in found.findings))
+    assert [*differences(found, found)] == []
+    assert [*differences(found, other)] == [f"{asked.violates}: 5 steps, and None without"]
+    assert counts(found) == counts(other)
