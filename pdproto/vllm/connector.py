@@ -37,6 +37,7 @@ from pdproto.vllm.stats import (
     FAILED,
     SCHEDULER,
     SCHEDULER_CPU,
+    UNANNOUNCED,
     WORKER,
     WORKER_CPU,
     PdprotoPromMetrics,
@@ -103,6 +104,11 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def build_prom_metrics(cls, *given: Any, **named: Any) -> PdprotoPromMetrics:
         """See vLLM's KVConnectorBase_V1."""
         return PdprotoPromMetrics(*given, **named)
+
+    @classmethod
+    def supports_sleep_mode(cls, kv_transfer_config: Any) -> bool:  # noqa: ARG003
+        """No: sleep would unmap the KV cache of a node that peers write to and read."""
+        return False
 
     # In the scheduler
 
@@ -246,6 +252,8 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         stats.data[wall].append(spent.wall)
         stats.data[cpu].append(spent.cpu)
         stats.data[FAILED], self._failed = self._failed, 0
+        if self._loading is not None:
+            stats.data[UNANNOUNCED] = self._loading.take_unannounced()
         return stats
 
     def shutdown(self) -> None:

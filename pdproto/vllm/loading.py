@@ -26,7 +26,7 @@ from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
 from pdproto.vllm.blocks import Group, carried, has_what_is_needed, wanted
 from pdproto.vllm.layout import Layout, misfit
-from pdproto.vllm.offer import FROM_PREFILL, Offer, offer_in
+from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, Offer, offer_in
 from pdproto.vllm.orders import Begin, End, Orders, Place
 from pdproto.vllm.prompts import other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
@@ -66,11 +66,15 @@ class LoadingScheduler:
         self._layout: Final = layout
         self._seals: Final = seals
         self._expected: Final[dict[str, Expected]] = {}
+        self._unannounced = 0
+        self._is_told = False
 
     def arrived(self, request: Any, orders: Orders) -> None:
         """Note a request that has come. It may have to wait for blocks."""
         params = request.kv_transfer_params or {}
         if not params.get(FROM_PREFILL):
+            if not params.get(FOR_DECODE):
+                self._note_unannounced(request)
             return
         offer, problem = None, None
         try:
@@ -127,6 +131,20 @@ class LoadingScheduler:
         """Note that the request is over, for any reason."""
         if self._expected.pop(request.request_id, None) is not None:
             orders.end.append(End(request.request_id, LEFT))
+
+    def take_unannounced(self) -> int:
+        """The requests without kv_transfer_params that have come since the last call."""
+        taken, self._unannounced = self._unannounced, 0
+        return taken
+
+    def _note_unannounced(self, request: Any) -> None:
+        self._unannounced += 1
+        if not self._is_told:
+            self._is_told = True
+            log.warning("request %s has no kv_transfer_params, so decode computes its prompt: does "
+                        "the proxy pass on those that prefill has answered with? Further requests "
+                        "without them are counted in vllm:pdproto_requests_without_params_total",
+                        request.request_id)
 
     def _misfit(self, offer: Offer, request: Any) -> str | None:
         tokens = request.num_prompt_tokens

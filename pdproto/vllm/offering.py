@@ -82,7 +82,8 @@ class OfferingScheduler:
 def shorten(request: Any, tokens: int) -> None:
     """Take the last tokens from the prompt of a request that vLLM has not begun."""
     if request.prompt_token_ids is not None:
-        del request.prompt_token_ids[-tokens:]
+        # A new list, because where vLLM runs in one process its caller holds the old one.
+        request.prompt_token_ids = request.prompt_token_ids[:-tokens]
     else:
         request.prompt_embeds = request.prompt_embeds[:-tokens]
     del request._all_token_ids[-tokens:]

@@ -1,4 +1,4 @@
-"""The connector's numbers for vLLM's own metrics: failed loads, and the time of its calls.
+"""The connector's numbers for vLLM's own metrics: counts, and the time of its calls.
 
 Rule: the time of a step is measured by two clocks. The clock on the wall also counts the time for
       which other processes had the core; that of the thread (CPU) counts only the work of the
@@ -22,6 +22,11 @@ SCHEDULER_CPU: Final = "scheduler_step_cpu_seconds"
 WORKER: Final = "worker_step_seconds"
 WORKER_CPU: Final = "worker_step_cpu_seconds"
 FAILED: Final = "failed_loads"
+UNANNOUNCED: Final = "requests_without_params"
+COUNTED: Final[Mapping[str, str]] = {
+    FAILED: "Loads that failed",
+    UNANNOUNCED: "Requests at decode without kv_transfer_params: decode computes their prompts",
+}
 BUCKETS: Final = (1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 5e-2)
 ABOUT: Final[Mapping[str, str]] = {
     SCHEDULER: "Time of a step in the connector's calls, in the scheduler",
@@ -80,8 +85,7 @@ def timed(
 
 @dataclass
 class PdprotoStats(KVConnectorStats):
-    """The numbers of one interval. data: the seconds of each step, and the number of failed loads.
-    """
+    """The numbers of one interval. data: the seconds of each step, and the counts."""
 
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -91,7 +95,7 @@ class PdprotoStats(KVConnectorStats):
 
     def reset(self) -> None:
         """See vLLM's KVConnectorStats."""
-        self.data = {**{name: [] for name in ABOUT}, FAILED: 0}
+        self.data = {**{name: [] for name in ABOUT}, **dict.fromkeys(COUNTED, 0)}
 
     def aggregate(self, other: KVConnectorStats) -> "PdprotoStats":
         """See vLLM's KVConnectorStats."""
@@ -102,6 +106,8 @@ class PdprotoStats(KVConnectorStats):
     def reduce(self) -> dict[str, int | float]:
         """See vLLM's KVConnectorStats."""
         told: dict[str, int | float] = {"Failed loads": self.data[FAILED]}
+        if self.data[UNANNOUNCED]:
+            told["Requests without kv_transfer_params"] = self.data[UNANNOUNCED]
         for name, shown in P99.items():
             seconds = sorted(self.data[name])
             if seconds:
@@ -110,7 +116,7 @@ class PdprotoStats(KVConnectorStats):
 
     def is_empty(self) -> bool:
         """See vLLM's KVConnectorStats."""
-        return not (self.data[SCHEDULER] or self.data[WORKER] or self.data[FAILED])
+        return not any(self.data.values())
 
 
 class PdprotoPromMetrics(KVConnectorPromMetrics):
@@ -126,13 +132,16 @@ class PdprotoPromMetrics(KVConnectorPromMetrics):
                 name=f"vllm:pdproto_{name}", documentation=about, buckets=BUCKETS,
                 labelnames=labelnames), per_engine_labelvalues)
             for name, about in ABOUT.items()}
-        self._failed: Final = create_metric_per_engine(metric_types[Counter](
-            name=f"vllm:pdproto_{FAILED}", documentation="Loads that failed",
-            labelnames=labelnames), per_engine_labelvalues)
+        self._counts: Final = {
+            name: create_metric_per_engine(metric_types[Counter](
+                name=f"vllm:pdproto_{name}", documentation=about, labelnames=labelnames),
+                per_engine_labelvalues)
+            for name, about in COUNTED.items()}
 
     def observe(self, transfer_stats_data: dict[str, Any], engine_idx: int = 0) -> None:
         """See vLLM's KVConnectorPromMetrics."""
         for name, histograms in self._seconds.items():
             for seconds in transfer_stats_data[name]:
                 histograms[engine_idx].observe(seconds)
-        self._failed[engine_idx].inc(transfer_stats_data[FAILED])
+        for name, counters in self._counts.items():
+            counters[engine_idx].inc(transfer_stats_data[name])

@@ -1,5 +1,6 @@
 """The connector in vLLM's own factory, plug-ins, MultiConnector and metrics."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,8 +22,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorLogging, KVConnectorProm
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 
+from pdproto.vllm import interface, versions
 from pdproto.vllm.configuration import refuse
 from pdproto.vllm.connector import PdprotoConnector, Whereabouts
+from pdproto.vllm.interface import found, recorded
 from pdproto.vllm.offer import offer_in
 from pdproto.vllm.plugin import NAME, plugin
 from pdproto.vllm.versions import KNOWN
@@ -54,7 +57,9 @@ LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "set_host_xfer_buffer_ops": "the data path copies from the device itself",
     "set_xfer_handshake_metadata": "vLLM gives all stages, by set_xfer_handshake_metadata_pp_aware",
     "supports_divergent_local_hybrid_hits": "states come without prefix caching: no hits differ",
+    "restore_kv_caches": "vLLM refuses sleep mode, by supports_sleep_mode",
     "take_events": "no block is stored anywhere",
+    "unregister_kv_caches": "vLLM refuses sleep mode, by supports_sleep_mode",
 }
 LABELS = {"model_name": "tiny", "engine": "0"}
 
@@ -71,6 +76,49 @@ def test_each_call_of_vllm_is_answered_or_left_to_vllm_for_a_reason() -> None:
     assert not LEFT.keys() & answered
     if vllm.__version__.startswith(KNOWN[-1]):
         assert LEFT.keys() <= calls, "vLLM has no such call any more"
+
+
+def test_a_release_of_another_interface_does_not_start(
+    closing: ExitStack, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "KVConnectorBase_V1.get_transfer_results(self, finished_req_ids)"
+    assert name in found()
+    monkeypatch.setattr(vllm, "__version__", "0.99.0+cpu")
+    monkeypatch.setattr(interface, "recorded", lambda: found() - {name} | {"Request.prompt"})
+    with pytest.raises(ValueError, match=(
+            r"vLLM 0\.99\.0\+cpu is installed, .* tested with .* and 0\.33\.0\. Of the interface "
+            rf"of 0\.33\.0, Request\.prompt is gone, {re.escape(name)} is new: install one of")):
+        Engine(closing, folder, "kv_consumer")
+
+
+@pytest.mark.parametrize("version", ["0.99.0+cpu", "0.33.0rc1", "dev", ""])
+def test_a_release_of_the_same_interface_starts_with_a_warning(
+    version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(interface, "recorded", found)
+    versions.check(version)
+    (line,) = caplog.messages
+    assert line.startswith(f"vLLM {version} is installed, and this connector is tested with 0.31.0")
+
+
+def test_the_recorded_interface_is_that_of_the_newest_release() -> None:
+    """Where it is not, write it anew: `RECORD.write_text("\\n".join(sorted(found())) + "\\n")`."""
+    if vllm.__version__.startswith(KNOWN[-1]):
+        assert found() == recorded()
+    elif vllm.__version__.startswith(KNOWN[-2]):
+        assert found() <= recorded()
+        assert recorded() - found() == {
+            "KVConnectorBase_V1.restore_kv_caches(self)",
+            "KVConnectorBase_V1.supports_sleep_mode(cls, kv_transfer_config)",
+            "KVConnectorBase_V1.unregister_kv_caches(self)",
+            "MLAAttentionSpec.topk_buffer_width",
+            *(f"{kind}.is_draft" for kind in (
+                "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec", "SlidingWindowSpec",
+                "UniformTypeKVCacheSpecs"))}
+
+
+def test_sleep_mode_is_denied() -> None:
+    assert not PdprotoConnector.supports_sleep_mode(None)
 
 
 def test_threads_of_vllm_switch_as_often_as_the_setting_says(
@@ -152,6 +200,34 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def metric(name: str, **labels: str) -> float | None:
     found: float | None = REGISTRY.get_sample_value(f"vllm:pdproto_{name}", LABELS | labels)
     return found
+
+
+@pytest.mark.usefixtures("registered")
+def test_requests_of_a_proxy_that_passes_no_params_are_counted_and_told_once(
+    closing: ExitStack, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As those of smg 1.13 over HTTP: both servers compute each prompt, and the answers are right.
+    """
+    decode = pair(closing, folder).decode
+    for name in ("first", "second"):
+        decode.add(name, prompt(1), NEW, None)
+    while len(decode.ends) < 2:
+        decode.step()
+    shown = KVConnectorProm(decode.config, list(LABELS), {0: ["tiny", "0"]})
+    for told in decode.stats:
+        shown.observe(told)
+    assert metric("requests_without_params_total") == 2.0
+    (line,) = [line for line in caplog.messages if "kv_transfer_params" in line]
+    assert line.startswith("request first has no kv_transfer_params, so decode computes its prompt")
+    assert decode.loaded == 0
+
+
+@pytest.mark.usefixtures("registered")
+def test_requests_with_params_are_not_counted(closing: ExitStack, folder: Path) -> None:
+    servers = pair(closing, folder)
+    servers.serve("served", prompt(1), NEW)
+    servers.until(lambda: "served" in servers.decode.ends)
+    assert not any(told["requests_without_params"] for told in servers.decode.stats)
 
 
 @pytest.mark.parametrize("multi", [False, True], ids=["alone", "in MultiConnector"])

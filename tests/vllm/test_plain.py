@@ -1,4 +1,4 @@
-"""Rooms, ranks, offers, releases and layers: the parts of the connector that need no vLLM."""
+"""Rooms, ranks, offers and layers: the parts of the connector that need no vLLM."""
 
 from itertools import product
 
@@ -15,7 +15,6 @@ from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
 from pdproto.vllm.pools import components, device_of, layer_number
 from pdproto.vllm.ranks import Rank, feed
 from pdproto.vllm.rooms import OTHER_RUN, OVER, Rooms, ToldRooms
-from pdproto.vllm.versions import KNOWN, check
 
 NAME = "model.layers.{}.self_attn.attn"
 
@@ -101,14 +100,6 @@ def test_a_malformed_offer_is_refused_by_its_field(changes: dict[str, object], w
 def test_params_of_another_connector_are_refused() -> None:
     with pytest.raises(ValueError, match="have no 'pdproto', but do_remote_prefill, remote_host"):
         offer_in({"do_remote_prefill": True, "remote_host": "127.0.0.1"})
-
-
-@pytest.mark.parametrize("version", ["0.30.0", "0.33.0+cpu", "dev", ""])
-def test_a_release_that_is_not_known_is_refused_with_those_that_are(version: str) -> None:
-    with pytest.raises(ValueError, match=" and ".join(KNOWN)):
-        check(version)
-    for known in KNOWN:
-        check(f"{known}+cpu")
 
 
 def test_a_block_is_an_item_of_the_same_memory() -> None:

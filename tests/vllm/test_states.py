@@ -149,6 +149,16 @@ def test_a_prompt_of_embeddings_is_shortened_too() -> None:
     assert (request.num_prompt_tokens, request.num_tokens, request.max_tokens) == (4, 4, 1)
 
 
+def test_the_list_that_the_caller_passed_keeps_its_tokens() -> None:
+    """Where vLLM runs in the caller's process, a request holds the very list."""
+    asked = prompt(5, 5)
+    request = Request("r", asked, SamplingParams(max_tokens=8), None)
+    assert request.prompt_token_ids is asked
+    shorten(request, 1)
+    assert len(asked) == 5
+    assert request.prompt_token_ids == list(request.all_token_ids) == asked[:4]
+
+
 def test_states_are_described() -> None:
     (group,) = groups_of(cache_of(states()))
     assert str(group) == "states of float16 1 x 6 and float32 2 x 8"
