@@ -95,8 +95,16 @@ $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	  pytest pytest-cov pytest-xdist hypothesis
 	touch $@
 
-test-sglang: $(SGLANG)/.installed ## the tests under SGLang itself (installs 2.3 GB)
-	$(SGLANG)/bin/python -m pytest tests/sglang tests/kernels/test_bench_run.py -W default
+.sglang/%/.installed: $(SGLANG)/.installed
+	rm -rf $(@D)
+	$(SGLANG)/bin/python -m pip download --quiet --no-deps --dest $(@D) sglang==$*
+	$(SGLANG)/bin/python -m tests.python_files $(@D)/*.whl $(@D)
+	rm $(@D)/*.whl
+	touch $@
+
+test-sglang: $(if $(RELEASE),.sglang/$(RELEASE)/.installed,$(SGLANG)/.installed) ## the tests under SGLang itself (installs 2.3 GB; RELEASE=0.5.22: under its Python files)
+	PYTHONPATH=$(if $(RELEASE),$(CURDIR)/.sglang/$(RELEASE)) \
+	  $(SGLANG)/bin/python -m pytest tests/sglang tests/kernels/test_bench_run.py -W default
 
 # Those that start processes, or drive SGLang's own backends.
 SGLANG_DRILLS := drill devices hosts heartbeat waiting peer peer_defects
@@ -175,8 +183,19 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	$(call name_vllm,$(@D),$(VLLM_BEFORE))
 	touch $@
 
-test-vllm: .vllm/$(VLLM_BEFORE)/.installed ## the tests under vLLM itself (installs 3.3 GB)
-	for path in "" $(CURDIR)/$(<D); do \
+# The Python files of any release, over the compiled files of the installed one.
+.vllm/files-%/.installed: $(VLLM)/.installed
+	rm -rf $(@D)
+	$(VLLM)/bin/python -m pip download --quiet --no-deps --dest $(@D) vllm==$*
+	$(VLLM)/bin/python -m tests.python_files $(@D)/*.whl $(@D)
+	$(call name_vllm,$(@D),$*)
+	rm $(@D)/*.whl
+	touch $@
+
+VLLM_FIRST := $(if $(RELEASE),.vllm/files-$(RELEASE),.vllm/$(VLLM_BEFORE))
+
+test-vllm: $(VLLM_FIRST)/.installed ## the tests under vLLM itself (installs 3.3 GB; RELEASE=0.33.0: under its Python files)
+	for path in $(if $(RELEASE),,"") $(CURDIR)/$(VLLM_FIRST); do \
 	  PYTHONPATH=$$path $(VLLM)/bin/python -m pytest $(WORKERS) tests/vllm -W default || exit 1; done
 
 # Without the processes of tests/vllm/test_other_process.py, which import nothing of vLLM's: they are
@@ -270,4 +289,4 @@ tag: ## tag this commit as the release that pyproject.toml and CHANGELOG.md name
 	.ci/tag
 
 clean:
-	rm -rf $(VENV) $(SGLANG) $(VLLM) $(SPARK) .triton .vllm build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(SGLANG) $(VLLM) $(SPARK) .triton .vllm .sglang build dist out *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -26,9 +26,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.v1.request import RequestStatus
 
-from pdproto.vllm import versions
 from pdproto.vllm.blocks import parts_of
 from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
+from pdproto.vllm.interface import found
 from pdproto.vllm.loading import LoadingScheduler
 from pdproto.vllm.offering import NOTHING, OfferingScheduler
 from pdproto.vllm.orders import Orders
@@ -45,6 +45,7 @@ from pdproto.vllm.stats import (
     Stopwatch,
     timed,
 )
+from pdproto.vllm.versions import TESTED
 from pdproto.vllm.worker import Worker
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def __init__(
         self, vllm_config: Any, role: KVConnectorRole, kv_cache_config: "KVCacheConfig"
     ) -> None:
-        versions.check(vllm.__version__)
+        TESTED.check(vllm.__version__, found, log)
         super().__init__(vllm_config, role, kv_cache_config)
         refuse(vllm_config)
         transfer, settings = vllm_config.kv_transfer_config, settings_of(vllm_config)

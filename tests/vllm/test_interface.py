@@ -1,5 +1,6 @@
 """The connector in vLLM's own factory, plug-ins, MultiConnector and metrics."""
 
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -22,13 +23,13 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorLogging, KVConnectorProm
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 
-from pdproto.vllm import interface, versions
+from pdproto.net.releases import Tested
 from pdproto.vllm.configuration import refuse
 from pdproto.vllm.connector import PdprotoConnector, Whereabouts
-from pdproto.vllm.interface import found, recorded
+from pdproto.vllm.interface import found
 from pdproto.vllm.offer import offer_in
 from pdproto.vllm.plugin import NAME, plugin
-from pdproto.vllm.versions import KNOWN
+from pdproto.vllm.versions import TESTED
 from tests.vllm.beside import STEPS, Beside
 from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
@@ -74,7 +75,7 @@ def test_each_call_of_vllm_is_answered_or_left_to_vllm_for_a_reason() -> None:
     answered = calls & vars(PdprotoConnector).keys()
     assert calls - answered == LEFT.keys() & calls
     assert not LEFT.keys() & answered
-    if vllm.__version__.startswith(KNOWN[-1]):
+    if vllm.__version__.startswith(TESTED.releases[-1]):
         assert LEFT.keys() <= calls, "vLLM has no such call any more"
 
 
@@ -84,7 +85,7 @@ def test_a_release_of_another_interface_does_not_start(
     name = "KVConnectorBase_V1.get_transfer_results(self, finished_req_ids)"
     assert name in found()
     monkeypatch.setattr(vllm, "__version__", "0.99.0+cpu")
-    monkeypatch.setattr(interface, "recorded", lambda: found() - {name} | {"Request.prompt"})
+    monkeypatch.setattr(Tested, "recorded", lambda _: found() - {name} | {"Request.prompt"})
     with pytest.raises(ValueError, match=(
             r"vLLM 0\.99\.0\+cpu is installed, .* tested with .* and 0\.33\.0\. Of the interface "
             rf"of 0\.33\.0, Request\.prompt is gone, {re.escape(name)} is new: install one of")):
@@ -95,19 +96,19 @@ def test_a_release_of_another_interface_does_not_start(
 def test_a_release_of_the_same_interface_starts_with_a_warning(
     version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(interface, "recorded", found)
-    versions.check(version)
+    monkeypatch.setattr(Tested, "recorded", lambda _: found())
+    TESTED.check(version, found, logging.getLogger())
     (line,) = caplog.messages
-    assert line.startswith(f"vLLM {version} is installed, and this connector is tested with 0.31.0")
+    assert line.startswith(f"vLLM {version} is installed, and pdproto is tested with 0.31.0")
 
 
 def test_the_recorded_interface_is_that_of_the_newest_release() -> None:
-    """Where it is not, write it anew: `RECORD.write_text("\\n".join(sorted(found())) + "\\n")`."""
-    if vllm.__version__.startswith(KNOWN[-1]):
-        assert found() == recorded()
-    elif vllm.__version__.startswith(KNOWN[-2]):
-        assert found() <= recorded()
-        assert recorded() - found() == {
+    """Where it is not, read what has changed, and write the lines of found(), sorted."""
+    if vllm.__version__.startswith(TESTED.releases[-1]):
+        assert found() == TESTED.recorded()
+    elif vllm.__version__.startswith(TESTED.releases[-2]):
+        assert found() <= TESTED.recorded()
+        assert TESTED.recorded() - found() == {
             "KVConnectorBase_V1.restore_kv_caches(self)",
             "KVConnectorBase_V1.supports_sleep_mode(cls, kv_transfer_config)",
             "KVConnectorBase_V1.unregister_kv_caches(self)",
