@@ -18,9 +18,9 @@ from pdproto.group.members import Members
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Turn
 from pdproto.node.timers import Waits, rows_on_timers
+from pdproto.runtime import checked
 from pdproto.runtime.candidates import rows_after, rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
@@ -176,7 +176,7 @@ class EntryPart:
         opened = self._open.get(submitted.life.generation)
         if opened is None or not self._machine.enabled("abort", n=self._number, h=opened.life):
             return
-        opened.reason = opened.reason or reason[:REASON_MAX]
+        opened.reason = opened.reason or checked.reason(reason)
         step = self._machine.call("abort", opened.life, choose={"n": self._number})
         self._follow(opened, step, now)
         self._give_slots(now)
@@ -193,7 +193,7 @@ class EntryPart:
         if opened is None or opened.life != frame.life:
             raise RemoteProtocolError(f"{frame.life} has not been submitted")
         if frame.reason and not opened.reason:
-            opened.reason = f"rank {rank}: {frame.reason}"[:REASON_MAX]
+            opened.reason = checked.reason(f"rank {rank}: {frame.reason}")
         step = self._machine.receive(frame.message, rank, frame.life)
         self._follow(opened, step, now)
         enabled = self._enabled[frame.message]
@@ -208,7 +208,7 @@ class EntryPart:
         """Note that a rank is gone, which ends the group. All open requests get their answer."""
         self._machine.receive(tables.lost, rank)
         for opened in list(self._open.values()):
-            opened.reason = opened.reason or f"rank {rank} is gone: {why}"[:REASON_MAX]
+            opened.reason = opened.reason or checked.reason(f"rank {rank} is gone: {why}")
             step = self._machine.fire("answer_lost", h=opened.life)
             if step is not None:
                 self._follow(opened, step, 0.0)

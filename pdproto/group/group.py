@@ -21,6 +21,7 @@ from pdproto.group.node import GroupNode
 from pdproto.group.passes import PassOptions
 from pdproto.group.rank import Arrival, Decision
 from pdproto.node.link import Link
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import PAYLOAD_MAX
 from pdproto.runtime.trace_shared import SharedTrace
@@ -64,7 +65,7 @@ class Group:
         waits: Mapping[str, float] | None = None,
         trace: SharedTrace | None = None,
     ) -> None:
-        link = replace(link or Link(), bind=ranks.get(me, ""))
+        link = replace(link or Link(), bind=ranks.get(me) or Link().bind)
         node = GroupNode(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
                          incarnation=new_incarnation(), waits=waits, trace=trace,
                          passes=self._passes)
@@ -114,15 +115,15 @@ class Group:
         request has its answer; it must return at once. Without it, `answers` returns the request,
         so that method must be called regularly.
 
-        Raises LocalProtocolError at a rank that is not the entry, after the end of the group, for a
-        payload that is too large, and while too many requests are open.
+        Raises LocalProtocolError at a rank that is not the entry, after the end of the group, and
+        while too many requests are open; TypeError or ValueError for a room that is no such number,
+        and for a payload that is no bytes, or too large.
         """
         entry = self._decider()
         if self.ended is not None:
             raise LocalProtocolError(f"group {self.name} has ended: {self.ended}")
-        if len(payload) > PAYLOAD_MAX:
-            raise LocalProtocolError(f"room {room}: a payload of {len(payload):,} bytes; "
-                                     f"{PAYLOAD_MAX:,} is the limit")
+        room, payload = checked.room(room), checked.row("payload", payload, PAYLOAD_MAX)
+        checked.function("on_answer", on_answer)
         with self._lock:
             if self._generation - entry.floor >= OPEN_MAX:
                 raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: try again "
@@ -139,7 +140,8 @@ class Group:
         entry.
         """
         self._decider()
-        self._core.ask(lambda: self._node.abort(request, reason))
+        told = checked.reason(reason)
+        self._core.ask(lambda: self._node.abort(request, told))
 
     @staticmethod
     def answer(request: Submitted) -> Answer | None:
@@ -205,8 +207,9 @@ class Group:
         self._call("transfer_failed", life, reason)
 
     def _call(self, name: str, life: Life, reason: str = "") -> None:
-        seen = int(life in self._admitted)
-        self._core.ask(lambda: self._node.call(name, life, reason, seen))
+        told = checked.reason(reason)
+        seen = int(checked.one_of("life", life, Life) in self._admitted)
+        self._core.ask(lambda: self._node.call(name, life, told, seen))
 
     def _decider(self) -> EntryPart:
         decider = self._node.decider

@@ -19,7 +19,7 @@ from pdproto.group.entry import Submitted
 from pdproto.node.metrics import Metrics
 from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.timers import Waits, rows_on_timers
-from pdproto.runtime.limits import REASON_MAX
+from pdproto.runtime import checked
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
@@ -110,7 +110,7 @@ class PassEntry:
         planned = self._planned.get(submitted.life)
         if planned is None:
             return
-        planned.reason = planned.reason or reason[:REASON_MAX]
+        planned.reason = planned.reason or checked.reason(reason)
         if self._machine.enabled("abort", n=self._number, h=submitted.life):
             step = self._machine.call("abort", submitted.life, choose={"n": self._number})
             self._follow(planned, step)
@@ -132,7 +132,7 @@ class PassEntry:
             return
         attempt = (frame.attempt,) if len(frame.message.sorts) > 2 else ()
         if frame.reason and not planned.reason:
-            planned.reason = f"rank {rank}: {frame.reason}"[:REASON_MAX]
+            planned.reason = checked.reason(f"rank {rank}: {frame.reason}")
         self._machine.receive(frame.message, rank, frame.life, *attempt)
         while any(self._fire(row, planned) for row in OF_ONE):
             pass

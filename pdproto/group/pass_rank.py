@@ -12,8 +12,9 @@ from typing import Final, Literal
 
 from pdproto.group.rank import Decision, Pass
 from pdproto.node.metrics import Metrics
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import EARLY_DECISIONS_MAX, REASON_MAX
+from pdproto.runtime.limits import EARLY_DECISIONS_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import Life, PassDecision, PassReport
@@ -115,7 +116,7 @@ class PassRank:
         """Report that this rank cannot take part. Returns False if the request is over here."""
         if not self.is_open(life):
             return False
-        self._failed[life] = reason[:REASON_MAX]
+        self._failed[life] = checked.reason(reason)
         self._follow(life, self._machine.call("failed", life))
         return True
 

@@ -20,9 +20,10 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.timers import Waits, rows_on_timers
+from pdproto.runtime import checked
 from pdproto.runtime.candidates import rows_by_value
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import EARLY_DECISIONS_MAX, REASON_MAX
+from pdproto.runtime.limits import EARLY_DECISIONS_MAX
 from pdproto.runtime.store import AnyMessage, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import (
@@ -250,7 +251,7 @@ class RankPart:
         """
         known = self._known.get(life)
         if known is not None and not known.reason:
-            known.reason = reason[:REASON_MAX]
+            known.reason = checked.reason(reason)
         try:
             step = self._machine.call(name, life)
         except LocalProtocolError:

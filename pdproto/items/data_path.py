@@ -98,6 +98,9 @@ class SourceItems(SourcePages):
             if part.layout is not None:
                 self._copies.warm(part.layout)
 
+    def _require(self, pages: Sequence[int]) -> None:
+        self.numbering.check(pages)
+
     def layout_for(self, _sink: str) -> PageLayout:
         """See HasLayout: parts of a rank are the same for every sink. The header says the rest."""
         return self._told
@@ -172,6 +175,9 @@ class SinkItems(SinkPages):
         self._coverage: Final[dict[Life, Coverage]] = {}
         self._counting: Final = Lock()
         self._copying: Final[dict[Life, set[str]]] = {}  # by source, until the worker is done
+
+    def _require(self, pages: Sequence[int]) -> None:
+        self.numbering.check(pages)
 
     def layout_for(self, _source: str) -> PageLayout:
         """See SourceItems."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
-from pdproto.runtime.batches import VersionError, encode, encode_some
+from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
 from pdproto.runtime.wire import AnyFrame
 
@@ -51,6 +51,9 @@ class Listener(Protocol):
 
     def on_returned(self, peer: Peer) -> None:
         """React to a peer that can be reached again. Frames that were under way may be lost."""
+
+    def on_unencodable(self, peer: Peer, frame: AnyFrame, error: Exception) -> None:
+        """React to a frame that has no bytes, by a defect at this end. It is dropped."""
 
 
 class Connections:
@@ -280,8 +283,19 @@ class Connections:
             yield OutgoingBatch(peer, peer.connection, data, ())
 
     def _batch_for(self, peer: Peer, now: float) -> OutgoingBatch:
-        data, left = encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
-                                 unheard_ms=peer.unheard_ms(now), version=peer.version,
-                                 call=None if peer.incarnation else peer.ours)
+        try:
+            data, left = self._encoded(peer, now)
+        except Exception:
+            # Otherwise each turn would fail by it, and every hand-over with the peer.
+            for spoilt, error in unencodable(peer.out, peer.version):
+                peer.out = [frame for frame in peer.out if frame is not spoilt]
+                peer.replaceable.clear()
+                self._listener.on_unencodable(peer, spoilt, error)
+            data, left = self._encoded(peer, now)
         peer.spoken = now
         return OutgoingBatch(peer, peer.connection, data, left)
+
+    def _encoded(self, peer: Peer, now: float) -> tuple[bytes, Sequence[AnyFrame]]:
+        return encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
+                           unheard_ms=peer.unheard_ms(now), version=peer.version,
+                           call=None if peer.incarnation else peer.ours)

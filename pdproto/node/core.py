@@ -24,6 +24,7 @@ from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import Peer, cut_off, endpoint_of
 from pdproto.node.ports import Arrived, Pace, Transport
+from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch, VersionError, decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
@@ -48,13 +49,11 @@ class Effects(NamedTuple):
 class Core:
     """A node with peers. labels: of its metrics.
 
-    Raises ValueError for an empty name, or one that is too long.
+    Raises TypeError or ValueError for a name that no node may have.
     """
 
     def __init__(self, name: str, link: Link, incarnation: int, **labels: str) -> None:
-        if not 0 < len(name) <= NAME_MAX:
-            raise ValueError(f"node name {name!r}: want 1 to {NAME_MAX} characters")
-        self.name: Final = name
+        self.name: Final = checked.node_name("name", name)
         self.link: Final = link
         self.incarnation: Final = incarnation
         self.metrics: Final = Metrics({"node": name, **labels})
@@ -351,6 +350,15 @@ class Core:
         """See Listener."""
         for returned in self.parts.returned:
             returned(peer)
+
+    def on_unencodable(self, peer: Peer, frame: AnyFrame, error: Exception) -> None:
+        """See Listener: the hand-over ends, and no other."""
+        why = f"{frame.message.name} cannot be sent: {type(error).__name__}: {error}"
+        self.metrics.add("unencodable_frames")
+        log.error("node %s: %s: %s", self.name, frame.life, why,
+                  extra=log_fields(self.name, frame.life))
+        for give_up in self.parts.unsaid:
+            give_up(peer, frame, why)
 
 
 def run_turn(core: Core, arrived: Arrived, now: float) -> float:

@@ -17,10 +17,10 @@ from pdproto.node.part import Part, Reaction, Turn, Writer
 from pdproto.node.plans import Plans
 from pdproto.node.sides import Side
 from pdproto.node.timers import Timers
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.limits import REASON_MAX
 from pdproto.runtime.role import Role
 from pdproto.runtime.trace import StepObserver
 from pdproto.runtime.wire import Life
@@ -226,7 +226,7 @@ class Endpoints:
     def why(endpoint: Endpoint) -> str:
         """The reason of a failure, for the other side."""
         reason: str = endpoint.owner.reason or endpoint.owner.blame or "failed"
-        return reason[:REASON_MAX]
+        return checked.reason(reason)
 
     # The end of a life
 

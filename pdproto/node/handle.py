@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from operator import index
-from typing import Any, Final, Protocol, Self, SupportsIndex
+from typing import Any, Final, Protocol, Self
 
+from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.limits import REASON_MAX, ROOM_MAX
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
@@ -30,20 +29,6 @@ class HandoffMetrics:
     bytes: int
     chunks: int
     repeats: int
-
-
-def room_number(room: object) -> int:
-    """The number of a room. Raises TypeError or ValueError for anything else."""
-    number = room if type(room) is int else _whole(room)  # a protocol takes long to ask for
-    if not 0 <= number <= ROOM_MAX:
-        raise ValueError(f"room {number}: want 0 to {ROOM_MAX:,} (63 bits, as messages carry it)")
-    return number
-
-
-def _whole(room: object) -> int:
-    if isinstance(room, bool) or not isinstance(room, SupportsIndex):
-        raise TypeError(f"room {room!r}: want a whole number, not {type(room).__name__}")
-    return index(room)
 
 
 class Opener(Protocol):
@@ -91,8 +76,10 @@ class Handle:
         """Set functions that the node calls in its loop.
 
         on_released: called when the pages are free again. watcher: called with this handle after
-        each step of the hand-over.
+        each step of the hand-over. Raises TypeError for anything else.
         """
+        checked.function("on_released", on_released)
+        checked.function("watcher", watcher)
         self.on_released = on_released
         self.watchers = () if watcher is None else (partial(watcher, self),)
 
@@ -119,7 +106,8 @@ class Handle:
             self.on_released()
 
     def _give_up(self, reason: str) -> None:
-        self._node.ask(lambda: self._node.give_up(self, reason[:REASON_MAX]))
+        told = checked.reason(reason)
+        self._node.ask(lambda: self._node.give_up(self, told))
 
 
 def handles_of(lives: Mapping[Life, Endpoint]) -> list[Any]:

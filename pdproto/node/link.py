@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pdproto.net.hosts import is_loopback, joined, split
+from pdproto.runtime import checked
 
 SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
+HIGH_WATER_MAX: Final = (1 << 31) - 1
+ENDPOINT_MAX: Final = 1_024  # of an endpoint that no message names
 TCP: Final = "tcp://"
 OF_MEMBER: Final = "/"  # in the name of a node, after the name of the member that it belongs to
 
@@ -84,6 +87,18 @@ class Link:
     curve: Curve | None = None
     advertise: str | None = None
     insecure: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise TypeError or ValueError for a value that no link has."""
+        checked.text("bind", self.bind, ENDPOINT_MAX)
+        checked.whole("high_water", self.high_water, 1, HIGH_WATER_MAX)
+        for name in ("sign_of_life_s", "silent_s", "grace_s", "returns_s"):
+            checked.seconds(name, getattr(self, name))
+        if self.curve is not None:
+            checked.one_of("curve", self.curve, Curve)
+        if self.advertise is not None:
+            checked.text("advertise", self.advertise)
+        checked.flag("insecure", self.insecure)
 
     @property
     def unheard_s(self) -> float:

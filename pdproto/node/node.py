@@ -10,8 +10,10 @@ from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import Injection
 from pdproto.node.handle import CLOSED, ENDED
 from pdproto.node.part import Part
+from pdproto.node.peer import Peer
 from pdproto.node.ports import Transport
 from pdproto.node.sides import Side
+from pdproto.runtime.wire import AnyFrame
 
 
 class Handles:
@@ -31,7 +33,8 @@ class Handles:
         self.injection: Final = Injection(core, endpoints, self.give_up)
         self._core: Final = core
         self._endpoints: Final = endpoints
-        self.part: Final = Part("handles", begin=self._attach, end=self._end, calls=calls)
+        self.part: Final = Part("handles", begin=self._attach, end=self._end, unsaid=self._unsaid,
+                                calls=calls)
 
     def _attach(self, transport: Transport) -> None:
         self.clock, self.ask = transport.clock, transport.ask
@@ -43,6 +46,11 @@ class Handles:
     @abstractmethod
     def give_up(self, owner: Any, reason: str, /) -> None:
         """Abort the hand-over, for this reason."""
+
+    def _unsaid(self, _peer: Peer, frame: AnyFrame, why: str) -> None:
+        """A message could not be sent: its hand-over fails."""
+        if (endpoint := self._endpoints.lives.get(frame.life)) is not None:
+            self.give_up(endpoint.owner, why)
 
     def _end(self) -> None:
         """The node is closed: open hand-overs fail, and the peers are told."""

@@ -68,10 +68,11 @@ class Part:
     life is dropped. begin: of the node. greet: the first batch of a stranger; it may refuse the
     batch. connected: a new peer. batch: one has come; before its frames. floor: of the peer's
     lives; after the frames. lost, ended, returned: a peer counts as gone, with the reason; its
-    process has ended; it can be reached again. turns: by phase, with the time. wants_turn: whether
-    another turn must follow at once. due: the time of the next turn; None for any time. problem:
-    why no hand-over can make progress here; for any thread. drain: refuse the rooms that only peers
-    have begun, for this reason. end: the last frames are said now. close: the devices.
+    process has ended; it can be reached again. unsaid: a message for this peer could not be sent,
+    by a defect at this end, with the reason. turns: by phase, with the time. wants_turn:
+    whether another turn must follow at once. due: the time of the next turn; None for any time.
+    problem: why no hand-over can make progress here; for any thread. drain: refuse the rooms that
+    only peers have begun, for this reason. end: the last frames are said now. close: the devices.
 
     lives_below: the floor of this node's own lives: each of a lower generation is over.
     """
@@ -98,6 +99,7 @@ class Part:
     lost: Callable[[Peer, str], None] | None = None
     ended: Callable[[Peer], None] | None = None
     returned: Callable[[Peer], None] | None = None
+    unsaid: Callable[[Peer, AnyFrame, str], None] | None = None
     turns: Mapping[Turn, Callable[[float], None]] = field(default_factory=_none)
     wants_turn: Callable[[], bool] | None = None
     due: Callable[[], float | None] | None = None
@@ -133,6 +135,7 @@ class Parts:
         self.lost: Final = _each(part.lost for part in parts)
         self.ended: Final = _each(part.ended for part in parts)
         self.returned: Final = _each(part.returned for part in parts)
+        self.unsaid: Final = _each(part.unsaid for part in parts)
         self.turns: Final = {
             phase: _each(part.turns.get(phase) for part in parts) for phase in Turn}
         self.wants_turn: Final = _each(part.wants_turn for part in parts)

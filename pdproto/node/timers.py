@@ -15,6 +15,7 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
+from pdproto.runtime import checked
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.machine import Row, Table, Timer
 
@@ -76,10 +77,13 @@ class Timers(Generic[W]):
     """
 
     def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
-        given = dict(seconds or {})
-        unknown = given.keys() - WAITS.keys()
+        given = dict(checked.mapping("waits", {} if seconds is None else seconds))
+        unknown = [name for name in given if name not in WAITS]
         if unknown:
-            raise ValueError(f"no timer is called {min(unknown)!r}: want {', '.join(WAITS)}")
+            raise ValueError(f"waits: no timer is called {checked.shown(unknown[0])}: want "
+                             f"{', '.join(WAITS)}")
+        for name, length in given.items():
+            checked.seconds(f"waits[{name!r}]", length)
         self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
         # By name and by the number of doublings.
         self._queues: Final[dict[str, dict[int, deque[tuple[float, W]]]]] = {}

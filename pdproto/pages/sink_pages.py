@@ -30,6 +30,7 @@ from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
 from pdproto.pages.page_sizes import Parts
 from pdproto.pages.reasons import reason_of
+from pdproto.runtime import checked
 from pdproto.runtime.wire import Life, PageLayout
 
 log = logging.getLogger("pdproto.pages")
@@ -161,7 +162,12 @@ class SinkPages:
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See MarksPages."""
+        self._require(pages)
         return self._copies.mark(pages)
+
+    def _require(self, pages: Sequence[int]) -> None:
+        """Raise ValueError for a page that no source's pools have."""
+        checked.within("pages", pages, max(layout.pages for layout in self.layouts))
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         """See SinkDataPath."""

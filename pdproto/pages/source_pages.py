@@ -28,6 +28,7 @@ from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import common_part, layout_of
 from pdproto.pages.page_sizes import Parts
 from pdproto.pages.reasons import reason_of
+from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life, PageLayout
 
@@ -121,7 +122,12 @@ class SourcePages:
 
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See MarksPages."""
+        self._require(pages)
         return self._copies.mark(pages)
+
+    def _require(self, pages: Sequence[int]) -> None:
+        """Raise ValueError for a page that does not exist."""
+        checked.within("pages", pages, self.layout.pages)
 
     def post(
         self, number: int, life: Life, address: bytes, offset: int, pages: Sequence[int],

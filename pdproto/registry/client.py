@@ -25,10 +25,13 @@ from pdproto.registry.wire import (
     Rooms,
     Run,
 )
+from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import ASKED_ROOMS_MAX
 from pdproto.transport.keys import Keys
 
 TIMEOUT_S: Final = 5.0
+ADDRESS_MAX: Final = 4_096  # characters, of all registries together
 BEHIND: Final = 504  # the registry does not know the end of its store
 ANSWER_BYTES_MAX: Final = 64 << 20
 T = TypeVar("T")
@@ -51,8 +54,8 @@ class RegistryClient:
     """A client of the registry at "host:port", or of several that share their store.
 
     address: of the registry, or of several with commas between them: the next one is asked when one
-    does not answer. ValueError if it is malformed. timeout_s: for each answer. keys: of
-    this process; both ends then prove by TLS that they are of one cluster. Every call
+    does not answer. timeout_s: for each answer. keys: of this process; both ends then prove by TLS
+    that they are of one cluster. TypeError or ValueError for a malformed argument. Every call
     raises UnreachableError if no registry answers in time, RefusedError with the
     registry's reason, and RemoteProtocolError for a malformed answer.
     """
@@ -60,7 +63,10 @@ class RegistryClient:
     def __init__(
         self, address: str, timeout_s: float = TIMEOUT_S, *, keys: Keys | None = None
     ) -> None:
-        self.address: Final = address
+        self.address: Final = checked.text("address", address, ADDRESS_MAX)
+        checked.seconds("timeout_s", timeout_s)
+        if keys is not None:
+            checked.one_of("keys", keys, Keys)
         self._keys: Final = keys
         self._connections: Final = [
             _connection(one, timeout_s, keys) for one in address.split(",")]
@@ -78,17 +84,17 @@ class RegistryClient:
 
     def register(self, registration: Registration) -> None:
         """Register this run of a rank, or register it again."""
-        self._done("PUT", "/route", registration)
+        self._done("PUT", "/route", checked.struct("registration", registration, Registration))
 
     def keep_alive(self, run: Run) -> None:
         """Send a sign of life. Raises NotFoundError if the registry does not know this run, and
         RefusedError if the registry is not one of pdproto.
         """
-        self._done_by_ours("/keepalive", run)
+        self._done_by_ours("/keepalive", checked.struct("run", run, Run))
 
     def deregister(self, run: Run) -> None:
         """Remove this run of a rank from the registry."""
-        self._done("DELETE", "/route", run)
+        self._done("DELETE", "/route", checked.struct("run", run, Run))
 
     def look_up_all(self, room: int | None = None) -> Directory:
         """The server and all its ranks, without the data-parallel ranks that drain. room: of the
@@ -98,10 +104,11 @@ class RegistryClient:
         no rank has registered, or if they do not agree; RefusedError if the server has another
         version of the wire format, or if the registry is not one of pdproto.
         """
-        return self._directory(self._answer(*self._listed(room)))
+        return self._directory(self._answer(*self._listed(checked.whole_or_none("room", room))))
 
     def look_up(self, question: Lookup) -> Directory:
         """The server and the ranks of the question. Raises the errors of `look_up_all`."""
+        checked.struct("question", question, Lookup)
         found = self._directory(self._done_by_ours("/ranks", question))
         for rank in set(question.ranks) - found.addresses().keys():
             raise RemoteProtocolError(f"registry at {self.address}: its answer lacks {rank}")
@@ -120,22 +127,22 @@ class RegistryClient:
 
     def register_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
         """Publish the data-parallel rank that runs a room."""
-        self._done("POST", "/register_dp_rank", Room(room, dp_rank, generation))
+        self._done("POST", "/register_dp_rank", _room(room, dp_rank, generation))
 
     def retire_room(self, room: int, dp_rank: int, generation: int | None = None) -> None:
         """Tell the registry that the rank is done with the room."""
-        self._done("POST", "/retire_dp_rank", Room(room, dp_rank, generation))
+        self._done("POST", "/retire_dp_rank", _room(room, dp_rank, generation))
 
     def query_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> FullAnswer:
         """Ask for the data-parallel ranks of these rooms, in one request. The answer leaves out
         rooms that are not known yet.
         """
-        asked = Rooms(tuple(rooms), tuple(generations), full=True)
+        asked = _rooms(rooms, generations, full=True)
         return self._read(self._done("POST", "/query_dp_ranks", asked), FullAnswer)
 
     def withdraw_rooms(self, rooms: Sequence[int], generations: Sequence[int] = ()) -> None:
         """Tell the registry that this client waits for these rooms no longer."""
-        self._done("POST", "/withdraw_dp_ranks", Rooms(tuple(rooms), tuple(generations)))
+        self._done("POST", "/withdraw_dp_ranks", _rooms(rooms, generations))
 
     def health(self) -> None:
         """Check that all ranks are registered, and that some take new requests. Raises
@@ -244,6 +251,15 @@ def _connection(
     if keys is None:
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
     return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=keys.client_tls())
+
+
+def _room(room: int, dp_rank: int, generation: int | None) -> Room:
+    return checked.struct("room", Room(checked.room(room), dp_rank, generation), Room)
+
+
+def _rooms(rooms: Sequence[int], generations: Sequence[int], *, full: bool = False) -> Rooms:
+    return Rooms(tuple(checked.numbers("rooms", rooms, ASKED_ROOMS_MAX)),
+                 tuple(checked.numbers("generations", generations, ASKED_ROOMS_MAX)), full)
 
 
 def _reason(answer: bytes) -> str:

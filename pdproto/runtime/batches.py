@@ -112,6 +112,19 @@ def encode_some(
         count //= 2
 
 
+def unencodable(
+    frames: Sequence[AnyFrame], version: int
+) -> list[tuple[AnyFrame, Exception]]:
+    """The frames that have no bytes in this version, or that no peer reads, each with the error."""
+    found: list[tuple[AnyFrame, Exception]] = []
+    for frame in frames:
+        try:
+            decode(encode("-", 0, 0, (frame,), version=version))
+        except Exception as error:
+            found.append((frame, error))
+    return found
+
+
 def decode(data: bytes | memoryview) -> Batch:
     """The batch in these bytes. Raises RemoteProtocolError for bytes that are no batch, and
     VersionError, which names the versions of both ends, for a batch that this release cannot read.

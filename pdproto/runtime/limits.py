@@ -11,6 +11,7 @@ BATCH_BYTES_MAX: Final = 4 << 20
 UNREAD_BATCHES_MAX: Final = 64
 FRAMES_MAX: Final = 256
 NAME_MAX: Final = 128
+NAME_BYTES_MAX: Final = 255
 REASON_MAX: Final = 1_024
 ROOM_MAX: Final = (1 << 63) - 1
 SINKS_MAX: Final = 32
@@ -87,6 +88,8 @@ LIMITS: Final = (
           "tests/transport/test_unread.py"),
     Limit("FRAMES_MAX", "messages in a batch", DROPPED, AT),
     Limit("NAME_MAX", "characters of a name or an endpoint", DROPPED, AT),
+    Limit("NAME_BYTES_MAX", "bytes of the name of a node in UTF-8, as ZeroMQ takes it",
+          "ValueError at the call", "tests/runtime/test_checked.py"),
     Limit("REASON_MAX", "characters of the reason of a failure", DROPPED, AT),
     Limit("ROOM_MAX", "the greatest number of a room, an incarnation or a generation", DROPPED, AT),
     Limit("SINKS_MAX", "decode ranks that one prefill rank feeds for a request", DROPPED, AT),

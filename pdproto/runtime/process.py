@@ -20,10 +20,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from pdproto.runtime.cells import Key
+from pdproto.runtime.checked import shown
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage, Predicate, Shared, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, plain, shared
-from pdproto.spec.language.machine import Row, Table, Timer
+from pdproto.spec.language.machine import Call, Row, Table, Timer
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Rigid, Symbol
@@ -77,6 +78,8 @@ class Process:
         self._check_names(system)
         elements = {**_elements(self._tables, self._among), **(bounded or {})}
         self.machine: Final[Shared] = shared(table, own, elements, rigid, trace=trace, scans=True)
+        self._sending: Final = {row.on.name for row in table.rows
+                                if isinstance(row.on, Call) and row.send}
         self._choose: Final = choose or {}
         self._watch: Final = watch
         own_rows = [row for row in table.rows if row.on is None]
@@ -114,8 +117,11 @@ class Process:
         self, name: str, *arguments: Hashable, now: float, choose: Mapping[str, Any] | None = None
     ) -> SharedStep:
         """Take a call of the application; see `Shared.call`. Raises LocalProtocolError if no row
-        allows it.
+        allows it; TypeError or ValueError, and nothing has changed, for elements that no frame can
+        carry, if the call sends a message.
         """
+        if name in self._sending:
+            _require_told((*arguments, *(choose or {}).values()))
         step = self.machine.call(name, *arguments, choose=choose or self._chosen(name, arguments))
         self._done(step, now)
         return step
@@ -199,6 +205,22 @@ class Process:
         for name in self._among:
             if name[0] == end.machine.name and all(name[i] == e for i, e in named.items()):
                 yield name
+
+
+def _require_told(elements: Sequence[Any]) -> None:
+    """Raise TypeError or ValueError unless a frame can carry these elements, or lists of them."""
+    for element in elements:
+        candidates = element if isinstance(element, list) else [element]
+        try:
+            size = len(msgspec.json.encode([plain(one) for one in candidates]))
+            for one in candidates:
+                _element(msgspec.json.decode(msgspec.json.encode(plain(one))))
+        except (TypeError, ValueError, OverflowError, RecursionError, RemoteProtocolError):
+            raise TypeError(f"element {shown(element)}: want text that can be written in UTF-8, a "
+                            f"whole number of 64 bits, or a tuple of them") from None
+        if size > FRAME_BYTES_MAX // 2:
+            raise ValueError(f"element {shown(element)}: {size:,} bytes; a frame has at most "
+                             f"{FRAME_BYTES_MAX:,}")
 
 
 def write_frame(message: Symbol, arguments: Key) -> bytes:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from queue import SimpleQueue
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 import zmq
@@ -43,7 +43,9 @@ log = logging.getLogger("pdproto.transport")
 
 SOCKETS_MAX: Final = 3 * PEERS_MAX  # one for each peer, and two that watch it
 ZEROMQ_THREADS: Final = 3  # of a context: I/O, reaper, and the authenticator
-STANDS_STILL_S: Final = 5.0  # after so long without a turn, the loop counts as hung
+STANDS_STILL_S: Final = 5.0  # after so long without a turn that works, the loop counts as hung
+FAILED_REST_S: Final = 0.001  # behind a turn that has failed, and as much more after each other
+FAILED_REST_MAX_S: Final = 0.05
 IPC: Final = "ipc://"
 NUMBERED: Final = "\0"  # begins the names that ZeroMQ makes itself
 READABLE: Final = int(zmq.POLLIN)  # flags of an enum take ten times as long to compare
@@ -68,6 +70,9 @@ class EventLoop:
         self._awake = False  # another thread has asked for a turn
         self._unread = True  # ZeroMQ signals messages only after a reader has found none
         self._turned = monotonic()  # when the last turn began
+        self._worked = self._turned  # when a turn has last ended without a defect
+        self._failing = 0  # turns that have failed since then
+        self._defect = ""  # of the last of them
         self._closing = False
         self._ended = False
         self._waking: Final = threading.Lock()  # between a wake and the end
@@ -134,8 +139,8 @@ class EventLoop:
                         lambda: self.impostors)
 
     def stalled(self) -> str | None:
-        """Why the loop takes no turns: it is closed, or it hangs. None while it runs. For any
-        thread.
+        """Why the loop serves nobody: it is closed, it hangs, or its turns fail. None while it
+        serves. For any thread.
         """
         name = self._core.name
         if self._closing:
@@ -143,6 +148,8 @@ class EventLoop:
         still_s = monotonic() - self._turned
         if still_s > max(STANDS_STILL_S, 3 * self._link.sign_of_life_s):
             return f"node {name}: its loop has stood still for {still_s:.0f} s"
+        if self._failing and monotonic() - self._worked > STANDS_STILL_S:
+            return f"node {name}: its last {self._failing:,} turns have failed: {self._defect}"
         return None
 
     def close(self) -> None:
@@ -254,14 +261,20 @@ class EventLoop:
         arrived = Arrived(self._requests(), self._batches() if batches else (),
                           self._monitor.changes() if changes else ())
         try:
-            return run_turn(self._core, arrived, now)
-        except Exception:
+            due = run_turn(self._core, arrived, now)
+        except Exception as error:
             # After a defect in one turn, the other hand-overs must still be served.
             self.turn_errors += 1
+            self._failing += 1
+            self._defect = f"{type(error).__name__}: {error}"
             if is_told(self.turn_errors):
                 log.exception("node %s: a turn of its loop failed (%d so far)", self._core.name,
                               self.turn_errors)
+            sleep(min(FAILED_REST_S * self._failing, FAILED_REST_MAX_S))
             return now + self._link.sign_of_life_s
+        else:
+            self._failing, self._worked = 0, now
+            return due
         finally:
             self.pace.end()
 

@@ -28,6 +28,7 @@ from pdproto.node.prefill.in_doubt import InDoubtAtSink
 from pdproto.node.prefill.node import Prefill
 from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.prefill.sender import Sender
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.trace import StepObserver
@@ -38,6 +39,10 @@ from pdproto.transport.open_handoffs import OpenHandoffs, open_handoffs
 log = logging.getLogger("pdproto.transport")
 
 AnyHandle = TypeVar("AnyHandle", bound=Handle)
+
+
+def _link(link: Link | None) -> Link:
+    return Link() if link is None else checked.one_of("link", link, Link)
 
 
 class RunningNode:
@@ -97,6 +102,7 @@ class RunningNode:
         It gets the rooms of the requests that the drain waits for, and the future of `drain`. So
         the registry learns of a drain (Registrar.follow in registry/registrar.py).
         """
+        checked.function("tell", tell)
         self._leaving.append(tell)
 
     def _leave(self, rooms: Sequence[int]) -> None:
@@ -124,8 +130,8 @@ class RunningNode:
         return None if self._drain is None else self._drain.refusal(room)
 
     def stalled(self) -> str | None:
-        """Why only a restart of the process helps: the node's loop is closed or hangs, or the
-        device of its pages has failed for good. None while neither is so.
+        """Why only a restart of the process helps: the node's loop is closed or hangs, all its
+        turns fail, or the device of its pages has failed for good. None while none is so.
         """
         return self._loop.stalled() or self._node.broken()
 
@@ -137,6 +143,10 @@ class RunningNode:
         most: how many are described. room, state: only hand-overs of this room, or in this state.
         Raises ValueError for a state that they do not have.
         """
+        checked.whole("most", most)
+        checked.whole_or_none("room", room)
+        if state is not None:
+            checked.text("state", state)
         return open_handoffs(self._node, self.health(), most, room, state)
 
     def lost_peers(self) -> tuple[str, ...]:
@@ -158,6 +168,7 @@ class RunningNode:
         faults: probabilities by name (node/faults.py), such as `bootstrap=0.1`. A fault that
         is not named is 0. Raises FaultsError, and changes nothing then.
         """
+        checked.one_of("faults", faults, str, "text")
         before = self.faults
         self._node.faults.set(faults)
         if self.faults != before:
@@ -175,7 +186,8 @@ class RunningNode:
         Raises LocalProtocolError when this node is closed. A name that was never known is logged
         and counted (`refused_calls`).
         """
-        self._core.ask(lambda: self._core.declare_gone(name))
+        told = checked.text("name", name)
+        self._core.ask(lambda: self._core.declare_gone(told))
 
     def close(self) -> None:
         """Abort open hand-overs, tell the peers, and free every thread, socket and page.
@@ -218,7 +230,8 @@ class PrefillNode(RunningNode):
         role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None,
     ) -> None:
-        link = link or Link()
+        link = _link(link)
+        checked.function("refuses", refuses)
         super().__init__(self._kind(
             name, data_path, link=link, incarnation=new_incarnation(), waits=waits, trace=trace,
             role=role, dp=dp, refuses=lambda room: self._refusal(room) or refuses(room)), link)
@@ -275,7 +288,8 @@ class DecodeNode(RunningNode):
         pool: Pool | None = None,
         desk: DecodeDesk | None = None,
     ) -> None:
-        link = link or Link()
+        link = _link(link)
+        checked.whole_or_none("incarnation", incarnation)
         self._opening: Final = Lock()
         super().__init__(self._kind(name, data_path, link=link,
                                     incarnation=incarnation or new_incarnation(), waits=waits,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pdproto.items.data_path import SinkItems
 from pdproto.node.decode.receiver import Receiver
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff, Heard
@@ -256,6 +257,7 @@ class LoadingWorker:
         loading = self._loadings[order.request] = Loading(order.request, self._told.append)
         try:
             feed = self._feed(tuple(order.ranks.items()))
+            checked.endpoints("ranks", feed.sources)  # a client may write any names
         except ValueError as error:
             loading.reason = str(error)
             return

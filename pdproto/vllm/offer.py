@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
+from pdproto.runtime import checked
 from pdproto.runtime.limits import NAME_MAX, ROOM_MAX
 from pdproto.vllm.ranks import Ranks
 
@@ -66,17 +67,18 @@ def offer_in(params: Mapping[str, Any]) -> Offer:
     """
     told = params.get(KEY)
     if not isinstance(told, Mapping):
-        raise ValueError(f"kv_transfer_params have no {KEY!r}, but {', '.join(sorted(params))}: "
-                         f"want those of prefill's answer, and this connector at prefill, too")
+        told = checked.shown(sorted(map(str, params)))
+        raise ValueError(f"kv_transfer_params have no {KEY!r}, but {told}: want those "
+                         f"of prefill's answer, and this connector at prefill, too")
     version = told.get("version")
     if version != VERSION:
-        raise ValueError(f"kv_transfer_params of version {version!r}, and {VERSION} is known here: "
-                         f"want the same release of pdproto at both ends")
+        raise ValueError(f"kv_transfer_params of version {checked.shown(version)}, and {VERSION} "
+                         f"is known here: want the same release of pdproto at both ends")
     try:
         offer = msgspec.convert(told, Offer)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"kv_transfer_params: {error}: want those that prefill has answered, "
-                         f"unchanged") from None
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(f"kv_transfer_params: {checked.reason(str(error))}: want those that "
+                         f"prefill has answered, unchanged") from None
     if offer.room_number > ROOM_MAX:
         raise ValueError(f"kv_transfer_params: room {offer.room}: at most {ROOM_MAX:,}")
     return offer

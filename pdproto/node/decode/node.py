@@ -25,6 +25,7 @@ from pdproto.node.link import Link
 from pdproto.node.node import Node
 from pdproto.node.rooms import DecodeRooms
 from pdproto.node.sides import DECODE
+from pdproto.runtime import checked
 from pdproto.runtime.role import SINK_ROLE, SinkRole
 from pdproto.runtime.trace import StepObserver
 
@@ -73,16 +74,16 @@ class Decode(Node):
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
         """
-        if not sources:
-            raise ValueError(f"room {room}: a hand-over needs a source")
+        sources = checked.endpoints("sources", sources)
         if addressed is not None:
-            self.routing.prepare(addressed)
-        receiver = self.receivers.new(room, tuple(sources), tuple(sinks), generation, use)
+            self.routing.prepare(checked.one_of("addressed", addressed, Addressed))
+        receiver = self.receivers.new(room, tuple(sources), sinks, generation, use)
         receiver.watch(on_released, watcher)
         if pages is not None:
             receiver.hold(pages, slot)
         self.numbered.use(receiver.life)
-        ask = self.core.ask if soon else self.core.transport.ask_later
+        ask = (self.core.ask if checked.flag("soon", soon)
+               else self.core.transport.ask_later)
         ask(lambda: self._begin(receiver, sources, addressed, placed=pages is not None))
         return receiver
 

@@ -6,9 +6,9 @@ from typing import Any, Final, Protocol
 
 from pdproto.node.decode.known_runs import KnownRuns
 from pdproto.node.handle import Handle, Opener
+from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.limits import PAGES_MAX, REASON_MAX, SINKS_MAX
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Done, Life
 from pdproto.spec.handoff.ends import Receiving
@@ -66,8 +66,6 @@ class Receiver(Handle):
     def __init__(
         self, node: ReceiverNode, life: Life, sources: tuple[str, ...], sinks: tuple[str, ...]
     ) -> None:
-        if len(sinks) > SINKS_MAX:
-            raise ValueError(f"{life}: {len(sinks)} sinks of a source; {SINKS_MAX} is the limit")
         endpoint = Endpoint(node.role.automaton_for(sources=len(sources)), life, sources, self)
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
@@ -119,8 +117,10 @@ class Receiver(Handle):
         now: it may be of the request that had them before. slot: no two hand-overs may have the
         same slot at a time.
 
-        Raises LocalProtocolError for a second call, and for pages that do not match the sources. If
-        the pages are known at the start, give them to `DecodeNode.open`: that saves a message.
+        Raises LocalProtocolError for a second call, and for pages that do not match the sources;
+        TypeError or ValueError for anything but pages that there are, each once, and a slot of 0 or
+        more. If the pages are known at the start, give them to `DecodeNode.open`: that saves a
+        message.
         """
         self.hold(pages, slot)
         self._node.ask(lambda: self._node.want_memory(self))
@@ -131,23 +131,25 @@ class Receiver(Handle):
         """Note the pages and the slot, without a message. Raises as `publish` does."""
         if self.pages is not None:
             raise LocalProtocolError(f"{self.life} has its pages already")
-        sources, mark = self.endpoint.peers, self._node.mark
-        of = ({source: mark(numbers) for source, numbers in pages.items()}
-              if isinstance(pages, Mapping) else dict.fromkeys(sources, mark(pages)))
+        checked.whole_or_none("slot", slot)
+        sources = self.endpoint.peers
+        of = ({source: self.marked(numbers) for source, numbers in pages.items()}
+              if isinstance(pages, Mapping) else dict.fromkeys(sources, self.marked(pages)))
         if of.keys() != set(sources):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
-        for source, numbers in of.items():
-            self.require_once(numbers, source)
         self.pages = of
         self.every_page = (next(iter(of.values())) if len(of) == 1
                            else frozenset().union(*of.values()))
         self.slot = slot
 
-    def require_once(self, numbers: Sequence[int], source: str) -> None:
-        """Raise LocalProtocolError if a source has too many pages, or one twice."""
-        if len(numbers) > PAGES_MAX or len(set(numbers)) != len(numbers):
-            raise LocalProtocolError(f"{self.life}, {source}: want at most {PAGES_MAX:,} pages, "
-                                     f"each once")
+    def marked(self, pages: Sequence[int]) -> tuple[int, ...]:
+        """Pages of the application, as they are handed over; see MarksPages. Raises TypeError or
+        ValueError for anything but pages that there are, each once.
+        """
+        numbers = checked.numbers("pages", pages)
+        if len(set(numbers)) != len(numbers):
+            raise ValueError(f"pages {checked.shown(numbers)}: want each page once")
+        return self._node.mark(numbers)
 
     def abort(self, reason: str = "aborted by decode") -> None:
         """Abort the hand-over. It ends with FAILED, unless it has ended already."""
@@ -159,7 +161,8 @@ class Receiver(Handle):
         If it succeeded, its pages become free. If it has not ended, it is aborted with this reason.
         A second call does nothing.
         """
-        self._node.ask(lambda: self._node.close_handoff(self, reason[:REASON_MAX]))
+        told = checked.reason(reason)
+        self._node.ask(lambda: self._node.close_handoff(self, told))
 
     def __repr__(self) -> str:
         return f"<Receiver of {self.life}: {self.endpoint!r}>"

@@ -7,8 +7,10 @@ from pdproto.node.core import Core
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.endpoints import Endpoints
-from pdproto.node.handle import ENDED, handles_of, room_number
+from pdproto.node.handle import ENDED, handles_of
 from pdproto.node.node import Handles
+from pdproto.runtime import checked
+from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SinkRole
 
 
@@ -29,12 +31,17 @@ class Receivers(Handles):
         self._lives: Final = lives
 
     def new(
-        self, room: int, sources: tuple[str, ...], sinks: tuple[str, ...],
+        self, room: int, sources: tuple[str, ...], sinks: Sequence[str],
         generation: int | None, use: int | None,
     ) -> Receiver:
         """A receiver for the next life, or for the one of this number. One thread at a time."""
-        return Receiver(self, self._lives.next(room_number(room), generation, use), sources,
-                        sinks or (self._core.name,))
+        life = self._lives.next(
+            checked.room(room), checked.whole_or_none("generation", generation),
+            checked.whole_or_none("use", use))
+        told = checked.node_names("sinks", sinks, SINKS_MAX) or (self._core.name,)
+        if self._core.name not in told:  # prefill would wait for a sink that there is not
+            raise ValueError(f"sinks {checked.shown(told)}: want {self._core.name} among them")
+        return Receiver(self, life, sources, told)
 
     def begin(self, receiver: Receiver) -> None:
         """The application has its request."""

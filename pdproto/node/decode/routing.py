@@ -20,10 +20,12 @@ from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.node.decode.receivers import Receivers
 from pdproto.node.decode.sources import Sources
 from pdproto.node.endpoints import Endpoints
+from pdproto.node.link import ENDPOINT_MAX
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.node.rooms import DecodeRooms, PrefillServer, RoomLife, RoomStep
 from pdproto.node.timers import Waits
+from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.store import AnyMessage
@@ -141,11 +143,13 @@ class DecodeRouting:
         if self._desk is None:
             raise LocalProtocolError(f"node {self._core.name} has no desk: it cannot ask a "
                                      f"registry")
+        checked.text("server", server, ENDPOINT_MAX)
+        checked.whole_or_none("named", named)
+        checked.whole_or_none("slot", slot)
         receiver = self._receivers.new(room, (), (), None, use)
         receiver.watch(on_released, watcher)
-        receiver.require_once(pages, server)
+        sought = Sought(receiver, server, pages=receiver.marked(pages), slot=slot)
         self._lives.use(receiver.life)
-        sought = Sought(receiver, server, pages=self._receivers.mark(pages), slot=slot)
         self._core.ask(lambda: self._seek(sought, named))
         return receiver
 

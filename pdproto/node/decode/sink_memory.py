@@ -106,7 +106,7 @@ class SinkMemory:
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             self._receivers.give_up(receiver, str(error))
             return True
         if addresses is None:

@@ -25,10 +25,11 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.node.prefill.senders import Senders
 from pdproto.node.rooms import PrefillRooms, RoomLife, RoomStep
 from pdproto.node.timers import Waits
+from pdproto.runtime import checked
 from pdproto.runtime.cells import Key
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import EARLY_LIVES_MAX, REASON_MAX
+from pdproto.runtime.limits import EARLY_LIVES_MAX
 from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import AnyFrame, Disown, Life, Meet, Met, Refuse
 from pdproto.spec.handoff import routing
@@ -104,7 +105,7 @@ class PrefillRouting:
             routing.met: lambda placed, _: self._answer(
                 placed, lambda life: Met(life, rooms.rank)),
             routing.refuse: lambda placed, _: self._answer(
-                placed, lambda life: Refuse(life, rooms.rank, placed.reason[:REASON_MAX])),
+                placed, lambda life: Refuse(life, rooms.rank, checked.reason(placed.reason))),
             routing.disown: self._locate,
         }
         # The router's prompts are senders that are put here.
@@ -246,4 +247,5 @@ class PrefillRouting:
             return
         # A life of this node's own: decode's life of the room is not known here.
         life = Life(room, self._core.incarnation, 0)
-        self._core.say(peer, Disown(life, self._rooms.rank, rank, reason[:REASON_MAX], peer.ours))
+        self._core.say(peer, Disown(
+            life, self._rooms.rank, rank, checked.reason(reason), peer.ours))

@@ -5,8 +5,9 @@ from typing import Final, NamedTuple, Protocol
 
 from pdproto.node.handle import ENDED, Handle, Opener
 from pdproto.node.prefill.lane import Lane
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.runtime.limits import CHUNKS_MAX, METADATA_MAX
+from pdproto.runtime.limits import CHUNKS_MAX
 from pdproto.runtime.role import SourceRole
 from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.wire import Done, Life, row_digest
@@ -34,7 +35,7 @@ class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "given_use", "metadata",
-                 "misfit", "room", "use")
+                 "misfit", "room", "use", "wanted")
 
     _node: SenderNode
     endpoint: SendingEndpoint
@@ -48,6 +49,7 @@ class Sender(Handle):
         self.given_use: Final = given_use  # the use that the caller gives
         self.use = given_use or 0  # of the room (uses.py)
         self.addresses: dict[int, bytes] = {}
+        self.wanted: dict[int, int] = {}  # by sink, how many pages it has published
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
         self.misfit = ""  # why its pages do not fit those of a sink; empty if they do
@@ -56,6 +58,7 @@ class Sender(Handle):
         """Take over the state of an endpoint that a sink has met before the room was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
         self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
+        self.wanted = early.wanted
         self.stage, self.status, self.ended = early.stage, early.status, early.ended
         self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
 
@@ -71,21 +74,20 @@ class Sender(Handle):
         stream there until now. last: no more pages follow. metadata: the request's metadata row,
         with the last pages (at most 1 MiB). The pages belong to the hand-over until `released` is
         true. Raises LocalProtocolError before `poll` returns WAITING_FOR_INPUT, after the last
-        pages, and for too many chunks or bytes of metadata.
+        pages, and for too many chunks; TypeError or ValueError for anything but pages that there
+        are, and for metadata that is no bytes, or too long. Nothing is sent then.
         """
         if self._last:
             raise LocalProtocolError(f"room {self.room}: the last pages have been sent")
-        if len(metadata) > METADATA_MAX:
-            raise LocalProtocolError(f"room {self.room}: metadata of {len(metadata):,} bytes; "
-                                     f"{METADATA_MAX:,} is the limit")
         if self._handed >= CHUNKS_MAX:
             raise LocalProtocolError(f"room {self.room}: over {CHUNKS_MAX:,} chunks")
         if self.poll() is KVPoll.BOOTSTRAPPING:
             raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
-        self._last = last
+        marked = self._node.mark(checked.numbers("pages", pages))
+        row, is_last = checked.row("metadata", metadata), checked.flag("last", last)
+        self._node.ask(lambda: self._node.hand_over(self, marked, is_last, row))
+        self._last = is_last
         self._handed += 1
-        marked = self._node.mark(pages)
-        self._node.ask(lambda: self._node.hand_over(self, marked, last, metadata))
 
     def lane(self, sink: int) -> Lane:
         """In the loop: the lane to the sink of this index."""

@@ -6,9 +6,10 @@ from typing import Final
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import TRANSFER
-from pdproto.node.handle import handles_of, room_number
+from pdproto.node.handle import handles_of
 from pdproto.node.node import Handles
 from pdproto.node.prefill.sender import Sender
+from pdproto.runtime import checked
 from pdproto.runtime.role import SourceRole
 from pdproto.spec.handoff.ends import Sending
 
@@ -37,7 +38,8 @@ class Senders(Handles):
         use: int | None = None,
     ) -> Sender:
         """Open a sender for a room; see PrefillNode.open. For any thread."""
-        sender = Sender(self, room_number(room), use)
+        checked.whole_or_none("named", named)
+        sender = Sender(self, checked.room(room), checked.whole_or_none("use", use))
         sender.watch(on_released, watcher)
         self.ask(lambda: self.put(sender, named))
         return sender
@@ -51,6 +53,9 @@ class Senders(Handles):
     ) -> None:
         """Give the table one more chunk. See Sender.send."""
         endpoint = sender.endpoint
+        count = sum(map(len, sender.chunks)) + len(pages)
+        if last and (odd := next((n for n in sender.wanted.values() if n != count), None)):
+            self.give_up(sender, f"{count} pages are sent, and decode has given it {odd}")
         self._endpoints.take(endpoint, endpoint.hand_over(last=last))
         endpoint.handed_over()
         sender.chunks.append(pages)

@@ -15,11 +15,14 @@ from pdproto.node.prefill.remembered_lives import RememberedLives
 from pdproto.node.prefill.sender import Sender
 from pdproto.node.prefill.senders import Senders
 from pdproto.node.sides import PREFILL
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import (
     Abort,
     AbortAck,
+    AnyFrame,
+    Done,
     Drained,
     Expecting,
     Failed,
@@ -63,7 +66,7 @@ class Sinks:
             reactions={(ends.kv, False): self._release},
             states=[(_is_bootstrapped, self._note_bootstrapped)],
             timers=endpoints.timers(self._note_timeout), failed=self._settle,
-            floor=self._raise_floor, lost=self._lose)
+            floor=self._raise_floor, lost=self._lose, unsaid=self._unsaid)
 
     def put(self, sender: Sender) -> None:
         """Begin a hand-over that the router has put here; its sinks may have come before."""
@@ -88,6 +91,7 @@ class Sinks:
         if endpoint is not None:
             automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
             endpoint.owner.addresses.setdefault(index, frame.address)
+            endpoint.owner.wanted.setdefault(index, frame.pages)
             carried = automaton.bits(ends.address, (index, 0, 0))
             self._endpoints.take(endpoint, automaton.message(
                 ends.publish, (index, 0, 0), carried))
@@ -120,6 +124,13 @@ class Sinks:
                                self._capabilities.conversion) or sender.misfit
         if sender.misfit and sender.stage is not Sending.UNKNOWN:
             self._senders.give_up(sender, sender.misfit)
+
+    def _unsaid(self, peer: Peer, frame: AnyFrame, why: str) -> None:
+        """A message could not be sent. The table takes its hand-over for done: tell the sink, which
+        would otherwise wait for its clock.
+        """
+        if isinstance(frame, Done):
+            self._core.say(peer, Failed(frame.life, checked.reason(why)))
 
     # Losses
 

@@ -1,0 +1,216 @@
+"""The rules for the arguments of public calls: one function for each kind of argument.
+
+Each returns the argument in the form that the call uses, and raises TypeError or ValueError with
+the name, the value and the rule. A caller learns of a mistake in its own thread, and nothing has
+changed: what a loop would first look at could end more than the call.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from math import isfinite
+from operator import index
+from typing import Any, Final, SupportsIndex, TypeVar
+
+import msgspec
+
+from pdproto.runtime.limits import (
+    METADATA_MAX,
+    NAME_BYTES_MAX,
+    NAME_MAX,
+    PAGES_MAX,
+    REASON_MAX,
+    ROOM_MAX,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+SHOWN_MAX: Final = 60  # characters of a value in an error
+_INTEGERS: Final = {int}
+
+
+def whole(name: str, value: object, least: int = 0, most: int = ROOM_MAX) -> int:
+    """A whole number from `least` to `most`. A bool is none."""
+    number = value if type(value) is int else _whole(name, value)  # a protocol takes long to ask
+    if not least <= number <= most:
+        raise ValueError(f"{name} {number}: want {least:,} to {most:,}")
+    return number
+
+
+def whole_or_none(name: str, value: object, least: int = 0, most: int = ROOM_MAX) -> int | None:
+    """The same, or None."""
+    return None if value is None else whole(name, value, least, most)
+
+
+def _whole(name: str, value: object) -> int:
+    if not isinstance(value, bool) and isinstance(value, SupportsIndex):
+        with suppress(TypeError):  # an array is one if it has no dimensions
+            return index(value)
+    raise _type(name, value, "a whole number")
+
+
+def room(value: object) -> int:
+    """The number of a room."""
+    return whole("room", value)
+
+
+def numbers(name: str, value: object, most: int = PAGES_MAX) -> Sequence[int]:
+    """A sequence of whole numbers from 0 on, or an array of them; by default of pages. A tuple of
+    integers is returned as it is.
+    """
+    if not isinstance(value, tuple) or not _INTEGERS.issuperset(map(type, value)):
+        value = _indices(name, value)
+    if value and min(value) < 0:
+        raise ValueError(f"{name}: {min(value)}: want 0 or more")
+    if len(value) > most:
+        raise ValueError(f"{name}: {len(value):,} numbers; {most:,} is the limit")
+    return value
+
+
+def within(name: str, given: Sequence[int], count: int) -> None:
+    """Raise ValueError for a number that is not below `count`."""
+    if given and max(given) >= count:
+        raise ValueError(f"{name}: {max(given)}: want 0 to {count - 1}")
+
+
+def _indices(name: str, value: object) -> tuple[int, ...]:
+    rule = "a sequence of whole numbers"
+    if isinstance(value, str | bytes | bytearray | Mapping | Set) or not hasattr(value, "__len__"):
+        raise _type(name, value, rule)
+    try:
+        return tuple(map(index, value))  # type: ignore[call-overload]
+    except TypeError:
+        raise _type(name, value, rule) from None
+
+
+def text(name: str, value: object, most: int = NAME_MAX) -> str:
+    """Text of 1 to `most` characters that can be written in UTF-8."""
+    if not isinstance(value, str):
+        raise _type(name, value, "text")
+    if not 0 < len(value) <= most:
+        raise ValueError(f"{name} {shown(value)}: want 1 to {most} characters")
+    _bytes_of(name, value)
+    return value
+
+
+def node_name(name: str, value: object) -> str:
+    """The name of a node. ZeroMQ takes names of so many bytes."""
+    told = text(name, value)
+    if (size := len(told.encode())) > NAME_BYTES_MAX:
+        raise ValueError(f"{name} {shown(value)}: want 1 to {NAME_MAX} characters, and at most "
+                         f"{NAME_BYTES_MAX} bytes in UTF-8: it has {size}")
+    return told
+
+
+def _bytes_of(name: str, value: str) -> int:
+    try:
+        return len(value) if value.isascii() else len(value.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name} {shown(value)}: want text that can be written in UTF-8, without "
+                         f"{value[error.start]!r}") from None
+
+
+def node_names(name: str, value: object, most: int) -> tuple[str, ...]:
+    """A sequence of names of nodes, each once."""
+    if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
+        raise _type(name, value, "a sequence of names")
+    told = tuple(node_name(name, one) for one in value)
+    if len(told) > most or len(set(told)) != len(told):
+        raise ValueError(f"{name} {shown(told)}: want at most {most}, each once")
+    return told
+
+
+def mapping(name: str, value: object) -> Mapping[Any, Any]:
+    """A mapping."""
+    if not isinstance(value, Mapping):
+        raise _type(name, value, "a mapping")
+    return value
+
+
+def endpoints(name: str, value: object) -> Mapping[str, str]:
+    """Endpoints by the names of their nodes; one or more."""
+    if not isinstance(value, Mapping):
+        raise _type(name, value, "a mapping of endpoints by the names of nodes")
+    if not value:
+        raise ValueError(f"{name}: want one or more endpoints, by the names of nodes")
+    return {node_name(name, node): text(f"{name}[{node!r}]", where)
+            for node, where in value.items()}
+
+
+def reason(value: object) -> str:
+    """The reason of a failure. What cannot be written in UTF-8 is escaped, and what is too long is
+    cut off: `str(OSError)` may be either.
+    """
+    if not isinstance(value, str):
+        raise _type("reason", value, "text")
+    return encodable(value)[:REASON_MAX]
+
+
+def encodable(value: str) -> str:
+    """The text, with what cannot be written in UTF-8 escaped."""
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+
+
+def row(name: str, value: object, most: int = METADATA_MAX) -> bytes:
+    """Bytes, copied if they may change."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise _type(name, value, "bytes")
+    data = bytes(value)
+    if len(data) > most:
+        raise ValueError(f"{name} of {len(data):,} bytes; {most:,} is the limit")
+    return data
+
+
+def function(name: str, value: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise _type(name, value, "a function")
+    return value
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise _type(name, value, "True or False")
+    return value
+
+
+def seconds(name: str, value: object, *, most: float = float("inf")) -> float:
+    """A number of seconds above 0; without a bound, infinity is one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _type(name, value, "a number of seconds")
+    if not 0.0 < value <= most or not (isfinite(value) or most == float("inf")):
+        raise ValueError(f"{name} {value}: want a number of seconds above 0")
+    return float(value)
+
+
+def one_of(name: str, value: object, kind: type[T], told: str = "") -> T:
+    """An instance of this class."""
+    if not isinstance(value, kind):
+        raise _type(name, value, told or f"a {kind.__name__}")
+    return value
+
+
+def struct(name: str, value: object, kind: type[S]) -> S:
+    """A struct of this class whose fields have the types that they are declared with."""
+    told = one_of(name, value, kind)
+    for one in msgspec.structs.fields(kind):
+        field = getattr(told, one.name)
+        try:
+            msgspec.json.decode(msgspec.json.encode(field), type=one.type)
+        except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError) as no:
+            raise ValueError(f"{one.name} {shown(field)}: {no}") from None
+    return told
+
+
+def shown(value: object) -> str:
+    """The value in an error: its beginning, whatever its `repr` does."""
+    try:
+        told = repr(value)
+    except Exception as error:
+        told = f"<{type(value).__name__} without a repr: {type(error).__name__}>"
+    return encodable(told if len(told) <= SHOWN_MAX else told[:SHOWN_MAX] + "...")
+
+
+def _type(name: str, value: object, rule: str) -> TypeError:
+    return TypeError(f"{name} {shown(value)}: want {rule}, not {type(value).__name__}")

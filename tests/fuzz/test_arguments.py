@@ -1,0 +1,313 @@
+"""Odd values for each argument of the public calls: the call raises, or that hand-over alone ends.
+
+By day each argument gets each odd value once, the others being right. By night the arguments of a
+call are drawn together.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pdproto import Link, RegistryClient, SinkPages, SourcePages
+from pdproto.engine.engines import open_sink, open_source
+from pdproto.node.decode.receiver import Addressed
+from pdproto.node.faults import FaultsError
+from pdproto.registry.client import UnreachableError
+from pdproto.registry.wire import Registration, Run
+from pdproto.runtime import checked
+from pdproto.runtime.errors import ProtocolError
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.transport.nodes import DecodeNode, PrefillNode
+from pdproto.vllm.offer import KEY, offer_in
+from tests.node.data_paths import ENDED, Cluster, SinkDataPath, SourceDataPath, cluster
+from tests.property.profiles import NIGHTLY
+from tests.waiting import until
+
+SHORT: Final = {"bootstrap_timeout": 2.0, "transfer_timeout": 2.0, "no_drain": 0.2}
+
+
+class Mute:
+    """A value whose repr raises."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+ODD: Final[Mapping[str, Any]] = {
+    "none": None, "text": "text", "empty": "", "half": "cannot read \udc80.bin", "long": "é" * 128,
+    "endless": "a" * 100_000, "bytes": b"ab", "true": True, "below": -1, "wide": 2**70,
+    "fraction": 1.5, "nan": float("nan"), "list": ["one"], "numbers": [1, 1.5], "minus": [-1],
+    "far": [2**40], "set": {1, 2}, "map": {"p0": 5}, "half map": {"\udc80": "tcp://127.0.0.1:9"},
+    "error": ValueError("so"), "array": np.arange(4), "object": object(), "mute": Mute(),
+    "nul": "a\0b", "pair": ("a", 1),
+}
+
+
+@dataclass(slots=True)
+class Case:
+    """A public call. good: arguments with which it is right."""
+
+    name: str
+    call: Callable[..., Any]
+    good: dict[str, Any]
+
+    def complaint(self, argument: str, odd: str) -> str | None:
+        """Call it. It may raise an error that names the argument; any other is a complaint."""
+        told = ""
+        try:
+            self.call(**{**self.good, argument: ODD[odd]})
+        except FaultsError as error:
+            str(error).encode()
+        except (TypeError, ValueError) as error:
+            told = repr(error) if argument not in str(error) else ""
+            str(error).encode()
+        except Exception as error:
+            told = repr(error) if not isinstance(error, ProtocolError) else ""
+            str(error).encode()
+        return f"{self.name}({argument}={odd}): {told}" if told else None
+
+
+class World:
+    """A cluster, and hand-overs that are in the state that a call wants."""
+
+    def __init__(self, nodes: Cluster) -> None:
+        self.nodes = nodes
+        self.room = 0
+        self.opened: list[Any] = []
+
+    def pair(self, *, pages: bool = True) -> tuple[Any, Any]:
+        """A new hand-over. pages: published, and the sender may send."""
+        self.room += 1
+        prefill, decode = self.nodes.prefills[0], self.nodes.decodes[0]
+        sender = prefill.open(self.room)
+        receiver = decode.open(self.room, {"p0": prefill.endpoint},
+                               pages=[1000 + self.room] if pages else None)
+        self.opened += [sender, receiver]
+        if pages:
+            until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
+        return sender, receiver
+
+    def of_sender(self, call: str) -> Callable[..., Any]:
+        """This call of a new sender, each time."""
+        def new(**given: Any) -> None:
+            getattr(self.pair()[0], call)(**given)
+
+        return new
+
+    def of_receiver(self, call: str, *, pages: bool = True) -> Callable[..., Any]:
+        """This call of a new receiver, each time."""
+        def new(**given: Any) -> None:
+            getattr(self.pair(pages=pages)[1], call)(**given)
+
+        return new
+
+    def kept(self, handle: Any) -> None:
+        self.opened.append(handle)
+
+    def open_sender(self, **given: Any) -> None:
+        self.kept(self.nodes.prefills[0].open(**given))
+
+    def open_receiver(self, **given: Any) -> None:
+        self.kept(self.nodes.decodes[0].open(**given))
+
+    def ends(self) -> None:
+        """Each hand-over ends when it is aborted, and the next one succeeds."""
+        for handle in self.opened:
+            handle.abort("the end")
+        until(lambda: all(handle.poll() in ENDED for handle in self.opened),
+              lambda: str([handle for handle in self.opened if handle.poll() not in ENDED]))
+        for handle in self.opened:
+            handle.close()
+        self.opened.clear()
+        sender, receiver = self.pair()
+        sender.send([7])
+        until(lambda: receiver.poll() in ENDED)
+        assert receiver.poll() is KVPoll.SUCCESS, receiver.failure
+        receiver.close()
+        self.opened.clear()
+        for node in self.nodes.nodes:
+            assert node._loop.turn_errors == 0, node.name
+            assert node.health() is None
+
+
+def cases(world: World) -> Iterator[Case]:
+    """Every public call about hand-overs."""
+    prefill, decode = world.nodes.prefills[0], world.nodes.decodes[0]
+    yield Case("PrefillNode.open", world.open_sender,
+               {"room": 10**6, "on_released": None, "watcher": None, "named": None, "use": 10**6})
+    yield Case("DecodeNode.open", world.open_receiver, {
+        "room": 10**6, "sources": {"p0": prefill.endpoint}, "sinks": (), "generation": None,
+        "on_released": None, "watcher": None, "pages": None, "slot": None, "addressed": None,
+        "use": None, "soon": True})
+    yield Case("Sender.send", world.of_sender("send"),
+               {"pages": [1], "last": True, "metadata": b""})
+    yield Case("Sender.abort", world.of_sender("abort"), {"reason": "so"})
+    yield Case("Sender.close", world.of_sender("close"), {"reason": "so"})
+    yield Case("Receiver.publish", world.of_receiver("publish", pages=False),
+               {"pages": [10**6], "slot": None})
+    yield Case("Receiver.abort", world.of_receiver("abort"), {"reason": "so"})
+    yield Case("Receiver.close", world.of_receiver("close"), {"reason": "so"})
+    yield Case("declare_gone", decode.declare_gone, {"name": "p0"})
+    yield Case("inject", decode.inject, {"faults": ""})
+    yield Case("open_handoffs", decode.open_handoffs, {"most": 5, "room": None, "state": None})
+    yield Case("on_leave", decode.on_leave, {"tell": lambda *_: None})
+
+
+def made(kind: Any, path: Any) -> Callable[..., None]:
+    """Open a node of this kind and close it."""
+    def make(**given: Any) -> None:
+        if "data_path" not in given:
+            given["data_path"] = path()
+        kind(**given).close()
+
+    return make
+
+
+def constructors(world: World) -> Iterator[Case]:
+    fabric = world.nodes.fabric
+    shared = {"name": "n", "link": None, "waits": None}
+    yield Case("PrefillNode", made(PrefillNode, lambda: SourceDataPath("n", fabric)),
+               {**shared, "refuses": lambda _: None})
+    yield Case("DecodeNode", made(DecodeNode, lambda: SinkDataPath("n", fabric)),
+               {**shared, "incarnation": None})
+    yield Case("Link", Link, {
+        "bind": "tcp://127.0.0.1:0", "high_water": 10, "sign_of_life_s": 1.0, "silent_s": 5.0,
+        "grace_s": 0.5, "returns_s": 60.0, "curve": None, "advertise": None, "insecure": False})
+    yield Case("Addressed", Addressed, {"server": "127.0.0.1:9", "ranks": 2, "rank": 0})
+
+
+def registry_cases() -> Iterator[Case]:
+    """The calls of the registry's client. Nobody listens, so a call that is made is not answered.
+    """
+    yield Case("RegistryClient", lambda **given: RegistryClient(**given).close(),
+               {"address": "127.0.0.1:9", "timeout_s": 0.1, "keys": None})
+    client = RegistryClient("127.0.0.1:9", timeout_s=0.1)
+
+    def asked(call: Callable[..., Any]) -> Callable[..., None]:
+        def ask(**given: Any) -> None:
+            with suppress(UnreachableError):
+                call(**given)
+
+        return ask
+
+    room, rooms = {"room": 1, "dp_rank": 0, "generation": None}, {"rooms": [1], "generations": ()}
+    yield Case("register_room", asked(client.register_room), room)
+    yield Case("retire_room", asked(client.retire_room), room)
+    yield Case("query_rooms", asked(client.query_rooms), rooms)
+    yield Case("withdraw_rooms", asked(client.withdraw_rooms), rooms)
+    yield Case("look_up_all", asked(client.look_up_all), {"room": None})
+    yield Case("look_up", asked(client.look_up), {"question": None})
+    yield Case("keep_alive", asked(client.keep_alive), {"run": None})
+    yield Case("deregister", asked(client.deregister), {"run": None})
+    yield Case("register", asked(client.register), {"registration": None})
+    rank = {"attn_tp_size": 1, "attn_tp_rank": 0, "rank_ip": "127.0.0.1", "rank_port": 9,
+            "name": "p0", "incarnation": 5, "page_size": 16, "load_balance_method": "so",
+            "capabilities": (), "leaving": None}
+    yield Case("Registration", lambda **given: asked(client.register)(
+        registration=Registration(**given)), rank)
+    run = {"dp": 0, "cp": 0, "tp": 0, "pp": 0, "incarnation": 5}
+    yield Case("Run", lambda **given: asked(client.keep_alive)(run=Run(**given)), run)
+
+
+def page_cases() -> Iterator[Case]:
+    """The calls of nodes with pages, where a number may be of no page."""
+    pools = [np.zeros((32, 1, 1, 512), np.uint8)]
+    prefill = PrefillNode("p0", SourcePages(pools, open_source("shm")))
+    decode = DecodeNode("d0", SinkPages(pools, open_sink("shm")))
+    try:
+        source: Any = prefill._node.data_path
+        sink: Any = decode._node.data_path
+        yield Case("SourcePages.mark", lambda pages: source.mark(checked.numbers("pages", pages)),
+                   {"pages": [31]})
+        yield Case("SinkPages.mark", lambda pages: sink.mark(checked.numbers("pages", pages)),
+                   {"pages": [31]})
+    finally:
+        prefill.close()
+        decode.close()
+
+
+def every_odd(case: Case) -> None:
+    told = [case.complaint(argument, odd) for argument in case.good for odd in ODD]
+    assert not any(told), "\n".join(filter(None, told))
+
+
+def test_each_odd_value_of_an_argument_is_refused_or_ends_that_hand_over_alone() -> None:
+    with cluster(waits=SHORT) as nodes:
+        world = World(nodes)
+        for case in cases(world):
+            every_odd(case)
+            world.ends()
+        nodes.settled()
+
+
+def test_constructors_refuse_odd_values_by_name() -> None:
+    with cluster() as nodes:
+        for case in constructors(World(nodes)):
+            every_odd(case)
+
+
+def test_the_client_of_the_registry_refuses_odd_values_by_name() -> None:
+    for case in registry_cases():
+        every_odd(case)
+
+
+def test_pages_that_do_not_exist_are_refused_at_the_call() -> None:
+    for case in page_cases():
+        every_odd(case)
+        with pytest.raises(ValueError, match=r"pages: 32: want 0 to 31"):
+            case.call(pages=[1, 32])
+
+
+@pytest.mark.nightly
+@settings(max_examples=100_000 if NIGHTLY else 300, deadline=None,
+          suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_odd_values_together(data: st.DataObject) -> None:
+    with cluster(waits=SHORT) as nodes:
+        world = World(nodes)
+        every = list(cases(world))
+        for _ in range(20):
+            case = data.draw(st.sampled_from(every))
+            odd = data.draw(st.dictionaries(st.sampled_from(sorted(case.good)),
+                                            st.one_of(st.sampled_from(list(ODD.values())),
+                                                      st.text(), st.binary(), st.integers(),
+                                                      st.floats(), st.lists(st.integers()))))
+            with suppress(TypeError, ValueError, ProtocolError):
+                case.call(**{**case.good, **odd})
+        world.ends()
+
+
+def odd_offers() -> Iterator[dict[str, Any]]:
+    """Parameters of a client of decode's HTTP port: each field of an offer, with each odd value."""
+    right: dict[str, Any] = {"version": 1, "room": "5", "tokens": 3, "firsts": [0],
+                             "layout": {"a": "b"},
+             "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]],
+                             "prompt": {"tokens": "ab"}}
+    json = type(None), str, bool, int, float, list, dict
+    for value in (value for value in ODD.values() if isinstance(value, json)):
+        yield {KEY: value}
+        yield {KEY: right, str(type(value)): value}
+        for name in right:
+            yield {KEY: {**right, name: value}}
+        for place in range(4):
+            rank: list[Any] = [0, 0, "prefill", "tcp://127.0.0.1:9"]
+            rank[place] = value
+            yield {KEY: {**right, "ranks": [rank]}}
+        yield {KEY: {**right, "layout": {"a": value}}}
+        yield {KEY: {**right, value if isinstance(value, str) else "y": 1}}
+        yield {value if isinstance(value, str) else "z": right}
+
+
+def test_an_odd_offer_is_an_offer_or_refused_with_a_reason_that_can_be_sent() -> None:
+    for params in odd_offers():
+        try:
+            offer = offer_in(params)
+            checked.endpoints("ranks", dict(offer.placed_ranks().values()))
+        except ValueError as error:
+            assert len(str(error).encode()) < 8_000  # noqa: PT017 - either may come
