@@ -178,15 +178,14 @@ def test_a_source_is_held_to_its_header(closing: ExitStack) -> None:
     assert "it sends other layers or heads than" in str(receiver.failure)
 
 
-def test_an_item_that_there_is_not_fails_the_hand_over(closing: ExitStack) -> None:
+def test_an_item_that_there_is_not_is_refused_at_the_call(closing: ExitStack) -> None:
     pair = DirectPair(closing, [range(LAYERS)])
     pair.know()
     (node, _), = pair.sources
     node.open(1)
     receiver = pair.node.open(1, {node.name: node.endpoint})
-    receiver.publish([1, 11])
-    until(lambda: receiver.poll() is KVPoll.FAILED)
-    assert "items 1 to 11, but there are 11" in str(receiver.failure)
+    with pytest.raises(ValueError, match="items 1 to 11, but there are 11"):
+        receiver.publish([1, 11])
     assert pair.target_bytes == 0
 
 

@@ -165,7 +165,7 @@ def test_a_peer_that_is_declared_gone_is_lost_at_once() -> None:
     """A supervisor knows of a death before any connection has ended. A source is fenced then."""
     with cluster(prefill={"at_once": False}) as nodes:
         (prefill,), (decode,) = nodes.prefills, nodes.decodes
-        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7))
+        (sender,), (receiver,) = nodes.senders(7), published(nodes.receivers(7), 1)
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1])
         until(lambda: nodes.writing.under_way)
@@ -184,7 +184,7 @@ def test_a_write_to_a_sink_that_has_ended_is_not_in_doubt() -> None:
     """It has said so itself, and what the engine gives up on after that can land no more."""
     with cluster(prefill={"at_once": False}) as nodes:
         (prefill,), (sender,) = nodes.prefills, nodes.senders(7)
-        published(nodes.receivers(7))
+        published(nodes.receivers(7), 1)
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
         sender.send([1])
         until(lambda: nodes.writing.under_way)

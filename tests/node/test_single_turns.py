@@ -460,7 +460,7 @@ def test_a_life_has_a_bounded_number_of_sinks() -> None:
     sinks = [f"d{number}" for number in range(SINKS_MAX + 1)]
     with pytest.raises(ValueError, match=r"sinks .*: want at most 32, each once"):
         Sink().node.open(7, {"p0": P0}, sinks=sinks)
-    with pytest.raises(RemoteProtocolError, match=r"sinks .*: want at most 32, each once"):
+    with pytest.raises(RemoteProtocolError, match=r"33 sinks of .* source; 32 is the limit"):
         Source().node.open(7).endpoint.meet(sinks)
 
 
