@@ -45,20 +45,18 @@ class Compared:
 
 def compare(
     system: System, name: str, configuration: Configuration, checkers: Collection[str], *,
-    jar: str | None = None, workers: int = 1,
-    announce: Callable[[str], None] = lambda _: None,
+    workers: int = 1, announce: Callable[[str], None] = lambda _: None,
 ) -> Compared:
     """Ask the checkers, the native engine first, which the others are compared with.
 
-    name: of the configuration. jar: the path of tla2tools.jar. announce: gets the name of each
-    checker before it is asked. Raises SpecError or TooLargeError if the system cannot be explored
-    at these sizes.
+    name: of the configuration. announce: gets the name of each checker before it is asked. Raises
+    SpecError or TooLargeError if the system cannot be explored at these sizes.
     """
     plain = replace(configuration, symmetry=False, dead_bits=False)
     known: dict[str, Asked] = {
         **{name: partial(_ours, engine, workers) for name, engine in ENGINES.items()},
         "tlc": lambda s, c: in_each_world(
-            s, c, lambda ground: tlc.ask(ground, workers=workers, given_jar=jar)),
+            s, c, lambda ground: tlc.ask(ground, workers=workers)),
     }
     opinions: list[Opinion] = []
     missing = {}

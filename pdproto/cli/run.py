@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_system(parser)
     add_sizes(parser)
     add_topology(parser)
-    parser.add_argument("--walks", metavar="N", type=whole_number, default=WALKS,
+    parser.add_argument("--runs", metavar="N", type=whole_number, default=WALKS,
                         help=f"how many walks (default: {WALKS:,})")
     parser.add_argument("--steps", metavar="N", type=whole_number, default=STEPS,
                         help=f"the most steps of a walk (default: {STEPS})")
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Walk and report; returns the exit status."""
     check_targets([arguments.json])
     begun = start_at_beginning(arguments)
-    seen = random_walks(begun.walker, arguments.seed, arguments.walks, arguments.steps)
+    seen = random_walks(begun.walker, arguments.seed, arguments.runs, arguments.steps)
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             _show(begun, seen, arguments.seed, out)

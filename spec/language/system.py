@@ -16,7 +16,7 @@ from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
 
 DEFAULT: Final = "default"  # the configuration of a command without `--configuration`
-DEEP: Final = "deep"  # the configuration of `pdproto check --deep`, one size up
+DEEP: Final = "deep"  # a configuration that is one size up
 
 _SIZES: Final = "Configuration({Worker: 2})"
 

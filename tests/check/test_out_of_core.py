@@ -177,7 +177,6 @@ class TestCommandLine:
     @pytest.mark.parametrize(("options", "told"), [
         (["--states", "x"], "--states keeps the states of --engine duckdb or spark: give both"),
         (["--master", "local"], "--master is for --engine spark: give both"),
-        (["--jar", "x"], "--jar is for --engine tlc: give both"),
     ])
     def test_usage(self, options: list[str], told: str, capsys: Output) -> None:
         assert main(["check", "lock-server", "--quiet", *options]) == 2

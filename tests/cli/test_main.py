@@ -78,7 +78,7 @@ class TestAnswers:
         assert err == ""
 
     def test_deep_is_a_configuration(self, capsys: Output) -> None:
-        deep = answer(capsys, "agreement-loss", "--deep", "--property", "deadlock")
+        deep = answer(capsys, "agreement-loss", "--configuration", "deep", "--property", "deadlock")
         assert deep["sizes"] == {"Rank": 2, "Life": 2, "Slot": 1, "Decision": 4}
 
     def test_a_system_that_does_not(self, capsys: Output) -> None:

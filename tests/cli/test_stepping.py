@@ -139,7 +139,7 @@ def test_run_counts_rows_and_tells_the_violation(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "run.json"
-    assert main(["run", "lock-server-broken", "--walks", "100", "--json", str(target)]) == 1
+    assert main(["run", "lock-server-broken", "--runs", "100", "--json", str(target)]) == 1
     out = capsys.readouterr().out
     assert "100 walks of seed 0" in out
     assert "mutual_exclusion violated after 7 steps" in out
@@ -147,7 +147,7 @@ def test_run_counts_rows_and_tells_the_violation(
     told = json.loads(target.read_text())
     assert told["rows"]["ask"]["fired"] > 0
     assert len(told["violations"]["mutual_exclusion"]["path"]) == 7
-    assert main(["run", "lock-server", "--walks", "5", "--json", "-"]) == 0
+    assert main(["run", "lock-server", "--runs", "5", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["violations"] == {}
 
 
@@ -196,7 +196,7 @@ def test_a_system_in_a_file_is_run(
 ) -> None:
     (tmp_path / "job.py").write_text(SPEC)
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "job.py:SYSTEM", "--walks", "1"]) == 1
+    assert main(["run", "job.py:SYSTEM", "--runs", "1"]) == 1
     out = capsys.readouterr().out
     assert "never_done violated after 1 step" in out
     assert "deadlock violated after 1 step" in out

@@ -19,7 +19,6 @@ from prometheus_client.core import Metric
 from lab.catalogue import LAB, OWN_VERBS, PEERS
 from lab.designs import DESIGNS
 from pdproto import DecodeNode, Link, PrefillNode, SinkPages, SourcePages
-from pdproto.cli import promises
 from pdproto.cli.main import PDPROTO, Program, parser_for
 from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.engine.engines import open_sink, open_source
@@ -37,7 +36,7 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language import LeadsTo, System
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.transport import settings as of_node
-from tests.docs import api_reference, timers_page
+from tests.docs import api_reference, promises, timers_page
 from tests.docs.table_pages import reference
 
 REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -268,6 +267,7 @@ def _first(text: str) -> str:
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "../properties.md": promises.document,
     "cli.md": cli_page, "lab.md": lab_page, "limits.md": limits_page, "metrics.md": metrics_page,
     "timers.md": lambda: timers_page.page(GENERATED),
     "promises.md": promises.details, "python-api.md": api_reference.page,

@@ -77,7 +77,7 @@ CHECKING = {
     ("prove", "two-phase-commit", "--quiet", "--no-cache"): "proved",
     ("lint", "lock-server"): "4 notes",
     ("explore", "lock-server", "--text"): "ask(c1, r0)",
-    ("run", "lock-server", "--walks", "2"): "no violation was seen",
+    ("run", "lock-server", "--runs", "2"): "no violation was seen",
     ("sim", "lock-server", "--seeds", "2", "--quiet"): "no violation was seen",
     ("sim", "--seed", "0", "--requests", "1", "--quiet"): "1 of them to Success",
     ("fuzz", "lock-server", "--runs", "5"): "no violation was seen",

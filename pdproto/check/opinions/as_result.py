@@ -19,7 +19,7 @@ NOT_ASKED: Final = f"TLC is not asked about runs in which {Fairness.CONSUMED}"
 
 def tlc_result(
     system: System, configuration: Configuration, properties: Sequence[str] = (), *,
-    workers: int = 1, jar: str | None = None,
+    workers: int = 1,
 ) -> CheckResult:
     """The counts and verdicts of TLC, without traces and rows. Transitions are in its own count.
 
@@ -27,7 +27,7 @@ def tlc_result(
     also claimed under `Fairness.CONSUMED`, is unknown. Raises NotInstalledError and FailedError.
     """
     told = in_each_world(system, configuration,
-                         lambda ground: tlc.ask(ground, workers=workers, given_jar=jar))
+                         lambda ground: tlc.ask(ground, workers=workers))
     given = next(iter(interpretations(system, configuration.sizes, configuration)))
     ground = Ground(system, configuration.sizes, configuration.faults, given)
     sizes = {sort.__name__: size for sort, size in configuration.sizes.items()}

