@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.kernels.layout import Geometry, KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, Part, Scale
+from pdproto.kernels.plan import ChunkPart, ChunkPlan, Scale
 from pdproto.kernels.table import NUMERATOR_MAX, Axis, axes_of, division
 
 UNIT_ELEMENTS: Final = 16
@@ -50,14 +50,16 @@ def unit_elements(layout: KVLayout) -> int:
     return UNIT_ELEMENTS if gcd(*steps) % UNIT_ELEMENTS == 0 else 1
 
 
-def _steps(part: Part, order: Order) -> tuple[int, int]:
+def _steps(part: ChunkPart, order: Order) -> tuple[int, int]:
     """Bytes from token to token and from head to head in the chunk."""
     if order is Order.NHD:
         return part.heads.count * part.row_bytes, part.row_bytes
     return part.row_bytes, part.tokens * part.row_bytes
 
 
-def _axes(geometry: Geometry, part: Part, order: Order, *, by_head: bool) -> tuple[int, list[Axis]]:
+def _axes(
+    geometry: Geometry, part: ChunkPart, order: Order, *, by_head: bool
+) -> tuple[int, list[Axis]]:
     """Pool bytes that are contiguous on both sides, and the axes of a scale around them."""
     if not by_head:
         return axes_of(geometry, part, order)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from pdproto.kernels.arguments import bytes_needed
-from pdproto.kernels.layout import Geometry, Group, KVLayout, Order, Shape
-from pdproto.kernels.plan import ChunkPlan, HeadRange, Part, Scale, parts_of
+from pdproto.kernels.layout import EntryGroup, Geometry, KVLayout, Order, Shape
+from pdproto.kernels.plan import ChunkPart, ChunkPlan, HeadRange, Scale, parts_of
 from pdproto.kernels.registration import memory_of
 
 
@@ -31,7 +31,7 @@ def heads_of(layout: KVLayout, heads: HeadRange) -> KVLayout:
     return replace(layout, groups=groups)
 
 
-def _sliced(group: Group, part: Part) -> Group:
+def _sliced(group: EntryGroup, part: ChunkPart) -> EntryGroup:
     geometry = group.geometry
     first = part.heads.first * geometry.head_stride
     shape = replace(geometry.shape, heads=part.heads.count)
@@ -63,7 +63,7 @@ def content_of(layout: KVLayout, plan: ChunkPlan, chunk: Any) -> KVLayout:
                     tuple(groups), pools)
 
 
-def _scales(plan: ChunkPlan, address: int) -> Iterator[Group]:
+def _scales(plan: ChunkPlan, address: int) -> Iterator[EntryGroup]:
     """The scales of each part; none that all pages share."""
     if plan.scale is not Scale.STATIC:
         for part in plan.only.parts:
@@ -72,8 +72,8 @@ def _scales(plan: ChunkPlan, address: int) -> Iterator[Group]:
                          plan.only.entries + part.first, part.entries, length, plan.pages)
 
 
-def _group(address: int, first: int, entries: int, page_bytes: int, pages: int) -> Group:
+def _group(address: int, first: int, entries: int, page_bytes: int, pages: int) -> EntryGroup:
     """Entries whose pages lie back to back, and which do so themselves."""
     shape = Shape(1, 1, page_bytes, "uint8")
-    return Group(Geometry(shape, page_bytes, page_bytes, page_bytes), first,
+    return EntryGroup(Geometry(shape, page_bytes, page_bytes, page_bytes), first,
                  tuple(address + entry * pages * page_bytes for entry in range(entries)))

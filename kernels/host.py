@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from pdproto.kernels import native
 from pdproto.kernels.digest import BLOCK_BYTES, key_at, page_digests
-from pdproto.kernels.layout import Group, KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan
+from pdproto.kernels.layout import EntryGroup, KVLayout, Order
+from pdproto.kernels.plan import ChunkPart, ChunkPlan, PeerPlan
 from pdproto.kernels.report import HostReport
 
 Bytes = NDArray[np.uint8]
@@ -62,7 +62,7 @@ class Route:
         return self.page_rows == 1 and self.pattern.size == 1
 
 
-_Found = tuple[tuple[Part, ...], tuple[Route, ...], native.NativeRoutes]
+_Found = tuple[tuple[ChunkPart, ...], tuple[Route, ...], native.NativeRoutes]
 _Known = dict[tuple[int, bool], _Found]
 _ROUTES: Final[WeakKeyDictionary[KVLayout, _Known]] = WeakKeyDictionary()
 
@@ -73,7 +73,7 @@ def _memory(address: int, rows: int, row_bytes: int) -> Bytes:
     return np.frombuffer(memoryview(block), np.uint8).reshape(rows, row_bytes)
 
 
-def _pattern(group: Group, part: Part, order: Order) -> tuple[int, Index]:
+def _pattern(group: EntryGroup, part: ChunkPart, order: Order) -> tuple[int, Index]:
     """The row length in bytes and the byte offset of every row of a page, in chunk order."""
     geometry = group.geometry
     axes = [(part.tokens, geometry.token_stride), (part.heads.count, geometry.head_stride)]
@@ -92,14 +92,14 @@ def _pattern(group: Group, part: Part, order: Order) -> tuple[int, Index]:
     return length, (offsets[:, None] + within).ravel()
 
 
-def _spacing(group: Group) -> int:
+def _spacing(group: EntryGroup) -> int:
     """Bytes from one pool to the next, or 0 where pools are not evenly spaced upwards."""
     spacings = {b - a for a, b in pairwise(group.addresses)}
     (spacing,) = spacings if len(spacings) == 1 else (0,)
     return max(spacing, 0)
 
 
-def _route(layout: KVLayout, group: Group, part: Part, order: Order) -> Route:
+def _route(layout: KVLayout, group: EntryGroup, part: ChunkPart, order: Order) -> Route:
     length, offsets = _pattern(group, part, order)
     extent = group.geometry.extent(layout.pages)
     spacing = _spacing(group)
@@ -215,13 +215,13 @@ def _scatter(route: Route, pages: Index, source: Bytes) -> None:
             pool[rows] = data
 
 
-def part_bytes(chunk: Bytes, peer: PeerPlan, part: Part) -> Bytes:
+def part_bytes(chunk: Bytes, peer: PeerPlan, part: ChunkPart) -> Bytes:
     """The bytes of one part of a chunk."""
     start = peer.pages * part.prefix_bytes
     return chunk[start : start + peer.pages * part.entries * part.page_bytes]
 
 
-def part_key(key: int, part: Part) -> int:
+def part_key(key: int, part: ChunkPart) -> int:
     """The key of the first page of a part's first entry."""
     return key_at(key, entry=part.first)
 

@@ -11,7 +11,7 @@ from pdproto.kernels import fp8
 from pdproto.kernels.digest import BLOCK_BYTES
 from pdproto.kernels.host import Bytes, Index, Route, part_bytes, routes_of, rows_of
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, Part, PeerPlan, Scale
+from pdproto.kernels.plan import ChunkPart, ChunkPlan, PeerPlan, Scale
 
 Float32 = NDArray[np.float32]
 
@@ -21,7 +21,7 @@ def scales_in(chunk: Bytes, peer: PeerPlan) -> Float32:
     return chunk[peer.scale_offset : peer.scale_offset + 4 * peer.scales].view("<f4")
 
 
-def part_scales(scales: Float32, plan: ChunkPlan, part: Part) -> Float32:
+def part_scales(scales: Float32, plan: ChunkPlan, part: ChunkPart) -> Float32:
     """The scales of one part as [entry, page, head], with one head or page where shared."""
     if plan.scale is Scale.STATIC:
         return scales[part.prefix_scales :][: part.entries].reshape(-1, 1, 1)
@@ -33,7 +33,7 @@ def part_scales(scales: Float32, plan: ChunkPlan, part: Part) -> Float32:
     return shaped
 
 
-def _axes(part: Part, order: Order) -> tuple[int, int, int]:
+def _axes(part: ChunkPart, order: Order) -> tuple[int, int, int]:
     """The shape of a page in the chunk: [token, head, dim] or [head, token, dim]."""
     outer = (part.tokens, part.heads.count)
     return (*(outer if order is Order.NHD else outer[::-1]), part.row_bytes)
@@ -45,7 +45,7 @@ def _per_page(scales: Float32, order: Order) -> Float32:
 
 
 def _blocks(
-    part: Part, route: Route, codes: Bytes, pages: Index
+    part: ChunkPart, route: Route, codes: Bytes, pages: Index
 ) -> Iterator[tuple[int, slice, Index, Bytes]]:
     """(entry, pages of it, rows in its pool, its codes), a cache-sized block at a time."""
     shaped = codes.reshape(part.entries, pages.size, part.page_bytes)

@@ -73,7 +73,7 @@ class Geometry:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class EntryGroup:
     """Consecutive entries of one geometry, by the address of each pool."""
 
     geometry: Geometry
@@ -97,7 +97,7 @@ class KVLayout:
     pages: int
     chunk_pages_max: int
     device: str
-    groups: tuple[Group, ...]
+    groups: tuple[EntryGroup, ...]
     pools: tuple[Any, ...] = field(repr=False)
 
     @property

@@ -40,7 +40,7 @@ class HeadRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChunkPart:
     """One group of entries in one peer's chunk.
 
     `prefix_bytes` is the size of one page of all entries before this group. So the first byte of
@@ -68,7 +68,7 @@ class PeerPlan:
 
     pages: int
     entries: int
-    parts: tuple[Part, ...]
+    parts: tuple[ChunkPart, ...]
     payload_bytes: int
     scale_offset: int
     scales: int
@@ -130,7 +130,7 @@ def _scales_per_page(part_heads: int, scale: Scale | None) -> int:
     return {None: 0, Scale.STATIC: 1, Scale.PAGE: 1, Scale.PAGE_HEAD: part_heads}[scale]
 
 
-def _signature(order: Order, scale: Scale | None, pages: int, parts: Sequence[Part]) -> int:
+def _signature(order: Order, scale: Scale | None, pages: int, parts: Sequence[ChunkPart]) -> int:
     told = [order.value, scale.value if scale else "copy", pages]
     for part in parts:
         told += [part.entries, part.tokens, part.heads.count, part.row_bytes]
@@ -140,14 +140,15 @@ def _signature(order: Order, scale: Scale | None, pages: int, parts: Sequence[Pa
 @lru_cache(maxsize=1024)
 def parts_of(
     shapes: tuple[tuple[int, Shape], ...], peer: HeadRange | None, scale: Scale | None
-) -> tuple[Part, ...]:
+) -> tuple[ChunkPart, ...]:
     """The parts of one peer's chunk, the same object for any number of pages."""
     parts = []
     first = prefix_bytes = prefix_scales = 0
     for entries, shape in shapes:
         heads = _heads(shape, peer)
         row_bytes = shape.row_bytes if scale is None else shape.row_bytes // 2
-        part = Part(first, entries, shape.tokens, heads, row_bytes, prefix_bytes, prefix_scales)
+        part = ChunkPart(
+            first, entries, shape.tokens, heads, row_bytes, prefix_bytes, prefix_scales)
         parts.append(part)
         first += entries
         prefix_bytes += entries * part.page_bytes

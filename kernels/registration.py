@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from pdproto.kernels.layout import SEGMENTS_MAX, Geometry, Group, KVLayout, Order, Shape
+from pdproto.kernels.layout import SEGMENTS_MAX, EntryGroup, Geometry, KVLayout, Order, Shape
 from pdproto.kernels.overlap import check_pools_apart
 
 
@@ -160,7 +160,7 @@ def register(
     groups = []
     for geometry, indices in groupby(range(len(pools)), key=lambda index: geometries[index]):
         members = list(indices)
-        groups.append(Group(geometry, members[0], tuple(memories[i].address for i in members)))
+        groups.append(EntryGroup(geometry, members[0], tuple(memories[i].address for i in members)))
     return KVLayout(order, pages, limit, device, tuple(groups), tuple(pools))
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from pdproto.kernels.arguments import page_numbers
-from pdproto.kernels.layout import Geometry, Group, KVLayout
+from pdproto.kernels.layout import EntryGroup, Geometry, KVLayout
 
 PAGES_MAX: Final = (1 << 31) - 1  # kernels count pages in 32 bits
 
@@ -87,7 +87,7 @@ def _steps(geometry: Geometry, tokens: int) -> tuple[int, Fraction]:
     return shape.tokens // tokens, Fraction(geometry.page_stride, tokens * geometry.token_stride)
 
 
-def _split(group: Group, tokens: int, page_step: int) -> Group:
+def _split(group: EntryGroup, tokens: int, page_step: int) -> EntryGroup:
     geometry = group.geometry
     shape = replace(geometry.shape, tokens=tokens)
     return replace(group, geometry=replace(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.kernels.layout import Geometry, KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, Part
+from pdproto.kernels.plan import ChunkPart, ChunkPlan
 
 COLUMNS: Final = 14
 ATOMS: Final = (16, 8, 4, 2, 1)
@@ -64,7 +64,7 @@ def division(divisor: int) -> tuple[int, int]:
     return ((1 << (32 + shift)) - 1) // divisor, shift
 
 
-def axes_of(geometry: Geometry, part: Part, order: Order) -> tuple[int, list[Axis]]:
+def axes_of(geometry: Geometry, part: ChunkPart, order: Order) -> tuple[int, list[Axis]]:
     """The bytes that are contiguous in chunk and pool, and the axes around them, outer first."""
     axes = [
         Axis(part.tokens, geometry.token_stride),
@@ -78,7 +78,7 @@ def axes_of(geometry: Geometry, part: Part, order: Order) -> tuple[int, list[Axi
     return run, [axis for axis in axes if axis.count > 1]
 
 
-def _row(address: int, page_stride: int, part: Part, run: int, axes: list[Axis]) -> list[int]:
+def _row(address: int, page_stride: int, part: ChunkPart, run: int, axes: list[Axis]) -> list[int]:
     """One row, with sizes in bytes that are turned into atoms later."""
     outer, inner = (*axes, Axis(1, 0), Axis(1, 0))[:2]
     inner_bytes = run if inner.count > 1 else part.page_bytes // outer.count

@@ -21,7 +21,7 @@ ROOM: Final = 1 << 19
 """Numbers in a ring: 4 MiB on each side, 32 chunks of 16,000 pages. One chunk may need more."""
 
 
-class Memory:
+class RingMemory:
     """The ring: pinned and device memory for the same count of numbers."""
 
     def __init__(self, numbers: int, device: torch.device) -> None:
@@ -36,7 +36,7 @@ class Memory:
 class Turn:
     """The part of the ring that one chunk has, and the event after which it is free again."""
 
-    memory: Memory
+    memory: RingMemory
     first: int
     read: Any  # the event after the kernel that reads the numbers, or None without a GPU
     launching: bool = True
@@ -59,7 +59,7 @@ class Uplink:
         self.chunk_max: Final = chunk_max
         self.device: Final = device
         self.in_flight = 0
-        self.memory = Memory(0, device)
+        self.memory = RingMemory(0, device)
         self.next = 0  # where in the ring the next turn begins, if there is room
         self.events: list[Any] = []  # of turns that are still to begin
         self.turns: deque[Turn] = deque()  # under way, the oldest first
@@ -74,7 +74,7 @@ class Uplink:
             # One chunk more: up to a chunk stays free at the end of the ring.
             wanted = min((in_flight + 1) * self.chunk_max, max(ROOM, 2 * self.chunk_max))
             if wanted > self.memory.size:
-                self.memory, self.next = Memory(wanted, self.device), 0
+                self.memory, self.next = RingMemory(wanted, self.device), 0
             while self.in_flight < in_flight:
                 cuda = self.device.type == "cuda"
                 self.events.append(torch.cuda.Event() if cuda else None)  # type: ignore[no-untyped-call]

@@ -268,10 +268,14 @@ def test_no_retired_word_comes_back() -> None:
 TWO_ENDS = {"Job", "Line", "OneSidedLine", "Open", "SharedLine", "TcpLine"}
 
 
-def public_classes() -> Iterator[tuple[str, str, str]]:
-    """The name, the module and the folder of each public class of pdproto/."""
+# The folders of the checker and of drills have many small classes of their own.
+CHECKS = ("check", "cli", "drill", "sim", "spec.examples", "testing")
+
+
+def public_classes(*roots: str) -> Iterator[tuple[str, str, str]]:
+    """The name, the module and the folder of each public class of these, by default of pdproto/."""
     for path in modules():
-        if relative(path).startswith("pdproto/"):
+        if relative(path).startswith(roots or ("pdproto/",)):
             for node in parsed(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     yield node.name, f"pdproto.{dotted(path)}", folder_of(dotted(path))
@@ -285,6 +289,13 @@ def test_a_class_has_one_meaning_in_its_folder() -> None:
     classes = list(public_classes())
     for folder in {folder for _, _, folder in classes}:
         assert repeated(name for name, _, of in classes if of == folder) <= TWO_ENDS
+
+
+def test_no_class_has_three_meanings() -> None:
+    """In the tables and in all that runs in a server: a reader looks it up once, or twice."""
+    names = Counter(name for name, _, folder in public_classes("pdproto/", "spec/", "kernels/")
+                    if folder not in CHECKS)
+    assert {name for name, count in names.items() if count > 2} == set()
 
 
 def test_a_class_that_others_import_has_one_meaning() -> None:

@@ -107,7 +107,7 @@ class SharedSink(Sink["SharedLine"]):
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenCopy:
     """A write whose bytes a source may be copying."""
 
     held: Held
@@ -129,7 +129,7 @@ class SharedLine:
         self._sink: Final = sink
         self._leases: Final = sink.leases
         self._mapped: Final[dict[int, Backing]] = {}
-        self._writes: Final[dict[int, Open]] = {}
+        self._writes: Final[dict[int, OpenCopy]] = {}
         self._numbered = 0
         self._version = VERSION  # of the source's frames; answers have it too
 
@@ -214,7 +214,7 @@ class SharedLine:
         if held is None:
             self._refuse(frame.write)
             return
-        self._writes[frame.write] = Open(held, frame.length)
+        self._writes[frame.write] = OpenCopy(held, frame.length)
         if self.source is None:
             self.source = held.lease.source
             self.peer = f"{self.source}, {self.peer}"

@@ -26,7 +26,7 @@ from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import Life, PassDecision, PassReport
 from pdproto.spec.handoff import attempts, group, roles
 from pdproto.spec.handoff import group_attempts as tables
-from pdproto.spec.handoff.group_attempts import ENDED, ENTRY, IN_PASS, OPEN, Status
+from pdproto.spec.handoff.group_attempts import ENDED, ENTRY, IN_PASS, OPEN, AtEntry
 from pdproto.spec.language.machine import Table
 
 Said: TypeAlias = Literal["run", "go_on", "finalize", "give_way", "admit", "fail"]
@@ -213,13 +213,13 @@ class PassEntry:
     # Steps
 
     def _follow(self, planned: Planned, step: SharedStep) -> None:
-        entered: Status | None = None
+        entered: AtEntry | None = None
         for symbol, key, value in step.changed:
             if symbol is tables.numbered:
                 self._number += 1
             elif symbol is tables.tried and key is not None:
                 planned.attempt = key[1]
-            elif isinstance(value, Status):
+            elif isinstance(value, AtEntry):
                 entered = value
         for message, arguments in step.sent:
             rank, number, life, *attempt = arguments
@@ -227,7 +227,7 @@ class PassEntry:
         if entered is not None:
             self._enter(planned, entered)
 
-    def _enter(self, planned: Planned, status: Status) -> None:
+    def _enter(self, planned: Planned, status: AtEntry) -> None:
         life = planned.submitted.life
         for waiting in (self._queued, self._again):
             waiting.pop(life, None)
@@ -245,9 +245,9 @@ class PassEntry:
                 self._metrics.add("prefill_retries")
             return
         self._waits.follow(life, (), 0.0)
-        if status is Status.REFUSED or planned.leaves:
+        if status is AtEntry.REFUSED or planned.leaves:
             self._refuse(planned.submitted, planned.reason)
-        if status is Status.HANDED:
+        if status is AtEntry.HANDED:
             self._placed.add(life)
         self._over(life)
 

@@ -20,7 +20,7 @@ from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.runtime.wire import Life, PassDecision, PassReport
 from pdproto.spec.handoff import group, roles
 from pdproto.spec.handoff import group_attempts as tables
-from pdproto.spec.handoff.group_attempts import ACTIVE, Stage
+from pdproto.spec.handoff.group_attempts import ACTIVE, AtRank
 from pdproto.spec.language.machine import Table
 
 # Of the decisions that end a pass, the scheduler gets the one of agreement.py that follows.
@@ -157,9 +157,9 @@ class PassRank:
         for message, arguments in step.sent:
             attempt = arguments[2] if len(arguments) > 2 else 0
             self._say(PassReport(life, SAID[message], attempt, self._failed.get(life, "")))
-        stages = [value for _, _, value in step.changed if isinstance(value, Stage)]
+        stages = [value for _, _, value in step.changed if isinstance(value, AtRank)]
         if stages and stages[-1] not in ACTIVE:
-            self._over(life, stages[-1] is Stage.SENDING)
+            self._over(life, stages[-1] is AtRank.SENDING)
         elif step.row != "send" and (sent := self._machine.fire("send", h=life)) is not None:
             self._follow(life, sent)
 

@@ -21,8 +21,8 @@ from msgspec import Meta, Struct
 from pdproto.engine.contract import ADDRESS_MAX, Address, Lease, SinkEngine, SourceEngine
 from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import (
-    Place,
     Share,
+    TpRank,
     everything,
     header_bytes_max,
     header_in,
@@ -61,9 +61,9 @@ class Placement(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     counts: Annotated[tuple[Count, ...], Meta(max_length=COMPONENTS_MAX)] = ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> TpRank:
         """The sink's place in its tensor parallelism."""
-        return Place(self.size, self.rank)
+        return TpRank(self.size, self.rank)
 
 
 def placement_in(data: bytes) -> Placement:
@@ -85,14 +85,14 @@ class SourceItems(SourcePages):
     """
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SourceEngine, *,
+        self, components: Sequence[Component], place: TpRank, engine: SourceEngine, *,
         device: Device | None = None, threads: int = 1,
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,
                          device=device, threads=threads)
         self.numbering: Final = Numbering(components)
         self._told: Final = layout_told(components)
-        self._share: Final[Callable[[Place], Share]] = lru_cache(SHARES_KEPT)(
+        self._share: Final[Callable[[TpRank], Share]] = lru_cache(SHARES_KEPT)(
             lambda sink: share_for(components, place, sink))
         for part in self._share(place).parts:  # to a sink like this rank
             if part.layout is not None:
@@ -153,7 +153,7 @@ class SinkItems(SinkPages):
     """
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SinkEngine, *,
+        self, components: Sequence[Component], place: TpRank, engine: SinkEngine, *,
         device: Device | None = None, threads: int = 1,
     ) -> None:
         super().__init__([b[:, None, None, :] for b in components[0].buffers], engine,

@@ -33,7 +33,7 @@ from pdproto.items.data_path import (
     SinkItems,
     key_of_share,
 )
-from pdproto.items.shares import Place, Share
+from pdproto.items.shares import Share, TpRank
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.direct import InPlace
 from pdproto.pages.page_target import ChunkTarget, PagePlaces, pages_in, places_in
@@ -143,7 +143,7 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
     landing = SinkItems
 
     def __init__(
-        self, components: Sequence[Component], place: Place, engine: SinkEngine, *,
+        self, components: Sequence[Component], place: TpRank, engine: SinkEngine, *,
         threads: int = 1,
     ) -> None:
         super().__init__(components, place, engine, threads=threads)

@@ -29,7 +29,7 @@ Split: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TpRank:
     """A rank of a tensor parallelism."""
 
     size: int
@@ -59,7 +59,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SentPart:
     """The part of one component that is sent.
 
     entries: the buffers of this rank. heads: of the model. layout: of the bytes; None if no byte is
@@ -88,12 +88,12 @@ class Part:
 class Share:
     """The data that a source sends to one sink, and the header that describes it in a lease."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[SentPart, ...]
     header: bytes
     signature: int
 
 
-def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
+def share_for(components: Sequence[Component], us: TpRank, sink: TpRank) -> Share:
     """The share that a source at `us` sends to a sink.
 
     Raises ValueError if it cannot be split so.
@@ -107,7 +107,7 @@ def share_for(components: Sequence[Component], us: Place, sink: Place) -> Share:
 
 
 def share_of(
-    components: Sequence[Component], us: Place, header: bytes
+    components: Sequence[Component], us: TpRank, header: bytes
 ) -> tuple[Share, frozenset[tuple[int, int, int]]]:
     """The share that a sink at `us` takes from the source that wrote this header.
 
@@ -122,7 +122,7 @@ def share_of(
     parts = []
     for component in components:
         entries, names, total, rows, each = words.take(5)
-        told = Told(Place(size, rank), words.take(names), words.take(entries), (total, rows, each))
+        told = Told(TpRank(size, rank), words.take(names), words.take(entries), (total, rows, each))
         parts.append(_taken(component, us, told))
     covered = frozenset((number, entry, head) for number, part in enumerate(parts)
                         for entry in part.entries for head in part.heads)
@@ -137,7 +137,7 @@ class Told:
     see Split.
     """
 
-    source: Place
+    source: TpRank
     layers: tuple[int, ...]
     sizes: tuple[int, ...]
     split: Split
@@ -159,7 +159,7 @@ class _Words:
         return tuple(taken)
 
 
-def everything(components: Sequence[Component], us: Place) -> frozenset[tuple[int, int, int]]:
+def everything(components: Sequence[Component], us: TpRank) -> frozenset[tuple[int, int, int]]:
     """The pieces that the sources of a sink have to cover together."""
     return frozenset((number, entry, head) for number, component in enumerate(components)
                      for entry in range(len(component.buffers))
@@ -192,7 +192,7 @@ def _signature(header: bytes) -> int:
     return int.from_bytes(blake2b(header, digest_size=8).digest(), "little")
 
 
-def _held(component: Component, us: Place) -> range:
+def _held(component: Component, us: TpRank) -> range:
     return range(1) if component.heads is None else us.heads(component.heads.total)
 
 
@@ -234,21 +234,21 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _sent(component: Component, us: Place, sink: Place) -> Part:
+def _sent(component: Component, us: TpRank, sink: TpRank) -> SentPart:
     entries = tuple(range(len(component.buffers)))
     ranks = us.size // sink.size  # that hold the same, where every rank of a server does
     is_copy = component.heads is None and ranks > 1 and us.rank % ranks
     if not entries or is_copy:
-        return Part()
-    return Part(entries, component.layers, *_between(component, entries, us, sink))
+        return SentPart()
+    return SentPart(entries, component.layers, *_between(component, entries, us, sink))
 
 
-def _taken(component: Component, us: Place, told: Told) -> Part:
+def _taken(component: Component, us: TpRank, told: Told) -> SentPart:
     if not told.sizes:
-        return Part()
+        return SentPart()
     check_split(component, told.split, _split_of(component))
     entries = _paired(component, told)
-    part = Part(entries, told.layers, *_between(component, entries, us, told.source))
+    part = SentPart(entries, told.layers, *_between(component, entries, us, told.source))
     if part.sizes != told.sizes:
         raise ValueError(f"{component.name}: items of {sum(told.sizes)} bytes there and "
                          f"{sum(part.sizes)} here: want the same model, dtype and page size at "
@@ -293,7 +293,7 @@ def _tags(layers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _between(
-    component: Component, entries: Sequence[int], us: Place, them: Place
+    component: Component, entries: Sequence[int], us: TpRank, them: TpRank
 ) -> tuple[range, KVLayout]:
     """The heads that both ranks hold, and our bytes of them."""
     held = _held(component, us)

@@ -13,7 +13,7 @@ from typing import Final
 from pdproto.kernels.chunk import KVLayout, split_pages
 
 
-class Parts:
+class PageParts:
     """The parts of the pages of some pools. tokens: of a part; None hands over whole pages.
 
     layout: of the parts, or of the pages. Raises ValueError where pages have no such parts.

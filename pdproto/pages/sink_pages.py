@@ -28,7 +28,7 @@ from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of
-from pdproto.pages.page_sizes import Parts
+from pdproto.pages.page_sizes import PageParts
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime import checked
 from pdproto.runtime.wire import Life, PageLayout
@@ -85,7 +85,7 @@ class SinkPages:
     ) -> None:
         self.engine: Final = engine
         of_sources = pools if isinstance(pools, Mapping) else {None: pools}
-        self._parts: Final = {source: Parts(register(of, order=order), page_tokens)
+        self._parts: Final = {source: PageParts(register(of, order=order), page_tokens)
                               for source, of in of_sources.items()}
         self._layouts: Final = {source: parts.layout for source, parts in self._parts.items()
                                 if source is not None}

@@ -26,7 +26,7 @@ from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import common_part, layout_of
-from pdproto.pages.page_sizes import Parts
+from pdproto.pages.page_sizes import PageParts
 from pdproto.pages.reasons import reason_of
 from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
@@ -71,7 +71,7 @@ class SourcePages:
     ) -> None:
         self.engine: Final = engine
         whole = register(pools, order=order)
-        self._parts: Final = Parts(whole, page_tokens)
+        self._parts: Final = PageParts(whole, page_tokens)
         self.layout: Final = self._parts.layout
         self._pools: Final = whole
         self._layout_told: Final = layout_of(self.layout)

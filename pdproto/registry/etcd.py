@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import aiohttp
 
-from pdproto.registry.log import Entry, Item, Start, Trimmed
+from pdproto.registry.log import Item, LogEntry, Start, Trimmed
 
 log = logging.getLogger("pdproto.registry")
 
@@ -123,7 +123,7 @@ class EtcdLog:
             found = sorted(answer.get("kvs", ()), key=lambda one: int(one["mod_revision"]))
             values = {self._name(one): _bytes(one.get("value", "")) for one in found}
             self._kept_revision, self._last = 0, found[-1] if found else None
-            entries = [item for one in found if isinstance(item := self._item(one), Entry)]
+            entries = [item for one in found if isinstance(item := self._item(one), LogEntry)]
             told = json.loads(values.get("state", b'{"name": "", "parts": 0}'))
             kept = b"".join(values[f"kept/{told['name']}/{i:08x}"] for i in range(told["parts"]))
             return int(answer["header"]["revision"]), [Start(kept), *entries]
@@ -203,7 +203,7 @@ class EtcdLog:
         if kind != "log" or not number:
             return None
         try:
-            return Entry(writer, int(number, 16), _bytes(kv.get("value", "")))
+            return LogEntry(writer, int(number, 16), _bytes(kv.get("value", "")))
         except ValueError:
             return None
 

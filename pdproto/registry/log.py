@@ -16,7 +16,7 @@ class Start(NamedTuple):
     kept: bytes
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One entry. writer, number: which of its writer."""
 
     writer: str
@@ -28,7 +28,7 @@ class Trimmed(NamedTuple):
     """A registry has replaced the beginning of the log by a state."""
 
 
-Item: TypeAlias = Start | Entry | Trimmed
+Item: TypeAlias = Start | LogEntry | Trimmed
 
 
 class Log(Protocol):

@@ -76,7 +76,7 @@ class Server:
         element, because runs are ordered by their numbers.
         """
         entry = self.ranks.value(bootstrap.entry, rank, (number, rank))
-        return entry is bootstrap.Entry.CURRENT
+        return entry is bootstrap.Record.CURRENT
 
     def current(self, rank: Rank) -> int | None:
         """The number of the current run of this rank; None if there is none."""

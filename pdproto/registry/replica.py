@@ -15,7 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from pdproto.registry import changes, kept
-from pdproto.registry.log import Entry, Log, Start, Trimmed
+from pdproto.registry.log import Log, LogEntry, Start, Trimmed
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import RefusedError
 from pdproto.runtime.limits import (
@@ -176,7 +176,7 @@ class Replica:
             match item:
                 case Start(state):
                     self._start(state)
-                case Entry():
+                case LogEntry():
                     self._apply(item)
                 case Trimmed():
                     self._since = 0
@@ -193,7 +193,7 @@ class Replica:
                 if not answer.done():
                     answer.set_exception(RefusedError(504, "the answer was lost: repeat it"))
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: LogEntry) -> None:
         """Apply the changes of an entry, unless it stands in the log a second time."""
         if self.applied.get(entry.writer, 0) >= entry.number:
             return
@@ -208,7 +208,7 @@ class Replica:
         if self._since >= (1 if entry.writer == self.name else 2) * TRIM_AFTER:
             self._trim()
 
-    def _answers(self, entry: Entry) -> list[Any]:
+    def _answers(self, entry: LogEntry) -> list[Any]:
         """Apply each change of an entry: its answer, or the exception."""
         try:
             found = changes.decoded(entry.body)

@@ -26,7 +26,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
-from pdproto.items.shares import Place, share_for
+from pdproto.items.shares import TpRank, share_for
 from pdproto.net.hosts import joined
 from pdproto.node.link import place_of
 from pdproto.node.prefill.routing import DataParallelRank
@@ -38,7 +38,7 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
-from pdproto.sglang.parts import Parts
+from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
     note_named_ranks,
     note_tokens,
@@ -97,7 +97,7 @@ class PdprotoKVManager(BaseKVManager):
         self.settings: Final = load(os.environ, defaults=settings.defaults(
             _environment, _is_set, get_local_ip_auto()))
         log.info("%s", self.settings.told())
-        self.parts: Final = Parts(args.page_size, self.settings.page_tokens, args.state_types)
+        self.parts: Final = RankParts(args.page_size, self.settings.page_tokens, args.state_types)
         model = self._model()
         self.device: Final = _device(server_args, args)
         kv = kv_component(args, model, self.device, self.parts.each)
@@ -105,7 +105,7 @@ class PdprotoKVManager(BaseKVManager):
         self.item_bytes: Final = [component.item_bytes for component in components]
         self.rows: Final = MetadataRows(args)
         self._kv_dtype: Final = _kv_dtype(args)
-        self.place: Final = Place(parallel.attn_tp_size, parallel.attn_tp_rank)
+        self.place: Final = TpRank(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
         self._queries: ThreadPoolExecutor | None = None
         self._recomputing: Final = Recomputing()
@@ -194,7 +194,7 @@ class PdprotoKVManager(BaseKVManager):
                           waits=self._waits, trace=self.settings.spans(name))
         self.prefills = Prefills(
             Kind(self.parts.tokens, self._kv_dtype, self.kv_args.kv_layout), self.place,
-            Place(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
+            TpRank(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
         tell_of_decodes_refusals(tell_prefill)
         note_tokens()
@@ -303,7 +303,7 @@ def _device(server_args: Any, args: Any) -> Device | None:
 
 
 def _is_direct(
-    components: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
+    components: Sequence[Component], place: TpRank, engine: SinkEngine, asked: Settings
 ) -> bool:
     """Whether sources write straight into the KV cache.
 

@@ -16,7 +16,7 @@ import numpy as np
 WHOLE: Final = ("mamba",)  # states whose items are not pages, so they are handed over whole
 
 
-class Parts:
+class RankParts:
     """The parts of a rank's pages. tokens: of a part. each: the parts of a page.
 
     page_tokens: of a page. asked: the setting; 0 hands over whole pages. states: SGLang's types of

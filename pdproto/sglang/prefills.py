@@ -12,7 +12,7 @@ from typing import Final
 
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.node.decode.receiver import Addressed
 from pdproto.node.link import tcp_at
 from pdproto.registry.client import RegistryClient
@@ -64,7 +64,7 @@ class Prefills:
     """
 
     def __init__(
-        self, kind: Kind, place: Place, stage: Place,
+        self, kind: Kind, place: TpRank, stage: TpRank,
         lost: Callable[[], Iterable[str]], keys: Keys | None = None,
     ) -> None:
         self.table: Final[dict[str, PrefillServerInfo]] = {}
@@ -140,7 +140,7 @@ class Prefills:
                 sources[address.name] = tcp_at(address.rank_ip, address.rank_port)
         if not sources:
             raise ValueError(misfit)
-        source = Place(server.attn_tp_size, ranks[0])
+        source = TpRank(server.attn_tp_size, ranks[0])
         is_alike = source == self._place and len(sources) == self._stage.size == 1
         twin = next(iter(sources)) if is_alike else None
         told = f"prefill server {addressed.server}: {misfit}" if misfit else ""

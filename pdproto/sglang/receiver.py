@@ -21,7 +21,7 @@ from pdproto.runtime.automaton import Assignment, Automaton, Event
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
-from pdproto.spec.handoff.scheduler import Slot, Status
+from pdproto.spec.handoff.scheduler import Reported, Slot
 
 if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
@@ -33,9 +33,9 @@ VIEW: Final = Automaton(scheduler.VIEW, {Life: 1})
 PAGES_BACK_S: Final = 10.0  # the longest wait for a fence to end all writes
 THE_LIFE: Final = (0,)  # an instance of the table has one life
 FIND, OPEN, GIVE_UP, CLEAR = map(VIEW.call, ("find", "open", "give_up", "clear"))
-STATUSES: Final[Mapping[KVPoll, Status]] = {
-    KVPoll.TRANSFERRING: Status.MOVING, KVPoll.SUCCESS: Status.LANDED,
-    KVPoll.FAILED: Status.BROKEN,
+STATUSES: Final[Mapping[KVPoll, Reported]] = {
+    KVPoll.TRANSFERRING: Reported.MOVING, KVPoll.SUCCESS: Reported.LANDED,
+    KVPoll.FAILED: Reported.BROKEN,
 }
 
 
@@ -70,7 +70,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
         self._reactions: Final[dict[object, Callable[[], None]]] = {
-            (scheduler.status, Status.UNDER_WAY): self._open,
+            (scheduler.status, Reported.UNDER_WAY): self._open,
             (scheduler.passed, True): self._pass_turn,
             (scheduler.stopped, True): self._stop,
             (scheduler.closed, True): self._close,

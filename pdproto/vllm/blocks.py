@@ -22,7 +22,7 @@ NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class LayerGroup:
     """A group of layers. block_tokens: tokens of a block, or of a part of it. window: tokens that
     attention reads, with the present one; None for all. state: the contents of a layer's state; ""
     if it has a KV cache. parts: of one of vLLM's blocks; 1 if whole blocks are handed over.
@@ -54,7 +54,7 @@ class Group:
         return f"{self.block_tokens} tokens a block{window}"
 
 
-def in_parts(groups: Sequence[Group], tokens: int) -> list[Group]:
+def in_parts(groups: Sequence[LayerGroup], tokens: int) -> list[LayerGroup]:
     """The groups with their blocks in parts of so many tokens. A state has no parts.
 
     Raises ValueError for blocks that have no such parts.
@@ -62,7 +62,7 @@ def in_parts(groups: Sequence[Group], tokens: int) -> list[Group]:
     return [group if group.state else _in_parts(group, tokens) for group in groups]
 
 
-def _in_parts(group: Group, tokens: int) -> Group:
+def _in_parts(group: LayerGroup, tokens: int) -> LayerGroup:
     if group.block_tokens % tokens:
         raise ValueError(f"page_tokens={tokens}: blocks of {group.block_tokens} tokens have no "
                          f"parts of {tokens}: want a number that divides the block sizes of both "
@@ -70,19 +70,21 @@ def _in_parts(group: Group, tokens: int) -> Group:
     return replace(group, block_tokens=tokens, parts=group.block_tokens // tokens)
 
 
-def parts_of(groups: Sequence[Group], blocks: Sequence[Sequence[int]]) -> list[list[int]]:
+def parts_of(groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]]) -> list[list[int]]:
     """The numbers of the parts of these blocks, group by group. Those of the null block are null.
     """
     return [[block and block * group.parts + part for block in ids for part in range(group.parts)]
             for group, ids in zip(groups, blocks, strict=True)]
 
 
-def carried(groups: Sequence[Group], tokens: int) -> int:
+def carried(groups: Sequence[LayerGroup], tokens: int) -> int:
     """Of a prompt of so many tokens, those whose blocks are handed over."""
     return tokens - 1 if any(group.state for group in groups) else tokens
 
 
-def held(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int) -> list[list[int]]:
+def held(
+    groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens: int
+) -> list[list[int]]:
     """At prefill: the blocks of the prompt, without those of generated tokens."""
     return [list(ids[:group.blocks(tokens)])
             for group, ids in zip(groups, blocks, strict=True)]
@@ -97,14 +99,14 @@ def firsts(blocks: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-def has_what_is_needed(groups: Sequence[Group], firsts: Sequence[int], tokens: int,
+def has_what_is_needed(groups: Sequence[LayerGroup], firsts: Sequence[int], tokens: int,
                        computed: int) -> bool:
     """Whether prefill still has every block that decode needs. computed: tokens that decode has."""
     return all(first <= max(group.first_needed(tokens), computed // group.block_tokens)
                for group, first in zip(groups, firsts, strict=True))
 
 
-def wanted(groups: Sequence[Group], blocks: Sequence[Sequence[int]], tokens: int,
+def wanted(groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens: int,
            computed: int) -> list[list[int]]:
     """At decode: for each group, the allocated blocks that must be loaded."""
     found = []

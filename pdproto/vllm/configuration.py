@@ -16,7 +16,7 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from pdproto.transport.settings import Settings, load
-from pdproto.vllm.blocks import Group, in_parts
+from pdproto.vllm.blocks import LayerGroup, in_parts
 from pdproto.vllm.layout import BLOCKS, groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
@@ -50,7 +50,7 @@ def refuse(vllm_config: Any) -> None:
                          f"ends at the first request, with any connector or none: want 1")
 
 
-def groups_of(cache: KVCacheConfig, page_tokens: int = 0) -> list[Group]:
+def groups_of(cache: KVCacheConfig, page_tokens: int = 0) -> list[LayerGroup]:
     """The groups of blocks, or of their parts of so many tokens (see Settings).
 
     Raises ValueError for an unsupported kind of KV cache, and for blocks without such parts.
@@ -59,7 +59,7 @@ def groups_of(cache: KVCacheConfig, page_tokens: int = 0) -> list[Group]:
     return in_parts(groups, page_tokens) if page_tokens else groups
 
 
-def _group(spec: Any) -> Group:
+def _group(spec: Any) -> LayerGroup:
     """A kind that is derived from a supported one may keep other blocks, or keep them otherwise. So
     the kind itself is compared.
     """
@@ -72,9 +72,9 @@ def _group(spec: Any) -> Group:
                              f"blocks of one kind in a group")
         return groups.pop()
     if kind is SlidingWindowSpec:
-        return Group(spec.block_size, spec.sliding_window)
+        return LayerGroup(spec.block_size, spec.sliding_window)
     if kind in WHOLE:
-        return Group(spec.block_size)
+        return LayerGroup(spec.block_size)
     if kind is MambaSpec:
         return _states(spec)
     known = (*WHOLE, SlidingWindowSpec, MambaSpec)
@@ -82,7 +82,7 @@ def _group(spec: Any) -> Group:
                      f"{', '.join(one.__name__ for one in known)} only, yet")
 
 
-def _states(spec: MambaSpec) -> Group:
+def _states(spec: MambaSpec) -> LayerGroup:
     """A group whose block holds the state after all tokens so far: no other is kept."""
     if spec.mamba_cache_mode != ONE_STATE:
         raise ValueError(f"mamba_cache_mode is {spec.mamba_cache_mode}: PdprotoConnector hands "
@@ -92,13 +92,13 @@ def _states(spec: MambaSpec) -> Group:
         raise ValueError("speculative decoding with Mamba states: PdprotoConnector does not hand "
                          "that over yet: leave speculative_config out")
     parts = zip(spec.dtypes, spec.shapes, strict=True)
-    return Group(spec.block_size, state=" and ".join(
+    return LayerGroup(spec.block_size, state=" and ".join(
         f"{str(dtype).removeprefix('torch.')} {' x '.join(map(str, shape))}"
         for dtype, shape in parts))
 
 
 def layout_of(
-    vllm_config: Any, cache: KVCacheConfig, groups: Sequence[Group]
+    vllm_config: Any, cache: KVCacheConfig, groups: Sequence[LayerGroup]
 ) -> Mapping[str, str]:
     """The description of this server's KV cache, which both servers compare."""
     model, caching = vllm_config.model_config, vllm_config.cache_config

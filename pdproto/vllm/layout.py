@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pdproto.vllm.blocks import Group
+from pdproto.vllm.blocks import LayerGroup
 
 Layout = Mapping[str, str]
 
@@ -12,7 +12,7 @@ BLOCKS: Final = "blocks"
 IN_PARTS: Final = ", or set page_tokens to a number of tokens that divides both"
 
 
-def groups_told(groups: Sequence[Group]) -> str:
+def groups_told(groups: Sequence[LayerGroup]) -> str:
     """The descriptions of all groups, in order."""
     return "; ".join(map(str, groups))
 

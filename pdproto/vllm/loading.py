@@ -25,10 +25,10 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
 from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
-from pdproto.vllm.blocks import Group, carried, has_what_is_needed, wanted
+from pdproto.vllm.blocks import LayerGroup, carried, has_what_is_needed, wanted
 from pdproto.vllm.layout import Layout, misfit
 from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, Offer, offer_in
-from pdproto.vllm.orders import Begin, End, Orders, Place
+from pdproto.vllm.orders import Begin, End, Fill, Orders
 from pdproto.vllm.prompts import other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
 
@@ -62,7 +62,7 @@ class Expected:
 class LoadingScheduler:
     """The scheduler's half at decode. seals: of the offers that it believes."""
 
-    def __init__(self, groups: Sequence[Group], layout: Layout, seals: Seals) -> None:
+    def __init__(self, groups: Sequence[LayerGroup], layout: Layout, seals: Seals) -> None:
         self._groups: Final = groups
         self._layout: Final = layout
         self._seals: Final = seals
@@ -123,10 +123,10 @@ class LoadingScheduler:
             log.warning("request %s cannot be loaded: %s", name, problem)
             orders.end.append(End(name, problem, fails=True))
         elif external:
-            orders.place.append(Place(name, wanted(self._groups, blocks, tokens, expected.computed),
+            orders.place.append(Fill(name, wanted(self._groups, blocks, tokens, expected.computed),
                                       awaited=True))
         elif problem is None:
-            orders.place.append(Place(name, [[] for _ in self._groups], awaited=False))
+            orders.place.append(Fill(name, [[] for _ in self._groups], awaited=False))
 
     def finished(self, request: Any, orders: Orders) -> None:
         """Note that the request is over, for any reason."""
@@ -223,7 +223,7 @@ class Loading:
 class LoadingWorker:
     """The worker's half at decode."""
 
-    def __init__(self, node: DecodeNode, data_path: SinkItems, rank: ranks.Rank) -> None:
+    def __init__(self, node: DecodeNode, data_path: SinkItems, rank: ranks.DecodeRank) -> None:
         self.node: Final = node
         self._data_path: Final = data_path
         self._feed: Final = lru_cache(SERVERS)(lambda places: ranks.feed(rank, dict(places)))
@@ -252,7 +252,7 @@ class LoadingWorker:
                 loads.bad_blocks.update(*loading.blocks)
         return loads
 
-    def _begin(self, order: Begin, place: Place | None) -> None:
+    def _begin(self, order: Begin, place: Fill | None) -> None:
         """Introduce a request to prefill. place: its blocks, if it has them already."""
         loading = self._loadings[order.request] = Loading(order.request, self._told.append)
         try:
@@ -268,14 +268,14 @@ class LoadingWorker:
         if order.problem is not None:
             loading.take(DECLINE, order.problem)
 
-    def _place(self, order: Place) -> None:
+    def _place(self, order: Fill) -> None:
         loading = self._loadings[order.request]
         loading.blocks = order.blocks
         if loading.receiver is not None and loading.receiver.pages is None:
             loading.receiver.publish(self._pages(order))
         loading.take(PLACE if order.awaited else SPARE)
 
-    def _pages(self, order: Place) -> list[int]:
+    def _pages(self, order: Fill) -> list[int]:
         return [number for place, ids in enumerate(order.blocks) if ids
                 for number in self._data_path.numbering.numbers_of(place, ids)]
 

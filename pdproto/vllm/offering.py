@@ -20,7 +20,7 @@ from pdproto.pages.copies import computed_with
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import PrefillNode
-from pdproto.vllm.blocks import Group, carried, firsts, held, last
+from pdproto.vllm.blocks import LayerGroup, carried, firsts, held, last
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
 from pdproto.vllm.orders import Blocks, Orders, Send
@@ -39,7 +39,7 @@ class OfferingScheduler:
     seals: of its offers.
     """
 
-    def __init__(self, groups: Sequence[Group], layout: Layout, seals: Seals) -> None:
+    def __init__(self, groups: Sequence[LayerGroup], layout: Layout, seals: Seals) -> None:
         self.ranks: Ranks = {}
         self._groups: Final = groups
         self._layout: Final = layout

@@ -31,7 +31,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Fill:
     """To decode's workers: fill these blocks of the request. awaited: whether the scheduler waits
     for a report of the end.
     """
@@ -58,5 +58,5 @@ class Orders:
 
     send: list[Send] = field(default_factory=list)
     begin: list[Begin] = field(default_factory=list)
-    place: list[Place] = field(default_factory=list)
+    place: list[Fill] = field(default_factory=list)
     end: list[End] = field(default_factory=list)

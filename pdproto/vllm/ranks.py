@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
+class DecodeRank:
     """A decode worker. place: in its tensor parallelism. stage: in its pipeline. stages: the number
     of stages. group: a name that all workers of the server share.
     """
 
-    place: Place
+    place: TpRank
     stage: int = 0
     stages: int = 1
     group: str = "decode"
@@ -51,7 +51,7 @@ def sizes(ranks: Ranks) -> tuple[int, int]:
     return stages, tensors
 
 
-def feed(us: Rank, ranks: Ranks) -> Feed:
+def feed(us: DecodeRank, ranks: Ranks) -> Feed:
     """The sources of this rank. ranks: of prefill: the name and the endpoint of each, by stage and
     place. Raises ValueError for a server that does not fit.
     """
@@ -62,11 +62,11 @@ def feed(us: Rank, ranks: Ranks) -> Feed:
         for tensor in partners:
             name, endpoint = ranks[stage, tensor]
             sources[name] = endpoint
-    fed = Place(size, partners[FIRST]).partners(us.place.size)
+    fed = TpRank(size, partners[FIRST]).partners(us.place.size)
     return Feed(sources, tuple(us.name(tensor) for tensor in fed))
 
 
-def _feeding(us: Rank, stages: int) -> Sequence[int]:
+def _feeding(us: DecodeRank, stages: int) -> Sequence[int]:
     """The stages of prefill's pipeline that have this rank's layers."""
     if us.stages == 1:
         return range(stages)

@@ -11,19 +11,19 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
-from pdproto.items.shares import Place, share_for
+from pdproto.items.shares import TpRank, share_for
 from pdproto.pages.device import Device
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.transport.operator_port import OperatorPort, serve_operator
 from pdproto.transport.settings import Settings
-from pdproto.vllm.blocks import Group
+from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.loading import LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingWorker
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.pools import components, device_of
-from pdproto.vllm.ranks import Rank
+from pdproto.vllm.ranks import DecodeRank
 from pdproto.vllm.rooms import ToldRooms
 
 log = logging.getLogger("pdproto.vllm")
@@ -35,7 +35,7 @@ class Worker:
     """
 
     def __init__(
-        self, settings: Settings, vllm_config: Any, cache: Any, groups: Sequence[Group]
+        self, settings: Settings, vllm_config: Any, cache: Any, groups: Sequence[LayerGroup]
     ) -> None:
         self._settings: Final = settings
         self._config: Final = vllm_config
@@ -62,7 +62,7 @@ class Worker:
         incarnation = new_incarnation()
         if get_world_group().world_size > 1:  # ranks of one server share it
             incarnation = get_world_group().broadcast_object(incarnation, src=0)
-        rank = Rank(Place(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
+        rank = DecodeRank(TpRank(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
                     pipeline.world_size, self._settings.named(f"decode-{incarnation}"))
         if transfer.is_kv_producer:
             self._offer(found, rank, device)
@@ -75,7 +75,7 @@ class Worker:
             if port is not None:
                 self._ports.append(port)
 
-    def _offer(self, found: Sequence[Component], rank: Rank, device: Device | None) -> None:
+    def _offer(self, found: Sequence[Component], rank: DecodeRank, device: Device | None) -> None:
         told, settings = ToldRooms(), self._settings
         data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host),
                                 device=device, threads=settings.copy_threads)
@@ -86,7 +86,7 @@ class Worker:
             node, told, data_path, [component.item_bytes for component in found])
 
     def _load(
-        self, found: Sequence[Component], rank: Rank, incarnation: int, device: Device | None
+        self, found: Sequence[Component], rank: DecodeRank, incarnation: int, device: Device | None
     ) -> None:
         settings = self._settings
         engine = open_sink(settings.engine, settings.host, settings.staging_bytes)
@@ -131,7 +131,7 @@ class Worker:
 
 
 def _is_direct(
-    found: Sequence[Component], place: Place, engine: SinkEngine, asked: Settings
+    found: Sequence[Component], place: TpRank, engine: SinkEngine, asked: Settings
 ) -> bool:
     """Whether sources write straight into the KV cache: where the engine can keep them out of it,
     and it lies in large pieces. The setting `direct` forbids it.

@@ -7,7 +7,7 @@ are those of its code for one stage if it ran on two, and those of its agreement
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff.attempts import Forward, Link, a
+from pdproto.spec.handoff.attempts import Forward, Target, a
 from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, r
 from pdproto.spec.handoff.group_attempts import (
     ALL_COMPUTED,
@@ -15,8 +15,8 @@ from pdproto.spec.handoff.group_attempts import (
     COMPUTING,
     RUNNING,
     TURN,
-    Stage,
-    Status,
+    AtEntry,
+    AtRank,
     Vote,
     applied,
     finalize,
@@ -58,7 +58,7 @@ LOSSY: Final = Configuration({**_SIZES, Attempt: 1, Decision: 5}, faults=("lossy
 
 SAME_QUEUE: Final = "S5_same_decisions_same_queue"
 _DROPPED: Final = (
-    stage(r, h).to(Stage.QUEUED), forward(r, h).to(Forward.NONE), kv(r, h).to(False)
+    stage(r, h).to(AtRank.QUEUED), forward(r, h).to(Forward.NONE), kv(r, h).to(False)
 )
 
 BUGS: Final = (
@@ -75,7 +75,7 @@ BUGS: Final = (
         "again.",
         edited(SYSTEM, "O5-dice", AddRow(rank, Row(
             "force_by_own_dice", at=Health.UP, choose=(h,),
-            when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.PENDING],
+            when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Target.PENDING],
             do=_DROPPED))),
         ONE, SAME_QUEUE, note="a random number that does not depend on the request"),
     Bug("O5-later", "no report; the test hook of sglang #26780",
@@ -97,8 +97,8 @@ BUGS: Final = (
         edited(SYSTEM, "early-yield",
                DropClause("decide_to_yield", ALL_COMPUTED),
                AddClause("decide_to_yield", any_of(
-                   all_of(status(h) == Status.FIRST, exists(r, half(r, h, a))),
-                   all_of(status(h) == Status.LAST, exists(r, whole(r, h, a)))))),
+                   all_of(status(h) == AtEntry.FIRST, exists(r, half(r, h, a))),
+                   all_of(status(h) == AtEntry.LAST, exists(r, whole(r, h, a)))))),
         ONE, "no_rank_computes_a_dropped_pass",
         note="one rank's report counts for all ranks"),
     Bug("report-once", "pdproto itself",

@@ -6,11 +6,11 @@ from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import registry as bootstrap
 from pdproto.spec.handoff.bootstrap import (
     Cache,
-    Entry,
     Info,
     Phase,
     Ready,
     Reason,
+    Record,
     cached,
     d,
     dead,
@@ -110,7 +110,7 @@ LEFTOVERS: Final = wrong(
 COUNTED_TWICE: Final = wrong(
     "registrations-counted",
     ReplaceRow("record_again", Row("record_again", on=register(p, e), at=Ready.COLLECTING,
-        to=Ready.READY, when=entry(p, e) == Entry.CURRENT, send=[recorded(p, e)],
+        to=Ready.READY, when=entry(p, e) == Record.CURRENT, send=[recorded(p, e)],
         why="two registrations have come for two ranks, but both from the same rank")),
 )
 
@@ -144,11 +144,11 @@ LOWER: Final = wrong("refused-for-its-clock", DropEffect("answer_outdated", outd
 ANOTHERS_GOODBYE: Final = wrong(
     "goodbye-of-an-earlier-run",
     ReplaceRow("strike_out", Row("strike_out", on=goodbye(p, e), at=ALIVE, to=Ready.COLLECTING,
-        choose=(f,), when=[entry(p, e) != Entry.NEVER, entry(p, f) == Entry.CURRENT],
-        do=[entry(p, f).to(Entry.OVER), present(p).to(False)],
+        choose=(f,), when=[entry(p, e) != Record.NEVER, entry(p, f) == Record.CURRENT],
+        do=[entry(p, f).to(Record.OVER), present(p).to(False)],
         why="the goodbye names a rank, and not its run")),
     ReplaceRow("ignore_goodbye_collecting_ready", Ignore(
-        goodbye(p, e), at=ALIVE, when=[entry(p, e) == Entry.OVER, nobody_is_current],
+        goodbye(p, e), at=ALIVE, when=[entry(p, e) == Record.OVER, nobody_is_current],
         why="this number is struck out already")),
 )
 

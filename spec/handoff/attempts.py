@@ -79,7 +79,7 @@ class Forward(State):
     WHOLE = auto()
 
 
-class Link(State):
+class Target(State):
     """Whether the pass knows where its KV goes."""
 
     PENDING = auto()
@@ -125,7 +125,7 @@ forward = prefill.function("forward", Forward, Life, edges={
     Forward.LAST: (Forward.WHOLE,),
     Forward.WHOLE: (Forward.NONE,),
 })
-link = prefill.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
+link = prefill.function("link", Target, Life, edges={Target.PENDING: (Target.FINALIZED,)})
 ready = prefill.relation("ready", Life)
 slot = prefill.relation("slot", Life, Slot)
 running_slot = prefill.relation("running_slot", Life, RunningSlot)
@@ -162,8 +162,8 @@ POLLED: Final = any_of(
 )
 HAS_PARKED: Final = all_of(stage(h) == Stage.PARKED, forward(h) == Forward.WHOLE)
 BETWEEN_CHUNKS: Final = all_of(stage(h) == Stage.RUNNING, forward(h) == Forward.HALF)
-UNSENT: Final = link(h) == Link.PENDING
-FINALIZED: Final = link(h) == Link.FINALIZED
+UNSENT: Final = link(h) == Target.PENDING
+FINALIZED: Final = link(h) == Target.FINALIZED
 FORCED: Final = all_of(sampled(h), ~retried(h))
 SLOT_IS_FREE: Final = forall(other, ~slot(other, m))
 RUNNING_SLOT_IS_FREE: Final = forall(other, ~running_slot(other, s))
@@ -213,7 +213,7 @@ PREFILL: Final = Table(prefill, rows=(
     Row("finish_last", on=Completion("last_chunk", h), when=forward(h) == Forward.LAST,
         do=[forward(h).to(Forward.WHOLE)]),
     Row("finalize", choose=(h,), when=[POLLED, ready(h), UNSENT, ~FORCED],
-        do=[link(h).to(Link.FINALIZED)],
+        do=[link(h).to(Target.FINALIZED)],
         why="a poll between chunks, after the last one, or while parked finds the sink"),
     Row("send", choose=(h,),
         when=[stage(h).among(Stage.RUNNING, Stage.PARKED), forward(h) == Forward.WHOLE,

@@ -22,7 +22,7 @@ class Ready(State):
     DOWN = auto()  # the registry is down, and stays down
 
 
-class Entry(State):
+class Record(State):
     """The registry's entry for one incarnation."""
 
     NEVER = auto()
@@ -67,7 +67,7 @@ class Info(State):
     NO_INFO = auto()
 
 
-class Link(State):
+class PeerLink(State):
     """The state of a hand-over towards one incarnation of one rank."""
 
     UNTOLD = auto()
@@ -102,10 +102,10 @@ to_exceed = source.relation("to_exceed", Incarnation)
 back = source.relation("back")
 
 ready = registry.function("ready", Ready)
-entry = registry.function("entry", Entry, Source, Incarnation, edges={
-    Entry.NEVER: (Entry.CURRENT, Entry.OVER),
-    Entry.CURRENT: (Entry.OVER,),
-    Entry.OVER: (),
+entry = registry.function("entry", Record, Source, Incarnation, edges={
+    Record.NEVER: (Record.CURRENT, Record.OVER),
+    Record.CURRENT: (Record.OVER,),
+    Record.OVER: (),
 })
 present = registry.relation("present", Source)
 
@@ -128,10 +128,10 @@ phase = sink.function("phase", Phase, Life, edges={
 })
 reason = sink.function("reason", Reason, Life)
 info = sink.function("info", Info, Life)
-link = sink.function("link", Link, Life, Source, Incarnation, edges={
-    Link.UNTOLD: (Link.TOLD,),
-    Link.TOLD: (Link.WELCOMED,),
-    Link.WELCOMED: (),
+link = sink.function("link", PeerLink, Life, Source, Incarnation, edges={
+    PeerLink.UNTOLD: (PeerLink.TOLD,),
+    PeerLink.TOLD: (PeerLink.WELCOMED,),
+    PeerLink.WELCOMED: (),
 })
 joined = sink.relation("joined", Life, Source)
 

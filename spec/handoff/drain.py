@@ -71,7 +71,7 @@ class Listing(State):
     STRUCK_OUT = auto()
 
 
-class Asking(State):
+class AtClient(State):
     """The state of a request at its client. READING: the server has ended it, and the client still
     reads the result. REFUSED: the client asks another server.
     """
@@ -99,12 +99,12 @@ request = server.function("request", Taken, Life, edges={
     Taken.ENDED: (Taken.OVER,), Taken.OVER: (), Taken.REFUSED: ()})
 listing = registry.function("listing", Listing)
 known = registry.relation("known", Life)
-asking = client.function("asking", Asking, edges={
-    Asking.IDLE: (Asking.LOOKING_UP,),
-    Asking.LOOKING_UP: (Asking.ASKING, Asking.REFUSED),
-    Asking.ASKING: (Asking.OPEN, Asking.READING, Asking.REFUSED),
-    Asking.OPEN: (Asking.READING,),
-    Asking.READING: (Asking.DONE,)})
+asking = client.function("asking", AtClient, edges={
+    AtClient.IDLE: (AtClient.LOOKING_UP,),
+    AtClient.LOOKING_UP: (AtClient.ASKING, AtClient.REFUSED),
+    AtClient.ASKING: (AtClient.OPEN, AtClient.READING, AtClient.REFUSED),
+    AtClient.OPEN: (AtClient.READING,),
+    AtClient.READING: (AtClient.DONE,)})
 
 look_up = Message("look_up", h, sender=client, receiver=registry)
 found = Message("found", h, sender=registry, receiver=client)
@@ -159,41 +159,42 @@ REGISTRY: Final = Table(registry, state=listing, rows=(
     Ignore(leave(), at=Listing.STRUCK_OUT, why="the server is struck out already"),
 ))
 
-SERVED: Final = (Asking.OPEN, Asking.READING, Asking.DONE)
-ASKED: Final = (Asking.ASKING, *SERVED)
+SERVED: Final = (AtClient.OPEN, AtClient.READING, AtClient.DONE)
+ASKED: Final = (AtClient.ASKING, *SERVED)
 
 CLIENT: Final = Table(client, state=asking, rows=(
-    Row("begin", on=Call("request"), at=Asking.IDLE, to=Asking.LOOKING_UP, send=[look_up(h)],
+    Row("begin", on=Call("request"), at=AtClient.IDLE, to=AtClient.LOOKING_UP, send=[look_up(h)],
         fair=True, why="every request is made some time"),
-    Row("go", on=found(h), at=Asking.LOOKING_UP, to=Asking.ASKING, send=[ask(h)]),
-    Ignore(found(h), at=(*ASKED, Asking.REFUSED),
+    Row("go", on=found(h), at=AtClient.LOOKING_UP, to=AtClient.ASKING, send=[ask(h)]),
+    Ignore(found(h), at=(*ASKED, AtClient.REFUSED),
            why="the client has its server already"),
-    Reject(found(h), at=Asking.IDLE, why="it has not asked"),
-    Row("be_turned_away", on=turned_away(h), at=Asking.LOOKING_UP, to=Asking.REFUSED),
-    Ignore(turned_away(h), at=Asking.REFUSED, why="the client knows it"),
-    Reject(turned_away(h), at=(Asking.IDLE, *ASKED),
+    Reject(found(h), at=AtClient.IDLE, why="it has not asked"),
+    Row("be_turned_away", on=turned_away(h), at=AtClient.LOOKING_UP, to=AtClient.REFUSED),
+    Ignore(turned_away(h), at=AtClient.REFUSED, why="the client knows it"),
+    Reject(turned_away(h), at=(AtClient.IDLE, *ASKED),
            why="the registry gives one answer for a request"),
-    Row("be_taken", on=taken(h), at=Asking.ASKING, to=Asking.OPEN),
+    Row("be_taken", on=taken(h), at=AtClient.ASKING, to=AtClient.OPEN),
     Ignore(taken(h), at=SERVED, why="the client knows it"),
-    Reject(taken(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
+    Reject(taken(h), at=(AtClient.IDLE, AtClient.LOOKING_UP, AtClient.REFUSED),
            why="the server has not been asked, or has refused"),
-    Row("be_refused", on=refused(h), at=Asking.ASKING, to=Asking.REFUSED),
-    Ignore(refused(h), at=Asking.REFUSED, why="the client knows it"),
-    Reject(refused(h), at=(Asking.IDLE, Asking.LOOKING_UP, *SERVED),
+    Row("be_refused", on=refused(h), at=AtClient.ASKING, to=AtClient.REFUSED),
+    Ignore(refused(h), at=AtClient.REFUSED, why="the client knows it"),
+    Reject(refused(h), at=(AtClient.IDLE, AtClient.LOOKING_UP, *SERVED),
            why="the server has not been asked, or has taken the request"),
-    Row("read", on=ended(h), at=(Asking.ASKING, Asking.OPEN), to=Asking.READING,
+    Row("read", on=ended(h), at=(AtClient.ASKING, AtClient.OPEN), to=AtClient.READING,
         why="the end may arrive before the word that the request was taken"),
-    Ignore(ended(h), at=(Asking.READING, Asking.DONE), why="the client knows it"),
-    Reject(ended(h), at=(Asking.IDLE, Asking.LOOKING_UP, Asking.REFUSED),
+    Ignore(ended(h), at=(AtClient.READING, AtClient.DONE), why="the client knows it"),
+    Reject(ended(h), at=(AtClient.IDLE, AtClient.LOOKING_UP, AtClient.REFUSED),
            why="the server has taken no such request"),
-    Row("be_done", at=Asking.READING, to=Asking.DONE, send=[confirmed(h)],
+    Row("be_done", at=AtClient.READING, to=AtClient.DONE, send=[confirmed(h)],
         why="the client has read the whole result"),
-    Reject(gone(h), at=(Asking.OPEN, Asking.READING),
+    Reject(gone(h), at=(AtClient.OPEN, AtClient.READING),
            why="rule 5: the rest of the result, or an answer about it, would never come"),
-    Row("go_elsewhere", on=gone(h), at=Asking.ASKING, to=Asking.REFUSED,
+    Row("go_elsewhere", on=gone(h), at=AtClient.ASKING, to=AtClient.REFUSED,
         why="the server has not taken the request, as far as the client knows"),
-    Ignore(gone(h), at=(Asking.IDLE, Asking.LOOKING_UP), why="the client has not asked the server"),
-    Ignore(gone(h), at=(Asking.DONE, Asking.REFUSED),
+    Ignore(gone(h), at=(AtClient.IDLE, AtClient.LOOKING_UP),
+           why="the client has not asked the server"),
+    Ignore(gone(h), at=(AtClient.DONE, AtClient.REFUSED),
            why="the client needs nothing of the server"),
 ))
 
@@ -202,13 +203,13 @@ PROPERTIES: Final = (
            implies(serving().among(*DRAINED), ~request(h).among(Taken.OPEN, Taken.ENDED)),
            why="rule 3: its process may be ended"),
     Always("a_stop_after_empty_fails_no_request",
-           implies(serving() == Serving.STOPPED, ~asking(h).among(Asking.OPEN, Asking.READING)),
+           implies(serving() == Serving.STOPPED, ~asking(h).among(AtClient.OPEN, AtClient.READING)),
            why="rule 5: the end of an empty server's process fails nobody"),
     Always("a_taken_request_is_never_refused",
-           implies(request(h).among(*TAKEN), asking(h) != Asking.REFUSED),
+           implies(request(h).among(*TAKEN), asking(h) != AtClient.REFUSED),
            why="rule 1: a drain fails no request that was accepted before it"),
     Always("only_a_drain_refuses",
-           implies(asking(h) == Asking.REFUSED, serving() != Serving.OPEN),
+           implies(asking(h) == AtClient.REFUSED, serving() != Serving.OPEN),
            why="a server that serves refuses nothing"),
     Always("a_server_is_struck_out_for_a_drain",
            implies(listing() == Listing.STRUCK_OUT, serving() != Serving.OPEN)),
@@ -218,28 +219,28 @@ PROPERTIES: Final = (
           why="only a request that has found the server before may still find it"),
     OnRow("rule_2_a_drain_takes_no_request", "accept", serving() == Serving.OPEN,
           why="it goes to another server at once"),
-    LeadsTo("a_request_is_answered_at_once", asking(h) == Asking.ASKING,
-            asking(h) != Asking.ASKING, under=(Fairness.NO_TIMERS,),
+    LeadsTo("a_request_is_answered_at_once", asking(h) == AtClient.ASKING,
+            asking(h) != AtClient.ASKING, under=(Fairness.NO_TIMERS,),
             why="rule 2: no timer is needed for a refusal"),
     LeadsTo("a_drain_ends", serving() == Serving.DRAINING, serving() == Serving.EMPTY,
             why="the operator gets an answer"),
-    LeadsTo("a_taken_request_is_done", request(h) == Taken.OPEN, asking(h) == Asking.DONE,
+    LeadsTo("a_taken_request_is_done", request(h) == Taken.OPEN, asking(h) == AtClient.DONE,
             why="rule 1"),
     LeadsTo("a_drained_server_is_struck_out", serving() == Serving.DRAINING,
             listing() == Listing.STRUCK_OUT, under=(Fairness.NO_TIMERS,)),
     Sometimes("a_request_is_open_in_a_drain",
               all_of(serving() == Serving.DRAINING, request(h) == Taken.OPEN)),
-    Sometimes("a_client_hears_that_it_is_taken", asking(h) == Asking.OPEN),
+    Sometimes("a_client_hears_that_it_is_taken", asking(h) == AtClient.OPEN),
     Sometimes("a_request_is_read_in_a_drain",
               all_of(serving() == Serving.DRAINING, request(h) == Taken.ENDED,
-                     asking(h) == Asking.READING)),
+                     asking(h) == AtClient.READING)),
     Sometimes("a_request_is_refused", request(h) == Taken.REFUSED),
     Sometimes("a_request_is_turned_away",
-              all_of(asking(h) == Asking.REFUSED, request(h) == Taken.UNKNOWN)),
+              all_of(asking(h) == AtClient.REFUSED, request(h) == Taken.UNKNOWN)),
     Sometimes("a_server_is_empty", serving() == Serving.EMPTY),
     Sometimes("a_server_is_stopped", serving() == Serving.STOPPED),
     Sometimes("a_request_meets_a_stopped_server",
-              all_of(gone(h), asking(h) == Asking.ASKING, request(h) == Taken.UNKNOWN)),
+              all_of(gone(h), asking(h) == AtClient.ASKING, request(h) == Taken.UNKNOWN)),
 )
 
 SYSTEM: Final = System(
@@ -247,7 +248,7 @@ SYSTEM: Final = System(
     "A server drains: it ends its requests, refuses new ones, says when it is empty, and ends.",
     tables=(SERVER, REGISTRY, CLIENT),
     properties=PROPERTIES,
-    final=forall(h, any_of(asking(h) == Asking.DONE, asking(h) == Asking.REFUSED)),
+    final=forall(h, any_of(asking(h) == AtClient.DONE, asking(h) == AtClient.REFUSED)),
     configurations={
         "default": Configuration({Life: 2}),
         "deep": Configuration({Life: 3}),

@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff import bootstrap, registry, registry_world, transfer, transfer_claims
-from pdproto.spec.handoff.bootstrap import GONE, Link, Phase, Reason, Run, e, f
+from pdproto.spec.handoff.bootstrap import GONE, PeerLink, Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import INTRODUCED, OPENED, RECEIVER, SENDER, UNOPENED
 from pdproto.spec.handoff.ends import (
     COMMITTED,
@@ -135,7 +135,7 @@ HOST: Final = Table(host, rows=(
         when=[phase(d, h) == Phase.WAITING_FOR_INPUT, UNOPENED],
         do=OPENED, send=INTRODUCED),
     Row("notice", choose=(d, h, p, e),
-        when=[dead(d, p, e), link(d, h, p, e) == Link.WELCOMED,
+        when=[dead(d, p, e), link(d, h, p, e) == PeerLink.WELCOMED,
               receiving(d, h) != Receiving.UNKNOWN, ~gone(p, h, d)],
         do=[gone(p, h, d).to(True)],
         why="one heartbeat for each process, and not one for each life"),
@@ -155,14 +155,14 @@ CRASH: Final = Table(world, rows=(
         why="a process dies; its adapter may still be writing"),
     Row("lose_welcome", choose=(p, e, h),
         when=[run(p, e) == Run.UP, begun(p, e, h), sending(p, h) == Sending.UNKNOWN,
-              forall(d, link(d, h, p, e) != Link.WELCOMED)],
+              forall(d, link(d, h, p, e) != PeerLink.WELCOMED)],
         do=[begun(p, e, h).to(False), welcome(ANY, h, p, e).to(False)], fair=False,
         why="the process dies next, and its connections lose all that it has sent about this life"),
 ))
 
 LOOKED_UP: Final = phase(d, h) == Phase.WAITING_FOR_INPUT
 NOT_FOUND: Final = phase(d, h).among(Phase.FAILED, Phase.CLEARED)
-BOUND: Final = link(d, h, p, e) == Link.WELCOMED
+BOUND: Final = link(d, h, p, e) == PeerLink.WELCOMED
 NOTHING_HELD: Final = all_of(
     receiving(d, h) == Receiving.UNKNOWN, memory(d, h) == Memory.UNASKED,
     forall(b, ~lease(d, h, b)), forall(g, ~page(d, h, g)))

@@ -26,7 +26,7 @@ optimistic_group.py; with lost messages: optimistic_group_loss.py.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pdproto.spec.handoff.attempts import Forward, Link, a, again, sampled
+from pdproto.spec.handoff.attempts import Forward, Target, a, again, sampled
 from pdproto.spec.handoff.group import Decision, Health, h, n, o, peer, r
 from pdproto.spec.handoff.roles import Attempt, Life
 from pdproto.spec.language import (
@@ -61,7 +61,7 @@ class Vote(State):
     DEAD = auto()
 
 
-class Stage(State):
+class AtRank(State):
     """The state of a request at one rank."""
 
     QUEUED = auto()
@@ -70,7 +70,7 @@ class Stage(State):
     CLOSED = auto()
 
 
-class Status(State):
+class AtEntry(State):
     """The state of a request at the entry."""
 
     NEW = auto()
@@ -89,10 +89,10 @@ health = rank.function("health", Health, edges={Health.UP: (Health.DOWN,)})
 vote = rank.function("vote", Vote, Life, edges={
     Vote.NONE: (Vote.READY, Vote.DEAD), Vote.READY: (Vote.DEAD,),
 })
-stage = rank.function("stage", Stage, Life, edges={
-    Stage.QUEUED: (Stage.RUNNING, Stage.SENDING, Stage.CLOSED),
-    Stage.RUNNING: (Stage.QUEUED, Stage.SENDING, Stage.CLOSED),
-    Stage.SENDING: (Stage.CLOSED,),
+stage = rank.function("stage", AtRank, Life, edges={
+    AtRank.QUEUED: (AtRank.RUNNING, AtRank.SENDING, AtRank.CLOSED),
+    AtRank.RUNNING: (AtRank.QUEUED, AtRank.SENDING, AtRank.CLOSED),
+    AtRank.SENDING: (AtRank.CLOSED,),
 })
 forward = rank.function("forward", Forward, Life, edges={
     Forward.NONE: (Forward.FIRST,),
@@ -101,17 +101,17 @@ forward = rank.function("forward", Forward, Life, edges={
     Forward.LAST: (Forward.WHOLE,),
     Forward.WHOLE: (Forward.NONE,),
 })
-link = rank.function("link", Link, Life, edges={Link.PENDING: (Link.FINALIZED,)})
+link = rank.function("link", Target, Life, edges={Target.PENDING: (Target.FINALIZED,)})
 kv = rank.relation("kv", Life)
 begun = rank.relation("begun", Life, Attempt)  # the passes that this rank has begun
 applied = rank.relation("applied", Decision)
 
 group = entry.function("group", Health, edges={Health.UP: (Health.DOWN,)})
-status = entry.function("status", Status, Life, edges={
-    Status.NEW: (Status.QUEUED,),
-    Status.QUEUED: (Status.FIRST, Status.HANDED, Status.REFUSED),
-    Status.FIRST: (Status.LAST, Status.QUEUED, Status.REFUSED),
-    Status.LAST: (Status.QUEUED, Status.HANDED, Status.REFUSED),
+status = entry.function("status", AtEntry, Life, edges={
+    AtEntry.NEW: (AtEntry.QUEUED,),
+    AtEntry.QUEUED: (AtEntry.FIRST, AtEntry.HANDED, AtEntry.REFUSED),
+    AtEntry.FIRST: (AtEntry.LAST, AtEntry.QUEUED, AtEntry.REFUSED),
+    AtEntry.LAST: (AtEntry.QUEUED, AtEntry.HANDED, AtEntry.REFUSED),
 })
 finalized = entry.relation("finalized", Life)
 tried = entry.relation("tried", Life, Attempt)
@@ -136,10 +136,10 @@ MESSAGES: Final[Mapping[str, Message[*tuple[Any, ...]]]] = {
     for message in (ready, dead, half, whole, run, go_on, finalize, give_way, admit, fail)
 }
 
-OPEN: Final = (Status.QUEUED, Status.FIRST, Status.LAST)
-IN_PASS: Final = (Status.FIRST, Status.LAST)
-ENDED: Final = (Status.HANDED, Status.REFUSED)
-ACTIVE: Final = (Stage.QUEUED, Stage.RUNNING)
+OPEN: Final = (AtEntry.QUEUED, AtEntry.FIRST, AtEntry.LAST)
+IN_PASS: Final = (AtEntry.FIRST, AtEntry.LAST)
+ENDED: Final = (AtEntry.HANDED, AtEntry.REFUSED)
+ACTIVE: Final = (AtRank.QUEUED, AtRank.RUNNING)
 
 COMPUTING: Final = forward(r, h).among(Forward.FIRST, Forward.LAST)
 FRESH: Final = ~applied(r, n)
@@ -153,9 +153,9 @@ NEXT: Final = (~numbered(n), forall(o, implies(o.before(n), numbered(o))))
 LATEST: Final = all_of(tried(h, a), forall(again, implies(a.before(again), ~tried(h, again))))
 NEXT_ATTEMPT: Final = all_of(~tried(h, a), forall(again, implies(again.before(a), tried(h, again))))
 ALL_READY: Final = forall(r, ready(r, h))
-ALL_WHOLE: Final = all_of(status(h) == Status.LAST, forall(r, whole(r, h, a)))
+ALL_WHOLE: Final = all_of(status(h) == AtEntry.LAST, forall(r, whole(r, h, a)))
 ALL_COMPUTED: Final = any_of(
-    ALL_WHOLE, all_of(status(h) == Status.FIRST, forall(r, half(r, h, a)))
+    ALL_WHOLE, all_of(status(h) == AtEntry.FIRST, forall(r, half(r, h, a)))
 )
 FORCED: Final = all_of(sampled(h), ~retried(h))
 UNDECIDED: Final = (status(h).among(*OPEN), ~finalized(h))
@@ -179,10 +179,10 @@ def _besides(decision: Sent, when: Formula, wait: Formula | None = None) -> tupl
                            "4)"))
 
 
-RUNNING: Final = stage(r, h) == Stage.RUNNING
-IN_QUEUE: Final = stage(r, h) == Stage.QUEUED
+RUNNING: Final = stage(r, h) == AtRank.RUNNING
+IN_QUEUE: Final = stage(r, h) == AtRank.QUEUED
 EMPTY: Final = all_of(IN_QUEUE, forward(r, h) == Forward.NONE)
-CLOSE: Final = (stage(r, h).to(Stage.CLOSED), kv(r, h).to(False), vote(r, h).to(Vote.DEAD))
+CLOSE: Final = (stage(r, h).to(AtRank.CLOSED), kv(r, h).to(False), vote(r, h).to(Vote.DEAD))
 CHUNKS: Final = (("first_chunk", Forward.FIRST), ("last_chunk", Forward.LAST))
 
 RANK: Final = Table(rank, state=health, rows=(
@@ -195,7 +195,7 @@ RANK: Final = Table(rank, state=health, rows=(
         do=[vote(r, h).to(Vote.DEAD)], send=[dead(r, h)],
         why="a failed bootstrap, or an abort at this rank; it only votes"),
     Row("start", on=run(r, n, h, a), at=Health.UP, when=[*TURN, EMPTY],
-        do=[applied(r, n).to(True), stage(r, h).to(Stage.RUNNING), begun(r, h, a).to(True),
+        do=[applied(r, n).to(True), stage(r, h).to(AtRank.RUNNING), begun(r, h, a).to(True),
             forward(r, h).to(Forward.FIRST), kv(r, h).to(True)]),
     *_besides(run(r, n, h, a), EMPTY),
     Row("launch_last", on=go_on(r, n, h), at=Health.UP,
@@ -209,24 +209,24 @@ RANK: Final = Table(rank, state=health, rows=(
         when=[forward(r, h) == Forward.LAST, CURRENT],
         do=[forward(r, h).to(Forward.WHOLE)], send=[whole(r, h, a)]),
     Row("finalize", on=finalize(r, n, h), at=Health.UP, when=[*TURN, RUNNING],
-        do=[applied(r, n).to(True), link(r, h).to(Link.FINALIZED)],
+        do=[applied(r, n).to(True), link(r, h).to(Target.FINALIZED)],
         why="this rank does not check its bootstrap again: the entry has decided"),
     *_besides(finalize(r, n, h), RUNNING),
     Row("send", at=Health.UP, choose=(h,),
-        when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Link.FINALIZED],
-        do=[stage(r, h).to(Stage.SENDING)]),
+        when=[RUNNING, forward(r, h) == Forward.WHOLE, link(r, h) == Target.FINALIZED],
+        do=[stage(r, h).to(AtRank.SENDING)]),
     Row("drop", on=give_way(r, n, h), at=Health.UP, when=[*TURN, RUNNING, ~COMPUTING],
-        do=[applied(r, n).to(True), stage(r, h).to(Stage.QUEUED),
+        do=[applied(r, n).to(True), stage(r, h).to(AtRank.QUEUED),
             forward(r, h).to(Forward.NONE), kv(r, h).to(False)]),
     *_besides(give_way(r, n, h), all_of(RUNNING, ~COMPUTING)),
     Row("take_up", on=admit(r, n, h), at=Health.UP, when=[*TURN, IN_QUEUE],
-        do=[applied(r, n).to(True), stage(r, h).to(Stage.SENDING), kv(r, h).to(True)]),
+        do=[applied(r, n).to(True), stage(r, h).to(AtRank.SENDING), kv(r, h).to(True)]),
     *_besides(admit(r, n, h), IN_QUEUE),
     Row("drain", on=fail(r, n, h), at=Health.UP,
         when=[*TURN, stage(r, h).among(*ACTIVE), ~COMPUTING],
         do=[applied(r, n).to(True), *CLOSE]),
     *_besides(fail(r, n, h), stage(r, h).among(*ACTIVE), COMPUTING),
-    Row("close", on=Call("released", h), at=Health.UP, when=stage(r, h) == Stage.SENDING,
+    Row("close", on=Call("released", h), at=Health.UP, when=stage(r, h) == AtRank.SENDING,
         do=CLOSE,
         why="the group has released the request here (agreement.py)"),
     *(Ignore(Completion(chunk, h), at=Health.UP, when=forward(r, h) != computing,
@@ -239,62 +239,62 @@ RANK: Final = Table(rank, state=health, rows=(
     *(Ignore(Completion(chunk, h), at=Health.DOWN, why="the group has ended")
       for chunk, _ in CHUNKS),
     Row("follow", on=gone(peer, r), at=Health.UP, to=Health.DOWN,
-        do=[stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False)],
+        do=[stage(r, ANY).to(AtRank.CLOSED), kv(r, ANY).to(False)],
         why="a rank without its group can do nothing, and may hold nothing (rule 6)"),
     Ignore(gone(peer, r), at=Health.DOWN, why="the group has ended already"),
 ))
 
 ENTRY: Final = Table(entry, state=group, rows=(
-    Row("submit", on=Call("submit", h), at=Health.UP, when=status(h) == Status.NEW,
-        do=[status(h).to(Status.QUEUED)]),
+    Row("submit", on=Call("submit", h), at=Health.UP, when=status(h) == AtEntry.NEW,
+        do=[status(h).to(AtEntry.QUEUED)]),
     Row("decide_run", at=Health.UP, choose=(n, h, a),
-        when=[status(h) == Status.QUEUED, NEXT_ATTEMPT, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.FIRST), tried(h, a).to(True)],
+        when=[status(h) == AtEntry.QUEUED, NEXT_ATTEMPT, *NEXT],
+        do=[numbered(n).to(True), status(h).to(AtEntry.FIRST), tried(h, a).to(True)],
         send=[each(r, run(r, n, h, a))],
         why="the source computes while it waits for the sink"),
-    Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[status(h) == Status.FIRST, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.LAST)], send=[each(r, go_on(r, n, h))]),
+    Row("decide_to_go_on", at=Health.UP, choose=(n, h), when=[status(h) == AtEntry.FIRST, *NEXT],
+        do=[numbered(n).to(True), status(h).to(AtEntry.LAST)], send=[each(r, go_on(r, n, h))]),
     Row("decide_finalize", at=Health.UP, choose=(n, h),
         when=[status(h).among(*IN_PASS), ~finalized(h), ALL_READY, ~FORCED, *NEXT],
         do=[numbered(n).to(True), finalized(h).to(True)], send=[each(r, finalize(r, n, h))]),
     Row("decide_to_yield", at=Health.UP, choose=(n, h, a),
         when=[ALL_COMPUTED, LATEST, ~finalized(h), ~FORCED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
+        do=[numbered(n).to(True), status(h).to(AtEntry.QUEUED), retried(h).to(True)],
         send=[each(r, give_way(r, n, h))], fair=False,
         why="another request needs its place, or none does"),
     Row("force_retry", at=Health.UP, choose=(n, h, a),
         when=[ALL_WHOLE, LATEST, ~finalized(h), FORCED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.QUEUED), retried(h).to(True)],
+        do=[numbered(n).to(True), status(h).to(AtEntry.QUEUED), retried(h).to(True)],
         send=[each(r, give_way(r, n, h))],
         why="a test forces a retry"),
     Row("decide_admit", at=Health.UP, choose=(n, h),
-        when=[status(h) == Status.QUEUED, ALL_READY, ~FORCED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.HANDED)], send=[each(r, admit(r, n, h))],
+        when=[status(h) == AtEntry.QUEUED, ALL_READY, ~FORCED, *NEXT],
+        do=[numbered(n).to(True), status(h).to(AtEntry.HANDED)], send=[each(r, admit(r, n, h))],
         why="the request need not run before its bootstrap, or has no attempt left"),
     Row("hand_over", at=Health.UP, choose=(h, a), when=[ALL_WHOLE, LATEST, finalized(h)],
-        do=[status(h).to(Status.HANDED)]),
+        do=[status(h).to(AtEntry.HANDED)]),
     Row("decide_fail", at=Health.UP, choose=(r, n, h), when=[*UNDECIDED, dead(r, h), *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)],
+        do=[numbered(n).to(True), status(h).to(AtEntry.REFUSED)],
         send=[each(peer, fail(peer, n, h))],
         why="one rank that cannot take part is enough"),
     Row("give_up", on=Timer("bootstrap_timeout"), at=Health.UP, choose=(n, h),
         when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(r, fail(r, n, h))],
+        do=[numbered(n).to(True), status(h).to(AtEntry.REFUSED)], send=[each(r, fail(r, n, h))],
         why="a request that reached one server only must end there"),
     Row("abort", on=Call("abort", h), at=Health.UP, choose=(n,), when=[*UNDECIDED, *NEXT],
-        do=[numbered(n).to(True), status(h).to(Status.REFUSED)], send=[each(r, fail(r, n, h))],
+        do=[numbered(n).to(True), status(h).to(AtEntry.REFUSED)], send=[each(r, fail(r, n, h))],
         why="the client is gone"),
     Row("end", on=lost(r), at=Health.UP, to=Health.DOWN,
         why="a group that lacks a rank cannot serve any client (rule 6)"),
     Row("answer_lost", at=Health.DOWN, choose=(h,), when=status(h).among(*OPEN),
-        do=[status(h).to(Status.REFUSED)],
+        do=[status(h).to(AtEntry.REFUSED)],
         why="the entry tells waiting clients that the group has died"),
     Ignore(lost(r), at=Health.DOWN, why="the group has ended"),
 ))
 
 CRASH: Final = Table(world, rows=(
     Row("crash", choose=(r,), when=health(r) == Health.UP,
-        do=[health(r).to(Health.DOWN), stage(r, ANY).to(Stage.CLOSED), kv(r, ANY).to(False),
+        do=[health(r).to(Health.DOWN), stage(r, ANY).to(AtRank.CLOSED), kv(r, ANY).to(False),
             lost(r).to(True), gone(r, ANY).to(True)],
         fair=False, why="a process dies; every connected peer sees the connection close"),
 ))

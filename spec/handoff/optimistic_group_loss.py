@@ -12,7 +12,7 @@ Every safety property holds as before. The effects of a decision wait for the cl
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.attempts import Forward, Link, a
+from pdproto.spec.handoff.attempts import Forward, Target, a
 from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, r
 from pdproto.spec.handoff.group_attempts import (
     ACTIVE,
@@ -141,7 +141,7 @@ LOSSY: Final = Table(world, rows=tuple(map(lose, MESSAGES.values())))
 def _without_the_message(claim: Property) -> Property:
     """The property, if it does not read a message that may be lost after it was read."""
     if claim.name == "M5_3_finalized_once_and_surely":
-        return OnRow(claim.name, "finalize", (link(r, h) == Link.PENDING) & kv(r, h),
+        return OnRow(claim.name, "finalize", (link(r, h) == Target.PENDING) & kv(r, h),
                      why="once, and while the rank holds the KV")
     return claim
 

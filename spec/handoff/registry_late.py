@@ -6,7 +6,7 @@ They say that a rank is missing only after they have read the store to its end.
 from typing import Final
 
 from pdproto.spec.handoff.bootstrap import (
-    Entry,
+    Record,
     d,
     e,
     entry,
@@ -23,7 +23,7 @@ from pdproto.spec.language import AddFaults, Configuration, Row, Table, edited
 
 LATE: Final = Table(world, rows=(
     Row("answer_late", choose=(d, h, p, e),
-        when=[lookup(d, h, p), entry(p, e) == Entry.OVER, ~registry_down()],
+        when=[lookup(d, h, p), entry(p, e) == Record.OVER, ~registry_down()],
         send=[located(d, h, p, e)], fair=False,
         why="the copy still lists a run that the store has struck out"),
 ))

@@ -75,7 +75,7 @@ class Listed(State):
     OVER = auto()
 
 
-class Asking(State):
+class LookUp(State):
     """The state of a look-up at its client."""
 
     IDLE = auto()
@@ -101,8 +101,8 @@ view = replica.function("view", View, edges={
 copied = replica.function("copied", Listed, Incarnation, edges={
     Listed.NEVER: (Listed.CURRENT, Listed.OVER), Listed.CURRENT: (Listed.OVER,), Listed.OVER: ()})
 counted = replica.relation("counted", Beat)
-asking = client.function("asking", Asking, edges={
-    Asking.IDLE: (Asking.ASKING,), Asking.ASKING: (Asking.ANSWERED,), Asking.ANSWERED: ()})
+asking = client.function("asking", LookUp, edges={
+    LookUp.IDLE: (LookUp.ASKING,), LookUp.ASKING: (LookUp.ANSWERED,), LookUp.ANSWERED: ()})
 
 recorded = Message("recorded", copy, e, sender=store, receiver=replica)
 ended = Message("ended", copy, e, sender=store, receiver=replica)
@@ -150,13 +150,13 @@ REPLICA: Final = Table(replica, state=view, rows=(
 ))
 
 CLIENT: Final = Table(client, state=asking, rows=(
-    Row("ask", on=Call("look_up"), at=Asking.IDLE, to=Asking.ASKING, choose=(copy,),
+    Row("ask", on=Call("look_up"), at=LookUp.IDLE, to=LookUp.ASKING, choose=(copy,),
         send=[look_up(h, copy)], fair=True, why="every look-up is made some time"),
-    Row("ask_another", on=Timer("no_answer"), at=Asking.ASKING, choose=(copy,),
+    Row("ask_another", on=Timer("no_answer"), at=LookUp.ASKING, choose=(copy,),
         send=[look_up(h, copy)], why="a registry that is dead or behind answers nothing of use"),
-    Row("be_answered", on=answered(h, copy), at=Asking.ASKING, to=Asking.ANSWERED),
-    Ignore(answered(h, copy), at=Asking.ANSWERED, why="the client has an answer"),
-    Reject(answered(h, copy), at=Asking.IDLE, why="it has not asked"),
+    Row("be_answered", on=answered(h, copy), at=LookUp.ASKING, to=LookUp.ANSWERED),
+    Ignore(answered(h, copy), at=LookUp.ANSWERED, why="the client has an answer"),
+    Reject(answered(h, copy), at=LookUp.IDLE, why="it has not asked"),
     Ignore(turned_away(h, copy), why="the timer asks again"),
     Ignore(lease_over(e), why="the client sees no lease"),
 ))
@@ -211,8 +211,8 @@ PROPERTIES: Final = (
             all_of(ordered(e) == Listed.OVER, view(copy) != View.DEAD),
             any_of(copied(copy, e) == Listed.OVER, view(copy) == View.DEAD),
             under=(Fairness.TIMERS, Fairness.NO_TIMERS)),
-    LeadsTo("L2_a_look_up_is_answered_at_once", all_of(asking(h) == Asking.ASKING, ALL_CURRENT),
-            any_of(asking(h) == Asking.ANSWERED, ~ALL_CURRENT), under=(Fairness.NO_TIMERS,),
+    LeadsTo("L2_a_look_up_is_answered_at_once", all_of(asking(h) == LookUp.ASKING, ALL_CURRENT),
+            any_of(asking(h) == LookUp.ANSWERED, ~ALL_CURRENT), under=(Fairness.NO_TIMERS,),
             why="no clock runs where the first registry can answer"),
     Sometimes("a_late_copy_lists_an_ended_run",
               all_of(view(copy) == View.CURRENT, copied(copy, e) == Listed.CURRENT,
@@ -221,7 +221,7 @@ PROPERTIES: Final = (
     Sometimes("a_registry_that_is_behind_says_so",
               all_of(turned_away(h, copy), view(copy) == View.BEHIND)),
     Sometimes("a_lease_is_over", lease_over(e)),
-    Sometimes("a_look_up_is_answered", asking(h) == Asking.ANSWERED),
+    Sometimes("a_look_up_is_answered", asking(h) == LookUp.ANSWERED),
 )
 
 SYSTEM: Final = System(
@@ -243,8 +243,8 @@ NO_TIMEOUTS: Final[System] = edited(
     SYSTEM, "registry-replica-no-timeouts", DropRow("fall_behind"),
     ReplaceProperties((
         NO_LATE_ANSWER,
-        LeadsTo("L1_a_look_up_is_answered", asking(h) == Asking.ASKING,
-                asking(h) == Asking.ANSWERED, under=(Fairness.TIMERS,),
+        LeadsTo("L1_a_look_up_is_answered", asking(h) == LookUp.ASKING,
+                asking(h) == LookUp.ANSWERED, under=(Fairness.TIMERS,),
                 why="the client asks one registry after the other"),
     )),
     about="Several registries share a store that makes no pause.",

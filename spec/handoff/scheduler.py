@@ -37,7 +37,7 @@ from pdproto.spec.language import (
 )
 
 
-class View(State):
+class Knowledge(State):
     """SGLang's knowledge of a request."""
 
     ASKED = auto()  # the ranks that run the room are not known yet
@@ -48,7 +48,7 @@ class View(State):
     FAILED = auto()
 
 
-class Status(State):
+class Reported(State):
     """The state of the hand-over, as its node reports it."""
 
     NONE = auto()
@@ -71,55 +71,55 @@ h = Life("h")
 view = Machine("view", h)
 node = Machine("node", world=True)
 
-knows = view.function("knows", View, edges={
-    View.ASKED: (View.FOUND, View.FAILED),
-    View.FOUND: (View.OPEN, View.FAILED),
-    View.OPEN: (View.MOVING, View.SUCCESS, View.FAILED),
-    View.MOVING: (View.SUCCESS, View.FAILED),
+knows = view.function("knows", Knowledge, edges={
+    Knowledge.ASKED: (Knowledge.FOUND, Knowledge.FAILED),
+    Knowledge.FOUND: (Knowledge.OPEN, Knowledge.FAILED),
+    Knowledge.OPEN: (Knowledge.MOVING, Knowledge.SUCCESS, Knowledge.FAILED),
+    Knowledge.MOVING: (Knowledge.SUCCESS, Knowledge.FAILED),
 })
 passed = view.relation("passed")  # the turn has passed without a hand-over
 stopped = view.relation("stopped")  # the scheduler has asked the hand-over to end
 closed = view.relation("closed")  # SGLang has its pages back
 left = view.relation("left")  # SGLang has cleared it before its turn
-status = view.function("status", Status, edges={
-    Status.NONE: (Status.UNDER_WAY,),
-    Status.UNDER_WAY: (Status.MOVING, Status.LANDED, Status.BROKEN),
-    Status.MOVING: (Status.LANDED, Status.BROKEN),
+status = view.function("status", Reported, edges={
+    Reported.NONE: (Reported.UNDER_WAY,),
+    Reported.UNDER_WAY: (Reported.MOVING, Reported.LANDED, Reported.BROKEN),
+    Reported.MOVING: (Reported.LANDED, Reported.BROKEN),
 })
-status.shared_with(node, writes=(Status.MOVING, Status.LANDED, Status.BROKEN))
+status.shared_with(node, writes=(Reported.MOVING, Reported.LANDED, Reported.BROKEN))
 reached = view.relation("reached")  # a write into the pages may be under way
 reached.shared_with(node, writes=(True, False))
 row = view.function("row", Slot, edges={Slot.EMPTY: (Slot.WRITTEN, Slot.UNFIT)})
 row.shared_with(node, writes=(Slot.WRITTEN, Slot.UNFIT))
 
-BEFORE: Final = (View.ASKED, View.FOUND)
-OPENED: Final = (View.OPEN, View.MOVING)
-ENDED: Final = (View.SUCCESS, View.FAILED)
+BEFORE: Final = (Knowledge.ASKED, Knowledge.FOUND)
+OPENED: Final = (Knowledge.OPEN, Knowledge.MOVING)
+ENDED: Final = (Knowledge.SUCCESS, Knowledge.FAILED)
 
 # SGLang does not ask in which state a request is.
 FIND, GIVE_UP, CLEAR = (Call(name, any_time=True) for name in ("find", "give_up", "clear"))
 
 VIEW: Final = Table(view, state=knows, rows=(
-    Row("find", on=FIND, at=View.ASKED, to=View.FOUND),
-    Ignore(FIND, at=(View.FOUND, *OPENED, *ENDED),
+    Row("find", on=FIND, at=Knowledge.ASKED, to=Knowledge.FOUND),
+    Ignore(FIND, at=(Knowledge.FOUND, *OPENED, *ENDED),
            why="the ranks are known, or the request has ended"),
-    Row("open", on=Call("open"), at=View.FOUND, to=View.OPEN,
-        when=status(h) == Status.NONE, do=[status(h).to(Status.UNDER_WAY)]),
-    Ignore(Call("open"), at=(View.ASKED, *OPENED, *ENDED),
+    Row("open", on=Call("open"), at=Knowledge.FOUND, to=Knowledge.OPEN,
+        when=status(h) == Reported.NONE, do=[status(h).to(Reported.UNDER_WAY)]),
+    Ignore(Call("open"), at=(Knowledge.ASKED, *OPENED, *ENDED),
            why="a request that has ended opens no hand-over"),
-    Row("refuse", on=GIVE_UP, at=BEFORE, to=View.FAILED, do=[passed(h).to(True)],
+    Row("refuse", on=GIVE_UP, at=BEFORE, to=Knowledge.FAILED, do=[passed(h).to(True)],
         why="the request has no hand-over, and will have none"),
     Row("stop", on=GIVE_UP, at=OPENED, do=[stopped(h).to(True)],
         why="the hand-over ends, and reports when no write can reach the pages any more"),
     Ignore(GIVE_UP, at=ENDED, why="the request has ended already"),
-    Row("move", at=View.OPEN, to=View.MOVING, when=status(h) == Status.MOVING),
-    Row("succeed", at=OPENED, to=View.SUCCESS,
-        when=[status(h) == Status.LANDED, row(h) == Slot.WRITTEN]),
-    Row("find_unfit", at=OPENED, to=View.FAILED,
-        when=[status(h) == Status.LANDED, row(h) == Slot.UNFIT],
+    Row("move", at=Knowledge.OPEN, to=Knowledge.MOVING, when=status(h) == Reported.MOVING),
+    Row("succeed", at=OPENED, to=Knowledge.SUCCESS,
+        when=[status(h) == Reported.LANDED, row(h) == Slot.WRITTEN]),
+    Row("find_unfit", at=OPENED, to=Knowledge.FAILED,
+        when=[status(h) == Reported.LANDED, row(h) == Slot.UNFIT],
         why="the peer has other metadata: SGLang would read a row of another request"),
-    Row("fail", at=OPENED, to=View.FAILED, when=[status(h) == Status.BROKEN, ~reached(h)]),
-    Row("leave", on=CLEAR, at=BEFORE, to=View.FAILED,
+    Row("fail", at=OPENED, to=Knowledge.FAILED, when=[status(h) == Reported.BROKEN, ~reached(h)]),
+    Row("leave", on=CLEAR, at=BEFORE, to=Knowledge.FAILED,
         do=[passed(h).to(True), closed(h).to(True), left(h).to(True)], fair=True,
         why="SGLang clears every request some time"),
     Row("give_back", on=CLEAR, at=(*OPENED, *ENDED), when=~closed(h),
@@ -130,64 +130,66 @@ VIEW: Final = Table(view, state=knows, rows=(
 ))
 
 NODE: Final = Table(node, rows=(
-    Row("reach", choose=(h,), when=[status(h).among(Status.UNDER_WAY, Status.MOVING), ~reached(h)],
+    Row("reach", choose=(h,),
+        when=[status(h).among(Reported.UNDER_WAY, Reported.MOVING), ~reached(h)],
         do=[reached(h).to(True)], why="the node has published the pages"),
-    Row("bring", choose=(h,), when=[status(h) == Status.UNDER_WAY, reached(h)],
-        do=[status(h).to(Status.MOVING)]),
+    Row("bring", choose=(h,), when=[status(h) == Reported.UNDER_WAY, reached(h)],
+        do=[status(h).to(Reported.MOVING)]),
     Row("land", choose=(h,),
-        when=[status(h).among(Status.UNDER_WAY, Status.MOVING), reached(h), ~stopped(h)],
-        do=[status(h).to(Status.LANDED), reached(h).to(False)]),
-    Row("break", choose=(h,), when=status(h).among(Status.UNDER_WAY, Status.MOVING),
-        do=[status(h).to(Status.BROKEN)], fair=True,
+        when=[status(h).among(Reported.UNDER_WAY, Reported.MOVING), reached(h), ~stopped(h)],
+        do=[status(h).to(Reported.LANDED), reached(h).to(False)]),
+    Row("break", choose=(h,), when=status(h).among(Reported.UNDER_WAY, Reported.MOVING),
+        do=[status(h).to(Reported.BROKEN)], fair=True,
         why="the hand-over fails, or its time is over"),
-    Row("end_copies", choose=(h,), when=[status(h) == Status.BROKEN, reached(h)],
+    Row("end_copies", choose=(h,), when=[status(h) == Reported.BROKEN, reached(h)],
         do=[reached(h).to(False)], fair=True, why="copies and fenced writes end"),
-    Row("write_row", choose=(h,), when=[status(h) == Status.LANDED, row(h) == Slot.EMPTY],
+    Row("write_row", choose=(h,), when=[status(h) == Reported.LANDED, row(h) == Slot.EMPTY],
         do=[row(h).to(Slot.WRITTEN)], fair=True),
-    Row("find_row_unfit", choose=(h,), when=[status(h) == Status.LANDED, row(h) == Slot.EMPTY],
+    Row("find_row_unfit", choose=(h,), when=[status(h) == Reported.LANDED, row(h) == Slot.EMPTY],
         do=[row(h).to(Slot.UNFIT)]),
 ))
 
 # The answer of a poll: the first line whose formula holds.
 VIEW_POLL: Final = (
-    (knows(h) == View.FAILED, KVPoll.FAILED),
-    (knows(h) == View.SUCCESS, KVPoll.SUCCESS),
-    (knows(h) == View.MOVING, KVPoll.TRANSFERRING),
-    (knows(h).among(View.FOUND, View.OPEN), KVPoll.WAITING_FOR_INPUT),
+    (knows(h) == Knowledge.FAILED, KVPoll.FAILED),
+    (knows(h) == Knowledge.SUCCESS, KVPoll.SUCCESS),
+    (knows(h) == Knowledge.MOVING, KVPoll.TRANSFERRING),
+    (knows(h).among(Knowledge.FOUND, Knowledge.OPEN), KVPoll.WAITING_FOR_INPUT),
     (all_of(), KVPoll.BOOTSTRAPPING),
 )
 
 PROPERTIES: Final = (
-    Always("rule_1_pages_of_a_failure_are_free", implies(knows(h) == View.FAILED, ~reached(h)),
+    Always("rule_1_pages_of_a_failure_are_free", implies(knows(h) == Knowledge.FAILED, ~reached(h)),
            why="SGLang gives them to another request at once"),
     Always("rule_1_no_hand_over_outlives_its_failure",
-           implies(knows(h) == View.FAILED, ~status(h).among(Status.UNDER_WAY, Status.MOVING)),
+           implies(knows(h) == Knowledge.FAILED,
+                   ~status(h).among(Reported.UNDER_WAY, Reported.MOVING)),
            why="the hand-over would write into pages that SGLang has given to another request"),
-    Always("rule_2_success_has_its_row", implies(knows(h) == View.SUCCESS,
+    Always("rule_2_success_has_its_row", implies(knows(h) == Knowledge.SUCCESS,
                                                  row(h) == Slot.WRITTEN),
            why="SGLang reads the slot in the same step"),
     Always("rule_4_a_turn_is_taken_or_passed",
            implies(any_of(knows(h).among(*ENDED), closed(h)),
-                   any_of(passed(h), status(h) != Status.NONE)),
+                   any_of(passed(h), status(h) != Reported.NONE)),
            why="the requests behind this one wait for its turn"),
-    Always("rule_4_a_turn_is_not_both", implies(passed(h), status(h) == Status.NONE)),
+    Always("rule_4_a_turn_is_not_both", implies(passed(h), status(h) == Reported.NONE)),
     Always("a_failure_after_landing_is_of_the_row",
-           implies(all_of(knows(h) == View.FAILED, status(h) == Status.LANDED),
+           implies(all_of(knows(h) == Knowledge.FAILED, status(h) == Reported.LANDED),
                    row(h) == Slot.UNFIT), why="all the KV is there, so only the row can be wrong"),
-    OnRow("moving_is_said_when_bytes_have_come", "move", status(h) == Status.MOVING),
-    Sometimes("a_request_is_refused", all_of(knows(h) == View.FAILED, passed(h), ~closed(h))),
-    Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == View.OPEN, stopped(h))),
-    Sometimes("a_moving_hand_over_is_stopped", all_of(knows(h) == View.MOVING, stopped(h))),
+    OnRow("moving_is_said_when_bytes_have_come", "move", status(h) == Reported.MOVING),
+    Sometimes("a_request_is_refused", all_of(knows(h) == Knowledge.FAILED, passed(h), ~closed(h))),
+    Sometimes("an_open_hand_over_is_stopped", all_of(knows(h) == Knowledge.OPEN, stopped(h))),
+    Sometimes("a_moving_hand_over_is_stopped", all_of(knows(h) == Knowledge.MOVING, stopped(h))),
     Always("a_request_that_is_left_is_given_back", implies(left(h), all_of(passed(h), closed(h))),
            why="SGLang clears a request once"),
     Sometimes("a_request_is_left_before_its_turn", left(h)),
-    Sometimes("an_open_hand_over_is_left", all_of(knows(h) == View.OPEN, closed(h))),
-    Sometimes("a_moving_hand_over_is_left", all_of(knows(h) == View.MOVING, closed(h))),
-    Sometimes("a_success_is_left", all_of(knows(h) == View.SUCCESS, closed(h))),
-    Sometimes("a_request_succeeds", knows(h) == View.SUCCESS),
-    Sometimes("a_row_does_not_fit", all_of(knows(h) == View.FAILED, row(h) == Slot.UNFIT)),
+    Sometimes("an_open_hand_over_is_left", all_of(knows(h) == Knowledge.OPEN, closed(h))),
+    Sometimes("a_moving_hand_over_is_left", all_of(knows(h) == Knowledge.MOVING, closed(h))),
+    Sometimes("a_success_is_left", all_of(knows(h) == Knowledge.SUCCESS, closed(h))),
+    Sometimes("a_request_succeeds", knows(h) == Knowledge.SUCCESS),
+    Sometimes("a_row_does_not_fit", all_of(knows(h) == Knowledge.FAILED, row(h) == Slot.UNFIT)),
     Sometimes("a_failure_waits_for_its_pages",
-              all_of(status(h) == Status.BROKEN, reached(h))),
+              all_of(status(h) == Reported.BROKEN, reached(h))),
     LeadsTo("L1_an_open_hand_over_is_told", knows(h).among(*OPENED), knows(h).among(*ENDED),
             why="the scheduler gets an answer for every end"),
     LeadsTo("L4_a_request_is_given_back", ~closed(h), closed(h),

@@ -9,7 +9,7 @@ a life that has begun is alive, or the life is gone with it.
 from typing import Final
 
 from pdproto.spec.handoff import bootstrap
-from pdproto.spec.handoff.bootstrap import GONE, Entry, Link, Phase, Run, e, f
+from pdproto.spec.handoff.bootstrap import GONE, PeerLink, Phase, Record, Run, e, f
 from pdproto.spec.handoff.end_to_end_bootstrap import (
     BOOTSTRAP,
     OF_BOOTSTRAP,
@@ -59,19 +59,19 @@ _RUNS: Final = (
            why="a run of a rank starts when the earlier ones have ended"),
     Always("a_registering_run_was_there", implies(register(p, e), WAS_THERE),
            why="a run registers itself"),
-    Always("an_entered_run_was_there", implies(entry(p, e) == Entry.CURRENT, WAS_THERE),
+    Always("an_entered_run_was_there", implies(entry(p, e) == Record.CURRENT, WAS_THERE),
            why="the registry records only ranks that have registered"),
     Always("a_located_run_was_there", implies(located(d, h, p, e), WAS_THERE),
            why="the registry answers only with its entries"),
     Always("a_cached_run_was_there", implies(cached(d, p, e), WAS_THERE),
            why="a sink keeps the registry's answer"),
-    Always("a_told_run_was_there", implies(link(d, h, p, e) != Link.UNTOLD, WAS_THERE),
+    Always("a_told_run_was_there", implies(link(d, h, p, e) != PeerLink.UNTOLD, WAS_THERE),
            why="a sink introduces itself only to runs in its cache"),
     Always("a_called_run_was_there", implies(hello(d, h, p, e), WAS_THERE),
            why="a sink introduces itself only to runs in its cache"),
     Always("a_silent_run_is_gone", implies(suspected(p, e) | goodbye(p, e), OVER),
            why="the registry's detector is never wrong here"),
-    Always("a_struck_out_run_is_gone", implies(entry(p, e) == Entry.OVER, OVER),
+    Always("a_struck_out_run_is_gone", implies(entry(p, e) == Record.OVER, OVER),
            why="the run said goodbye, fell silent, or a later run has registered"),
     Always("an_outdated_run_is_gone", implies(outdated(p, e, f), OVER),
            why="only a number that no longer counts gets this answer"),
@@ -91,7 +91,7 @@ _LIVES: Final = (
            why="a life ends with the process with which it began"),
     Always("a_welcoming_run_has_begun", implies(welcome(d, h, p, e), begun(p, e, h)),
            why="a run that welcomes a life begins it"),
-    Always("a_bound_life_has_begun", implies(link(d, h, p, e) == Link.WELCOMED, begun(p, e, h)),
+    Always("a_bound_life_has_begun", implies(link(d, h, p, e) == PeerLink.WELCOMED, begun(p, e, h)),
            why="a sink is bound by a welcome"),
     Always("an_opened_receiver_was_looked_up",
            implies(receiving(d, h) != Receiving.UNKNOWN,

@@ -8,7 +8,7 @@ that ends takes its lives along, which is a fault, and each sink learns it from 
 from dataclasses import replace
 from typing import Final
 
-from pdproto.spec.handoff.bootstrap import Link, Run, e
+from pdproto.spec.handoff.bootstrap import PeerLink, Run, e
 from pdproto.spec.handoff.end_to_end_bootstrap import begun, link, missed, run
 from pdproto.spec.handoff.ends import (
     Claim,
@@ -60,7 +60,7 @@ _HEARS: Final = (
     Help("miss_heartbeat", at={e: bound}), Help("notice", _UNHEARD, {e: bound}),
     Help("disown", _UNHEARD, {e: bound}),
 )
-_BOUND: Final = Witness(bound, link(d, h, p, bound) == Link.WELCOMED)
+_BOUND: Final = Witness(bound, link(d, h, p, bound) == PeerLink.WELCOMED)
 
 RANKINGS: Final = (
     *_OF_TRANSFER.values(),

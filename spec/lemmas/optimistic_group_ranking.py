@@ -15,8 +15,8 @@ from pdproto.spec.handoff.attempts import Forward, a
 from pdproto.spec.handoff.group import Decision, Health, Rank, h, n, peer, r
 from pdproto.spec.handoff.group_attempts import (
     ENDED,
-    Stage,
-    Status,
+    AtEntry,
+    AtRank,
     Vote,
     admit,
     applied,
@@ -86,11 +86,11 @@ LOSSY: Final = (
     Always("numbered_is_logged", implies(numbered(n), exists(h, log(n, h) != Verdict.NONE)),
            why="a number is taken with its decision"),
     Always("a_refused_request_has_failed",
-           implies(all_of(status(h) == Status.REFUSED, group() == Health.UP),
+           implies(all_of(status(h) == AtEntry.REFUSED, group() == Health.UP),
                    exists(n, log(n, h) == Verdict.FAIL)),
            why="while the group lives, a decision refuses it"),
     Always("a_request_handed_over_without_its_pass_was_admitted",
-           implies(status(h) == Status.HANDED,
+           implies(status(h) == AtEntry.HANDED,
                    any_of(finalized(h), exists(n, log(n, h) == Verdict.ADMIT))),
            why="a decision hands it over"),
     Always("finalized_is_decided",
@@ -99,8 +99,8 @@ LOSSY: Final = (
     Always("a_finalized_request_has_a_latest", implies(finalized(h), latest(h).is_set),
            why="a pass is finalized, and not a request that waits"),
     Always("a_pass_with_its_last_chunk_went_on",
-           implies(all_of(any_of(status(h) == Status.LAST,
-                                 all_of(status(h) == Status.HANDED, finalized(h))),
+           implies(all_of(any_of(status(h) == AtEntry.LAST,
+                                 all_of(status(h) == AtEntry.HANDED, finalized(h))),
                           latest(h) == a),
                    exists(n, all_of(log(n, h) == Verdict.GO_ON, within(n, a)))),
            why="the last chunk is computed by decision"),
@@ -131,7 +131,7 @@ LEMMAS: Final = (
 
 MONOTONE: Final = (
     Monotone("answered", status(h).among(*ENDED), why="an answer is final"),
-    Monotone("released", stage(r, h).among(Stage.SENDING, Stage.CLOSED),
+    Monotone("released", stage(r, h).among(AtRank.SENDING, AtRank.CLOSED),
              why="a request that is sent does not come back to the queue"),
 )
 

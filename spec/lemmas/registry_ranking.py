@@ -11,10 +11,10 @@ from typing import Final
 from pdproto.spec.handoff.bootstrap import (
     GONE,
     Cache,
-    Entry,
-    Link,
+    PeerLink,
     Phase,
     Ready,
+    Record,
     Run,
     asked,
     cache,
@@ -73,14 +73,14 @@ LEMMAS: Final = (
     Always("a_run_that_left_said_goodbye", implies(run(p, e) == Run.LEFT, goodbye(p, e)),
            why="a server that stops on purpose says goodbye"),
     Always("a_current_entry_has_registered",
-           implies(entry(p, e) == Entry.CURRENT, asked(p, e)),
+           implies(entry(p, e) == Record.CURRENT, asked(p, e)),
            why="the registry records a registration"),
     Always("a_located_run_has_registered", implies(located(d, h, p, e), asked(p, e)),
            why="the registry answers only with registered runs"),
     Always("a_cached_run_has_registered", implies(cached(d, p, e), asked(p, e)),
            why="a sink learns an address from the registry"),
     Always("a_called_run_has_registered",
-           implies(link(d, h, p, e) != Link.UNTOLD, asked(p, e)),
+           implies(link(d, h, p, e) != PeerLink.UNTOLD, asked(p, e)),
            why="a sink introduces itself only to runs in its cache"),
     Always("a_refused_run_is_gone", implies(refuse(d, h, p, f, e), run(p, f).among(*GONE)),
            why="a later run is at its address"),
@@ -91,7 +91,7 @@ LEMMAS: Final = (
            why="a run gives its number up when the registry tells it to"),
     Always("a_goodbye_is_of_a_born_run", implies(goodbye(p, e), BORN),
            why="only a process that is up says goodbye"),
-    Always("a_counting_number_is_born", implies(entry(p, e) != Entry.NEVER, BORN),
+    Always("a_counting_number_is_born", implies(entry(p, e) != Record.NEVER, BORN),
            why="the run has registered, or has said goodbye"),
     Always("a_whole_cache_has_all", implies(cache(d) == Cache.WHOLE, got(d, p)),
            why="a cache is whole as soon as it has every address"),
@@ -101,7 +101,7 @@ LEMMAS: Final = (
            implies(cache(d) == Cache.FILLING, exists(h, filler(d, h))),
            why="a hand-over that ends its look-up leaves none behind"),
     Always("a_welcomed_rank_has_joined",
-           implies(link(d, h, p, e) == Link.WELCOMED, joined(d, h, p)),
+           implies(link(d, h, p, e) == PeerLink.WELCOMED, joined(d, h, p)),
            why="a rank joins when it welcomes the hand-over"),
     Always("registry_down_is_said", implies(ready() == Ready.DOWN, registry_down()),
            why="a hand-over that asks a registry which is down finds that it does not answer"),
@@ -109,7 +109,7 @@ LEMMAS: Final = (
            implies(lookup(d, h, p) | unlocated(d, h, p), phase(d, h) != Phase.IDLE),
            why="a hand-over asks for addresses only after it has been opened"),
     Always("a_call_is_of_an_open_handoff",
-           implies(link(d, h, p, e) != Link.UNTOLD, phase(d, h) != Phase.IDLE),
+           implies(link(d, h, p, e) != PeerLink.UNTOLD, phase(d, h) != Phase.IDLE),
            why="a hand-over introduces itself to ranks only after it has been opened"),
 )
 
@@ -137,7 +137,7 @@ _OF_NAMED: Final = {p: unmet, e: named}
 _WITNESSES: Final = (
     Witness(filling, filler(d, filling)),
     Witness(lacking, ~got(d, lacking)),
-    Witness(current, entry(lacking, current) == Entry.CURRENT),
+    Witness(current, entry(lacking, current) == Record.CURRENT),
     Witness(unmet, ~joined(d, h, unmet)),
     Witness(named, cached(d, unmet, named)),
 )
@@ -169,19 +169,19 @@ _CONNECT: Final = (
 _RESTARTED: Final = all_of(
     phase(d, h).among(Phase.IDLE, Phase.BOOTSTRAPPING), ready() == Ready.READY,
     forall((p, e), all_of(
-        implies(entry(p, e) == Entry.CURRENT,
+        implies(entry(p, e) == Record.CURRENT,
                 all_of(run(p, e) == Run.UP, forall(f, ~e.before(f)))),
-        implies(run(p, e) == Run.UP, entry(p, e) == Entry.CURRENT),
+        implies(run(p, e) == Run.UP, entry(p, e) == Record.CURRENT),
         implies(run(p, e) != Run.UP,
-                all_of(~welcome(d, h, p, e), link(d, h, p, e) != Link.WELCOMED)),
+                all_of(~welcome(d, h, p, e), link(d, h, p, e) != PeerLink.WELCOMED)),
     )),
     forall(p, ~unlocated(d, h, p)),
 )
 
 # A run that is registered in place of this one, a number that has counted, one that it is told.
 _OF_NUMBERS: Final = (
-    Witness(other, entry(p, other) == Entry.CURRENT),
-    Witness(counted, all_of(entry(p, counted) != Entry.NEVER, ~counted.before(e))),
+    Witness(other, entry(p, other) == Record.CURRENT),
+    Witness(counted, all_of(entry(p, counted) != Record.NEVER, ~counted.before(e))),
     Witness(told, outdated(p, e, told)),
 )
 _OUTDATED: Final = (

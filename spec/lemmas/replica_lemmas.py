@@ -3,8 +3,8 @@
 from typing import Final
 
 from pdproto.spec.handoff.replica import (
-    Asking,
     Listed,
+    LookUp,
     View,
     answered,
     asking,
@@ -39,5 +39,5 @@ LEMMAS: Final = (
                    copied(copy, e) == Listed.OVER),
            why="a lease is longer than a beat may take"),
     Always("a_client_has_asked", implies(any_of(look_up(h, copy), answered(h, copy)),
-                                         asking(h) != Asking.IDLE)),
+                                         asking(h) != LookUp.IDLE)),
 )

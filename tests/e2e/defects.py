@@ -31,7 +31,7 @@ from pdproto.runtime.wire import Life
 from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, registry, transfer
-from pdproto.spec.handoff.bootstrap import Entry, Ready, e, entry, p
+from pdproto.spec.handoff.bootstrap import Ready, Record, e, entry, p
 from pdproto.spec.handoff.ends import Receiving, Sending, h
 from pdproto.spec.handoff.group import (
     TURN,
@@ -248,7 +248,7 @@ _OURS: Final = (
            AddClause("reserve_early", attempts.ready(attempts.h))),
     # A registration revives the number that the registry has struck out.
     edited(registry.SYSTEM, "struck-out-counts-again",
-           DropClause("record", entry(p, e) == Entry.NEVER), Retarget("record", to=Ready.READY)),
+           DropClause("record", entry(p, e) == Record.NEVER), Retarget("record", to=Ready.READY)),
     # A request is admitted by one rank's vote; a release needs one rank's word.
     edited(agreement.SYSTEM, "admit-unasked", DropClause("decide_admit", forall(r, ready(r, h))),
            AddClause("decide_admit", exists(r, ready(r, h)))),

@@ -116,7 +116,7 @@ GUARDS: Final = (
     Try("any run that has registered is an answer",
         "S12_the_registry_answers_with_a_registered_run",
         registry.SYSTEM, weaker(
-            "locate", _LISTED == bootstrap.Entry.CURRENT, _LISTED != bootstrap.Entry.NEVER),
+            "locate", _LISTED == bootstrap.Record.CURRENT, _LISTED != bootstrap.Record.NEVER),
         "restart"),
     Try("any rank will do where the rule names one",
         "S9_decode_addresses_the_rank_of_the_room",

@@ -114,7 +114,7 @@ DETECTORS: Final = (
         "a_current_entry_is_present",
         registry.SYSTEM,
         (DropClause("strike_out", bootstrap.entry(bootstrap.p, bootstrap.e)
-                    == bootstrap.Entry.CURRENT),), "alarm"),
+                    == bootstrap.Record.CURRENT),), "alarm"),
     Try("a rank registers once",
         "L6_a_run_that_is_up_is_listed",
         registry.SYSTEM, (DropRow("show_sign_of_life"),
@@ -140,7 +140,7 @@ DETECTORS: Final = (
         DropRow("strike_out_early"),
         AddRow(bootstrap.registry, Ignore(
             bootstrap.goodbye(bootstrap.p, bootstrap.e), at=registry.ALIVE, name="ignore_early",
-            when=bootstrap.entry(bootstrap.p, bootstrap.e) == bootstrap.Entry.NEVER,
+            when=bootstrap.entry(bootstrap.p, bootstrap.e) == bootstrap.Record.NEVER,
             why="the registry does not know this run"))), "alarm"),
     Try("a rank greets decode once",
         "L2_a_rank_that_is_asked_answers",

@@ -87,7 +87,7 @@ DETECTORS: Final = (
     Try("a run that was struck out has never been there",
         "L6_a_run_that_is_up_is_listed",
         registry.SYSTEM, (ReplaceRow("expire", replace(registry.REGISTRY.row("expire"), do=[
-            LISTED.to(bootstrap.Entry.NEVER), bootstrap.present(bootstrap.p).to(False)])),),
+            LISTED.to(bootstrap.Record.NEVER), bootstrap.present(bootstrap.p).to(False)])),),
         "alarm"),
     Try("a registry that is behind answers what it knows",
         "nothing_is_answered_after_its_lease",

@@ -12,7 +12,7 @@ from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component
 from pdproto.items.data_path import Coverage, Placement, SinkItems, SourceItems, placement_in
-from pdproto.items.shares import Place, everything
+from pdproto.items.shares import TpRank, everything
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.errors import RemoteProtocolError
@@ -22,7 +22,7 @@ from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.waiting import until
 
 ITEMS, STATES, LAYERS = 8, 3, 4
-ALONE = Place(1, 0)
+ALONE = TpRank(1, 0)
 ROW = b"row"
 
 

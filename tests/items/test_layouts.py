@@ -12,13 +12,13 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import DRAFT_LAYER, Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems
-from pdproto.items.shares import Place, layout_told
+from pdproto.items.shares import TpRank, layout_told
 from pdproto.node.prefill.fit import misfit
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from tests.waiting import until
 
-ALONE = Place(1, 0)
+ALONE = TpRank(1, 0)
 
 
 def kv(heads: int = 2, tokens: int = 16, each: int = 1) -> Component:

@@ -8,8 +8,8 @@ import pytest
 
 from pdproto.items.components import Component, Heads
 from pdproto.items.shares import (
-    Place,
     Share,
+    TpRank,
     everything,
     header_bytes_max,
     header_in,
@@ -27,7 +27,7 @@ def whole(layers: int) -> np.ndarray:
     return np.random.default_rng(1).integers(0, 256, shape, np.uint8)
 
 
-def rank(of: np.ndarray, place: Place, layers: range) -> list[Component]:
+def rank(of: np.ndarray, place: TpRank, layers: range) -> list[Component]:
     """What a rank holds of it: K of its layers, then V."""
     count = len(of) // 2
     heads = place.heads(HEADS)
@@ -39,12 +39,12 @@ def rank(of: np.ndarray, place: Place, layers: range) -> list[Component]:
 @pytest.mark.parametrize(("there", "here"), [(1, 1), (1, 2), (2, 1), (4, 2), (2, 8), (8, 2)])
 def test_the_shares_of_all_partners_make_up_a_rank(there: int, here: int) -> None:
     of = whole(layers=2)
-    for sink in (Place(here, number) for number in range(here)):
+    for sink in (TpRank(here, number) for number in range(here)):
         right = rank(of, sink, range(2))
         ours = rank(np.zeros_like(of), sink, range(2))
         covered: set[tuple[int, int, int]] = set()
         for stage, number in product((0, 1), sink.partners(there)):
-            source = Place(there, number)
+            source = TpRank(there, number)
             assert sink.rank in source.partners(here)
             sent = share_for(theirs := rank(of, source, range(stage, stage + 1)), source, sink)
             taken, covers = share_of(ours, sink, sent.header)
@@ -70,15 +70,15 @@ def move(sent: Share, taken: Share) -> None:
 
 def test_of_ranks_that_hold_the_same_one_sends_it() -> None:
     latent = [Component("kv", (np.zeros((PAGES, 6), np.uint8),), (0,))]
-    sink = Place(1, 0)
-    shares = [share_for(latent, Place(2, number), sink) for number in range(2)]
+    sink = TpRank(1, 0)
+    shares = [share_for(latent, TpRank(2, number), sink) for number in range(2)]
     assert [share.parts[0].sizes for share in shares] == [(6,), ()]
     covers = [share_of(latent, sink, share.header)[1] for share in shares]
     assert covers == [everything(latent, sink), frozenset()]
 
 
 def test_a_mismatch_is_told_in_words() -> None:
-    of, one, two = whole(layers=2), Place(1, 0), Place(2, 0)
+    of, one, two = whole(layers=2), TpRank(1, 0), TpRank(2, 0)
     ours = rank(of, one, range(1))
     header = share_for(rank(of, one, range(2)), one, one).header
     with pytest.raises(ValueError, match="kv: layer 1 is there, and here are layer 0 to "):
@@ -103,11 +103,11 @@ def test_a_mismatch_is_told_in_words() -> None:
     with pytest.raises(ValueError, match="2 components there and 1 here"):
         share_of([state], one, share_for([state, state], one, one).header)
     with pytest.raises(ValueError, match="tensor parallelism 3 there and 2 here"):
-        Place(2, 0).partners(3)
+        TpRank(2, 0).partners(3)
 
 
 def test_buffers_that_nobody_names_go_only_all_together() -> None:
-    one = Place(1, 0)
+    one = TpRank(1, 0)
     buffers = tuple(np.zeros((PAGES, 6), np.uint8) for _ in range(3))
     ours = [Component("swa", buffers, ())]
     _, covered = share_of(ours, one, share_for(ours, one, one).header)
@@ -121,9 +121,9 @@ def test_buffers_that_nobody_names_go_only_all_together() -> None:
 
 
 def test_a_lease_that_begins_with_anything_else_is_refused() -> None:
-    ours = rank(whole(layers=1), Place(1, 0), range(1))
+    ours = rank(whole(layers=1), TpRank(1, 0), range(1))
     longest = header_bytes_max(ours)
-    header = share_for(ours, Place(1, 0), Place(1, 0)).header
+    header = share_for(ours, TpRank(1, 0), TpRank(1, 0)).header
     landed = np.frombuffer(header + bytes(64), np.uint8)
     assert header_in(landed, longest) == header
     for spoilt in (b"", bytes(256), b"\1" * 256, (1 << 20).to_bytes(4, "little") * 64):
@@ -132,17 +132,17 @@ def test_a_lease_that_begins_with_anything_else_is_refused() -> None:
     words = np.frombuffer(header, "<u4").copy()
     words[1] = 0
     with pytest.raises(ValueError, match="rank 0 does not exist in a tensor parallelism of 0"):
-        share_of(ours, Place(1, 0), words.tobytes())
+        share_of(ours, TpRank(1, 0), words.tobytes())
     cut = np.array([128, 1, 0, 1, 9, *[0] * 27], "<u4").tobytes()
     with pytest.raises(ValueError, match="kv"):
-        share_of(ours, Place(1, 0), cut)
+        share_of(ours, TpRank(1, 0), cut)
     endless = np.array([128, 1, 0, 1, 1 << 31, *[0] * 27], "<u4").tobytes()
     with pytest.raises(ValueError, match="a header of 32 words ends within 2147483648 of them"):
-        share_of(ours, Place(1, 0), endless)
+        share_of(ours, TpRank(1, 0), endless)
 
 
 def test_a_source_with_more_layers_than_ours_is_told_which() -> None:
-    one = Place(1, 0)
+    one = TpRank(1, 0)
     ours, theirs = rank(whole(3), one, range(3)), rank(whole(6), one, range(6))
     header = share_for(theirs, one, one).header
     assert header_in(np.frombuffer(header, np.uint8), header_bytes_max(ours)) == header

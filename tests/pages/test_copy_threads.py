@@ -11,7 +11,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.kernels import native
 from pdproto.kernels.chunk import register
 from pdproto.pages.host_copies import HostCopies
@@ -80,9 +80,9 @@ def components() -> list[Component]:
 @pytest.mark.parametrize("open_", [
     lambda: SourcePages(pools(), open_source("tcp"), threads=THREADS),
     lambda: SinkPages(pools(), open_sink("tcp"), threads=THREADS),
-    lambda: SourceItems(components(), Place(1, 0), open_source("tcp"), threads=THREADS),
-    lambda: SinkItems(components(), Place(1, 0), open_sink("tcp"), threads=THREADS),
-    lambda: DirectItems(components(), Place(1, 0), open_sink("tcp"), threads=THREADS),
+    lambda: SourceItems(components(), TpRank(1, 0), open_source("tcp"), threads=THREADS),
+    lambda: SinkItems(components(), TpRank(1, 0), open_sink("tcp"), threads=THREADS),
+    lambda: DirectItems(components(), TpRank(1, 0), open_sink("tcp"), threads=THREADS),
 ], ids=["SourcePages", "SinkPages", "SourceItems", "SinkItems", "DirectItems"])
 def test_every_data_path_takes_threads(open_: Callable[[], Any]) -> None:
     made = open_()

@@ -18,7 +18,7 @@ from pdproto.spec.examples.lock_server import SYSTEM as LOCK
 from pdproto.spec.examples.lock_server import Lease, c, lease, r
 from pdproto.spec.examples.ring_election import SYSTEM as RING
 from pdproto.spec.handoff.scheduler import SYSTEM as SCHEDULER
-from pdproto.spec.handoff.scheduler import View
+from pdproto.spec.handoff.scheduler import Knowledge
 from pdproto.spec.language import DropClause, DropRow, Retarget, System, edited
 from pdproto.spec.language.symbols import Sent
 
@@ -71,7 +71,7 @@ def test_lint_says_the_same_of_every_edited_table(broken: System) -> None:
 
 def test_a_call_at_any_time_needs_an_answer() -> None:
     assert open_questions(SCHEDULER) == []
-    deaf = edited(SCHEDULER, "deaf", Retarget("refuse", at=View.FOUND))
+    deaf = edited(SCHEDULER, "deaf", Retarget("refuse", at=Knowledge.FOUND))
     assert [o.claim.name for o in open_questions(deaf)] == ["view on give_up: answered"]
 
 

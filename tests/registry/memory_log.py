@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 
-from pdproto.registry.log import Entry, Item, Start, Trimmed
+from pdproto.registry.log import Item, LogEntry, Start, Trimmed
 
 
 class MemoryStore:
@@ -11,7 +11,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.kept = b""
-        self.entries: list[tuple[int, Entry]] = []
+        self.entries: list[tuple[int, LogEntry]] = []
         self.position = 0  # of the last entry
         self.trims = 0
         self.grown = asyncio.Event()
@@ -19,7 +19,7 @@ class MemoryStore:
     def add(self, writer: str, number: int, body: bytes) -> None:
         """Append an entry, and show it to the readers."""
         self.position += 1
-        self.entries.append((self.position, Entry(writer, number, body)))
+        self.entries.append((self.position, LogEntry(writer, number, body)))
         self.show()
 
     def show(self) -> None:

@@ -25,7 +25,7 @@ from pdproto.registry.changes import (
     StrikeOut,
     Withdraw,
 )
-from pdproto.registry.log import Entry, Item, Start, Trimmed
+from pdproto.registry.log import Item, LogEntry, Start, Trimmed
 from pdproto.registry.registry import Registry
 from pdproto.registry.replica import Replica
 from pdproto.registry.rooms import Limits
@@ -233,7 +233,7 @@ def test_a_state_is_not_kept_over_one_that_came_meanwhile(monkeypatch: pytest.Mo
         async def follow(self) -> AsyncIterator[Item]:
             yield Start(b"")
             for number in range(1, 5):
-                yield Entry("other", number, b"[]")
+                yield LogEntry("other", number, b"[]")
             yield Trimmed()
             await asyncio.Event().wait()
 

@@ -34,13 +34,13 @@ def wrong_page() -> None:
 
 def parts_repeated() -> None:
     """Prefill leaves out no part before the end of the prefix that decode has cached."""
-    from pdproto.sglang.parts import Parts
+    from pdproto.sglang.parts import RankParts
 
     def numbers(old: Any, self: Any, pages: Any, tokens: Any = None, prefix: int = 0) -> Any:
         skipped = len(old(self, pages, tokens)) - len(found := old(self, pages, tokens, prefix))
         return old(self, pages, tokens)[:len(found)] if skipped else found
 
-    wrap(Parts, "numbers", numbers)
+    wrap(RankParts, "numbers", numbers)
 
 
 def page_twice() -> None:

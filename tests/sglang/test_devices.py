@@ -27,7 +27,7 @@ from pdproto.items.components import Component, Numbering
 from pdproto.pages import devices
 from pdproto.pages.copies import Computed
 from pdproto.pages.host_device import HostDevice
-from pdproto.sglang.parts import Parts
+from pdproto.sglang.parts import RankParts
 from pdproto.sglang.sender import PdprotoKVSender
 from tests.sglang.test_drill import REQUESTS
 
@@ -109,7 +109,7 @@ def test_a_prefix_that_an_earlier_pass_computes_is_read_behind_that_pass(
     component = Component("kv", (np.zeros((8, 16), np.uint8),), (0,))
     sender = PdprotoKVSender.__new__(PdprotoKVSender)
     sender.kv_mgr = SimpleNamespace(  # type: ignore[assignment]
-        item_bytes=[16], parts=Parts(16, 0),
+        item_bytes=[16], parts=RankParts(16, 0),
         source_data_path=SimpleNamespace(numbering=Numbering([component])))
     sender._began, sender._sent, sender._pages, sender._bytes, sender._prefix = None, 0, 8, 0, 0
     handed = sender.sender = Sent()  # type: ignore[assignment]

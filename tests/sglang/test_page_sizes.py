@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pdproto.items.components import Heads
-from pdproto.sglang.parts import Parts
+from pdproto.sglang.parts import RankParts
 from pdproto.sglang.pools import Model, kv_component
 from tests.sglang.arguments import arguments
 from tests.skips import SGLANG
@@ -23,7 +23,7 @@ def test_both_ends_name_the_parts_of_the_same_tokens(
 ) -> None:
     """pages: that decode has cached. behind: tokens of the prompt behind them."""
     part, prefix = gcd(there, here), pages * here
-    prefill, decode = (Parts(size, part) for size in (there, here))
+    prefill, decode = (RankParts(size, part) for size in (there, here))
     tokens, first = prefix + behind, prefill.begin(prefix)
     assert first <= prefix
     assert first % there == 0
@@ -33,7 +33,7 @@ def test_both_ends_name_the_parts_of_the_same_tokens(
 
 
 def test_chunks_end_with_pages_of_prefill() -> None:
-    parts = Parts(64, 16)
+    parts = RankParts(64, 16)
     assert parts.begin(80) == 64
     assert parts.numbers([5, 2], 128, 80).tolist() == [21, 22, 23, 8, 9, 10, 11]
     assert parts.numbers([7], 20).tolist() == [28, 29]
@@ -43,7 +43,7 @@ def test_chunks_end_with_pages_of_prefill() -> None:
 def test_whole_pages_are_their_own_parts_whatever_the_tokens() -> None:
     """SGLang may count other tokens than those of its pages, as with compressed KV in host memory.
     """
-    for parts in (Parts(16, 0), Parts(16, 16, ["swa"])):
+    for parts in (RankParts(16, 0), RankParts(16, 16, ["swa"])):
         assert (parts.tokens, parts.each) == (16, 1)
         assert parts.numbers([3, 1, 4], 5).tolist() == [3, 1, 4]
         assert parts.begin(48) == 48
@@ -51,10 +51,10 @@ def test_whole_pages_are_their_own_parts_whatever_the_tokens() -> None:
 
 def test_pages_without_such_parts_are_refused() -> None:
     with pytest.raises(ValueError, match="page_tokens=16: pages of 24 tokens have no parts of 16"):
-        Parts(24, 16)
+        RankParts(24, 16)
     with pytest.raises(ValueError, match="page_tokens=16: states of type dsa, swa have pages of 64 "
                                          r"tokens, too, .* --page-size"):
-        Parts(64, 16, ["swa", "mamba", "dsa"])
+        RankParts(64, 16, ["swa", "mamba", "dsa"])
 
 
 @pytest.mark.parametrize(("field", "value"), [

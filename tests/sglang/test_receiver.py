@@ -19,7 +19,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.node.decode.receiver import Addressed, Receiver
-from pdproto.sglang.parts import Parts
+from pdproto.sglang.parts import RankParts
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.turns import Turns
@@ -36,7 +36,7 @@ class Manager:
     def __init__(self, pair: Pair, turns: Turns | None = None) -> None:
         (source, _), = pair.sources
         self.decode, self.sink_data_path, self.turns = pair.node, pair.data_path, turns
-        self.parts = Parts(1, 0)
+        self.parts = RankParts(1, 0)
         self.slots: dict[int, bytes] = {}
         self.missing = self.misfit = ""
         self.rows = SimpleNamespace(write=self._write)

@@ -18,7 +18,7 @@ from sglang.srt.arg_groups.fields.disagg import Disagg
 
 from pdproto.engine.engines import open_sink
 from pdproto.items.components import Component
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
@@ -94,13 +94,13 @@ def test_sources_write_in_place_where_the_engine_can_fence_pages_and_nobody_forb
         monkeypatch.setenv("PDPROTO_DIRECT", asked)
     sink = open_sink(engine)
     try:
-        assert manager._is_direct([kv], Place(1, 0), sink, load(os.environ)) is direct
+        assert manager._is_direct([kv], TpRank(1, 0), sink, load(os.environ)) is direct
     finally:
         sink.close()
 
 
 KIND = Kind(page_size=16, kv_cache_dtype="bfloat16", kv_layout=None)
-ALONE = Place(1, 0)
+ALONE = TpRank(1, 0)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
 ) -> None:
     """And a decode rank without stages from all of them, the last one first."""
     register(registry, stages)
-    prefills = Prefills(KIND, ALONE, Place(ours, min(1, ours - 1)), lambda: ())
+    prefills = Prefills(KIND, ALONE, TpRank(ours, min(1, ours - 1)), lambda: ())
     assert list(prefills.feed(registry, 0).sources) == feeding
 
 
@@ -148,7 +148,7 @@ def test_the_first_stage_of_a_pipeline_of_another_size_tells_each_stage_of_prefi
     registry: str
 ) -> None:
     register(registry, 3)
-    feed = Prefills(KIND, ALONE, Place(2, 0), lambda: ()).feed(registry, 0)
+    feed = Prefills(KIND, ALONE, TpRank(2, 0), lambda: ()).feed(registry, 0)
     assert sorted(feed.sources) == ["stage-0", "stage-1", "stage-2"]
     assert OTHER_SIZE in feed.misfit
 
@@ -158,7 +158,7 @@ def test_a_later_stage_of_a_pipeline_of_another_size_fails_its_requests_with_bot
 ) -> None:
     register(registry, 3)
     with pytest.raises(LookupError, match=OTHER_SIZE):
-        Prefills(KIND, ALONE, Place(2, 1), lambda: ()).feed(registry, 0)
+        Prefills(KIND, ALONE, TpRank(2, 1), lambda: ()).feed(registry, 0)
 
 
 @pytest.mark.parametrize(("kind", "why"), [

@@ -20,7 +20,7 @@ import torch
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.data_path import SinkItems, SourceItems
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.node.link import Link
 from pdproto.sglang.pools import Model, kv_component
 from pdproto.spec.handoff.poll import KVPoll
@@ -85,10 +85,10 @@ def main(role: str, engine: str, tokens: int) -> None:
     component = of_engine(engine, tokens, layers)
     node: Any
     if role == "prefill":
-        node = PrefillNode(role, SourceItems([component], Place(1, 0), TcpSource()), link=LINK,
+        node = PrefillNode(role, SourceItems([component], TpRank(1, 0), TcpSource()), link=LINK,
                            waits={"bootstrap_timeout": UNCLAIMED_S})
     else:
-        node = DecodeNode(role, SinkItems([component], Place(1, 0), TcpSink()), link=LINK)
+        node = DecodeNode(role, SinkItems([component], TpRank(1, 0), TcpSink()), link=LINK)
     say(node.endpoint)
     peer, endpoint = json.loads(sys.stdin.readline())
     if role == "prefill":

@@ -12,24 +12,24 @@ import numpy as np
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import Settings
-from pdproto.vllm.blocks import NULL_BLOCK, Group
+from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup
 from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingScheduler, OfferingWorker
 from pdproto.vllm.orders import Orders
-from pdproto.vllm.ranks import Rank
+from pdproto.vllm.ranks import DecodeRank
 from pdproto.vllm.rooms import ToldRooms
 from pdproto.vllm.seals import Seals
 from tests.waiting import until
 
-ALONE: Final = Place(1, 0)
+ALONE: Final = TpRank(1, 0)
 HOST: Final = "127.0.0.1"
 BLOCKS: Final = 32
 BLOCK_BYTES: Final = 640
 LAYERS: Final = 2  # of all stages of a pipeline together
-FULL: Final = (Group(4),)
+FULL: Final = (LayerGroup(4),)
 LAYOUT: Final = {"model": "tiny", "KV cache dtype": "float32", "KV cache layout": "LBHNC"}
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 
@@ -92,7 +92,8 @@ class Prefill:
     """
 
     def __init__(
-        self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
+        self, closing: ExitStack, groups: Sequence[LayerGroup] = FULL,
+        layout: dict[str, str] = LAYOUT,
         waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), 7)
@@ -139,13 +140,15 @@ class Decode:
     """
 
     def __init__(
-        self, closing: ExitStack, groups: Sequence[Group] = FULL, layout: dict[str, str] = LAYOUT,
+        self, closing: ExitStack, groups: Sequence[LayerGroup] = FULL,
+        layout: dict[str, str] = LAYOUT,
         waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
     ) -> None:
         self.caches: Final = caches(len(groups), None)
         self.scheduler: Final = LoadingScheduler(groups, layout, SEALS)
-        self.workers: Final = [self._worker(closing, Rank(ALONE, stage, stages), waits, engine)
-                               for stage in range(stages)]
+        self.workers: Final = [
+            self._worker(closing, DecodeRank(ALONE, stage, stages), waits, engine)
+            for stage in range(stages)]
         self.awaited: Final[set[str]] = set()
         self.heard: Final[dict[str, bool]] = {}
         self.bad_blocks: Final[set[int]] = set()
@@ -155,7 +158,7 @@ class Decode:
         self._orders = Orders()
 
     def _worker(
-        self, closing: ExitStack, rank: Rank, waits: dict[str, float] | None, engine: str
+        self, closing: ExitStack, rank: DecodeRank, waits: dict[str, float] | None, engine: str
     ) -> LoadingWorker:
         components = of_stage(self.caches, rank.stage, rank.stages)
         data_path = SinkItems(components, ALONE, open_sink(engine, HOST))
@@ -201,7 +204,7 @@ class Decode:
 class Servers:
     """One of each. stages: of prefill's pipeline, and of decode's."""
 
-    def __init__(self, closing: ExitStack, groups: Sequence[Group] = FULL, engine: str = "tcp",
+    def __init__(self, closing: ExitStack, groups: Sequence[LayerGroup] = FULL, engine: str = "tcp",
                  stages: tuple[int, int] = (1, 1), **waits: float) -> None:
         there, here = stages
         self.prefill = Prefill(closing, groups, waits=waits, engine=engine, stages=there)

@@ -17,7 +17,7 @@ pytest.importorskip("vllm", reason=VLLM)
 
 from vllm.v1.kv_cache_interface import KVCacheSpec
 
-from pdproto.vllm.blocks import Group
+from pdproto.vllm.blocks import LayerGroup
 from tests.vllm.engine import Engine, Servers
 from tests.vllm.layers import full, states, window
 from tests.vllm.test_scheduler import check, prompt
@@ -204,7 +204,7 @@ def test_heads_outside_tokens_are_refused_with_the_layout(opened: Callable[..., 
 def test_heads_outside_tokens_are_no_matter_where_blocks_are_parts(
     opened: Callable[..., Engine]
 ) -> None:
-    assert opened(full(16), tokens_outermost=False).half._block_groups == [Group(16)]
+    assert opened(full(16), tokens_outermost=False).half._block_groups == [LayerGroup(16)]
 
 
 def test_a_size_that_does_not_divide_a_block_is_refused(opened: Callable[..., Engine]) -> None:

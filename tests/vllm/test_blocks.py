@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pdproto.vllm.blocks import (
     NULL_BLOCK,
-    Group,
+    LayerGroup,
     firsts,
     has_what_is_needed,
     held,
@@ -14,11 +14,11 @@ from pdproto.vllm.blocks import (
     wanted,
 )
 
-GROUPS = st.lists(st.builds(Group, st.integers(1, 8), st.none() | st.integers(1, 20)),
+GROUPS = st.lists(st.builds(LayerGroup, st.integers(1, 8), st.none() | st.integers(1, 20)),
                   min_size=1, max_size=3)
 
 
-def kept(group: Group, tokens: int, made: int) -> list[int]:
+def kept(group: LayerGroup, tokens: int, made: int) -> list[int]:
     """As vLLM leaves a request of so many tokens with it: block 1 + i for tokens from i blocks on,
     and the null block for what the next token does not look back at.
     """
@@ -29,7 +29,7 @@ def kept(group: Group, tokens: int, made: int) -> list[int]:
 
 @given(GROUPS, st.integers(1, 60), st.integers(0, 4), st.data())
 def test_decode_gets_every_block_that_it_lacks(
-    groups: list[Group], tokens: int, made: int, data: st.DataObject
+    groups: list[LayerGroup], tokens: int, made: int, data: st.DataObject
 ) -> None:
     """And each comes from the same place of the prompt."""
     computed = data.draw(st.integers(0, (tokens - 1) // max(g.block_tokens for g in groups)))
@@ -52,7 +52,7 @@ def test_decode_gets_every_block_that_it_lacks(
 
 def test_a_window_that_ends_at_a_block_leaves_decode_one_short() -> None:
     """vLLM lets go of what the next token does not look back at, and decode computes the last."""
-    group = Group(4, window=7)
+    group = LayerGroup(4, window=7)
     assert kept(group, 10, 0) == [NULL_BLOCK, 2, 3]
     assert group.first_needed(10) == 0
     assert not has_what_is_needed([group], [1], 10, 0)

@@ -10,10 +10,10 @@ from pdproto.runtime import batches
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff
 from pdproto.transport.sockets import Dealer
-from pdproto.vllm.blocks import Group
+from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.loading import DECLINE, LOAD, OPEN, REFUSE, Loading, LoadingWorker, Loads
 from pdproto.vllm.offer import KEY
-from pdproto.vllm.orders import Place
+from pdproto.vllm.orders import Fill
 from pdproto.vllm.rooms import Rooms
 from tests.vllm.pair import FULL, LAYOUT, NULL_BLOCK, Decode, Prefill, Servers
 from tests.waiting import until
@@ -73,7 +73,7 @@ def test_a_request_that_vllm_does_not_load_frees_prefill(closing: ExitStack) -> 
 
 def test_several_groups_are_loaded(closing: ExitStack) -> None:
     """Prefill has let go of blocks that have left the window, and decode has none for them."""
-    servers = Servers(closing, (Group(4), Group(4, window=3)))
+    servers = Servers(closing, (LayerGroup(4), LayerGroup(4, window=3)))
     params = servers.prefill.finish("r", TOKENS, THERE, [NULL_BLOCK, 11, 12])
     servers.decode.arrive("r", TOKENS, params)
     assert servers.decode.place("r", HERE, [NULL_BLOCK, 21, 22]) == TOKENS
@@ -87,7 +87,7 @@ def test_decode_computes_a_prompt_whose_window_has_left_a_block_that_it_needs(
     closing: ExitStack
 ) -> None:
     """Decode computes the last token again, so it looks back one token more than prefill kept."""
-    servers = Servers(closing, (Group(4), Group(4, window=7)))
+    servers = Servers(closing, (LayerGroup(4), LayerGroup(4, window=7)))
     params = servers.prefill.finish("r", TOKENS, THERE, [NULL_BLOCK, 11, 12])
     servers.decode.arrive("r", TOKENS, params)
     assert servers.decode.place("r", HERE, [20, 21, 22]) == 0
@@ -263,7 +263,7 @@ def test_the_end_of_prefill_fails_waiting_requests() -> None:
 
 def test_groups_that_differ_are_refused(closing: ExitStack) -> None:
     servers = Servers(closing, FULL)
-    odd = Decode(closing, (Group(4), Group(4, window=8)))
+    odd = Decode(closing, (LayerGroup(4), LayerGroup(4, window=8)))
     odd.arrive("r", TOKENS, servers.prefill.finish("r", TOKENS, THERE))
     odd.place("r", HERE, HERE)
     until(lambda: bool(odd.step().over))
@@ -277,7 +277,7 @@ def test_a_request_that_gets_blocks_at_once_is_told_in_one_batch(
     servers, sent = Servers(closing), list[list[str]]()
     send, place = Dealer.send, LoadingWorker._place
 
-    def placed(worker: LoadingWorker, order: Place) -> None:
+    def placed(worker: LoadingWorker, order: Fill) -> None:
         sleep(0.05)  # a busy machine: the node's loop could begin without the blocks
         place(worker, order)
 

@@ -13,7 +13,7 @@ from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.sglang.pools import Model, kv_component
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -62,7 +62,7 @@ def test_a_server_of_another_engine_is_refused_with_both_layouts(
     prefill = PrefillNode("prefill", SourceItems(theirs, ALONE, TcpSource()))
     closing.callback(prefill.close)
     kind, begin = (DirectItems, DirectDecodeNode) if direct else (SinkItems, DecodeNode)
-    decode = begin("decode", kind(ours, Place(1, 0), TcpSink()))
+    decode = begin("decode", kind(ours, TpRank(1, 0), TcpSink()))
     closing.callback(decode.close)
     sender = prefill.open(7)
     receiver = decode.open(7, {"prefill": prefill.endpoint})

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdproto.items.components import Component, Numbering
-from pdproto.items.shares import Place, share_for
+from pdproto.items.shares import TpRank, share_for
 from pdproto.pages.chunks import pack_pages
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
 from pdproto.vllm.pools import components, device_of, layer_number
-from pdproto.vllm.ranks import Rank, feed
+from pdproto.vllm.ranks import DecodeRank, feed
 from pdproto.vllm.rooms import OTHER_RUN, OVER, Rooms, ToldRooms
 
 NAME = "model.layers.{}.self_attn.attn"
@@ -38,21 +38,21 @@ def test_both_ends_agree_on_the_pairs_of_ranks(
     there, here = stages
     ranks = {(stage, tensor): (f"p{stage}-{tensor}", f"tcp://{stage}:{tensor}")
              for stage, tensor in product(range(there), range(theirs))}
-    feeds = {(stage, tensor): feed(Rank(Place(ours, tensor), stage, here), ranks)
+    feeds = {(stage, tensor): feed(DecodeRank(TpRank(ours, tensor), stage, here), ranks)
              for stage, tensor in product(range(here), range(ours))}
     for source in ranks.values():
         fed = {rank: found for rank, found in feeds.items() if source[0] in found.sources}
-        names = {Rank(Place(ours, tensor), stage, here).name() for stage, tensor in fed}
+        names = {DecodeRank(TpRank(ours, tensor), stage, here).name() for stage, tensor in fed}
         assert fed
         assert all(set(found.sinks) == names for found in fed.values())
 
 
 @pytest.mark.parametrize(("us", "stages", "tensors", "words"), [
-    (Rank(Place(1, 0), 0, 2), 3, 1, "pipeline of 3 stages there and 2 here"),
-    (Rank(Place(2, 0)), 1, 3, "tensor parallelism 3 there and 2 here"),
+    (DecodeRank(TpRank(1, 0), 0, 2), 3, 1, "pipeline of 3 stages there and 2 here"),
+    (DecodeRank(TpRank(2, 0)), 1, 3, "tensor parallelism 3 there and 2 here"),
 ])  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused_with_both(
-    us: Rank, stages: int, tensors: int, words: str
+    us: DecodeRank, stages: int, tensors: int, words: str
 ) -> None:
     ranks = dict.fromkeys(product(range(stages), range(tensors)), ("p", "tcp://a:1"))
     with pytest.raises(ValueError, match=words):
@@ -61,7 +61,7 @@ def test_sizes_that_do_not_fit_are_refused_with_both(
 
 def test_a_rank_that_is_missing_is_noticed() -> None:
     with pytest.raises(ValueError, match="3 ranks of prefill"):
-        feed(Rank(Place(1, 0)), {(0, 0): ("a", "x"), (0, 1): ("b", "x"), (1, 0): ("c", "x")})
+        feed(DecodeRank(TpRank(1, 0)), {(0, 0): ("a", "x"), (0, 1): ("b", "x"), (1, 0): ("c", "x")})
 
 
 OFFER = Offer(VERSION, str(1 << 62), 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")], {"a": "b"},
@@ -146,7 +146,7 @@ def test_tensor_parallelism_splits_heads_whose_tokens_are_outermost() -> None:
     layer = laid_out("BLNHC")
     (ours,) = components({NAME.format(0): layer}, [[NAME.format(0)]], heads=2)
     layer[:, 1] = 1.0
-    part = share_for([ours], Place(1, 0), Place(2, 1)).parts[0]
+    part = share_for([ours], TpRank(1, 0), TpRank(2, 1)).parts[0]
     assert part.layout is not None
     chunk = pack_pages(part.layout, [3, 5], key=1)
     sent = chunk[:part.bytes(2)][:2 * 4 * 10 * 4].view(np.float32)

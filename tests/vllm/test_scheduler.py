@@ -20,7 +20,7 @@ import torch
 from vllm.v1 import kv_cache_interface as kinds
 from vllm.v1.kv_cache_interface import KVCacheSpec
 
-from pdproto.vllm.blocks import Group
+from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
 from tests.vllm.engine import FOR_DECODE, Engine, Servers, ours
@@ -326,7 +326,7 @@ def test_groups_of_the_known_kinds_are_described() -> None:
     both = kinds.UniformTypeKVCacheSpecs(
         block_size=32, kv_cache_specs={"layers.0.attn": full(), "layers.1.attn": latent})
     assert groups_of(cache_of(full(), window(40), latent, both)) == [
-        Group(32), Group(32, 40), Group(32), Group(32)]
+        LayerGroup(32), LayerGroup(32, 40), LayerGroup(32), LayerGroup(32)]
 
 
 def test_blocks_of_two_kinds_in_one_group_are_refused() -> None:

@@ -19,7 +19,7 @@ from vllm.sampling_params import SamplingParams
 from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec
 from vllm.v1.request import Request
 
-from pdproto.items.shares import Place, share_for
+from pdproto.items.shares import TpRank, share_for
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.offering import shorten
 from pdproto.vllm.pools import components
@@ -181,9 +181,9 @@ def cache_of(spec: KVCacheSpec) -> KVCacheConfig:
 def test_states_of_unequal_tensor_parallelism_are_refused_by_name() -> None:
     found = components({"layers.0.mixer": state_of(states(), 8)}, [["layers.0.mixer"]], 2)
     assert [buffer.shape for one in found for buffer in one.buffers] == [(8, 12 + 64)]
-    share_for(found, Place(2, 0), Place(2, 0))
+    share_for(found, TpRank(2, 0), TpRank(2, 0))
     with pytest.raises(ValueError, match="does not split states yet"):
-        share_for(found, Place(1, 0), Place(2, 0))
+        share_for(found, TpRank(1, 0), TpRank(2, 0))
 
 
 def test_every_byte_of_a_state_is_an_item_whatever_its_parts_are_made_of() -> None:

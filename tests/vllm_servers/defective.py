@@ -13,7 +13,7 @@ import numpy as np
 from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 
 from pdproto.items.data_path import SinkItems
-from pdproto.items.shares import Place
+from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
 from pdproto.node.prefill.sinks import Sinks
 from pdproto.vllm import loading, offering
@@ -102,14 +102,14 @@ def loss_unnoticed() -> None:
 
 def heads_swapped() -> None:
     """A rank takes itself for another one of its tensor parallelism, where it has two."""
-    _wrap(Place, "heads", lambda old, self, total: old(
-        Place(self.size, self.size - 1 - self.rank), total))
+    _wrap(TpRank, "heads", lambda old, self, total: old(
+        TpRank(self.size, self.size - 1 - self.rank), total))
 
 
 def partners_swapped() -> None:
     """A rank of decode asks another rank of prefill's tensor parallelism than its own."""
-    _wrap(Place, "partners", lambda old, self, size: old(
-        Place(self.size, self.size - 1 - self.rank), size))
+    _wrap(TpRank, "partners", lambda old, self, size: old(
+        TpRank(self.size, self.size - 1 - self.rank), size))
 
 
 def waiting_declined() -> None:
