@@ -32,7 +32,7 @@ EARLY_LIVES_MAX: Final = 1 << 17
 USED_ROOMS_MAX: Final = 1 << 16
 EARLY_DECISIONS_MAX: Final = 4_096
 TOLD_MAX: Final = 64
-RUNS_MAX: Final = 8
+INCARNATIONS_MAX: Final = 8
 
 # The registry.
 BODY_BYTES_MAX: Final = 1 << 20
@@ -118,7 +118,8 @@ LIMITS: Final = (
           "there are places left",
           DROPPED,
           "tests/e2e/test_many_chunks.py:test_servers_that_begin_lives_without_end_stop_no_other"),
-    Limit("RUNS_MAX", "runs of a prefill rank of which one hand-over has heard", DROPPED,
+    Limit("INCARNATIONS_MAX", "incarnations of a prefill rank of which one hand-over has heard",
+          DROPPED,
           "tests/node/test_known_runs.py:test_a_hand_over_bounds_the_runs_of_a_source"),
     Limit("USED_ROOMS_MAX",
           "rooms whose requests a node counts",

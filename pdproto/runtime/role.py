@@ -191,9 +191,9 @@ class RankRole(Role):
         return automaton.translate(state, automaton, (sort, places))
 
 
-class RunsRole(Role):
-    """What a hand-over knows of the runs of its sources. Its sizes are the number of sources, and
-    the greatest number of runs that it has heard of one of them.
+class IncarnationsRole(Role):
+    """What a hand-over knows of the incarnations of its sources. Its sizes: the number of sources,
+    and the greatest number of incarnations that it has heard of one of them.
     """
 
     def __init__(self, table: Table = REQUEST) -> None:
@@ -209,4 +209,4 @@ SOURCE_ROLE: Final = SourceRole()
 RANK_ROLE: Final = RankRole()
 NAMED_ROLE: Final = RankRole(RANK_NAMED)
 SINK_ROLE: Final = SinkRole()
-RUNS_ROLE: Final = RunsRole()
+INCARNATIONS_ROLE: Final = IncarnationsRole()

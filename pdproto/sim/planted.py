@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from pdproto.runtime.role import RUNS_ROLE, SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
+from pdproto.runtime.role import INCARNATIONS_ROLE, SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.sim.defects import on_known_clocks
 from pdproto.sim.outcome import Roles
 from pdproto.spec.bugs.bug import Bug
@@ -61,7 +61,7 @@ def put_in(system: System) -> None:
         raise ValueError(f"{system.name}: no process runs a table that it edits")
     for table in tables:
         object.__setattr__(table, "rows", on_known_clocks(_edited(system, table)).rows)
-    for role in (SOURCE_ROLE, SINK_ROLE, RUNS_ROLE):
+    for role in (SOURCE_ROLE, SINK_ROLE, INCARNATIONS_ROLE):
         role.forget()
 
 
@@ -76,7 +76,7 @@ def lent(system: System) -> Iterator[None]:
     finally:
         for table, rows in before:
             object.__setattr__(table, "rows", rows)
-        for role in (SOURCE_ROLE, SINK_ROLE, RUNS_ROLE):
+        for role in (SOURCE_ROLE, SINK_ROLE, INCARNATIONS_ROLE):
             role.forget()
 
 

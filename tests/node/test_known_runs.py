@@ -2,13 +2,13 @@
 
 import pytest
 
-from pdproto.node.decode.known_runs import KnownRuns
+from pdproto.node.decode.known_runs import KnownIncarnations
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
-from pdproto.runtime.limits import RUNS_MAX
+from pdproto.runtime.limits import INCARNATIONS_MAX
 
 
 def test_a_hand_over_asks_for_memory_when_every_source_has_been_heard_of() -> None:
-    runs = KnownRuns(("p0", "p1", "p2"))
+    runs = KnownIncarnations(("p0", "p1", "p2"))
     assert not runs.greet("p1", 5)
     runs.expect("p0")
     runs.expect("p2")
@@ -18,20 +18,20 @@ def test_a_hand_over_asks_for_memory_when_every_source_has_been_heard_of() -> No
 
 
 def test_a_hand_over_whose_sources_are_known_asks_at_once() -> None:
-    runs = KnownRuns(("p0",))
+    runs = KnownIncarnations(("p0",))
     assert not runs.greet("p0", 5)
     assert runs.place()
 
 
 def test_a_source_that_is_heard_of_before_the_pages_come_is_known() -> None:
-    runs = KnownRuns(("p0",))
+    runs = KnownIncarnations(("p0",))
     runs.expect("p0")
     assert not runs.greet("p0", 5)
     assert runs.place()
 
 
 def test_only_the_run_that_was_heard_of_first_counts() -> None:
-    runs = KnownRuns(("p0", "p1"))
+    runs = KnownIncarnations(("p0", "p1"))
     runs.greet("p0", 5)
     runs.greet("p1", 6)
     assert runs.counts("p0", 5)
@@ -42,7 +42,7 @@ def test_only_the_run_that_was_heard_of_first_counts() -> None:
 
 
 def test_an_unknown_run_is_not_counted_and_does_not_become_known() -> None:
-    runs = KnownRuns(("p0",))
+    runs = KnownIncarnations(("p0",))
     runs.expect("p0")
     assert not runs.counts("p0", 4)
     runs.place()
@@ -52,7 +52,7 @@ def test_an_unknown_run_is_not_counted_and_does_not_become_known() -> None:
 
 
 def test_pages_come_once() -> None:
-    runs = KnownRuns(("p0",))
+    runs = KnownIncarnations(("p0",))
     runs.greet("p0", 5)
     runs.place()
     with pytest.raises(LocalProtocolError, match="place"):
@@ -60,9 +60,9 @@ def test_pages_come_once() -> None:
 
 
 def test_a_hand_over_bounds_the_runs_of_a_source() -> None:
-    runs = KnownRuns(("p0",))
-    for run in range(RUNS_MAX):
+    runs = KnownIncarnations(("p0",))
+    for run in range(INCARNATIONS_MAX):
         runs.counts("p0", run)
     with pytest.raises(RemoteProtocolError, match="p0 has been started more than 8 times"):
-        runs.counts("p0", RUNS_MAX)
+        runs.counts("p0", INCARNATIONS_MAX)
     assert not runs.counts("p0", 0)

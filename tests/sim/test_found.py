@@ -15,7 +15,7 @@ from pdproto.node.decode.fences import Fences
 from pdproto.node.peer import Peer
 from pdproto.node.prefill.remembered_lives import RememberedLives
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.runtime.role import RunsRole
+from pdproto.runtime.role import IncarnationsRole
 from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
@@ -78,7 +78,7 @@ def with_table(monkeypatch: pytest.MonkeyPatch, bug: str, run: Callable[[], RunO
     """What the run violates if its decode nodes know runs by the table of this defect."""
     assert run().violation is None
     table = next(bug_.system.tables[0] for bug_ in incarnations.BUGS if bug_.id == bug)
-    monkeypatch.setattr(known_runs, "RUNS_ROLE", RunsRole(table))
+    monkeypatch.setattr(known_runs, "INCARNATIONS_ROLE", IncarnationsRole(table))
     violation = run().violation
     assert violation is not None
     return violation.name

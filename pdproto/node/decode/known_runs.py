@@ -1,8 +1,9 @@
-"""The runs of a hand-over's sources at decode: when it asks for memory, and whose frames count.
+"""The incarnations of a hand-over's sources: when decode asks for memory, and whose frames count.
 
 Rule 1: the table decides (REQUEST in spec/handoff/incarnations.py). Here batches, frames and the
         pages of the application become its events.
-Rule 2: the table counts the runs of a source in the order in which the hand-over has heard of them.
+Rule 2: the table counts the incarnations of a source in the order in which the hand-over has heard
+        of them.
 """
 
 from functools import lru_cache
@@ -11,9 +12,9 @@ from typing import Final, TypeAlias
 from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import RUNS_MAX
+from pdproto.runtime.limits import INCARNATIONS_MAX
 from pdproto.runtime.local_rows import AnyMessage
-from pdproto.runtime.role import RUNS_ROLE
+from pdproto.runtime.role import INCARNATIONS_ROLE
 from pdproto.spec.handoff import incarnations as tables
 from pdproto.spec.handoff.incarnations import Asking
 from pdproto.spec.handoff.roles import Incarnation
@@ -23,7 +24,7 @@ _ASKS: Final[dict[Step, bool]] = {}  # whether a step has it
 Heard: TypeAlias = tuple[tuple[int, ...], ...]  # the incarnations of each source, in order
 
 
-class KnownRuns:
+class KnownIncarnations:
     """See the rules above. sources: the names of the nodes.
 
     Many hand-overs are open at a time, and most have heard the same: they share one tuple.
@@ -33,7 +34,7 @@ class KnownRuns:
 
     def __init__(self, sources: tuple[str, ...]) -> None:
         self._sources: Final = sources
-        self._automaton = RUNS_ROLE.automaton(len(sources), 1)
+        self._automaton = INCARNATIONS_ROLE.automaton(len(sources), 1)
         self._state = self._automaton.initial
         self._heard: Heard = _nothing(len(sources))
 
@@ -42,7 +43,7 @@ class KnownRuns:
         self._take(self._automaton.call("expect", (self._sources.index(source),)))
 
     def greet(self, source: str, incarnation: int) -> bool:
-        """A batch of this run has come. Returns whether the hand-over asks for memory now."""
+        """A batch of this incarnation has come. Returns whether the hand-over asks for memory."""
         return self._asks(self._said(tables.greeting, source, incarnation))
 
     def place(self) -> bool:
@@ -50,7 +51,7 @@ class KnownRuns:
         return self._asks(self._automaton.call("place"))
 
     def counts(self, source: str, incarnation: int) -> bool:
-        """Whether a frame counts that this run has sent about the hand-over."""
+        """Whether a frame counts that this incarnation has sent about the hand-over."""
         event = self._said(tables.answer, source, incarnation)
         return self._take(event).rows[0][0].kind != "ignore"
 
@@ -58,13 +59,13 @@ class KnownRuns:
         of = self._sources.index(source)
         heard = self._heard[of]
         if incarnation not in heard:
-            if len(heard) == RUNS_MAX:
-                raise RemoteProtocolError(f"{source} has been started more than {RUNS_MAX} times "
-                                          f"during one hand-over")
+            if len(heard) == INCARNATIONS_MAX:
+                raise RemoteProtocolError(f"{source} has been started more than {INCARNATIONS_MAX} "
+                                          f"times during one hand-over")
             self._heard = _and(self._heard, of, incarnation)
             heard = self._heard[of]
             if len(heard) > self._automaton.sizes[Incarnation]:
-                wider = RUNS_ROLE.automaton(len(self._sources), len(heard))
+                wider = INCARNATIONS_ROLE.automaton(len(self._sources), len(heard))
                 self._state = self._automaton.translate(self._state, wider)
                 self._automaton = wider
         place: Indices = of, heard.index(incarnation), 0

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from pdproto.node.decode.known_runs import KnownRuns
+from pdproto.node.decode.known_runs import KnownIncarnations
 from pdproto.node.handle import Handle, Opener
 from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
@@ -58,8 +58,8 @@ class Delivery:
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("deliveries", "every_page", "is_settling", "life", "metadata", "pages", "queued",
-                 "runs", "sinks", "slot")
+    __slots__ = ("deliveries", "every_page", "incarnations", "is_settling", "life", "metadata",
+                 "pages", "queued", "sinks", "slot")
 
     _node: ReceiverNode
 
@@ -70,7 +70,7 @@ class Receiver(Handle):
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
         self.life: Final = life
-        self.runs = KnownRuns(sources)
+        self.incarnations = KnownIncarnations(sources)
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: Collection[int] = ()  # of all sources, each once
         self.slot: int | None = None
@@ -102,7 +102,7 @@ class Receiver(Handle):
         """In the loop: these are its sources. It had none so far."""
         automaton = self._node.role.automaton_for(sources=len(sources))
         self.endpoint = Endpoint(automaton, self.life, sources, self)
-        self.runs = KnownRuns(sources)
+        self.incarnations = KnownIncarnations(sources)
 
     def publish(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None = None

@@ -1,7 +1,7 @@
 """The memory of a decode node's hand-overs, from the request for it until it is free again.
 
-Rule 1: a request gets in line when the table of its sources' runs says so (known_runs.py). This
-        module keeps which requests a source's first batch concerns.
+Rule 1: a request gets in line when the table of its sources' incarnations (known_runs.py) says so.
+        This module keeps which requests a source's first batch concerns.
 Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). This module carries
         out the effects.
 Rule 3: pages and staging memory are freed when no copy from the memory into the pages is under way.
@@ -22,7 +22,7 @@ from pdproto.node.faults import TRANSFER
 from pdproto.node.part import Part, Turn
 from pdproto.node.peer import Peer
 from pdproto.runtime.endpoint import Endpoint
-from pdproto.runtime.role import RUNS_ROLE
+from pdproto.runtime.role import INCARNATIONS_ROLE
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends
 from pdproto.spec.language.symbols import State
@@ -50,7 +50,7 @@ class SinkMemory:
         self._data_path: Final = data_path
         self._pool: Final = pool
         self.part: Final = Part(
-            "memory", begin=lambda _: RUNS_ROLE.prepare(),
+            "memory", begin=lambda _: INCARNATIONS_ROLE.prepare(),
             reactions={(ends.lease, False): self.release_lease,
                        (ends.page, False): self.release_pages},
             batch=self.greet, lost=self.part_from, failed=self._free_ungranted,
@@ -71,20 +71,20 @@ class SinkMemory:
         """Tell a request that begins which of its sources the node has heard of."""
         for name in receiver.endpoint.peers:
             if self.has_spoken(name):
-                receiver.runs.greet(name, self._core.peers[name].incarnation)
+                receiver.incarnations.greet(name, self._core.peers[name].incarnation)
             else:
-                receiver.runs.expect(name)
+                receiver.incarnations.expect(name)
                 self._unmet.setdefault(name, []).append(receiver)
 
     def want(self, receiver: Receiver) -> None:
         """Queue the request for staging memory if the table allows it; it has its pages now."""
-        if receiver.runs.place():
+        if receiver.incarnations.place():
             self.queue.add(receiver, self._core.now)
 
     def greet(self, peer: Peer) -> None:
         """Tell the requests that have heard nothing of this peer that it has sent a batch."""
         for receiver in self._unmet.pop(peer.name, ()):
-            if receiver.runs.greet(peer.name, peer.incarnation):
+            if receiver.incarnations.greet(peer.name, peer.incarnation):
                 self.queue.add(receiver, self._core.now)
 
     def part_from(self, peer: Peer, _why: str) -> None:

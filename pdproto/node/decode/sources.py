@@ -83,7 +83,8 @@ class Sources:
     # Messages of sources
 
     def _counted(self, peer: Peer, frame: AnyFrame) -> Receiver | None:
-        """The receiver that a frame is about; None if the frame is of an earlier life or run."""
+        """The receiver that a frame is about; None if the frame is of an earlier life or
+        incarnation."""
         endpoint = self._endpoints.lives.get(frame.life)
         if endpoint is None:
             self._core.metrics.add("stale_frames")
@@ -91,7 +92,7 @@ class Sources:
         if peer.name not in endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of this life")
         receiver: Receiver = endpoint.owner
-        if not receiver.runs.counts(peer.name, peer.incarnation):
+        if not receiver.incarnations.counts(peer.name, peer.incarnation):
             self._core.metrics.add("stale_frames")
             return None
         return receiver
