@@ -9,19 +9,21 @@ second; SGLang's import takes 10 to 30.
 """
 
 import argparse
-import json
 import sys
-import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
-from examples.servers.serving import Server, ServerError
+from examples.servers import demo
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.serving import GpuServers, Servers
 
-QUESTION: Final = "Who holds my pages?"
+TEXT: Final = "Who holds my pages?"
 NEW_TOKENS: Final = 24
+QUESTION: Final = demo.Question(
+    TEXT, "/v1/chat/completions",
+    {"model": "tiny", "messages": [{"role": "user", "content": TEXT}],
+     "max_tokens": NEW_TOKENS, "temperature": 0},
+    lambda told: str(told["choices"][0]["message"]["content"]))
 SERVERS: Final = {"cpu": Servers, "cuda": GpuServers}
 SMALL: Final = ("--max-total-tokens", "16384", "--max-running-requests", "64")
 
@@ -33,66 +35,19 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=sorted(SERVERS))
     parser.add_argument("--backend", default="pdproto", help="backend of SGLang (default: pdproto)")
     told = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="pdproto-sglang-") as folder:
-        try:
-            serve(Path(folder), told.model, told.backend, SERVERS[told.device], once=told.once)
-        except ServerError as error:
-            sys.stderr.write(f"{error}\n")
-            return 1
-        except KeyboardInterrupt:
-            _say("ended")
-    return 0
 
+    def serve(folder: Path) -> None:
+        model = tiny_models.make(told.model, folder / told.model)
+        demo.say(f"made {told.model}, {tiny_models.VOCABULARY} tokens, random weights; SGLang is "
+                 f"imported ...")
+        with SERVERS[told.device](folder / "log") as servers:
+            prefill = servers.prefill("prefill", model, SMALL, backend=told.backend)
+            decode = servers.decode("decode", model, SMALL, backend=told.backend)
+            demo.show(servers, (prefill, decode),
+                      lambda: servers.router("router", [prefill], [decode]), QUESTION,
+                      once=told.once)
 
-def serve(
-    folder: Path, name: str, backend: str, kind: type[Servers] = Servers, *, once: bool
-) -> None:
-    """kind: of servers. Raises ServerError if one does not start, KeyboardInterrupt at Ctrl-C."""
-    began = time.monotonic()
-    model = tiny_models.make(name, folder / name)
-    _say(f"made {name}, {tiny_models.VOCABULARY} tokens, random weights; SGLang is imported ...")
-    with kind(folder / "log") as servers:
-        prefill = servers.prefill("prefill", model, SMALL, backend=backend)
-        decode = servers.decode("decode", model, SMALL, backend=backend)
-        for server in (prefill, decode):
-            server.wait_healthy()
-            _say(f"{server.name:8} {server.url}   {server.log}")
-        router = servers.router("router", [prefill], [decode])
-        router.wait_healthy()
-        _say(f"router   {router.url}   after {time.monotonic() - began:.0f} s")
-        _ask(router)
-        if once:
-            return
-        _say(f"ask it yourself, Ctrl-C ends all:\n  {curl(router)}")
-        while all(server.is_alive() for server in servers.started):
-            time.sleep(0.5)
-        raise ServerError("a server has died: "
-                          + next(s.tail() for s in servers.started if not s.is_alive()))
-
-
-def question(text: str) -> dict[str, object]:
-    return {"model": "tiny", "messages": [{"role": "user", "content": text}],
-            "max_tokens": NEW_TOKENS, "temperature": 0}
-
-
-def curl(router: Server) -> str:
-    return (f"curl {router.url}/v1/chat/completions -H 'Content-Type: application/json' "
-            f"-d '{json.dumps(question(QUESTION))}'")
-
-
-def _ask(router: Server) -> None:
-    try:
-        answer = router.post("/v1/chat/completions", question(QUESTION))
-    except OSError as error:
-        raise ServerError(f"no answer: {error}; {router.tail()}") from None
-    _say(f"you:    {QUESTION}")
-    _say(f"model:  {answer['choices'][0]['message']['content']!r}   "
-         f"({answer['usage']['completion_tokens']} tokens)")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    return demo.run("pdproto-sglang-", serve)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ BYTES_MAX = 8_192
 
 # Words in a sense of our own. One that no longer occurs in the code goes from here too.
 PRIVATE = (
-    "binding", "claim", "desk", "early", "floor", "generation", "incarnation", "life", "turn", "use",
+    "binding", "claim", "desk", "early", "floor", "generation", "incarnation", "life", "turn",
+    "use",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from examples.servers.demo import say
 from examples.sglang_servers.serving import Servers
 from tests.servers.load import Answer, Ask, Unmoved, Way, asks, send
 from tests.servers.stage import Layout, Pair, Stage
@@ -104,7 +105,7 @@ def rounds(pairs: dict[str, Pair], count: int) -> dict[str, dict[int, list[Measu
                 with stopped(other for other in pairs.values() if other is not pair):
                     measured = measure(way, wanted, load)
                 found[backend][load].append(measured)
-                _say(f"round {number + 1}  {load:3} in flight  {backend:8}  "
+                say(f"round {number + 1}  {load:3} in flight  {backend:8}  "
                      f"{measured.rate:6.1f} requests/s  TTFT p50 {measured.p50 * 1e3:6.0f} ms  "
                      f"p99 {measured.p99 * 1e3:6.0f} ms"
                      + (f"  {measured.failed} FAILED" if measured.failed else ""))
@@ -119,14 +120,14 @@ def summary(found: dict[str, dict[int, list[Measured]]], last: dict[str, float])
         rate, ttft = ours.rate / theirs.rate, ours.p99 / theirs.p99
         holds = rate >= RATE[load] and ttft <= TTFT
         met = met and holds
-        _say(f"{load:3} in flight: {ours.rate:.1f} / {theirs.rate:.1f} requests/s = {rate:.2f} "
+        say(f"{load:3} in flight: {ours.rate:.1f} / {theirs.rate:.1f} requests/s = {rate:.2f} "
              f"(want {RATE[load]}), TTFT p99 {ours.p99 * 1e3:.0f} / {theirs.p99 * 1e3:.0f} ms = "
              f"{ttft:.2f} (want {TTFT})  {'met' if holds else 'NOT MET'}")
         bound = _median(found[BOUND][load])
-        _say(f"    the bound: {bound.rate:.1f} requests/s = {bound.rate / theirs.rate:.2f}, "
+        say(f"    the bound: {bound.rate:.1f} requests/s = {bound.rate / theirs.rate:.2f}, "
              f"TTFT p99 {bound.p99 * 1e3:.0f} ms = {bound.p99 / theirs.p99:.2f}")
     holds = last["pdproto"] <= LAST_FAILURE_S
-    _say(f"kill -9 of prefill with {KILLED} in flight: the last has failed after "
+    say(f"kill -9 of prefill with {KILLED} in flight: the last has failed after "
          f"{last['pdproto']:.1f} / {last['mooncake']:.1f} s (want {LAST_FAILURE_S:.0f})  "
          f"{'met' if holds else 'NOT MET'}")
     return met and holds
@@ -138,11 +139,6 @@ def _median(of: Sequence[Measured]) -> Measured:
     return Measured(rate, p50, p99, sum(m.failed for m in of))
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -150,7 +146,7 @@ def main() -> int:
     told = parser.parse_args()
     with Servers(FOLDER / "bench-log") as servers:
         stages = {backend: Stage(servers, FOLDER) for backend in BACKENDS}
-        pairs = {backend: stage.pair(Layout(backend=backend), tag=backend)
+        pairs = {backend: stage.pair(Layout(backend=backend))
                  for backend, stage in stages.items()}
         found = rounds(pairs, told.rounds)
         last = {}

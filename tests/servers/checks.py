@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -38,22 +37,11 @@ def _same(stage: Stage, pair: Pair, wanted: Sequence[Ask], *, in_flight: int,
           way: Way | None = None, seconds: float = 120.0) -> Finding:
     """Every answer is that of a server without disaggregation."""
     reference = stage.reference(pair.layout.model, wanted)
-    answers = send(way or pair.through, wanted, in_flight=in_flight, seconds=seconds)
-    _no_failure(answers, pair)
-    found = reference.compare(wanted, answers)
-    assert not found.wrong, f"{len(found.wrong)} of {len(wanted)} are wrong, first {found.wrong[0]}"
-    assert found.equal == len(wanted)
+    found, _ = reference.check(way or pair.through, wanted, in_flight=in_flight, seconds=seconds,
+                               about=pair.told)
     pair.check_evidence()
     return Finding(len(wanted), found.equal,
                    f"logprobs within {found.largest:.1g}, {found.same_bits} to the bit")
-
-
-def _no_failure(answers: Sequence[Answer], pair: Pair) -> None:
-    failed = Counter(answer.error or "hung" for answer in answers if not answer.is_full)
-    if failed:
-        held = {server.name: server.held() for server in pair.servers}
-        raise AssertionError(f"{failed.total()} of {len(answers)} failed, "
-                             f"{failed.most_common(1)[0]}; {held}; {pair.decode.tail()}")
 
 
 def equality(stage: Stage, layout: Layout) -> Finding:
@@ -133,12 +121,10 @@ def retracted(stage: Stage, layout: Layout) -> Finding:
         pair.decode.post("/continue_generation", {"torch_empty_cache": False})
 
     answers, _ = send_and_kill(pair.through, wanted, give_back, first=6, seconds=60.0)
-    _no_failure(answers, pair)
+    found = reference.judge(wanted, answers, pair.told)
     again = _computed(pair) - before - len(wanted)
     if again < 1:
         raise UntestedError("no request was running when decode gave its KV back")
-    found = reference.compare(wanted, answers)
-    assert not found.wrong, found.wrong[0]
     pair.check_nothing_grew()
     return Finding(len(wanted), found.equal, f"{again} computed again")
 
@@ -153,11 +139,8 @@ def half_leave(stage: Stage, layout: Layout) -> Finding:
     pair = stage.pair(layout)
     wanted = asks(200)
     reference = stage.reference(layout.model, wanted)
-    answers = send(pair.through, wanted, in_flight=200, leave=every_second, seconds=120.0)
-    _no_failure(answers[1::2], pair)
-    found = reference.compare(wanted, answers)
-    assert not found.wrong, found.wrong[0]
-    left = sum(answer.left for answer in answers)
+    found, left = reference.check(pair.through, wanted, in_flight=200, leave=every_second,
+                                  about=pair.told)
     if left < 40:
         raise UntestedError(f"only {left} of 100 clients left before their answer")
     pair.check_nothing_grew()

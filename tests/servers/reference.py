@@ -7,13 +7,14 @@ requests share a batch depends on their timing. One wrong page of a token moves 
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from examples.servers.serving import Server
-from tests.servers.load import Answer, Ask, Through, Way, send
+from tests.servers.load import Answer, Ask, Leave, Through, Way, nobody, send
 
 LOGPROB: Final = 1e-3  # the largest difference seen between two runs of the same server is 2e-5
 
@@ -66,6 +67,29 @@ class Reference:
                 raise RuntimeError(f"the server without disaggregation failed: {answer.error}")
             self._known[ask.key] = (answer.tokens, answer.logprobs)
         self._path.write_text(json.dumps(self._known))
+
+    def check(
+        self, way: Way, wanted: Sequence[Ask], *, in_flight: int, seconds: float = 120.0,
+        leave: Leave = nobody, about: Callable[[], object] = str,
+    ) -> tuple[Comparison, int]:
+        """Every client that stays has the answer of one server. Returns also how many have left.
+
+        leave: which clients leave. about: the servers, for the error.
+        """
+        answers = send(way, wanted, in_flight=in_flight, seconds=seconds, leave=leave)
+        return self.judge(wanted, answers, about), sum(answer.left for answer in answers)
+
+    def judge(
+        self, wanted: Sequence[Ask], answers: Sequence[Answer], about: Callable[[], object] = str
+    ) -> Comparison:
+        """Every answer has come that a client has stayed for, and is right."""
+        failed = Counter(answer.error or "hung" for answer in answers
+                         if not (answer.is_full or answer.left))
+        assert not failed, (f"{failed.total()} of {len(wanted)} failed, "
+                            f"{failed.most_common(1)[0]}; {about()}")
+        found = self.compare(wanted, answers)
+        assert not found.wrong, f"{len(found.wrong)} of {len(wanted)} are wrong, {found.wrong[0]}"
+        return found
 
     def tokens(self, ask: Ask) -> list[int]:
         """Of an answer that is known."""

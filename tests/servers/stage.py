@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from examples.servers.serving import HOST, Server, free_port
+from examples.servers.serving import HOST, free_port
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.preloaded import HOOK
 from examples.sglang_servers.serving import Servers, SglangServer, has_router
 from tests.servers import hooks
 from tests.servers.census import Census, settled
+from tests.servers.kept_pair import KeptPair, ServerPair
 from tests.servers.load import Ask, Both, Through, Way, asks, send
 from tests.servers.reference import Reference
 from tests.servers.suite import UntestedError
@@ -41,13 +42,9 @@ class Layout:
 
 
 @dataclass
-class Pair:
-    """Two servers, and a router if there is one."""
+class Pair(ServerPair[Layout, SglangServer]):
+    """before: the census that later ones are compared with."""
 
-    layout: Layout
-    prefill: SglangServer
-    decode: SglangServer
-    router: Server | None
     before: dict[str, Census] = field(default_factory=dict)
 
     @property
@@ -60,9 +57,9 @@ class Pair:
         assert self.prefill.bootstrap is not None
         return Both(self.prefill.url, self.decode.url, self.prefill.bootstrap)
 
-    @property
-    def servers(self) -> tuple[SglangServer, SglangServer]:
-        return self.prefill, self.decode
+    def told(self) -> str:
+        """What the servers hold, and the end of decode's log."""
+        return f"{ {server.name: server.held() for server in self.servers} }; {self.decode.tail()}"
 
     def take_census(self) -> None:
         self.before = {server.name: settled(server) for server in self.servers}
@@ -89,51 +86,34 @@ def _slow_turn(server: SglangServer) -> str:
     return "".join([f"; {line}" for line in lines if SLOW_TURN in line][-1:])
 
 
-class Stage:
-    """See above. defect: of defects.py, put into every server of a pair, never the reference."""
-
-    def __init__(self, servers: Servers, folder: Path, defect: str | None = None) -> None:
-        self.servers: Final = servers
-        self.defect = defect
-        self._folder: Final = folder
-        self._pair: Pair | None = None
-        self._references: Final[dict[str, Reference]] = {}
-        self._count, self._tag = 0, ""
+class Stage(KeptPair[Servers, SglangServer, Layout, Pair]):
+    """defect: of defects.py."""
 
     def model(self, name: str) -> Path:
+        """See KeptPair."""
         return tiny_models.make(name, self._folder / name)
 
     def reference(self, name: str, wanted: Sequence[Ask]) -> Reference:
-        """With answers to all of these. It ends the pair if it needs to start a server for them."""
-        found = self._references.get(name)
-        if found is None:
-            found = self._references[name] = Reference(self.servers, self.model(name), POOL)
-        found.ensure(wanted)
-        return found
+        """See KeptPair.answers_of."""
+        return self.answers_of(name, POOL, wanted)
 
-    def pair(self, layout: Layout, tag: str = "") -> Pair:
-        """The running one if it is of this layout and whole, else another. tag: in its names."""
-        pair = self._pair
-        if pair and pair.layout == layout and all(s.is_alive() for s in pair.servers):
-            return pair
-        self.end()
-        self._count += 1
-        self._tag = tag
+    def open(self, layout: Layout) -> Pair:
+        """See KeptPair."""
         prefill, decode = (self.start(layout, side) for side in ("prefill", "decode"))
         prefill.wait_healthy()
         decode.wait_healthy()
         router = None
         if has_router():
-            router = self.servers.router(f"router-{self._tag}{self._count}", [prefill], [decode])
+            router = self.servers.router(f"router-{self.number}", [prefill], [decode])
             router.wait_healthy()
-        self._pair = pair = Pair(layout, prefill, decode, router)
+        pair = Pair(layout, prefill, decode, router)
         send(pair.through, asks(WARM, seed=1), in_flight=WARM)
         pair.take_census()
         return pair
 
-    def start(self, layout: Layout, name: str, like: SglangServer | None = None) -> SglangServer:
-        """One server of a layout, whose name begins with its side; it is not healthy yet."""
-        is_prefill = name.startswith("prefill")
+    def start(self, layout: Layout, side: str, like: SglangServer | None = None) -> SglangServer:
+        """See KeptPair. side: with which the name begins."""
+        is_prefill = side.startswith("prefill")
         begin = self.servers.prefill if is_prefill else self.servers.decode
         flags = (*POOL, *layout.both, *(layout.prefill if is_prefill else layout.decode))
         model = layout.model if is_prefill else layout.decode_model or layout.model
@@ -141,7 +121,7 @@ class Stage:
         env = self.environment(layout)
         if operator is not None:
             env["PDPROTO_OPERATOR"] = f"{HOST}:{operator}"
-        server = begin(f"{name}-{self._tag}{self._count}", self.model(model), flags,
+        server = begin(f"{side}-{self.number}", self.model(model), flags,
                        backend=layout.backend, like=like, env=env)
         server.operator = operator
         return server
@@ -150,17 +130,3 @@ class Stage:
         told = {HOOK: hooks.HOOK, **layout.env}
         return told | ({hooks.DEFECT: self.defect} if self.defect else {})
 
-    def restart(self, side: str) -> SglangServer:
-        """The server of the pair that was killed, on the same ports."""
-        assert self._pair is not None
-        old: SglangServer = getattr(self._pair, side)
-        self.servers.end(old)
-        new = self.start(self._pair.layout, side, like=old)
-        setattr(self._pair, side, new)
-        new.wait_healthy()
-        return new
-
-    def end(self) -> None:
-        if self._pair is not None:
-            self.servers.end(self._pair.router, self._pair.decode, self._pair.prefill)
-            self._pair = None

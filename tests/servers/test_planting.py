@@ -34,12 +34,11 @@ def test_a_name_that_a_module_has_is_replaced() -> None:
 
 
 def replaced(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The modules and the names of `vars(module)["name"] = ...`, which never raises."""
+    """The modules and the names of `planting.replace(module, "name", ...)`."""
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[ast.Subscript(
-                    value=ast.Call(func=ast.Name(id="vars"), args=[ast.Name(id=module)]),
-                    slice=ast.Constant(value=str(name)))]):
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="planting"), attr="replace"),
+                          args=[ast.Name(id=module), ast.Constant(value=str(name)), *_]):
                 yield module, name
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from examples.servers.demo import say
 from examples.vllm_servers.serving import OURS, Servers
 from tests.servers.load import Answer, asks, send
 from tests.vllm_servers.cells import LAYOUTS
@@ -57,7 +58,7 @@ class Streamed(Completions):
 def measure(pair: Pair, in_flight: int, count: int, seed: int) -> dict[str, float]:
     """Of one load. Milliseconds, and requests a second."""
     began = time.monotonic()
-    answers = send(Streamed(pair.proxy.url), asks(count, seed=seed), in_flight=in_flight,
+    answers = send(Streamed(pair.through.url), asks(count, seed=seed), in_flight=in_flight,
                    seconds=300.0)
     wall = time.monotonic() - began
     failed = [answer for answer in answers if not answer.is_full]
@@ -95,13 +96,13 @@ def main() -> int:
                 for in_flight, count in LOADS:
                     figures = measure(pair, in_flight, count, number)
                     found[name, in_flight].append(figures)
-                    _say(f"round {number + 1}, {name}, {in_flight} in flight: " + ", ".join(
+                    say(f"round {number + 1}, {name}, {in_flight} in flight: " + ", ".join(
                         f"{key} {value:.1f}" for key, value in figures.items())
                         + f"; load {os.getloadavg()[0]:.1f}")
                 if LAYOUTS[name].connector == OURS:
-                    _say(f"steps within 1 ms: {steps_told(pair)}")
+                    say(f"steps within 1 ms: {steps_told(pair)}")
         stage.end()
-    _say(table(found, told.beside))
+    say(table(found, told.beside))
     return 0
 
 
@@ -120,11 +121,6 @@ def table(found: dict[tuple[str, int], list[dict[str, float]]], beside: list[str
                 f"{its['p50']:.0f}, {ours['p50']:.0f} | {its['p99']:.0f}, {ours['p99']:.0f} | "
                 f"{ours['p99'] / its['p99']:.2f} |")
     return "\n".join(rows)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

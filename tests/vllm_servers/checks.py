@@ -33,12 +33,7 @@ def _same(stage: Stage, pair: Pair, wanted: Sequence[Ask], *, in_flight: int,
           seconds: float = 120.0) -> Finding:
     """Every answer is that of one server."""
     reference = stage.reference(wanted)
-    answers = send(pair.through, wanted, in_flight=in_flight, seconds=seconds)
-    failed = [f"request {number}: {answer.error or 'hangs'}"
-              for number, answer in enumerate(answers) if not answer.is_full]
-    assert not failed, f"{len(failed)} of {len(wanted)} failed, {failed[0]}"
-    found = reference.compare(wanted, answers)
-    assert not found.wrong, f"{len(found.wrong)} of {len(wanted)} are wrong, {found.wrong[0]}"
+    found, _ = reference.check(pair.through, wanted, in_flight=in_flight, seconds=seconds)
     return Finding(len(wanted), found.equal, f"log probabilities at most {found.largest:.1g} apart")
 
 
@@ -106,14 +101,8 @@ def nothing_grows(stage: Stage, layout: Layout) -> Finding:
 def half_leave(stage: Stage, layout: Layout) -> Finding:
     pair, wanted = stage.pair(layout), MANY[:120]
     reference = stage.reference(wanted)
-    answers = send(pair.through, wanted, in_flight=len(wanted), leave=every_second)
-    stayed = [(ask, answer) for ask, answer in zip(wanted, answers, strict=True)
-              if not answer.left]
-    failed = [answer.error for _, answer in stayed if not answer.is_full]
-    assert not failed, f"{len(failed)} of those that stayed failed: {failed[0]}"
-    found = reference.compare(*zip(*stayed, strict=True))
-    assert not found.wrong, found.wrong[0]
-    left = len(answers) - len(stayed)
+    found, left = reference.check(pair.through, wanted, in_flight=len(wanted), leave=every_second,
+                                  seconds=60.0)
     if left < 20:
         raise UntestedError(f"only {left} clients left before their answer")
     pair.check_nothing_is_held()

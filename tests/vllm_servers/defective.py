@@ -19,29 +19,25 @@ from pdproto.node.prefill.sinks import Sinks
 from pdproto.vllm import loading, offering
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
+from tests.servers import planting
+from tests.servers.planting import wrap
 from tests.vllm_servers import patient_ranks
 from tests.vllm_servers.cells import DEFECT
 
 __all__ = ["NixlConnector", "PdprotoConnector"]
 
 
-def _wrap(kind: Any, name: str, around: Callable[..., Any]) -> None:
-    """around: takes the old method, self, and the arguments."""
-    old = getattr(kind, name)
-    setattr(kind, name, lambda self, *given, **named: around(old, self, *given, **named))
-
-
 def wrong_block() -> None:
     """Prefill sends another block in place of a request's last one."""
-    vars(offering)["last"] = lambda blocks, counts: [
+    planting.replace(offering, "last", lambda blocks, counts: [
         [*ids[-count:-1], ids[-1] + 1 if ids[-1] < 60 else ids[-1] - 1] if count else []
-        for ids, count in zip(blocks, counts, strict=True)]
+        for ids, count in zip(blocks, counts, strict=True)])
 
 
 def state_moved_on() -> None:
     """Prefill computes all tokens of a prompt, and decode takes the last one into the state again.
     """
-    _wrap(offering.OfferingScheduler, "arrived", lambda _old, _self, _request: None)
+    wrap(offering.OfferingScheduler, "arrived", lambda _old, _self, _request: None)
 
 
 def end_untold() -> None:
@@ -54,8 +50,8 @@ def end_untold() -> None:
         loads = old(self)
         return replace(loads, over=loads.over - getattr(self, "left", set()))
 
-    _wrap(loading.LoadingWorker, "_end", end)
-    _wrap(loading.LoadingWorker, "over", over)
+    wrap(loading.LoadingWorker, "_end", end)
+    wrap(loading.LoadingWorker, "over", over)
 
 
 def told_twice() -> None:
@@ -68,8 +64,8 @@ def told_twice() -> None:
         self.failed_now = found.failed
         return found
 
-    _wrap(Worker, "loads", loads)
-    _wrap(Worker, "sent", sent)
+    wrap(Worker, "loads", loads)
+    wrap(Worker, "sent", sent)
 
 
 def blocks_given_early() -> None:
@@ -89,26 +85,26 @@ def blocks_given_early() -> None:
         self._over.clear()
         self._over.extend(over)
 
-    _wrap(Worker, "_offer", offer)
-    _wrap(offering.OfferingWorker, "take", take)
-    _wrap(offering.OfferingWorker, "_look", look)
+    wrap(Worker, "_offer", offer)
+    wrap(offering.OfferingWorker, "take", take)
+    wrap(offering.OfferingWorker, "_look", look)
 
 
 def loss_unnoticed() -> None:
     """Neither side notices that the other is gone."""
     for kind in (Sources, Sinks):
-        _wrap(kind, "_lose", lambda _, *__: None)
+        wrap(kind, "_lose", lambda _, *__: None)
 
 
 def heads_swapped() -> None:
     """A rank takes itself for another one of its tensor parallelism, where it has two."""
-    _wrap(TpRank, "heads", lambda old, self, total: old(
+    wrap(TpRank, "heads", lambda old, self, total: old(
         TpRank(self.size, self.size - 1 - self.rank), total))
 
 
 def partners_swapped() -> None:
     """A rank of decode asks another rank of prefill's tensor parallelism than its own."""
-    _wrap(TpRank, "partners", lambda old, self, size: old(
+    wrap(TpRank, "partners", lambda old, self, size: old(
         TpRank(self.size, self.size - 1 - self.rank), size))
 
 
@@ -122,7 +118,7 @@ def waiting_declined() -> None:
                 expected.problem = "it has waited"
         return old(self, request, computed)
 
-    _wrap(loading.LoadingScheduler, "matched", matched)
+    wrap(loading.LoadingScheduler, "matched", matched)
 
 
 def files_kept() -> None:
@@ -131,7 +127,7 @@ def files_kept() -> None:
         self.files = [*getattr(self, "files", ()), os.dup(0)]
         old(self, order)
 
-    _wrap(loading.LoadingWorker, "_begin", begin)
+    wrap(loading.LoadingWorker, "_begin", begin)
 
 
 def staging_shifted() -> None:
@@ -141,7 +137,7 @@ def staging_shifted() -> None:
         head = int(found[:4].view("<u4")[0])  # the length of the header
         return np.concatenate([found[:head], np.roll(found[head:], 64)])
 
-    _wrap(SinkItems, "_landed", landed)
+    wrap(SinkItems, "_landed", landed)
 
 
 def misfit_computed() -> None:
@@ -152,7 +148,7 @@ def misfit_computed() -> None:
         if expected is not None and expected.problem is not None:
             del self._expected[request.request_id]
 
-    _wrap(loading.LoadingScheduler, "arrived", arrived)
+    wrap(loading.LoadingScheduler, "arrived", arrived)
 
 
 def params_unread() -> None:
@@ -163,12 +159,12 @@ def params_unread() -> None:
         if expected is not None and expected.offer is None:
             del self._expected[request.request_id]
 
-    _wrap(loading.LoadingScheduler, "arrived", arrived)
+    wrap(loading.LoadingScheduler, "arrived", arrived)
 
 
 def misfit_unnoticed() -> None:
     """The two ends do not compare how they keep the KV cache."""
-    vars(loading)["misfit"] = lambda *_: None
+    planting.replace(loading, "misfit", lambda *_: None)
 
 
 def nixl_wrong_block() -> None:
@@ -181,7 +177,7 @@ def nixl_wrong_block() -> None:
                 for ids in params["remote_block_ids"])
         return keeps, params
 
-    _wrap(NixlConnector, "request_finished_all_groups", finished)
+    wrap(NixlConnector, "request_finished_all_groups", finished)
 
 
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
-from itertools import count
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,12 +23,12 @@ from examples.vllm_servers.serving import (
     gauge,
     transfer_config,
 )
+from tests.servers.kept_pair import KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.vllm_servers.cells import DEFECT, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
 
-NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
 WRITES: Final = "num_prefill_writes"
 OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
@@ -105,22 +104,15 @@ def at_decode(server: Server, ask: Ask, params: dict[str, Any], seconds: float) 
 
 
 @dataclass
-class Pair:
-    """Two servers and a proxy. sizes: of the servers, by name, when they held nothing first."""
+class Pair(ServerPair[Layout, Server]):
+    """Its router is the proxy. sizes: of the servers, by name, when they held nothing first."""
 
-    layout: Layout
-    prefill: Server
-    decode: Server
-    proxy: Server
     sizes: dict[str, Size] = field(default_factory=dict)
 
     @property
     def through(self) -> Completions:
-        return Completions(self.proxy.url)
-
-    @property
-    def servers(self) -> tuple[Server, Server]:
-        return self.prefill, self.decode
+        assert self.router is not None
+        return Completions(self.router.url)
 
     def writes(self) -> float:
         """How many writes prefill has posted that have not ended."""
@@ -160,56 +152,41 @@ class Pair:
         return int(flags[flags.index(RANKS) + 1]) if RANKS in flags else 1
 
 
-class Stage:
-    """See above. defect: of defective.py, put into every server of a pair, never the reference.
-    few: fewer requests are enough. alone: flags of the reference beside those of its layout.
+class Stage(KeptPair[Servers, Server, Layout, Pair]):
+    """defect: of defective.py. few: fewer requests are enough. alone: flags of the reference beside
+    those of its layout.
     """
 
     def __init__(self, servers: Servers, folder: Path, defect: str | None = None, *,
                  few: bool = False, alone: Sequence[str] = ()) -> None:
-        self.servers: Final = servers
-        self.defect = defect
+        super().__init__(servers, folder, defect)
         self.few: Final = few
-        self._folder: Final = folder
         self._alone: Final = alone
-        self._references: Final[dict[str, Reference]] = {}
-        self._pair: Pair | None = None
-        self._number = 0
 
     def reference(self, wanted: Sequence[Ask]) -> Reference:
         """Of the model of the running pair, with answers to all of these. It may start a third
         server for them.
         """
         layout = self._pair.layout if self._pair is not None else Layout()
-        name = layout.at_prefill
-        if name not in self._references:
-            self._references[name] = Reference(
-                self.servers, self.model(name), (*layout.common, *self._alone), Completions)
-        self._references[name].ensure(wanted)
-        return self._references[name]
+        return self.answers_of(layout.at_prefill, (*layout.common, *self._alone), wanted,
+                               Completions)
 
     def model(self, name: str) -> Path:
         """The folder of a model: all but the hybrid have the same shape and weights."""
         return tiny_model.make(self._folder / name)
 
-    def pair(self, layout: Layout) -> Pair:
-        """The running one if it is of this layout and whole, else another."""
-        pair = self._pair
-        if pair and pair.layout == layout and all(s.is_alive() for s in pair.servers):
-            return pair
-        self.end()
-        self._number = next(NUMBERS)
+    def open(self, layout: Layout) -> Pair:
+        """See KeptPair."""
         prefill, decode = self.start(layout, "prefill"), self.start(layout, "decode")
         for server in (prefill, decode):
             server.wait_healthy()
-        proxy = self.servers.proxy(f"proxy-{self._number}", [prefill], [decode])
+        proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode])
         proxy.wait_healthy()
-        self._pair = Pair(layout, prefill, decode, proxy)
-        return self._pair
+        return Pair(layout, prefill, decode, proxy)
 
-    def start(self, layout: Layout, side: str, port: int | None = None) -> Server:
-        """One server of a layout; it is not healthy yet."""
-        is_prefill, port = side == "prefill", free_port() if port is None else port
+    def start(self, layout: Layout, side: str, like: Server | None = None) -> Server:
+        """See KeptPair."""
+        is_prefill, port = side == "prefill", free_port() if like is None else like.port
         transfer = transfer_config(
             PRODUCER if is_prefill else CONSUMER, layout.connector, layout.extra,
             **({"kv_connector_module_path": layout.module} if layout.module else {}),
@@ -218,22 +195,7 @@ class Stage:
         if self.defect == PLUGIN_OFF:
             env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
-            f"{side}-{self._number}", self.model(layout.at_prefill if is_prefill else layout.model),
+            f"{side}-{self.number}", self.model(layout.at_prefill if is_prefill else layout.model),
             (*layout.common, *(layout.prefill if is_prefill else layout.decode)),
             transfer=transfer, port=port, env=env)
 
-    def restart(self, side: str) -> Server:
-        """The server of the pair that was killed, on the same port."""
-        assert self._pair is not None
-        old: Server = getattr(self._pair, side)
-        self.servers.end(old)
-        self._number = next(NUMBERS)
-        new = self.start(self._pair.layout, side, old.port)
-        setattr(self._pair, side, new)
-        new.wait_healthy()
-        return new
-
-    def end(self) -> None:
-        if self._pair is not None:
-            self.servers.end(self._pair.proxy, self._pair.decode, self._pair.prefill)
-            self._pair = None
