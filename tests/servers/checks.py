@@ -121,7 +121,7 @@ def retracted(stage: Stage, layout: Layout) -> Finding:
         pair.decode.post("/continue_generation", {"torch_empty_cache": False})
 
     answers, _ = send_and_kill(pair.through, wanted, give_back, first=6, seconds=60.0)
-    found = reference.judge(wanted, answers, pair.told)
+    found = reference.require_right(wanted, answers, pair.told)
     again = _computed(pair) - before - len(wanted)
     if again < 1:
         raise UntestedError("no request was running when decode gave its KV back")

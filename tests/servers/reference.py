@@ -77,9 +77,9 @@ class Reference:
         leave: which clients leave. about: the servers, for the error.
         """
         answers = send(way, wanted, in_flight=in_flight, seconds=seconds, leave=leave)
-        return self.judge(wanted, answers, about), sum(answer.left for answer in answers)
+        return self.require_right(wanted, answers, about), sum(answer.left for answer in answers)
 
-    def judge(
+    def require_right(
         self, wanted: Sequence[Ask], answers: Sequence[Answer], about: Callable[[], object] = str
     ) -> Comparison:
         """Every answer has come that a client has stayed for, and is right."""
