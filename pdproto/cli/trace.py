@@ -85,6 +85,8 @@ def show(verified: ReplayResult, out: Console) -> None:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
     for line in verified.assumes:
         out.print(Text(f"assumed: {line}", style="yellow"), soft_wrap=True)
+    for line in verified.unjudged:
+        out.print(Text(f"not judged: {line}", style="yellow"), soft_wrap=True)
     rejection = verified.rejection
     if rejection is None:
         return

@@ -45,11 +45,13 @@ class Case(NamedTuple):
 class Claims:
     """The properties of a system, as ways to violate them that lines can tell of.
 
-    untold: the symbols with values that no line tells in each state.
+    untold: the symbols with values that no line tells in each state. left_out: of each property
+    that may be violated in a way that no line tells of, those symbols by their names.
     """
 
     def __init__(self, system: System) -> None:
         self.untold: Final = frozenset(_untold(system))
+        self.left_out: Final[dict[str, dict[str, None]]] = {}
         self.always: Final[dict[Symbol, list[tuple[Case, Atom | None]]]] = {}
         self.on_row: Final[dict[str, list[Case]]] = {}
         for claim in system.properties:
@@ -65,8 +67,13 @@ class Claims:
 
     def _cases(self, name: str, claim: Formula) -> Iterator[Case]:
         for variables, parts in _alternatives(negated(claim), free_variables(claim)):
-            if not any(self._is_untold(part) for part in parts):
+            untold = [part for part in parts if self._is_untold(part)]
+            if not untold:
                 yield Case(name, variables, parts)
+                continue
+            self.left_out.setdefault(name, {}).update(
+                (atom.symbol.name, None) for part in untold for atom, _ in atoms(part)
+                if self._is_untold(atom))
 
     def _is_untold(self, part: Formula) -> bool:
         """Whether a conjunct cannot be certain. A disjunction may be, by its other parts."""

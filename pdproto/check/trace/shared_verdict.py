@@ -1,6 +1,6 @@
 """Verifies traces of shared machines: each line (shared.py), then an order (shared_orders.py)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -8,6 +8,7 @@ from typing import Final
 from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.trace.shared_orders import Orders, Recorder, Violation, book_of
 from pdproto.check.trace.verdict import Rejection, ReplayResult
+from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.system import System
 
 UNDECIDED: Final = (
@@ -34,7 +35,19 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
     return ReplayResult(
         system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
         max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
-        replay.passed, () if rejection else missing, () if rejection else assumes, rejection)
+        replay.passed, () if rejection else missing, () if rejection else assumes, rejection,
+        () if rejection else tuple(_unjudged(system, recorder)))
+
+
+def _unjudged(system: System, recorder: Recorder | None) -> Iterator[str]:
+    """The properties that are not evaluated, or not in each way in which they may be violated."""
+    if recorder is None:
+        for claim in system.properties:
+            if isinstance(claim, Always | OnRow):
+                yield f"{claim.name}: the traces may begin in the middle"
+        return
+    for name, untold in recorder.claims.left_out.items():
+        yield f"{name}, where it depends on {', '.join(untold)}: no line tells each of its values"
 
 
 def _gaps(replay: SharedReplay) -> tuple[str, ...]:

@@ -54,7 +54,8 @@ class ReplayResult:
     rows: how often each fired. states: different local states. longest: the most rows of one
     endpoint. assumed: messages whose sending no trace shows, by sender. passed: skipped lines.
     missing: lines that the given traces lack. assumes: what the answer assumes, and no
-    line shows: processes without a trace, and failures of which only others tell.
+    line shows: processes without a trace, and failures of which only others tell. unjudged: the
+    properties that may be violated without a line that shows it, and why.
     """
 
     system: System
@@ -69,6 +70,7 @@ class ReplayResult:
     missing: tuple[str, ...]
     assumes: tuple[str, ...]
     rejection: Rejection | None
+    unjudged: tuple[str, ...] = ()
 
     @property
     def is_explained(self) -> bool:

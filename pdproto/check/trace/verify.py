@@ -320,7 +320,8 @@ def to_result(verified: ReplayResult) -> CheckResult:
     rejection, system = verified.rejection, verified.system
     named = "" if rejection is None else "; ".join(
         f"{short} is {name}" for short, name in rejection.names.items())
-    note = "; ".join((*verified.missing, *verified.assumes))
+    note = "; ".join((*verified.missing, *verified.assumes, *(
+        f"not judged: {line}" for line in verified.unjudged)))
     if rejection is not None:
         note = f"{rejection.file}, line {rejection.number}: {rejection.why}" + (
             f" ({named})" if named else "") + "".join(
@@ -352,6 +353,7 @@ def to_json(verified: ReplayResult) -> dict[str, Any]:
         "rows": dict(verified.rows), "assumed": dict(verified.assumed),
         "passed": verified.passed, "missing": list(verified.missing),
         "assumes": list(verified.assumes),
+        "not_judged": list(verified.unjudged),
         "rejection": None if rejection is None else {
             "file": rejection.file, "line": rejection.number, "text": rejection.text,
             "why": rejection.why, "claim": rejection.claim, "names": dict(rejection.names),
