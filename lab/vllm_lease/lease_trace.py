@@ -52,12 +52,12 @@ def write(folder: Path, prefill: Sequence[Event], decode: Sequence[Event],
     blocks = one_block_each(computed)
     paths = folder / "prefill.jsonl", folder / "decode.jsonl"
     with paths[0].open("wb") as target:
-        end = SharedTrace("prefill", target).begin(vllm_lease.PREFILL, bounded={
+        end = SharedTrace("prefill", target, ran=False).begin(vllm_lease.PREFILL, bounded={
             Request: list(numbers.values()), Block: sorted(set(blocks.values()))})
         for event in prefill:
             _tell(end, event, {"r": numbers[event.request], "b": blocks[event.request]})
     with paths[1].open("wb") as target:
-        trace = SharedTrace("decode", target)
+        trace = SharedTrace("decode", target, ran=False)
         ends = {request: trace.begin(vllm_lease.DECODE, (number,))
                 for request, number in numbers.items()}
         for event in decode:

@@ -2,8 +2,9 @@
 
 Give the traces of all ranks of a hand-over together (`pdproto handoff --trace FOLDER` writes one
 file for each rank). They are merged to one behaviour of the whole system: each message is sent,
-each write of a device was begun, and every property holds in each state. Exit status: 0 they
-conform, 1 no behaviour has a line, 2 usage, 3 the traces are incomplete, or something is assumed.
+each write of a device was begun, and every `always` holds in each state, as far as lines tell.
+Exit status: 0 they conform, 1 no behaviour has a line, 2 usage, or traces of other tables, 3 the
+traces are incomplete, or something is assumed.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, cons
 from pdproto.cli.systems import load
 
 SYSTEM: Final = "transfer"
+UNJUDGED_SHOWN: Final = 3
 WORDS: Final = {
     Verdict.HOLDS: "CONFORMS", Verdict.VIOLATED: "REJECTED", Verdict.UNKNOWN: "INCOMPLETE",
 }
@@ -85,8 +87,11 @@ def show(verified: ReplayResult, out: Console) -> None:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
     for line in verified.assumes:
         out.print(Text(f"assumed: {line}", style="yellow"), soft_wrap=True)
-    for line in verified.unjudged:
+    for line in verified.unjudged[:UNJUDGED_SHOWN]:
         out.print(Text(f"not judged: {line}", style="yellow"), soft_wrap=True)
+    more = len(verified.unjudged) - UNJUDGED_SHOWN
+    if more > 0:
+        out.print(Text(f"not judged: {more:,} more, which --json lists", style="yellow"))
     rejection = verified.rejection
     if rejection is None:
         return

@@ -4,7 +4,8 @@ Every line has `n`, which counts the lines of its process from 1; `node`; `machi
 number of the endpoint within its process, also before it belongs to a life. There are four kinds:
 
 * `begins`: an endpoint begins. For each other sort: the number of elements, or the names of the
-  nodes. While no peer is known, one without a name counts. `elements`: these numbers have changed.
+  nodes. While no peer is known, one without a name counts. `tables`: the digest of its table
+  (ground/structure.py). `elements`: these numbers have changed.
 * `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name. A rank is written
   as its node, a life as [room, incarnation, generation], or null while it is not known. The last
   row of an event adds `state`: the machine's state after it.
@@ -23,9 +24,11 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from pdproto.ground.layout import Indices, value_name
+from pdproto.ground.structure import table_digest
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.roles import Life, Sink, Source
+from pdproto.spec.language.machine import Table
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 
 log = logging.getLogger("pdproto.trace")
@@ -61,6 +64,14 @@ class Lines:
         self._target: Final = target
         self._encoder: Final = msgspec.json.Encoder()
         self._lines = 0
+        self._digests: Final[dict[int, tuple[Table, str]]] = {}  # by `id` of a table
+
+    def digest(self, table: Table) -> str:
+        """The digest of a table, which the first line about an endpoint names."""
+        known = self._digests.get(id(table))
+        if known is None:
+            known = self._digests[id(table)] = table, table_digest(table)
+        return known[1]
 
     def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
         """Write lines about an endpoint. Writes nothing after the trace has ended. Never raises."""
@@ -114,10 +125,12 @@ class TraceWriter(Lines):
             return
         endpoint.traced = (number, sizes, peers)
         own = endpoint.automaton.table.machine.sorts
-        yield {"begins" if begins else "elements": {
-            sort.__name__: peers if sort in (Source, Sink) else size
-            for sort, size in sizes.items() if sort not in own
-        }}
+        counts = {sort.__name__: peers if sort in (Source, Sink) else size
+                  for sort, size in sizes.items() if sort not in own}
+        if begins:
+            yield {"begins": counts, "tables": self.digest(endpoint.automaton.table)}
+        else:
+            yield {"elements": counts}
 
     def _rows(self, endpoint: Endpoint, step: Step) -> Iterator[Mapping[str, Any]]:
         table = endpoint.automaton.table

@@ -4,7 +4,7 @@ JSON lines as in trace.py, with the same `n`, `node`, `machine` and `end`. An `e
 or all instances, of a machine that is run from its table (store.py).
 
 * `begins`: the elements of the sorts over which quantifiers loop. `own`: the elements of the
-  machine's own variables; null if the end stands for all instances.
+  machine's own variables; null if the end stands for all instances. `tables`: as in trace.py.
 * `row`, `on`, `with`: a row that fired, its trigger, and its parameters by name, without those in
   `own`. An element of several parts is a list: [room, incarnation, generation] for a life.
 * `heard`, `of`: a message that triggers no row, with its arguments. Rows read that it has arrived.
@@ -12,7 +12,7 @@ or all instances, of a machine that is run from its table (store.py).
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -28,10 +28,14 @@ from pdproto.spec.language.symbols import Rigid, Symbol
 
 
 class SharedTrace(Lines):
-    """Writes the steps of the shared machines of one process. One thread at a time."""
+    """Writes the steps of the shared machines of one process. One thread at a time.
 
-    def __init__(self, node: str, target: TraceTarget) -> None:
+    ran: False for the steps of a program that has not run the tables: then no digest is written.
+    """
+
+    def __init__(self, node: str, target: TraceTarget, *, ran: bool = True) -> None:
         super().__init__(node, target)
+        self._ran: Final = ran
         self._ends = 0
 
     def begin(
@@ -48,6 +52,7 @@ class SharedTrace(Lines):
         end.tell({
             "begins": {sort.__name__: [plain(element) for element in elements]
                        for sort, elements in (bounded or {}).items()},
+            **({"tables": self.digest(table)} if self._ran else {}),
             "own": None if own is None else {name: plain(element) for name, element in named},
         })
         return end

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from pdproto.check.identity import LEFT_OUT, OF_OTHERS, Structure, content
+from pdproto.check.identity import LEFT_OUT, content
 from pdproto.check.prove.digests import Digests, name_of_system
 from pdproto.check.prove.proving import CUTOFF
 from pdproto.check.prove.subject import ProofSubject
 from pdproto.cli.systems import load, subject
+from pdproto.ground.structure import OF_OTHERS, Structure
 from pdproto.spec.language import (
     TRUE,
     Always,

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from pdproto.check.identity import Structure, code, content
+from pdproto.check.identity import code, content
 from pdproto.check.prove.obligations import Claim, Obligation
 from pdproto.check.prove.solver_version import solver_version
+from pdproto.ground.structure import Structure
 from pdproto.spec.language.system import System
 
 

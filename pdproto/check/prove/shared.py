@@ -7,12 +7,13 @@ belongs to one shard.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
-from pdproto.check.identity import Structure, content
+from pdproto.check.identity import content
 from pdproto.check.prove.digests import Digests
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.proving import CUTOFF, EngineAnswer, Proof
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.ground.structure import Structure
 
 
 @dataclass(frozen=True, slots=True)

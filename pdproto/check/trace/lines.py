@@ -6,6 +6,10 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from pdproto.check.load import LoadError
+from pdproto.ground.structure import table_digest
+from pdproto.spec.language.system import System
+
 Element: TypeAlias = int | str | tuple[int, ...] | None  # None: not known yet
 Counted: TypeAlias = int | tuple[str, ...]
 
@@ -22,6 +26,7 @@ class TraceLine(msgspec.Struct, forbid_unknown_fields=True):
     machine: str
     end: int
     begins: dict[str, Counted] | None = None
+    tables: str | None = None
     elements: dict[str, Counted] | None = None
     row: str | None = None
     on: str | None = None
@@ -43,6 +48,23 @@ class Found(NamedTuple, Generic[T]):
     line: T | None
     problem: str = ""
     cut: bool = False
+
+
+class OwnTables:
+    """The tables of a system, by the digests that traces name."""
+
+    def __init__(self, system: System) -> None:
+        self._system: Final = system
+        self._digests: Final = {table.machine.name: table_digest(table) for table in system.tables}
+
+    def require(self, path: Path, number: int, machine: str, told: str | None) -> None:
+        """Raise LoadError if this line is about another table. told: its digest; None if the line
+        names none, as those of other tools.
+        """
+        own = self._digests.get(machine)
+        if told is not None and own is not None and told != own:
+            raise LoadError(f"{path}, line {number}: it is of other tables: the digest of that of "
+                            f"{machine} is {told}, and {own} in {self._system.name}")
 
 
 Read: TypeAlias = Found[TraceLine]

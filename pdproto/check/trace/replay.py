@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 from pdproto.check.trace.events import Came, Event
 from pdproto.check.trace.files import AwaitedError, File, Key, Process, RejectedError, Wait
 from pdproto.check.trace.instance import Instance, MismatchError, Tables, words
-from pdproto.check.trace.lines import Counted, Element, Read, TraceLine
+from pdproto.check.trace.lines import Counted, Element, OwnTables, Read, TraceLine
 from pdproto.check.trace.table import (
     AnyMessage,
     GroundedRow,
@@ -58,6 +58,7 @@ class Replay:
     ) -> None:
         system = tables.system
         self.tables: Final = tables
+        self._own: Final = OwnTables(tables.system)
         self.files: Final = [File(number, path) for number, path in enumerate(paths)]
         self.tally: Final = Tally()
         self._from_middle: Final = from_middle
@@ -174,6 +175,7 @@ class Replay:
         process.knows[file.number] = read.number
         instance = process.ends.get(line.end)
         if line.begins is not None:
+            self._own.require(file.path, read.number, line.machine, line.tables)
             self._begin(file, process, line, line.begins)
         elif instance is None:
             if line.end not in process.passed and not self._from_middle:

@@ -17,6 +17,7 @@ import msgspec
 
 from pdproto.check.trace.cells import Cell, Environment, TracedCells, sent_by
 from pdproto.check.trace.channels import SentInOrder, element_names
+from pdproto.check.trace.lines import OwnTables
 from pdproto.check.trace.shared_lines import Read, SharedLine, frozen, shared_lines
 from pdproto.check.trace.shared_narrative import Narrative, changes_of, lane_of
 from pdproto.check.trace.shared_orders import Recorder
@@ -139,6 +140,7 @@ class SharedReplay:
         self._recorder: Final = recorder
         self._wrong: Final = wrong
         self._tables: Final = {table.machine.name: table for table in system.tables}
+        self._own: Final = OwnTables(system)
         worlds = [table for table in (*system.tables, *chain(*system.faults.values()))
                   if table.machine.world]
         rows = [(table, row) for table in worlds for row in table.rows]
@@ -236,6 +238,7 @@ class SharedReplay:
         self._count(file, line)
         instance = file.ends.get(line.end)
         if line.begins is not None:
+            self._own.require(file.path, read.number, line.machine, line.tables)
             self._begin(file, line)
         elif instance is None:
             if not self._from_middle:

@@ -17,6 +17,7 @@ class SharedLine(msgspec.Struct, forbid_unknown_fields=True):
     machine: str
     end: int
     begins: dict[str, list[Any]] | None = None
+    tables: str | None = None
     own: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
     row: str | None = None
     on: str | None = None

@@ -7,15 +7,18 @@ process reads from its own settings: with wrong settings, two of them begin with
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from pdproto.check.load import LoadError
 from pdproto.check.result import Verdict
 from pdproto.check.trace import search
 from pdproto.check.trace.verify import to_json, verify
+from pdproto.ground.structure import table_digest
 from pdproto.runtime.store import Shared
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language import (
@@ -160,6 +163,42 @@ def test_a_run_is_rejected_if_every_order_violates_a_property(case: str, tmp_pat
             assert rejection["claim"] == why.split(" ")[0]
             text = Path(rejection["file"]).read_text().splitlines()[rejection["line"] - 1]
             assert rejection["text"] == text
+
+
+def test_a_property_that_no_line_tells_of_is_named(tmp_path: Path) -> None:
+    """A fault may have ended what a member does there, between any two lines."""
+    world = Machine("world", world=True)
+    ends = Row("end", choose=(m,), when=crit(m), do=crit(m).to(False))
+    faulty = replace(SYSTEM, faults={"end": (Table(world, rows=(ends,)),)}, like=SYSTEM)
+    both = "two tokens, both stay inside"
+    paths = files(tmp_path, CORRUPTIONS[both][0])
+    told = to_json(verify(faulty, paths))
+    assert told["verdict"] == "conforms"
+    assert told["not_judged"] == [
+        f"{name}, where it depends on crit: no line tells each of its values"
+        for name in ("mutex", "quiet")]
+    assert to_json(verify(SYSTEM, paths))["verdict"] == "rejected"
+    middle = to_json(verify(SYSTEM, paths, from_middle=True))
+    assert middle["verdict"] == "conforms"
+    assert middle["not_judged"] == [
+        f"{name}: the traces may begin in the middle" for name in ("mutex", "quiet")]
+    right = files(tmp_path, CORRUPTIONS["the token is passed"][0])
+    assert to_json(verify(SYSTEM, right))["not_judged"] == []
+
+
+def test_a_trace_of_other_tables_is_refused(tmp_path: Path) -> None:
+    run = "a:start a:enter a:leave"
+    paths = processes(tmp_path, {"a": True, "b": False}, run)
+    edits = replace(TABLE, rows=(*TABLE.rows, Row("more", on=Call("more"))))
+    other = replace(SYSTEM, tables=(edits,), like=SYSTEM)
+    own, others = table_digest(TABLE), table_digest(edits)
+    assert own != others
+    with pytest.raises(LoadError, match=f"a.jsonl, line 1: it is of other tables: the digest of "
+                                        f"that of member is {own}, and {others} in token"):
+        verify(other, paths)
+    for path in paths:  # as a tool that writes no digest
+        path.write_text(path.read_text().replace(f',"tables":"{own}"', ""))
+    assert verify(other, paths).verdict is Verdict.HOLDS
 
 
 def processes(folder: Path, settings: Mapping[str, bool], run: str) -> list[Path]:
