@@ -99,10 +99,11 @@ class Cluster:
 
     @property
     def history(self) -> int:
-        """The state, with the bit of every message that was ever sent.
+        """The state, with the bit of every message that was sent and that no row of the world took
+        off the network.
 
-        A property about a message asks whether it was ever sent, also if its delivery took it off
-        the network. A message in a channel is there until its delivery.
+        A property about a message asks for these, also if its delivery took it off the network
+        (Fairness.CONSUMED). A message in a channel is there until its delivery.
         """
         return self.state | self._sent
 
@@ -276,6 +277,7 @@ class Cluster:
                 if value is True:
                     said.append((symbol, indices))
                 else:
+                    self._sent &= ~field.mask
                     self._forget((symbol, indices), field.mask)
             elif (before ^ self.state) & field.mask:
                 for end in self._ends_that_keep((symbol, indices)):

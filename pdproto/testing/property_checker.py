@@ -3,10 +3,14 @@
 Safety is checked in every state. For liveness, the run is extended: there are no more faults, and
 all fair rows fire in turn until the run ends or repeats itself. Such a run is fair, so it must
 satisfy every liveness property (check/liveness.py defines fairness).
+
+The plain interpreter replays a run that violates a property before it is shown (check/witness.py).
+If the run does not show it there, that is a defect of this package: NoRunError says so.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from io import StringIO
 from typing import Final
 
@@ -24,7 +28,7 @@ from pdproto.check.questions import (
 )
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.check.runs import Transition
+from pdproto.check.runs import NoRunError, Transition
 from pdproto.check.words import assuming, formula_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
@@ -80,7 +84,7 @@ class PropertyChecker:
         self.questions: Final = tuple(
             q for q in every if q.bad and (not properties or q.name in properties))
         self._patterns: Final = [
-            (pattern.guard, question, pattern.instance)
+            (pattern.guard, question)
             for question in self.questions for pattern in question.patterns
         ]
         self._narrator: Final = Narrator(ground, every)
@@ -103,9 +107,9 @@ class PropertyChecker:
         state = cluster.history
         if state in self._good:
             return
-        for guard, question, instance in self._patterns:
+        for guard, question in self._patterns:
             if guard.holds(state):
-                raise ViolationError(self._finding(question, instance, cluster.moves))
+                self._refute(question, cluster.moves)
         if len(self._good) >= GOOD_MAX:
             self._good.clear()
         self._good.add(state)
@@ -166,12 +170,49 @@ class PropertyChecker:
         claim = "wherever nothing more can happen, the state is declared final"
         raise ViolationError(Finding(
             DEADLOCK, PropertyKind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
-            trace=self._narrator.trace(cluster.moves, blocked=True)))
+            trace=self._narrator.deadlocked(cluster.moves)))
 
-    def _finding(self, question: Question, instance: str, moves: list[Transition]) -> Finding:
-        return Finding(
+    def _refute(self, question: Question, moves: list[Transition]) -> None:
+        """Raise ViolationError for the run.
+
+        Safety is claimed where delivery leaves a message on the network. A run under
+        Fairness.CONSUMED violates it only if it is also one there.
+        """
+        try:
+            trace, instance = self._narrator_of_safety.showing(question, self._lasting(moves))
+        except NoRunError:
+            if self.ground.consume:
+                return
+            raise
+        raise ViolationError(Finding(
             question.name, question.kind, question.claim, Verdict.VIOLATED, "met by a run",
-            question.place, trace=self._narrator.trace(moves), instance=instance, note=question.why)
+            question.place, trace=trace, instance=instance, note=question.why))
+
+    @cached_property
+    def _narrator_of_safety(self) -> Narrator:
+        ground = self.ground
+        if not ground.consume:
+            return self._narrator
+        lasting = Ground(ground.system, ground.sizes, ground.faults, ground.given)
+        return Narrator(lasting, tuple(questions(lasting)))
+
+    def _lasting(self, moves: list[Transition]) -> list[Transition]:
+        """The run where delivery leaves messages on the network. Raises NoRunError."""
+        if not self.ground.consume:
+            return moves
+        wanted = [(id(move.row.row), move.row.environment) for move in moves]
+        by_row: dict[int, list[GroundRow]] = {}
+        for row in self._narrator_of_safety.ground.rows:
+            by_row.setdefault(id(row.row), []).append(row)
+        lasting, state = [], 0
+        for name, environment in wanted:
+            fired = next((row for row in by_row.get(name, ()) if row.environment == environment
+                          and row.action.guard.holds(state)), None)
+            if fired is None:
+                raise NoRunError("it is no run where messages stay")
+            lasting.append(Transition(fired, state, fired.action.apply(state)))
+            state = lasting[-1].after
+        return lasting
 
     def _broken(
         self,
@@ -185,7 +226,7 @@ class PropertyChecker:
             claim.name, PropertyKind.LEADS_TO,
             f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
             Verdict.VIOLATED, "met by a run", claim.place, instance=obligation.instance,
-            trace=self._narrator.trace(moves, loop=loop, blocked=loop is None),
+            trace=self._narrator.unfulfilled(obligation, fairness, moves, loop),
             note=assuming(self.ground.system, (fairness,)), under=(fairness,))
 
     def diverged(self, moves: list[Transition], why: str) -> Finding:

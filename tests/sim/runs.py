@@ -1,5 +1,6 @@
 """Runs for tests: a seed, a shape, and what became of it."""
 
+import re
 from dataclasses import replace
 from hashlib import sha256
 from random import Random
@@ -29,9 +30,10 @@ class Traces:
         return Traces.File(self.bytes_of.setdefault(process, bytearray()))
 
     def digest(self) -> str:
-        """Of every byte of every trace."""
+        """Of every byte of every trace, but the digests of the tables, which any edit changes."""
         digest = sha256()
-        for process, data in self.bytes_of.items():
+        for process, written in self.bytes_of.items():
+            data = re.sub(rb',"tables":"[0-9a-f]{16}"', b"", written)
             digest.update(f"{process} {len(data)}\n".encode() + data)
         return digest.hexdigest()
 
