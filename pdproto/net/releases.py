@@ -38,7 +38,7 @@ class Tested:
         if number is not None and number[0] in self.releases:
             return
         *before, newest = self.releases
-        tested = f"{', '.join(before)} and {newest}"
+        tested = " and ".join(filter(None, (", ".join(before), newest)))
         then, now = self.recorded(), found()
         changes = [*(f"{name} is gone" for name in sorted(then - now)),
                    *(f"{name} is new" for name in sorted(now - then))]
@@ -50,8 +50,8 @@ class Tested:
         more = f", and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
         raise ValueError(
             f"{self.engine} {version} is installed, and pdproto is tested with {tested}. Of the "
-            f"interface of {newest}, {', '.join(changes[:SHOWN])}{more}: install one of these "
-            f"releases, or another pdproto")
+            f"interface of {newest}, {', '.join(changes[:SHOWN])}{more}: install "
+            f"{' or '.join(self.releases)}, or another pdproto")
 
 
 def of_calls(*calls: Any) -> Interface:

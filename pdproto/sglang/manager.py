@@ -9,10 +9,12 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from time import time_ns
 from typing import Any, Final
 
 import msgspec
+import sglang
 from sglang.srt.disaggregation.base.conn import BaseKVManager
 from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
@@ -50,6 +52,7 @@ from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
+from pdproto.sglang.versions import TESTED
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -57,6 +60,8 @@ from pdproto.transport.operator_port import serve_operator
 from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
+
+INTERFACE: Final = "pdproto.sglang.interface"
 
 
 class PdprotoKVManager(BaseKVManager):
@@ -83,6 +88,8 @@ class PdprotoKVManager(BaseKVManager):
         server_args: Any,
         is_mla_backend: bool | None = False,
     ) -> None:
+        # Imported when needed, for SGLang imports this module within those that it names.
+        TESTED.check(sglang.__version__, lambda: import_module(INTERFACE).found(), log)
         self.kv_args = args
         self.server_args = server_args
         self.is_mla_backend = bool(is_mla_backend)

@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any, Final
 
 NAME: Final = "pdproto"
-SGLANG: Final = "0.5.23"  # the release with these interfaces
 GET: Final = "get_kv_class"
 CLASSES: Final = {
     "manager": ("pdproto.sglang.manager", "PdprotoKVManager"),

@@ -88,7 +88,7 @@ def test_a_release_of_another_interface_does_not_start(
     monkeypatch.setattr(Tested, "recorded", lambda _: found() - {name} | {"Request.prompt"})
     with pytest.raises(ValueError, match=(
             r"vLLM 0\.99\.0\+cpu is installed, .* tested with .* and 0\.33\.0\. Of the interface "
-            rf"of 0\.33\.0, Request\.prompt is gone, {re.escape(name)} is new: install one of")):
+            rf"of 0\.33\.0, Request\.prompt is gone, {re.escape(name)} is new: install 0")):
         Engine(closing, folder, "kv_consumer")
 
 

@@ -1,0 +1,38 @@
+"""The parts of SGLang's own code that the backend relies on."""
+
+from typing import Final
+
+from sglang.srt.arg_groups.choices import add_disagg_transfer_backend_choices
+from sglang.srt.disaggregation import utils
+from sglang.srt.disaggregation.base import conn
+from sglang.srt.disaggregation.common.conn import KVTransferError, PrefillServerInfo
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
+from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
+from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.plugins.hook_registry import HookRegistry
+from sglang.srt.runtime_context import get_disagg, get_parallel, get_serving, process_model_config
+from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
+
+from pdproto.net.releases import Interface, of_attributes, of_bases, of_calls, of_values
+
+OF_REQUESTS: Final = ("bootstrap_host", "bootstrap_port", "bootstrap_room",
+                      "disagg_prefill_dp_rank", "rid")
+
+
+def found() -> Interface:
+    """The interface of the SGLang that is installed."""
+    return (of_bases(conn.BaseKVManager, conn.BaseKVSender, conn.BaseKVReceiver,
+                     conn.BaseKVBootstrapServer)
+            | of_calls(add_disagg_transfer_backend_choices, utils.get_kv_class,
+                       DecodePreallocQueue._send_kv_metadata, DecodePreallocQueue.add,
+                       PrefillBootstrapQueue.add, PrefillBootstrapQueue.create_sender,
+                       PPConsensusStore.__init__, HookRegistry.register, HookRegistry.apply_hooks,
+                       NetworkAddress.parse, get_disagg, get_local_ip_auto, get_parallel,
+                       get_serving, process_model_config)
+            | of_values(conn.KVTransferDestination, conn.KVTransferMetric, conn.StateType,
+                        PrefillServerInfo, utils.DisaggregationMode)
+            | frozenset(f"KVArgs.{name}" for name in conn.KVArgs.__annotations__)
+            | frozenset(f"KVPoll.{name}" for name in vars(conn.KVPoll) if name.isidentifier()
+                        and not name.startswith("_"))
+            | of_attributes(Req, OF_REQUESTS) | of_attributes(KVTransferError, ("failure_reason",)))
