@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
 from pdproto.group.entry import Answer, EntryPart, Submitted
@@ -65,8 +66,9 @@ class Group:
         waits: Mapping[str, float] | None = None,
         trace: SharedTrace | None = None,
     ) -> None:
+        self._stops: Final = checked.function("stop", stop)
         link = replace(link or Link(), bind=ranks.get(me) or Link().bind)
-        node = GroupNode(name, ranks, me=me, slots=slots, stop=stop, entry=entry, link=link,
+        node = GroupNode(name, ranks, me=me, slots=slots, stop=self._stop, entry=entry, link=link,
                          incarnation=new_incarnation(), waits=waits, trace=trace,
                          passes=self._passes)
         core = node.core
@@ -88,6 +90,10 @@ class Group:
         self._failed: Final[set[Life]] = set()
         self._over: Final[set[Life]] = set()
         self._loop.start()
+
+    def _stop(self, life: Life) -> bool:
+        """In the loop: have the application stop the engine. After an error it is asked again."""
+        return bool(self._core.tell("stop", self._stops, life))
 
     @property
     def ended(self) -> str | None:
@@ -123,13 +129,14 @@ class Group:
         if self.ended is not None:
             raise LocalProtocolError(f"group {self.name} has ended: {self.ended}")
         room, payload = checked.room(room), checked.row("payload", payload, PAYLOAD_MAX)
-        checked.function("on_answer", on_answer)
+        told = None if on_answer is None else partial(
+            self._core.tell, "on_answer", checked.function("on_answer", on_answer))
         with self._lock:
             if self._generation - entry.floor >= OPEN_MAX:
                 raise LocalProtocolError(f"room {room}: {OPEN_MAX:,} requests are open: try again "
                                          f"later")
             submitted = Submitted(Life(room, self._core.incarnation, self._generation), payload,
-                                  on_answer, request_id=request_id or str(room))
+                                  told, request_id=request_id or str(room))
             self._generation += 1
             self._core.ask(lambda: self._node.submit(submitted))
         return submitted

@@ -15,7 +15,7 @@ Rule 3: a malformed batch is dropped and counted, and the log names its sender. 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pdproto.node.connections import Connections, OutgoingBatch
 from pdproto.node.handle import log_fields
@@ -47,7 +47,9 @@ class Effects(NamedTuple):
 
 
 class Core:
-    """A node with peers. labels: of its metrics.
+    """A node with peers. labels: of its metrics. on_defect: called with the error of an effect of a
+    step; the others are carried out, unless it raises. on_callback_error: called with the name of a
+    function of the application, and its error.
 
     Raises TypeError or ValueError for a name that no node may have.
     """
@@ -65,6 +67,8 @@ class Core:
         self.parts = Parts(())
         self.again = False  # the node itself wants another turn at once
         self.now = 0.0  # the time of this turn, in seconds of the transport's clock
+        self.on_defect: Callable[[Exception], None] = _raise
+        self.on_callback_error: Callable[[str, Exception], None] = self._note_callback
         self.transport: Transport
         # Methods of the transport, bound once because they are called often. For any thread.
         self.ask: Callable[[Callable[[], None]], None]
@@ -283,6 +287,21 @@ class Core:
 
     # For the parts
 
+    def tell(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the application. Its error is logged and counted, and ends nothing:
+        the result is None then.
+        """
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self.on_callback_error(name, error)
+
+    def _note_callback(self, name: str, error: Exception) -> None:
+        self.metrics.add("callback_errors")
+        if count := self.repeats.told(f"{name} {type(error).__name__}"):
+            log.error("node %s: %s has failed (%d so far)", self.name, name, count, exc_info=error,
+                      extra={"rank": self.name})
+
     def connect(self, name: str, endpoint: str) -> Peer:
         """See Connections.connect."""
         known = self.peers.get(name)
@@ -359,6 +378,10 @@ class Core:
                   extra=log_fields(self.name, frame.life))
         for give_up in self.parts.unsaid:
             give_up(peer, frame, why)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def run_turn(core: Core, arrived: Arrived, now: float) -> float:

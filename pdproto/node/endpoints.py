@@ -119,6 +119,7 @@ class _NoOwner:
 
     status = settled = KVPoll.BOOTSTRAPPING
     watchers: Final = ()
+    untold: Final = False
 
 
 def _count_repeat(_timer: str, endpoint: Endpoint) -> None:
@@ -164,15 +165,27 @@ class Endpoints:
             self._write(endpoint, event, step)
         plan = self._known.get(step) or self._plans.learn(endpoint.automaton, step)
         for reaction, indices in plan.reactions:
-            reaction(endpoint, indices)
+            try:
+                reaction(endpoint, indices)
+            except Exception as error:  # the others, too, are effects of a step that was taken
+                self._core.on_defect(error)
         owner = endpoint.owner
         owner.status = plan.status
         owner.settled = plan.settled
         if plan.armed is not endpoint.timers:
             self._timers.follow(endpoint, plan.armed, self._core.now)
+        if owner.untold:
+            self.tell_released(owner)
         for watcher in owner.watchers:
-            watcher()
+            self._core.tell("watcher", watcher)
         return step
+
+    def tell_released(self, owner: Any) -> None:
+        """Tell the application that the pages are free, once."""
+        if owner.untold:
+            owner.untold = False
+            if owner.on_released is not None:
+                self._core.tell("on_released", owner.on_released)
 
     def call(self, endpoint: Endpoint, name: str) -> None:
         """Give the endpoint a call of its table, which a part has declared."""

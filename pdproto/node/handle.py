@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, Self
 
 from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
+from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.symbols import State
@@ -32,7 +33,9 @@ class HandoffMetrics:
 
 
 class Opener(Protocol):
-    """The node that a handle belongs to."""
+    """The node that a handle belongs to. elsewhere: why no call works in this process, if so."""
+
+    elsewhere: str
 
     def clock(self) -> float:
         """Seconds of the node's clock. For any thread."""
@@ -52,14 +55,14 @@ class Handle:
 
     __slots__ = ("_node", "began", "blame", "ended", "endpoint", "entered", "landed_bytes",
                  "landed_chunks", "on_released", "opened", "reason", "released", "repeats",
-                 "settled", "stage", "status", "watchers")
+                 "settled", "stage", "status", "untold", "watchers")
 
     def __init__(self, node: Opener, endpoint: Endpoint, stage: State) -> None:
         self._node = node
         self.endpoint = endpoint
         self.blame = ""
         self.reason: str | None = None
-        self.released = False
+        self.released = self.untold = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.opened = node.clock()
@@ -78,13 +81,18 @@ class Handle:
         on_released: called when the pages are free again. watcher: called with this handle after
         each step of the hand-over. Raises TypeError for anything else.
         """
-        checked.function("on_released", on_released)
-        checked.function("watcher", watcher)
+        for name, value in (("on_released", on_released), ("watcher", watcher)):
+            if value is not None:
+                checked.function(name, value)
         self.on_released = on_released
         self.watchers = () if watcher is None else (partial(watcher, self),)
 
     def poll(self) -> KVPoll:
-        """The status of the hand-over. Asking changes nothing."""
+        """The status of the hand-over. Asking changes nothing. Raises LocalProtocolError in a
+        forked child, as every call does.
+        """
+        if self._node.elsewhere:
+            raise LocalProtocolError(self._node.elsewhere)
         return self.status
 
     @property
@@ -99,11 +107,11 @@ class Handle:
         return HandoffMetrics(max(0.0, seconds), self.landed_bytes, self.landed_chunks,
                               self.repeats)
 
-    def tell_released(self) -> None:
-        """In the loop: note that the pages are free, and tell the application."""
-        self.released = True
-        if self.on_released is not None:
-            self.on_released()
+    def note_released(self) -> None:
+        """In the loop: note that the pages are free. The application is told when the status,
+        too, is that of this step.
+        """
+        self.released = self.untold = True
 
     def _give_up(self, reason: str) -> None:
         told = checked.reason(reason)

@@ -30,6 +30,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "held_chunk_seconds": "Seconds for which staging memory was leased, summed",
     "malformed_frames": "Batches dropped because they are no message of the protocol",
     "refused_frames": "Messages that a peer may not send in its state",
+    "callback_errors": "Functions of the application that have raised an error",
     "unencodable_frames": "Messages that could not be sent, by a defect at this rank",
     "stale_frames": "Messages about lives that are over and forgotten",
     "lost_peers": "Peers that have gone: closed, silent, restarted, or their connection has ended",

@@ -31,10 +31,11 @@ class Handles:
         self.clock: Callable[[], float]
         self.ask: Callable[[Callable[[], None]], None]
         self.injection: Final = Injection(core, endpoints, self.give_up)
+        self.elsewhere = ""
         self._core: Final = core
         self._endpoints: Final = endpoints
         self.part: Final = Part("handles", begin=self._attach, end=self._end, unsaid=self._unsaid,
-                                calls=calls)
+                                inherited=self._leave, calls=calls)
 
     def _attach(self, transport: Transport) -> None:
         self.clock, self.ask = transport.clock, transport.ask
@@ -46,6 +47,9 @@ class Handles:
     @abstractmethod
     def give_up(self, owner: Any, reason: str, /) -> None:
         """Abort the hand-over, for this reason."""
+
+    def _leave(self, why: str) -> None:
+        self.elsewhere = why
 
     def _unsaid(self, _peer: Peer, frame: AnyFrame, why: str) -> None:
         """A message could not be sent: its hand-over fails."""

@@ -73,6 +73,8 @@ class Part:
     whether another turn must follow at once. due: the time of the next turn; None for any time.
     problem: why no hand-over can make progress here; for any thread. drain: refuse the rooms that
     only peers have begun, for this reason. end: the last frames are said now. close: the devices.
+    inherited: this process is a child that its parent has forked, and no call works here, for this
+    reason.
 
     lives_below: the floor of this node's own lives: each of a lower generation is over.
     """
@@ -106,6 +108,7 @@ class Part:
     problem: Callable[[], str | None] | None = None
     drain: Callable[[str], None] | None = None
     end: Callable[[], None] | None = None
+    inherited: Callable[[str], None] | None = None
     close: Callable[[], None] | None = None
     lives_below: Callable[[], int] | None = None
 
@@ -143,6 +146,7 @@ class Parts:
         self.problem: Final = _each(part.problem for part in parts)
         self.drain: Final = _each(part.drain for part in parts)
         self.end: Final = _each(part.end for part in parts)
+        self.inherited: Final = _each(part.inherited for part in parts)
         self.close: Final = _each(part.close for part in parts)
         self.lives_below: Final = _each(part.lives_below for part in parts)
         for part in parts:

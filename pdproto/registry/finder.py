@@ -119,8 +119,7 @@ class Finder:
                 self._tell()
 
     def _tell(self) -> None:
-        for watcher in self.watchers:
-            watcher()
+        threads.call_each(*self.watchers)
 
     def _ask(self, question: Lookup) -> None:
         """Ask the registry once, and take the answer."""

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -214,4 +215,4 @@ class Registrar:
         if isinstance(error, RefusedError) and self.refused != error.reason:
             self.refused = error.reason
             if self._on_refused is not None:
-                self._on_refused(error.reason)
+                threads.call_each(partial(self._on_refused, error.reason))

@@ -161,9 +161,9 @@ def row(name: str, value: object, most: int = METADATA_MAX) -> bytes:
     return data
 
 
-def function(name: str, value: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """A function, or None."""
-    if value is not None and not callable(value):
+def function(name: str, value: object) -> Callable[..., Any]:
+    """A function."""
+    if not callable(value):
         raise _type(name, value, "a function")
     return value
 

@@ -29,6 +29,11 @@ class UnlimitedPace:
         """See Pace. No time is measured."""
 
 
+def _raise(_name: str, error: Exception) -> None:
+    """The functions that a simulated node calls are of the simulator."""
+    raise error
+
+
 class Host:
     """A process, from its start to its end. skew: seconds by which its clock is ahead of virtual
     time.
@@ -62,6 +67,7 @@ class Host:
     def run(self, node: Core) -> None:
         """Run this node from now on."""
         self._node = node
+        node.on_callback_error = _raise
         node.begin(self)
         self.wake()
 

@@ -77,6 +77,7 @@ class EventLoop:
         self._ended = False
         self._waking: Final = threading.Lock()  # between a wake and the end
         self._elsewhere = ""  # why no call works in this process
+        core.on_defect = self._note_defect
         with ExitStack() as opened:
             opened.callback(core.close)
             if curve is not None and curve.members and curve.key_of(core.name) != curve.public:
@@ -116,6 +117,8 @@ class EventLoop:
         """See threads.Inherited. ZeroMQ itself does nothing with a context of another process."""
         self._elsewhere = threads.opened_elsewhere(f"node {self._core.name}")
         self._closing = True
+        for leave in self._core.parts.inherited:
+            leave(self._elsewhere)
         ours: list[int | str] = [self.bound.removeprefix(IPC)]
         ours += [port for _, port in _places(self.bound)]
         peers = _places(*(peer.endpoint for peer in self._core.peers.values()))
@@ -125,7 +128,7 @@ class EventLoop:
     def measure(self, metrics: Metrics) -> None:
         """Add the loop's numbers to the metrics of the node."""
         self.pace.measure(metrics)
-        metrics.counter("turn_errors", "Turns of the loop that a defect has ended",
+        metrics.counter("turn_errors", "Defects in turns of the loop",
                         lambda: self.turn_errors)
         metrics.counter("refused_handshakes", "Handshakes with a key that is not of the cluster",
                         lambda: self._authenticator.refused if self._authenticator else 0)
@@ -264,12 +267,8 @@ class EventLoop:
             due = run_turn(self._core, arrived, now)
         except Exception as error:
             # After a defect in one turn, the other hand-overs must still be served.
-            self.turn_errors += 1
             self._failing += 1
-            self._defect = f"{type(error).__name__}: {error}"
-            if is_told(self.turn_errors):
-                log.exception("node %s: a turn of its loop failed (%d so far)", self._core.name,
-                              self.turn_errors)
+            self._note_defect(error)
             sleep(min(FAILED_REST_S * self._failing, FAILED_REST_MAX_S))
             return now + self._link.sign_of_life_s
         else:
@@ -277,6 +276,13 @@ class EventLoop:
             return due
         finally:
             self.pace.end()
+
+    def _note_defect(self, error: Exception) -> None:
+        self.turn_errors += 1
+        self._defect = f"{type(error).__name__}: {error}"
+        if is_told(self.turn_errors):
+            log.error("node %s: a turn of its loop failed (%d so far)", self._core.name,
+                      self.turn_errors, exc_info=error)
 
     def _requests(self) -> Iterator[Callable[[], None]]:
         """The requests that other threads have put into the inbox until now."""

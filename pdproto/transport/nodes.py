@@ -108,7 +108,7 @@ class RunningNode:
     def _leave(self, rooms: Sequence[int]) -> None:
         assert self._drain is not None  # noqa: S101 - it has begun
         for tell in self._leaving:
-            tell(rooms, self._drain.emptied)
+            self._core.tell("on_leave", tell, rooms, self._drain.emptied)
 
     def unready(self) -> str | None:
         """Why this node gets no new request: it drains, or `health`. None if it takes some."""

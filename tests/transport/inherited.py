@@ -37,8 +37,9 @@ class Pair:
 
     def hand_over(self, room: int) -> str:
         """The answers of both ends, and whether the page is the same."""
-        receiver = self.decode.open(room, {"p": self.prefill.endpoint}, pages=[room % 8])
-        sender = self.prefill.open(room)
+        self.receiver = receiver = self.decode.open(
+            room, {"p": self.prefill.endpoint}, pages=[room % 8])
+        self.sender = sender = self.prefill.open(room)
         until(lambda: sender.poll() is not KVPoll.BOOTSTRAPPING)
         sender.send([room % 8])
         until(lambda: sender.poll() in ENDED and receiver.poll() in ENDED)
@@ -54,7 +55,8 @@ class Pair:
 def use(pair: Pair) -> None:
     """Call everything that could wait for a thread which the child does not have."""
     calls: tuple[Callable[[], object], ...] = (
-        lambda: pair.prefill.open(2), pair.prefill.drain,
+        pair.sender.poll, pair.sender.abort, pair.receiver.poll, pair.receiver.close,
+        lambda: pair.receiver.failure, lambda: pair.prefill.open(2), pair.prefill.drain,
         lambda: pair.decode.open(2, {"p": pair.prefill.endpoint}))
     for call in calls:
         try:

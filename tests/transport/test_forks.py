@@ -18,7 +18,7 @@ from tests.transport.victim import PAGES, pools, sink
 from tests.waiting import until
 
 TOLD = "was opened in another process (PARENT): open one in this process"
-SAID = {"use": [*(f"child: node {name} {TOLD}" for name in "ppdd")]}
+SAID = {"use": [*(f"child: node {name} {TOLD}" for name in "ppdddppdd")]}
 
 
 @pytest.mark.parametrize("engine", ["shm", "tcp"])

@@ -153,13 +153,14 @@ class SinkMemory:
         receiver = self._settling.pop(report.life)
         receiver.is_settling = False
         self.free_pages(receiver)
+        self._endpoints.tell_released(receiver)
 
     def free_pages(self, receiver: Receiver) -> None:
         """Free the pages, and drop the life if it is over."""
         if receiver.life in self._granted:
             self._granted.remove(receiver.life)
             self._pool.free_pages(receiver.every_page)
-        receiver.tell_released()
+        receiver.note_released()
         if receiver.life in self._endpoints.lives:
             self._lives.conclude(receiver.endpoint)
         else:

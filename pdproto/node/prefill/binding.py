@@ -144,7 +144,7 @@ class Binding:
         self.early.add(early)
         self._endpoints.stages.register(early)
         self._remembered.add(life, early.endpoint)
-        why = self._refuses(life.room)
+        why = self._core.tell("refuses", self._refuses, life.room)
         if why is not None:
             # So that decode need not wait for a timeout.
             self._senders.open(life.room, use=life.use).abort(why)

@@ -73,6 +73,7 @@ class Sinks:
         self._binding.put(sender)
         if sender.endpoint.value(ends.kv, (0, 0)) is False:
             self._release(sender.endpoint, ())  # the sink aborted first: no page was read
+            self._endpoints.tell_released(sender)
         elif sender.misfit:
             self._senders.give_up(sender, sender.misfit)
 
@@ -164,7 +165,7 @@ class Sinks:
 
     def _release(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
-        sender.tell_released()
+        sender.note_released()
         self._remembered.settle(endpoint.life)
 
     def _settle(self, endpoint: Endpoint, _before: State) -> None:
