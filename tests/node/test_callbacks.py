@@ -97,19 +97,19 @@ def test_the_status_is_that_of_the_step_when_the_application_is_told() -> None:
 
 
 def test_a_defect_in_one_effect_of_a_step_leaves_the_others() -> None:
-    """The lease cannot be given back: the hand-over ends all the same, and is counted."""
     with cluster() as nodes:
-        release, errors = nodes.landing.release, []
+        node = nodes.decodes[0]
+        metrics: Any = node.metrics
+        add, failed = metrics.add, []
 
-        def broken(life: Any) -> None:
-            release(life)
-            errors.append(life)
-            raise RuntimeError("a defect of the data path")
+        def broken(name: str, amount: float = 1) -> None:
+            if name == "handoffs_succeeded" and not failed:
+                failed.append(name)
+                raise RuntimeError("a defect of an effect")
+            add(name, amount)
 
-        path: Any = nodes.landing
-        path.release = broken
+        metrics.add = broken
         hand_over(nodes, 1)
-        assert len(errors) == nodes.decodes[0]._loop.turn_errors == 1
-        path.release = release
         hand_over(nodes, 2)
+        assert len(failed) == node._loop.turn_errors == 1
         until(lambda: all(map(idle, nodes.nodes)))
