@@ -100,7 +100,8 @@ def test_a_defect_in_one_effect_of_a_step_leaves_the_others() -> None:
     with cluster() as nodes:
         node = nodes.decodes[0]
         metrics: Any = node.metrics
-        add, failed = metrics.add, []
+        add = metrics.add
+        failed: list[str] = []
 
         def broken(name: str, amount: float = 1) -> None:
             if name == "handoffs_succeeded" and not failed:
