@@ -32,6 +32,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pdproto.kernels import host, host_cast
 from pdproto.kernels.arguments import (
     DEFAULT,
@@ -54,7 +57,6 @@ from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chu
 from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
 from pdproto.kernels.request import Request
-from pdproto.kernels.runs import coalesce_runs
 from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
@@ -356,3 +358,20 @@ def warmup(
     for scale, order in product(scales, {layout.order, *orders}):
         made += device_cast.warmup(layout, scale, order)
     return made
+
+
+def coalesce_runs(pages: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return int64 [run, 3]: the first page, its position in `pages`, and how many follow.
+
+    `pages[position + k] == first + k` for k below the length, and runs are as long as possible:
+    [7, 8, 9, 3] is [[7, 0, 3], [3, 3, 1]]. Raises ValueError unless `pages` is one-dimensional.
+    """
+    listed = np.asarray(pages, dtype=np.int64)
+    if listed.ndim != 1:
+        raise ValueError(f"pages: want one axis, got shape {listed.shape}")
+    if listed.size == 0:
+        return np.empty((0, 3), np.int64)
+    breaks = np.flatnonzero(np.diff(listed) != 1) + 1
+    starts = np.concatenate((np.zeros(1, np.int64), breaks))
+    lengths = np.diff(np.append(starts, listed.size))
+    return np.stack((listed[starts], starts, lengths), axis=1)

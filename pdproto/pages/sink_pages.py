@@ -22,9 +22,8 @@ from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
-from pdproto.pages.copies import Unpacked, end_of_pass
+from pdproto.pages.copies import CopyWorker, Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
-from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
 from pdproto.pages.layouts import layout_of

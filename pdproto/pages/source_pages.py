@@ -20,9 +20,8 @@ from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
-from pdproto.pages.copies import Staged, end_of_pass
+from pdproto.pages.copies import CopyWorker, Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
-from pdproto.pages.copy_worker import CopyWorker
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
 from pdproto.pages.layouts import common_part, layout_of

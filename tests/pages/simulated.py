@@ -40,9 +40,8 @@ from pdproto.engine.contract import (
 from pdproto.kernels.arguments import Launch
 from pdproto.kernels.chunk import KVLayout
 from pdproto.node.data_path import SourceDataPath
-from pdproto.pages import copy_worker, sink_pages, source_pages
-from pdproto.pages.copies import Computed, Staged, Unpacked
-from pdproto.pages.copy_worker import CopyWorker
+from pdproto.pages import copies, sink_pages, source_pages
+from pdproto.pages.copies import Computed, CopyWorker, Staged, Unpacked
 from pdproto.pages.device import Device
 from pdproto.pages.device_copies import DeviceCopies
 from pdproto.pages.host_device import HostDevice, HostStream
@@ -132,7 +131,7 @@ def in_virtual_time(event_queue: EventQueue) -> Iterator[None]:
           mock.patch.object(sink_pages, "CopyWorker", worker),
           mock.patch.object(source_pages, "copies_for", watched),
           mock.patch.object(sink_pages, "copies_for", watched),
-          mock.patch.object(copy_worker, "sleep")):
+          mock.patch.object(copies, "sleep")):
         yield
 
 
