@@ -113,6 +113,19 @@ class Transport(Protocol):
         """End the library's instance. No other call follows."""
 
 
+PARTS: Final = tuple(name for name in vars(Transport) if not name.startswith("_"))
+
+
+def complete(transport: Transport) -> Transport:
+    """The transport. Raises EngineError for one that lacks a part, which a thread would call later.
+    """
+    lacking = [name for name in PARTS if not hasattr(transport, name)]
+    if lacking:
+        raise EngineError(f"{type(transport).__name__} lacks {', '.join(lacking)}: want every part "
+                          f"of a Transport, which are {', '.join(PARTS)}")
+    return transport
+
+
 class Piece(HostPiece):
     """A piece of staging memory that a library writes to. holders: the possible writers."""
 

@@ -20,7 +20,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.engine.frames import Frame, Kind
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
-from pdproto.engine.one_sided import Piece, Transport
+from pdproto.engine.one_sided import Piece, Transport, complete
 from pdproto.engine.ports import callable_at, listening
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.engine.sink_line import SinkLine
@@ -49,7 +49,7 @@ class OneSidedSink(Sink["OneSidedLine"]):
         capacity_bytes: int = CAPACITY_BYTES,
         connections_max: int = SINK_CONNECTIONS_MAX,
     ) -> None:
-        self.transport: Final = transport
+        self.transport: Final = complete(transport)
         try:
             named = callable_at(transport.engine, host)
             listener = listening(host, port)

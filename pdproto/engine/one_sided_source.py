@@ -23,7 +23,14 @@ from typing import Final
 
 from pdproto.engine.contract import EngineError, Extent, Result
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
-from pdproto.engine.one_sided import Description, Handle, Transport, address_of, check_versions
+from pdproto.engine.one_sided import (
+    Description,
+    Handle,
+    Transport,
+    address_of,
+    check_versions,
+    complete,
+)
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
 from pdproto.net import threads
 from pdproto.runtime.errors import RemoteProtocolError
@@ -49,7 +56,7 @@ class OneSidedSource(Source):
     def __init__(
         self, transport: Transport, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX
     ) -> None:
-        self.transport: Final = transport
+        self.transport: Final = complete(transport)
         self.movers: Final[set[Mover]] = set()
         self._readable: Final[dict[Extent, int]] = {}  # number of writes, by memory
         self._reading: Final = threading.Lock()

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator
 from importlib import metadata
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 import numpy as np
@@ -16,7 +16,9 @@ from pdproto.engine import mooncake, nixl, one_sided
 from pdproto.engine.contract import EngineBusy, EngineError, Extent, Lease, Result
 from pdproto.engine.frames import FRAME_BYTES, Frame, Kind, decode
 from pdproto.engine.memory import Pool
-from pdproto.engine.one_sided import Description, Piece, check_versions, release
+from pdproto.engine.one_sided import Description, Piece, Transport, check_versions, release
+from pdproto.engine.one_sided_sink import OneSidedSink
+from pdproto.engine.one_sided_source import OneSidedSource
 from pdproto.kernels.chunk import register
 from pdproto.pages.chunks import chunk_bytes, pack_pages, unpack_verified
 from pdproto.runtime.errors import RemoteProtocolError
@@ -409,3 +411,24 @@ def test_a_library_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(one_sided, "import_module", broken)
     with pytest.raises(EngineError, match=r"does not load: libibverbs.*apt-get install"):
         mooncake.load_library()
+
+
+class Half:
+    """A library of which a part was forgotten."""
+
+    engine = "half"
+    version = "1"
+
+    def unknown(self, *_: object) -> None:
+        raise AssertionError
+
+    register = unregister = describe = meet = begin = ended = unknown
+
+
+@pytest.mark.parametrize("side", [OneSidedSink, OneSidedSource])
+def test_a_library_that_lacks_a_part_is_refused_at_once(
+    side: type[OneSidedSink] | type[OneSidedSource]
+) -> None:
+    """A thread called it, and died: the drill waited for its time-out."""
+    with pytest.raises(EngineError, match=r"^Half lacks expect, close: want every part of a"):
+        side(cast("Transport", Half()))
