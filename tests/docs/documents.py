@@ -58,13 +58,13 @@ def anchors(path: Path) -> set[str]:
 
 
 def broken(path: Path) -> list[str]:
-    """The links of a page that lead nowhere."""
+    """The links of a page that lead nowhere; of a folder the site has no page."""
     return [target for target in links(path) if not _leads_somewhere(path, target)]
 
 
 def _leads_somewhere(path: Path, target: str) -> bool:
     name, _, anchor = target.partition("#")
     goal = (path.parent / name).resolve() if name else path
-    if not goal.exists() or not goal.is_relative_to(ROOT):
+    if not goal.is_file() or not goal.is_relative_to(ROOT):
         return False
     return not anchor or (goal.suffix == ".md" and anchor in anchors(goal))

@@ -13,10 +13,7 @@ from pdproto.cli.export import page
 from pdproto.cli.systems import BUILT_IN
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "tables"
-COMMITTED: Final = (
-    "lock-server", "registry", "dp-rank", "transfer", "agreement", "optimistic", "drain",
-    "incarnations",
-)
+COMMITTED: Final = ("lock-server", "registry", "transfer", "agreement")
 
 
 def path(name: str) -> Path:

@@ -39,12 +39,13 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.docs.documents.ROOT", tmp_path)
     (tmp_path / "other.md").write_text("# A heading, twice\n\n## A heading, twice\n")
+    (tmp_path / "folder").mkdir()
     page = tmp_path / "page.md"
     page.write_text(
         "# Here\n[1](other.md) [2](other.md#a-heading-twice-1) [3](#here) [4](https://a.b/c)\n"
-        "[5](none.md) [6](other.md#none) [7](#none) [8](../none.md)\n\n    [9](in-code.md)\n"
+        "[5](none.md) [6](other.md#none) [7](#none) [8](../none.md) [10](folder)\n\n    [9](in-code.md)\n"
     )
-    assert broken(page) == ["none.md", "other.md#none", "#none", "../none.md"]
+    assert broken(page) == ["none.md", "other.md#none", "#none", "../none.md", "folder"]
 
 
 def test_every_page_is_reached_from_the_list_of_documents() -> None:
