@@ -43,7 +43,8 @@ def test_a_broken_link_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     page = tmp_path / "page.md"
     page.write_text(
         "# Here\n[1](other.md) [2](other.md#a-heading-twice-1) [3](#here) [4](https://a.b/c)\n"
-        "[5](none.md) [6](other.md#none) [7](#none) [8](../none.md) [10](folder)\n\n    [9](in-code.md)\n"
+        "[5](none.md) [6](other.md#none) [7](#none) [8](../none.md) [10](folder)\n"
+        "\n    [9](in-code.md)\n"
     )
     assert broken(page) == ["none.md", "other.md#none", "#none", "../none.md", "folder"]
 
