@@ -19,18 +19,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 from time import sleep
-from typing import Final
+from typing import Any, Final
 
 from pdproto.engine.contract import EngineError, Extent, Result
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
-from pdproto.engine.one_sided import (
-    Description,
-    Handle,
-    Transport,
-    address_of,
-    check_versions,
-    complete,
-)
+from pdproto.engine.one_sided import Description, Transport, address_of, check_versions, complete
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source, dial, opening
 from pdproto.net import threads
 from pdproto.runtime.errors import RemoteProtocolError
@@ -113,7 +106,7 @@ class Move:
     extents: tuple[Extent, ...] = field(init=False)
     segments: Iterator[tuple[Extent, int]] = field(init=False, repr=False)
     registered: int = 0
-    handle: Handle = None
+    handle: Any = None
     refused: bool = False
     copied: bool = False
     problem: str = ""
