@@ -19,6 +19,7 @@ from typing import IO, Any, ClassVar, Final, Self, TypeVar
 
 HOST: Final = "127.0.0.1"
 START_S: Final = 240.0  # a loaded machine imports SGLang in 60 s
+END_S: Final = 120.0  # a loaded machine takes a minute to end the process that has imported it
 NOISE: Final = ("server_args=", '" 200 OK', "batch, #")
 LOG_TAIL: Final = 12  # lines of a server's log that an error shows
 
@@ -166,7 +167,7 @@ class ForkedServers:
         self.end(*reversed(self.started))
         if self._parent is not None:
             _pipe(self._parent.stdin).close()
-            self._parent.wait(30)
+            self._parent.wait(END_S)
             _pipe(self._parent.stdout).close()
 
     def end(self, *servers: Server | None) -> None:

@@ -186,7 +186,7 @@ def test_decode_may_come_before_prefill_has_told_its_workers(closing: ExitStack)
 
 
 @pytest.mark.parametrize(("spoilt", "words"), [
-    ({}, "kv_transfer_params have no 'pdproto', but do_remote_prefill"),
+    ({}, "kv_transfer_params have no 'pdproto', but ['do_remote_prefill'"),
     ({KEY: None}, "kv_transfer_params have no 'pdproto'"),
     ({KEY: {"version": 2}}, "of version 2, and 1 is known here"),
     ({KEY: {"version": 1, "room": "1"}}, "missing required field `tokens`"),
