@@ -9,23 +9,27 @@ Rule 2: a life is (room, number). The number is the caller's own: neither half o
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pdproto.node.timers import rows_on_timers
 from pdproto.runtime.cells import Key
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Shared, SharedStep
+from pdproto.runtime.store import AnyMessage, Predicate, Shared, SharedStep
+from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.functions import data_parallel_rank
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.handoff.routing import Group
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Table
-from pdproto.spec.language.symbols import Symbol
+from pdproto.spec.language.symbols import Rigid, Symbol
 
 RoomLife: TypeAlias = tuple[int, int]
 Sent: TypeAlias = tuple[AnyMessage, Key]
 Change: TypeAlias = tuple[Symbol, Key | None, Value]
+Rigids: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], Predicate]
+NONE: Final[Rigids] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,14 @@ class _Rooms:
     """One machine of the tables, for all rooms of a rank."""
 
     def __init__(
-        self, table: Table, ranks: int, own: Mapping[str, int], publishes: bool = False
+        self, table: Table, ranks: int, own: Mapping[str, int], publishes: bool, rigid: Rigids,
+        trace: SharedTrace | None,
     ) -> None:
         self.ranks: Final = ranks
-        self._machine: Final = Shared(
+        self._machine: Final = shared(
             table, None, {Group: range(ranks)},
-            {routing.modulo: _modulo(ranks), routing.publishes: lambda _: publishes},
-        )
+            {**rigid, routing.modulo: _modulo(ranks), routing.publishes: lambda _: publishes},
+            trace=trace)
         self._own: Final = dict(own)
         self._at_once: Final = tuple(row.name for row in table.rows if row.on is None)
         self._timed: Final = rows_on_timers(table)
@@ -113,14 +118,14 @@ class PrefillRooms(_Rooms):
 
     publishes: as it registered; every rank of the server does the same, or none (the registry
     sees to that). switch: the setting by which an operator has every room published. table: the
-    rows to run, if not those of the specification.
+    rows to run, if not those of the specification. rigid: further relations that they read.
     """
 
     def __init__(
         self, rank: int, ranks: int, *, publishes: bool, switch: str = "force_query",
-        table: Table = dp_rank.SENDER,
+        table: Table = dp_rank.SENDER, rigid: Rigids = NONE, trace: SharedTrace | None = None,
     ) -> None:
-        super().__init__(table, ranks, {"x": rank}, publishes)
+        super().__init__(table, ranks, {"x": rank}, publishes, rigid, trace)
         self.rank: Final = rank
         self._switch: Final = switch
 
@@ -167,14 +172,15 @@ class PrefillRooms(_Rooms):
 class DecodeRooms(_Rooms):
     """The rooms that a decode node looks for on one prefill server.
 
-    follows_rule: as the registry says; decode has no setting of its own. table: the rows to run, if
-    not those of the specification.
+    follows_rule: as the registry says; decode has no setting of its own. table, rigid: see
+    PrefillRooms.
     """
 
     def __init__(
-        self, ranks: int, *, follows_rule: bool, table: Table = dp_rank.RECEIVER
+        self, ranks: int, *, follows_rule: bool, table: Table = dp_rank.RECEIVER,
+        rigid: Rigids = NONE, trace: SharedTrace | None = None,
     ) -> None:
-        super().__init__(table, ranks, {})
+        super().__init__(table, ranks, {}, False, rigid, trace)
         self.asking: Final[dict[RoomLife, None]] = {}  # rooms whose rank the registry is asked for
         self._machine.receive(routing.keeps_rule if follows_rule else routing.keeps_list)
 

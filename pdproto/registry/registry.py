@@ -372,7 +372,7 @@ class Registry:
                 409 if field in OURS else 400,
                 f"{field}: {request.rank} says {theirs!r}, and the ranks before it {ours!r}",
             )
-        elif is_mismatched:
+        elif is_mismatched and server.rooms.enroll(request.rank.dp, publishes=request.publishes):
             raise self._mismatch(server, request)
         return server
 
@@ -381,7 +381,6 @@ class Registry:
         """The refusal of a rank that publishes its rooms while the ranks before it do not, or the
         reverse.
         """
-        server.rooms.enroll(request.rank.dp, publishes=request.publishes)
         said = f"{request.force_query} with load_balance_method {request.load_balance_method!r}"
         reason = (f"force_query: {request.rank} says {said}, and the ranks before it publish "
                   f"{'no rooms' if request.publishes else 'their rooms'}: set it alike on all")

@@ -124,17 +124,18 @@ class RoomBook:
         mode = self._machine.value(routing.mode)
         return mode is (routing.Mode.RULE if publishes else routing.Mode.PUBLISHED)
 
-    def enroll(self, group: int, *, publishes: bool) -> None:
-        """Note whether a data-parallel rank publishes its rooms; without effect for a rank that
+    def enroll(self, group: int, *, publishes: bool) -> bool:
+        """Note whether a data-parallel rank publishes its rooms. Returns whether it is refused: it
         differs from those before it.
         """
         message = routing.enroll_published if publishes else routing.enroll_rule
-        self._take(message, group)
+        answered = self._take(message, group)
         for row in ("open_by_rule", "open_by_list"):
             step = fired(self._machine, self._rows, row)
             sent = [] if step is None else [one for one, _ in step.sent]
             if routing.keeps_rule in sent or routing.keeps_list in sent:
                 self.keeps_rule = routing.keeps_rule in sent
+        return any(message is routing.differs for message, _ in answered.sent)
 
     def publish(self, request: Room, now: float) -> None:
         """List a room. Raises RefusedError for no such rank, and if too many rooms are open."""

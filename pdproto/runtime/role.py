@@ -159,6 +159,11 @@ class RankRole(Role):
         """The automaton for lives with this number of sinks."""
         return self.automaton(sinks)
 
+    def forget(self) -> None:
+        """See Role.forget."""
+        super().forget()
+        self._after.clear()
+
     def prepare(self) -> None:
         """See Role.prepare."""
         for sinks in PREPARED:

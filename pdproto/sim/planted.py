@@ -16,7 +16,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-from pdproto.runtime.role import INCARNATIONS_ROLE, SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
+from pdproto.runtime.role import (
+    INCARNATIONS_ROLE,
+    RANK_ALONE,
+    RANK_ROLE,
+    SINK_ROLE,
+    SOURCE_ROLE,
+    SinkRole,
+    SourceRole,
+)
 from pdproto.sim.defects import on_known_clocks
 from pdproto.sim.outcome import Roles
 from pdproto.spec.bugs.bug import Bug
@@ -35,6 +43,8 @@ _HANDOFF: Final = (source.SOURCE, sink.SINK, registry.SOURCE, registry.SINK, reg
                    group.RANK, group.ENTRY, PREFILL_RETRACTING, PREFILL_AT_ONCE_RETRACTING,
                    incarnations.REQUEST, drain.SERVER)
 _ROUTING: Final = (dp_rank.SENDER, dp_rank.RECEIVER, dp_rank.REGISTRY)
+_BINDING: Final = (RANK_ALONE,)
+_ROLES: Final = (SOURCE_ROLE, SINK_ROLE, INCARNATIONS_ROLE, RANK_ROLE)
 
 
 def runnable() -> Iterator[Bug]:
@@ -56,19 +66,19 @@ def put_in(system: System) -> None:
 
     Raises ValueError if no table that a process runs differs from those of the unedited system.
     """
-    tables = [table for table in (*_HANDOFF, *_ROUTING) if _differs(system, table)]
+    tables = [table for table in (*_HANDOFF, *_ROUTING, *_BINDING) if _differs(system, table)]
     if not tables:
         raise ValueError(f"{system.name}: no process runs a table that it edits")
     for table in tables:
         object.__setattr__(table, "rows", on_known_clocks(_edited(system, table)).rows)
-    for role in (SOURCE_ROLE, SINK_ROLE, INCARNATIONS_ROLE):
+    for role in _ROLES:
         role.forget()
 
 
 @contextmanager
 def lent(system: System) -> Iterator[None]:
     """Have the machines that are made meanwhile run the tables of an edited system."""
-    before = [(table, table.rows) for table in (*_HANDOFF, *_ROUTING)]
+    before = [(table, table.rows) for table in (*_HANDOFF, *_ROUTING, *_BINDING)]
     try:
         if any(_differs(system, table) for table, _ in before):
             put_in(system)
@@ -76,7 +86,7 @@ def lent(system: System) -> Iterator[None]:
     finally:
         for table, rows in before:
             object.__setattr__(table, "rows", rows)
-        for role in (SOURCE_ROLE, SINK_ROLE, INCARNATIONS_ROLE):
+        for role in _ROLES:
             role.forget()
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from pdproto.drill.race.bindings import Bindings
 from pdproto.drill.race.conduct import Conducted, conduct
 from pdproto.drill.race.counterexample import Counterexample, NoCounterexampleError, runs
 from pdproto.drill.race.draining import Draining
@@ -22,6 +23,7 @@ from pdproto.drill.race.group import Group
 from pdproto.drill.race.optimistic import Optimistic
 from pdproto.drill.race.registrations import Registrations
 from pdproto.drill.race.restarts import Restarts
+from pdproto.drill.race.routes import Routes
 from pdproto.drill.race.stage import Seen, Stage
 from pdproto.drill.race.transfer import Transfer
 from pdproto.sim import planted
@@ -30,11 +32,14 @@ from pdproto.sim.outcome import SHIPPED, Roles
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import (
     attempts,
+    binding_tables,
     bootstrap,
+    dp_rank,
     drain,
     group,
     group_attempts,
     incarnations,
+    routing,
     transfer,
 )
 from pdproto.spec.handoff.ends import pool, sink, source
@@ -154,6 +159,13 @@ def _nodes(bug: Bug) -> _Nodes | None:
     if machines == {bootstrap.source, bootstrap.registry, bootstrap.sink}:
         return _Nodes((bootstrap.source, bootstrap.registry, bootstrap.sink),
                       lambda e: Registrations(e, system), lambda e: Registrations(e, base),
+                      lambda: planted.lent(system), lambda: planted.lent(base))
+    if machines == {table.machine for table in dp_rank.SYSTEM.tables}:
+        return _Nodes((routing.sender, routing.receiver, routing.registry),
+                      lambda e: Routes(e, system), lambda e: Routes(e, base),
+                      lambda: planted.lent(system), lambda: planted.lent(base))
+    if machines == {binding_tables.rank, binding_tables.sink}:
+        return _Nodes((binding_tables.rank,), Bindings, Bindings,
                       lambda: planted.lent(system), lambda: planted.lent(base))
     if machines == {attempts.prefill, attempts.decode}:
         return _Nodes((attempts.prefill,), lambda e: Optimistic(e, system),

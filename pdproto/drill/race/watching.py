@@ -2,17 +2,17 @@
 looked for: the same patterns that the explorer looks for.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
-from pdproto.check.questions import Question, questions
+from pdproto.check.questions import Question, instance_text, questions
 from pdproto.check.result import PropertyKind
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.runtime.cells import Key
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.spec.language.formula import Value
+from pdproto.spec.language.formula import Value, all_of, negated, normal
 from pdproto.spec.language.machine import Row, Table
-from pdproto.spec.language.properties import OnRow
+from pdproto.spec.language.properties import LeadsTo, OnRow
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 
@@ -33,6 +33,7 @@ class TableWatch:
         self.index: Final = index
         self.fired: Final = fired
         self._state = 0  # as all variables are declared
+        self._ground: Final = ground
         self._blame: Final = blame
         self._known = True
         self._rows: Final[dict[tuple[str, tuple[int, ...]], list[GroundRow]]] = {}
@@ -71,6 +72,18 @@ class TableWatch:
         if row.action.guard.holds(self._state):
             self._state = row.action.apply(self._state)
 
+    def unmet(self, promise: str) -> Iterator[str]:
+        """The elements for which the premise of this liveness promise holds now, and not its goal.
+        """
+        for claim in self._ground.system.properties:
+            if not isinstance(claim, LeadsTo) or claim.name != promise:
+                continue
+            missed = all_of(claim.premise, negated(claim.goal))
+            for environment in self._ground.instances(missed):
+                if any(guard.holds(self._state)
+                       for guard in self._ground.patterns(normal(missed), environment)):
+                    yield instance_text(environment)
+
     def _breaks(self, question: Question, row: GroundRow) -> bool:
         return any(pattern.guard.holds(self._state) and pattern.instance.startswith(row.row.name)
                    if question.kind is PropertyKind.EDGES else pattern.guard.holds(self._state)
@@ -86,16 +99,19 @@ class Watching(SharedTrace):
     def begin(self, table: Table, own: Sequence[Hashable] | None = (),
               bounded: Any = None) -> Any:  # noqa: ARG002 - as in SharedTrace
         """See SharedTrace."""
-        return _Machine(self._watch, table, own or ())
+        return _Machine(self._watch, table, own)
 
 
 class _Machine:
     """The witness of one machine (runtime/witness.py)."""
 
-    def __init__(self, watch: TableWatch, table: Table, own: Sequence[Hashable]) -> None:
+    def __init__(
+        self, watch: TableWatch, table: Table, own: Sequence[Hashable] | None
+    ) -> None:
         self._watch: Final = watch
         self._table: Final = table
-        self._own: Final = dict(zip((v.name for v in table.machine.own), own, strict=True))
+        named = () if own is None else table.machine.own  # None: all instances at once
+        self._own: Final = dict(zip((v.name for v in named), own or (), strict=True))
 
     def fired(self, row: Row, names: tuple[str, ...], parameters: Key) -> None:
         """See Witness."""
