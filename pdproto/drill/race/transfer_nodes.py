@@ -28,7 +28,7 @@ from pdproto.sim.outcome import DRAINED, ENDS, PEERS, STEADY, Roles
 from pdproto.sim.plan import PlannedRequest, Shape
 from pdproto.sim.watch import Telling, Watch
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.spec.handoff.roles import Chunk, Sink, Source
+from pdproto.spec.handoff.roles import Buffer, Chunk, Sink, Source
 from pdproto.spec.handoff.roles import Life as LifeSort
 
 GREETING_TURNS: Final = 5
@@ -194,8 +194,10 @@ class TransferNodes(Stage):
         return self.receivers[name, room]
 
     def give_memory(self, name: str, receiver: Receiver) -> None:
-        """Decode has memory for the request now."""
-        if receiver.pages is not None or receiver.poll() in ENDED:
+        """Decode has memory for the request now, if the counterexample has any."""
+        is_greeting = receiver.room == self._sizes[LifeSort]
+        if receiver.pages is not None or receiver.poll() in ENDED or not (
+                is_greeting or self._sizes.get(Buffer, 1)):
             return
         pool = self.ranks[name].pages
         pages = pool.take(self._sizes[Chunk], receiver.room)
