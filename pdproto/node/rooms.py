@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from pdproto.node.timers import rows_on_timers
 from pdproto.runtime.cells import Key
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.store import AnyMessage, Predicate, Shared, SharedStep
+from pdproto.runtime.store import AnyMessage, Predicate, SharedStep
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.functions import data_parallel_rank

@@ -21,6 +21,7 @@ from pdproto.drill.race.counterexample import Counterexample, NoCounterexampleEr
 from pdproto.drill.race.draining import Draining
 from pdproto.drill.race.group import Group
 from pdproto.drill.race.optimistic import Optimistic
+from pdproto.drill.race.refusals import KEEPS, edited_rows, unloaded
 from pdproto.drill.race.registrations import Registrations
 from pdproto.drill.race.restarts import Restarts
 from pdproto.drill.race.routes import Routes
@@ -84,13 +85,9 @@ class _Nodes:
 def arranged(bug: Bug) -> Arranged:
     """Arrange the race of a defect. Raises NotArrangedError if it is not seen on nodes."""
     nodes = _nodes(bug)
-    if nodes is None:
-        machines = ", ".join(t.machine.name for t in bug.system.tables if not t.machine.world)
-        raise NotArrangedError(f"{bug.id}: no race is arranged for nodes of {bug.system.name} "
-                           f"({machines})")
-    if not _is_edited(bug.system, nodes.machines):
-        raise NotArrangedError(f"{bug.id}: it edits the engine or the network, and no table "
-                           f"that a node runs")
+    if nodes is None or not {machine for machine, _ in edited_rows(bug.system)} & {
+            *nodes.machines}:
+        raise NotArrangedError(f"{bug.id}: {unloaded(bug.system)}")
     logging.getLogger("pdproto").setLevel(logging.CRITICAL)  # what goes wrong here is intended
     why = ""
     try:
@@ -107,8 +104,9 @@ def arranged(bug: Bug) -> Arranged:
                               f"{broken.where}")
             why = why or _obstacle(bug, found)
     except NoCounterexampleError as error:
-        raise NotArrangedError(str(error)) from error
-    raise NotArrangedError(f"{bug.id}: {why}")
+        why = str(error).removeprefix(f"{bug.id}: ")
+    kept = KEEPS.get(bug.system.name)
+    raise NotArrangedError(f"{bug.id}: {why}" + ("" if kept is None else f", because {kept}"))
 
 
 def _obstacle(bug: Bug, found: Conducted) -> str:
@@ -126,16 +124,6 @@ def _runnable(bug: Bug) -> Bug:
     sizes = {**configuration.sizes,
              Attempt: max(ATTEMPTS_MIN, configuration.sizes.get(Attempt, 0))}
     return replace(bug, configuration=replace(configuration, sizes=sizes))
-
-
-def _is_edited(system: System, machines: tuple[Machine[*tuple[Any, ...]], ...]) -> bool:
-    """Whether the table of one of these machines differs from the one that it is an edit of."""
-    base = base_of(system) if source in machines else system.base
-    return base is None or any(_rows(system, one) != _rows(base, one) for one in machines)
-
-
-def _rows(system: System, machine: Machine[*tuple[Any, ...]]) -> object:
-    return next((t.rows for t in system.every_table if t.machine is machine), ())
 
 
 def _nodes(bug: Bug) -> _Nodes | None:

@@ -5,16 +5,16 @@ The rooms of a rank (node/rooms.py) and the registry (registry/registry.py) are 
 the router, and the frames and HTTP requests between them, are played here.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pdproto.drill.race.counterexample import Counterexample
 from pdproto.drill.race.network import Held
 from pdproto.drill.race.stage import CannotArrangeError, Stage, Step
 from pdproto.drill.race.watching import TableWatch, Watching
 from pdproto.ground.grounding import GroundRow, ground_for
-from pdproto.node.rooms import DecodeRooms, PrefillRooms, RoomLife, RoomStep, Sent
+from pdproto.node.rooms import DecodeRooms, PrefillRooms, RoomStep, Sent
 from pdproto.registry.registry import Registry
 from pdproto.registry.rooms import RoomBook
 from pdproto.registry.wire import RefusedError, Registration, Room, Rooms
@@ -73,10 +73,6 @@ class Routes(Stage):
     def _holds(self, tuples: frozenset[tuple[int, ...]], *elements: Hashable) -> bool:
         return tuple(map(partial(self._index, Life), elements)) in tuples
 
-    @staticmethod
-    def _life(room: int) -> RoomLife:
-        return room, 0
-
     def settle(self) -> None:
         """See Stage. Every part acts when it is called."""
 
@@ -113,14 +109,14 @@ class Routes(Stage):
 
     def call(self, step: Step, name: str) -> None:
         """See Stage."""
-        x, room = step.of(Group), step.of(Life)
+        x, life = step.of(Group), (step.of(Life), 0)
         match name:
             case "route" | "route_named":
                 self._play(step.row)
             case "end_room":
-                self._follow(partial(self._prefills[x].end, self._life(room)))
+                self._follow(partial(self._prefills[x].end, life))
             case "end_request":
-                self._follow(partial(self._decoding().end, self._life(room)))
+                self._follow(partial(self._decoding().end, life))
             case _:
                 raise CannotArrangeError(f"no process has a call {name}")
 
@@ -137,7 +133,7 @@ class Routes(Stage):
 
     def end_wait(self, step: Step, name: str) -> None:
         """See Stage."""
-        x, life = step.of(Group), self._life(step.of(Life))
+        x, life = step.of(Group), (step.of(Life), 0)
         match name:
             case "no_decode":
                 self._follow(partial(self._prefills[x].stop_waiting, life))
@@ -155,52 +151,35 @@ class Routes(Stage):
 
     # Messages
 
+    def _takers(self) -> Mapping[str, Callable[..., None]]:
+        """By the name of a message, what takes its elements."""
+        prefill, decode, now = self._prefills, self._decoding, self.queue.now
+        return {
+            "prompt": lambda h, x: self._follow(lambda: prefill[x].put((h, 0))),
+            "prompt_named": lambda h, x, y: self._follow(lambda: prefill[x].put((h, 0), y)),
+            "meet": lambda h, x: self._follow(lambda: prefill[x].meet((h, 0))),
+            "disown": lambda x, h, y: self._follow(lambda: prefill[y].disown((h, 0), x)),
+            "wanted": lambda h: self._follow(lambda: decode().want((h, 0))),
+            "wanted_named": lambda h, y: self._follow(lambda: decode().want((h, 0), y)),
+            "met": lambda x, h: self._follow(lambda: decode().hear(routing.met, x, (h, 0))),
+            "refuse": lambda x, h: self._follow(lambda: decode().hear(routing.refuse, x, (h, 0))),
+            "answer": lambda h, x: self._follow(lambda: decode().hear(routing.answer, (h, 0), x)),
+            "gone": lambda h: self._follow(lambda: decode().hear(routing.gone, (h, 0))),
+            "enroll_rule": self._enroll,
+            "enroll_published": self._enroll,
+            "differs": lambda _: None,  # the rank's row is played
+            "publish": lambda h, x: self._book.publish(Room(h, x), now),
+            "retire": lambda h, x: self._book.retire(Room(h, x), now),
+            "withdraw": lambda h: self._book.withdraw(Rooms((h,))),
+            "query": self._asked.add,
+        }
+
     def _arrive(self, said: Said) -> None:
         if said not in self._said:
             raise CannotArrangeError(f"{said[0]}{said[1]} is not under way")
         self._said[said] = True
         name, elements = said
-        match name, elements:
-            case "prompt", (room, x):
-                self._follow(partial(self._prefills[x].put, self._life(room)))
-            case "prompt_named", (room, x, y):
-                self._follow(partial(self._prefills[x].put, self._life(room), y))
-            case "wanted", (room,):
-                self._follow(partial(self._decoding().want, self._life(room)))
-            case "wanted_named", (room, y):
-                self._follow(partial(self._decoding().want, self._life(room), y))
-            case "meet", (room, x):
-                self._follow(partial(self._prefills[x].meet, self._life(room)))
-            case "disown", (x, room, y):
-                self._follow(partial(self._prefills[y].disown, self._life(room), x))
-            case "met", (x, room):
-                self._tell_decode(routing.met, x, self._life(room))
-            case "refuse", (x, room):
-                self._tell_decode(routing.refuse, x, self._life(room))
-            case "answer", (room, x):
-                self._tell_decode(routing.answer, self._life(room), x)
-            case "gone", (room,):
-                self._tell_decode(routing.gone, self._life(room))
-            case "enroll_rule" | "enroll_published", (x,):
-                self._enroll(x)
-            case "differs", _:
-                pass  # the rank's row is played
-            case _:
-                self._tell_registry(name, *elements)
-
-    def _tell_decode(self, message: symbols.Message[Any], *arguments: Any) -> None:
-        self._follow(partial(self._decoding().hear, message, *arguments))
-
-    def _tell_registry(self, name: str, room: int, x: int = 0) -> None:
-        match name:
-            case "publish":
-                self._book.publish(Room(room, x), self.queue.now)
-            case "retire":
-                self._book.retire(Room(room, x), self.queue.now)
-            case "withdraw":
-                self._book.withdraw(Rooms((room,)))
-            case "query":
-                self._asked.add(room)
+        self._takers()[name](*elements)
         self._hear_answers()
 
     def _hear_answers(self) -> None:
