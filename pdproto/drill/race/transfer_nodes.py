@@ -233,7 +233,7 @@ class TransferNodes(Stage):
     # Afterwards
 
     def rest(self) -> None:
-        """See Stage. At the very end, all that engines have not given up lands."""
+        """See Stage. A write that has not landed by now hangs."""
         self.network.flow()
         for engine in self.engines.values():
             engine.room = None
@@ -247,9 +247,6 @@ class TransferNodes(Stage):
                 engine.refuse_dead()
             self.queue.run(self.queue.now + APPLICATION_S)
         self._check_end()
-        for engine in (*self.engines.values(), *self.departed):
-            engine.land_late()
-        self.settle()
 
     def _serve(self) -> None:
         """What the application of decode surely does."""
