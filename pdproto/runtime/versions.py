@@ -13,17 +13,19 @@ Rule 3: an addition of a later version is marked. A field is the last of its str
         an older peer. For the tables such a frame is lost, as every frame may be.
 """
 
+from enum import Enum
 from functools import cache
 from hashlib import blake2b
 from types import UnionType
 from typing import Any, ClassVar, Final, Union, get_args, get_origin
 
-from msgspec import Meta, Struct
-from msgspec.structs import fields
+from msgspec import NODEFAULT, Meta, Struct
+from msgspec.structs import FieldInfo, fields
 
 VERSION: Final = 1
 OLDEST: Final = 1
-LIMITS: Final = ("gt", "ge", "lt", "le", "min_length", "max_length")
+LIMITS: Final = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length",
+                 "tz")
 
 
 class Versioned(Struct, frozen=True):
@@ -54,7 +56,7 @@ def in_version(value: Any, version: int) -> Any:
 @cache
 def fingerprint(kind: Any, version: int) -> int:
     """A number of 32 bits for the form of this type in this version: it changes with each field,
-    kind of frame, type and limit.
+    default, kind of frame, type, limit and way to write a struct.
     """
     told = repr(_form(kind, version)).encode()
     return int.from_bytes(blake2b(told, digest_size=4).digest())
@@ -63,9 +65,13 @@ def fingerprint(kind: Any, version: int) -> int:
 def _form(annotation: Any, version: int) -> Any:
     """What two ends must have in common to read a value of this type, as nested lists."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        inside = [(field.name, _form(field.type, version)) for field in fields(annotation)
-                  if _first(field.type) <= version]
-        return [annotation.__struct_config__.tag, inside]
+        how = annotation.__struct_config__
+        inside = [(field.encode_name, _form(field.type, version), _default(field))
+                  for field in fields(annotation) if _first(field.type) <= version]
+        return [how.tag, how.tag_field, how.array_like, how.forbid_unknown_fields,
+                how.omit_defaults, inside]
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [member.value for member in annotation]
     if marks := getattr(annotation, "__metadata__", ()):
         bounds = [(name, getattr(mark, name)) for mark in marks if isinstance(mark, Meta)
                   for name in LIMITS if getattr(mark, name) is not None]
@@ -76,8 +82,17 @@ def _form(annotation: Any, version: int) -> Any:
                      and part.first > version)]
     if not parts:
         return getattr(annotation, "__name__", repr(annotation))
-    forms = [_form(part, version) for part in parts]
-    return sorted(forms, key=repr) if get_origin(annotation) in (Union, UnionType) else forms
+    forms, origin = [_form(part, version) for part in parts], get_origin(annotation)
+    if origin in (Union, UnionType):
+        return sorted(forms, key=repr)
+    return [_form(origin, version), *forms]
+
+
+def _default(field: FieldInfo) -> str:
+    """What a missing field stands for; "" if it may not be missing."""
+    if field.default_factory is not NODEFAULT:
+        return repr(field.default_factory())
+    return "" if field.required else repr(field.default)
 
 
 def refusal(
