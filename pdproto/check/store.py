@@ -5,6 +5,7 @@ A file that cannot be read counts as missing.
 """
 
 import contextlib
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,19 @@ BYTES_MAX: Final = 256 << 20
 ENDING: Final = ".json"
 
 Value = TypeVar("Value")
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else is in this block for the same folder meanwhile: what is read there is not changed
+    before it is written. A folder that cannot be locked is shared.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+            held.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

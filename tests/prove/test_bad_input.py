@@ -5,15 +5,17 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 
 from pdproto.check import identity
-from pdproto.check.prove import digests, proving
+from pdproto.check.prove import assurance, digests, proving
 from pdproto.check.prove.assurance import cache_folder, recall
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.kept import FILE, KeptProofs
@@ -184,6 +186,31 @@ def test_a_full_disk_costs_no_verdict_and_makes_none() -> None:
     assert "every size" not in run("check", SYSTEM, limit=False).stdout
 
 
+def test_writers_at_one_time_lose_no_proof(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins between the reading and the writing of the first."""
+    system, begun = load(SYSTEM), list[Thread]()
+
+    def proved(name: str) -> Any:
+        one = SimpleNamespace(system=system, claims=(), proved_words=lambda _: "proved")
+        return SimpleNamespace(one=one, proved={name})
+
+    def during(folder: Path, of: System) -> Mapping[str, str]:
+        known = recall(folder, of)
+        if not begun:
+            begun.append(Thread(target=assurance.remember, args=(folder, proved(names[1]))))
+            begun[0].start()
+            begun[0].join(0.3)
+        return known
+
+    names = [claim.name for claim in system.properties][:2]
+    monkeypatch.setattr(assurance, "recall", during)
+    assurance.remember(tmp_path, proved(names[0]))
+    begun[0].join()
+    assert recall(tmp_path, system).keys() == {*names}
+
+
 def test_processes_that_write_one_record_leave_it_whole() -> None:
     def prove_one(name: str) -> int:
         return subprocess.run(
@@ -191,8 +218,8 @@ def test_processes_that_write_one_record_leave_it_whole() -> None:
              "--quiet"], stdout=subprocess.DEVNULL, check=False).returncode
 
     with ThreadPoolExecutor(2) as threads:
-        assert set(threads.map(prove_one, ["agreement", "answers_of_participant"] * 2)) == {0}
+        assert set(threads.map(prove_one, ["agreement", "no_row_is_busy"] * 2)) == {0}
     known = recall(cache_folder(), load(SYSTEM))
-    assert "agreement" in known
+    assert {"agreement", "no_row_is_busy"} <= known.keys()
     assert all(text.startswith("proved for every size") for text in known.values())
     assert (cache_folder() / FILE).exists()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pdproto.check.prove.digests import name_of_system
 from pdproto.check.result import CheckResult, PropertyKind, Verdict
-from pdproto.check.store import Store
+from pdproto.check.store import Store, alone
 from pdproto.check.user_cache import PROOFS, user_cache
 from pdproto.spec.language.system import System
 
@@ -37,9 +37,10 @@ def remember(folder: Path, verdicts: "Verdicts") -> None:
     properties = {claim.name for claim in one.claims if not claim.is_lemma}
     properties |= {claim.name for claim in one.system.properties}
     told = {name: one.proved_words(name) for name in verdicts.proved & properties}
-    known = {**recall(folder, one.system), **told}
     store = Store(folder)
-    store.keep(name_of_system(one.system), dict(sorted(known.items())))
+    with alone(folder):
+        known = {**recall(folder, one.system), **told}
+        store.keep(name_of_system(one.system), dict(sorted(known.items())))
     store.make_room()
 
 
