@@ -70,6 +70,13 @@ def test_a_part_that_always_holds_makes_it_small() -> None:
         assert rows_of(guarded(any_of(ALL_IN_ONE_OR_ALL_IN_TWO, TRUE)), SIZE) == SIZE
 
 
+def test_so_does_one_beside_the_large_ones() -> None:
+    """It is looked for before the product of the others is made."""
+    of_pairs = (forall((v, w), one(v, w)) for one in (ONE, TWO))
+    with little_memory():
+        assert rows_of(guarded(any_of(*of_pairs, x.same(x))), 24) == 24
+
+
 def test_a_part_that_never_holds_drops_the_row() -> None:
     with little_memory():
         assert rows_of(guarded(ALL_IN_ONE_OR_ALL_IN_TWO & ~TRUE), SIZE) == 0

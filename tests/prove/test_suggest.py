@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from pdproto.check.prove import suggest as suggesting
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
-from pdproto.check.prove.suggest import suggest
+from pdproto.check.prove.suggest import Suggestion, suggest
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
 from pdproto.spec.language import Always
+from pdproto.spec.language.formula import negated
 from tests.prove import token_ring
 
 Output = pytest.CaptureFixture[str]
@@ -98,6 +100,19 @@ def test_a_clause_must_hold_at_the_start_at_every_size() -> None:
     found = suggest(token_ring.UNMARKED, ProofSettings(timeout_s=LIMIT_S))
     assert found.inductive
     assert not [one for one in map(str, found.inductive) if "first(" in one and "last(" in one]
+
+
+@pytest.mark.parametrize("proved", [True, False])
+def test_the_prover_has_the_last_word(*, proved: bool) -> None:
+    """Whatever the search believes: a clause that fails at the start is not told as inductive, and
+    what it was to prove is told as unproved.
+    """
+    system = load("two-phase-commit")
+    lasting = system.properties[0].claim
+    believed = Suggestion((negated(lasting),), proved, 1, 1, (negated(lasting),), ())
+    told = suggesting._as_proved(system, believed, ProofSettings(timeout_s=LIMIT_S))
+    assert (told.inductive, told.lemmas, told.proved) == ((), (), False)
+    assert "agreement" in told.unproved
 
 
 @pytest.mark.nightly
