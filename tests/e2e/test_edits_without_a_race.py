@@ -16,8 +16,9 @@ from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff.ends import has_met
 from pdproto.spec.handoff.poll import KVPoll
-from tests.node.data_paths import cluster, has_spoken, polls, published, until
+from tests.node.data_paths import cluster, has_spoken, polls, published
 from tests.transport.proxy import proxy
+from tests.waiting import until
 
 PATIENT = Link(sign_of_life_s=0.1, silent_s=600.0, grace_s=600.0)
 LONG_S = 600.0
