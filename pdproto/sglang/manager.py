@@ -50,7 +50,7 @@ from pdproto.sglang.plugin import (
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.recompute import Recomputing
-from pdproto.sglang.refusals import tell_decode, tell_prefill
+from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
 from pdproto.sglang.versions import TESTED
 from pdproto.transport.incarnation import new_incarnation
@@ -80,6 +80,7 @@ class PdprotoKVManager(BaseKVManager):
     turns: Turns | None
     prefills: Prefills
     prefill_info_table: dict[str, PrefillServerInfo]
+    refusals: Refusals | None = None
 
     def __init__(
         self,
@@ -203,7 +204,8 @@ class PdprotoKVManager(BaseKVManager):
             Kind(self.parts.tokens, self._kv_dtype, self.kv_args.kv_layout), self.place,
             TpRank(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
-        tell_of_decodes_refusals(tell_prefill)
+        self.refusals = Refusals()
+        tell_of_decodes_refusals(tell_prefill, look_up)
         note_tokens()
 
     def name_of(self, rank: int) -> str:
@@ -286,6 +288,8 @@ class PdprotoKVManager(BaseKVManager):
         if self._queries is not None:
             self._queries.shutdown(cancel_futures=True)
         self._recomputing.stop()
+        if self.refusals is not None:
+            self.refusals.close()
         if self._operator_port is not None:
             self._operator_port.stop()
         self.node.close()

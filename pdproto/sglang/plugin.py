@@ -69,9 +69,12 @@ def tell_of_prefills_refusals(tell: Callable[[Any, Any], None]) -> None:
     _hook(PREFILL_ARRIVALS, after, "AFTER")
 
 
-def tell_of_decodes_refusals(tell: Callable[[Any, Any], None]) -> None:
-    """The same for decode's queue and receivers."""
+def tell_of_decodes_refusals(
+    tell: Callable[[Any, Any], None], arrived: Callable[[Any, Any], None] = lambda *_: None
+) -> None:
+    """The same for decode's queue and receivers. arrived: called with each request."""
     def after(_: Any, queue: Any, request: Any, *known: bool, **known_too: bool) -> None:
+        arrived(queue, request)
         if any((*known, *known_too.values())):
             return  # it has been here before, so its half at prefill has ended
         if not queue.queue or queue.queue[-1].req is not request:

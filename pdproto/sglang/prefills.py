@@ -3,9 +3,9 @@
 Rule 1: if a server does not fit, its requests fail at both servers with the values of both, and the
         schedulers go on: decode opens the hand-over, and aborts it with that reason.
 Rule 2: an answer of the registry is used again until one of its ranks is lost.
+Rule 3: the scheduler's thread waits for no registry: see registry/lookups.py.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Final
@@ -15,12 +15,9 @@ from sglang.srt.disaggregation.common.conn import PrefillServerInfo
 from pdproto.items.shares import TpRank
 from pdproto.node.decode.receiver import Addressed
 from pdproto.node.link import tcp_at
-from pdproto.registry.client import RegistryClient
-from pdproto.registry.desks import PROBLEMS
+from pdproto.registry.lookups import Lookups
 from pdproto.registry.wire import Directory, Rank, ServerInfo
 from pdproto.transport.keys import Keys
-
-log = logging.getLogger("pdproto.sglang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +69,20 @@ class Prefills:
         self._place: Final = place
         self._stage: Final = stage
         self._lost: Final = lost
-        self._keys: Final = keys
-        self._directories: Final[dict[str, Directory]] = {}
+        self._lookups: Final = Lookups(keys)
         self._feeds: Final[dict[tuple[str, int], Feed]] = {}
 
     def ensure(self, address: str) -> bool:
-        """Look the server at this address up, if it is unknown. Returns whether it is known now."""
+        """Whether the server at this address is known. If not, it is looked up; nobody waits."""
         if address in self.table:
             return True
         try:
-            server = self._look_up(address).server
-        except PROBLEMS as error:
-            log.warning("prefill server %s: %s", address, error)
+            directory = self._lookups.of(address)
+        except LookupError:
+            return False  # it has been logged
+        if directory is None:
             return False
+        server = directory.server
         self.table[address] = PrefillServerInfo(
             attn_tp_size=server.attn_tp_size, attn_cp_size=server.attn_cp_size,
             dp_size=server.dp_size, pp_size=server.pp_size, page_size=server.page_size,
@@ -94,33 +92,28 @@ class Prefills:
         )
         return True
 
-    def feed(self, address: str, dp_rank: int) -> Feed:
-        """The ranks that send the rooms of this data-parallel rank.
+    def feed(self, address: str, dp_rank: int) -> Feed | None:
+        """The ranks that send the rooms of this data-parallel rank; None while they are looked up.
 
         Raises LookupError with the reason if there are none.
         """
         found = self._feeds.get((address, dp_rank))
-        if found is not None and found.sources.keys().isdisjoint(self._lost()):
+        is_lost = found is not None and not found.sources.keys().isdisjoint(self._lost())
+        if found is not None and not is_lost:
             return found
-        if found is not None:
-            self._directories.pop(address, None)  # its ranks may have restarted
         try:
-            directory = self._directories.get(address) or self._look_up(address)
+            directory = self._lookups.of(address, fresh=is_lost)  # its ranks may have restarted
+            if directory is None:
+                return None
             found = self._feeds[address, dp_rank] = self._feed(
                 directory, Addressed(address, directory.server.dp_size, dp_rank))
-        except (*PROBLEMS, ValueError) as error:
+        except (LookupError, ValueError) as error:
             raise LookupError(f"prefill server {address}: {error}") from None
         return found
 
-    def _look_up(self, address: str) -> Directory:
-        client = RegistryClient(address, keys=self._keys)
-        try:
-            found = client.look_up_all()
-        finally:
-            client.close()
-        if found.is_whole:
-            self._directories[address] = found
-        return found
+    def tell(self, told: Callable[[str], None]) -> None:
+        """Call this in another thread, with the address of a server whose answer has come."""
+        self._lookups.told = told
 
     def _feed(self, directory: Directory, addressed: Addressed) -> Feed:
         """Find the ranks. Raises ValueError for a server that has no such rank, and on a later

@@ -67,6 +67,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._seen: tuple[KVPoll, bool] | None = None  # the last answer of the node
         self._reason = ""  # of an abort at this end
         self._feed: Feed | None = None
+        self._dp_rank: int | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
         self._reactions: Final[dict[object, Callable[[], None]]] = {
@@ -79,12 +80,29 @@ class PdprotoKVReceiver(BaseKVReceiver):
     # Calls of SGLang
 
     def init(self, prefill_dp_rank: int) -> None:
-        """Find the ranks that run the room. After a failure, poll() returns Failed."""
+        """Find the ranks that run the room. Until they are found, poll() returns Bootstrapping;
+        after a failure, Failed.
+        """
+        self._dp_rank = prefill_dp_rank
+        self._find()
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether its ranks are being looked up."""
+        return self._dp_rank is not None and self._feed is None and not self._reason
+
+    def _find(self) -> None:
+        """Find the ranks, if they are known by now."""
+        if not self.is_finding or self._dp_rank is None:
+            return
         try:
-            self._feed = feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, prefill_dp_rank)
+            feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, self._dp_rank)
         except LookupError as error:
             self._give_up(str(error))
             return
+        if feed is None:
+            return
+        self._feed = feed
         if feed.twin is not None:
             self.kv_mgr.sink_data_path.presume(feed.twin)
         self.bootstrap_infos = [{"name": name, "endpoint": at} for name, at in feed.sources.items()]
@@ -127,6 +145,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
             why, self.recomputed = self.recomputed.result(), None
             if why:
                 self._give_up(why)
+        self._find()
         self._look()
         return VIEW.first_value(scheduler.VIEW_POLL, self._state)
 

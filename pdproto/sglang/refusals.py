@@ -6,12 +6,19 @@ The server that refuses opens the hand-over and aborts it, as for a server that 
 """
 
 import logging
-from typing import Any
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Final
 
 from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
 
+from pdproto.registry.desks import Desk
+
 log = logging.getLogger("pdproto.sglang")
+
+AGAIN_S: Final = 0.05  # between two looks whether a server is known by now
+UNKNOWN_S: Final = 15.0  # as long as SGLang tries to find the server of a request
 
 
 def tell_decode(queue: Any, request: Any) -> None:
@@ -27,6 +34,16 @@ def tell_decode(queue: Any, request: Any) -> None:
     ).refuse(f"refused by the prefill scheduler: {_reason(request)}")
 
 
+def look_up(queue: Any, request: Any) -> None:
+    """Have a request's prefill server looked up, and SGLang try again as soon as it is known: its
+    own pause between two attempts is a second. queue: see tell_prefill.
+    """
+    if request.bootstrap_host not in (None, utils.FAKE_BOOTSTRAP_HOST):
+        tried = queue._ensure_last_attempt_time
+        queue.kv_manager.prefills.tell(lambda address: tried.pop(address, None))
+        queue.kv_manager.try_ensure_parallel_info(_address(request))
+
+
 def tell_prefill(queue: Any, request: Any) -> None:
     """Abort the hand-over of a request that decode has refused, for the reason that SGLang gives.
 
@@ -35,18 +52,64 @@ def tell_prefill(queue: Any, request: Any) -> None:
     host, room = request.bootstrap_host, request.bootstrap_room
     if host in (None, utils.FAKE_BOOTSTRAP_HOST) or room is None:
         return  # no prefill server has a half of it
-    address = NetworkAddress(host, request.bootstrap_port).to_host_port_str()
     receiver = utils.get_kv_class(queue.transfer_backend, utils.KVClassType.RECEIVER)(
-        queue.kv_manager, address, room)
-    rank = None
-    if queue.kv_manager.try_ensure_parallel_info(address):
-        rank = queue._resolve_prefill_dp_rank(request)
-    if rank is not None:
-        receiver.init(rank)
-    else:
-        log.warning("room %d: decode has refused it, and does not know which rank of prefill server"
-                    " %s to tell", room, address)
-    receiver.refuse(f"refused by the decode scheduler: {_reason(request)}")
+        queue.kv_manager, _address(request), room)
+    refusal = Refusal(queue, request, receiver, monotonic() + UNKNOWN_S)
+    if not refusal.tell():
+        queue.kv_manager.refusals.add(refusal)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that decode has refused. until: for so long its prefill server may be unknown."""
+
+    queue: Any
+    request: Any
+    receiver: Any
+    until: float
+
+    def tell(self) -> bool:
+        """Tell prefill. Returns False if its server is being looked up."""
+        queue, request, address = self.queue, self.request, _address(self.request)
+        is_late = monotonic() > self.until
+        rank, is_known = None, queue.kv_manager.try_ensure_parallel_info(address)
+        if not is_known and not is_late:
+            return False
+        if is_known:
+            rank = queue._resolve_prefill_dp_rank(request)
+        if rank is not None:
+            self.receiver.init(rank)
+            if self.receiver.is_finding and not is_late:
+                return False
+        if rank is None or self.receiver.is_finding:
+            log.warning("room %d: decode has refused it, and does not know which rank of prefill "
+                        "server %s to tell", request.bootstrap_room, address)
+        self.receiver.refuse(f"refused by the decode scheduler: {_reason(request)}")
+        return True
+
+
+class Refusals(Desk):
+    """Tells prefill servers of refusals as soon as they are known, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._untold: list[Refusal] = []
+        super().__init__("pdproto-refusals")
+
+    def add(self, refusal: Refusal) -> None:
+        """Tell it later. For any thread."""
+        self._jobs.put(lambda: self._untold.append(refusal))
+
+    def _pause(self) -> float | None:
+        return AGAIN_S if self._untold else None
+
+    def _ask(self) -> None:
+        self._untold = [refusal for refusal in self._untold if not refusal.tell()]
+
+
+def _address(request: Any) -> str:
+    address: str = NetworkAddress(
+        request.bootstrap_host, request.bootstrap_port).to_host_port_str()
+    return address
 
 
 def _reason(request: Any) -> str:

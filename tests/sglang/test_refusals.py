@@ -23,8 +23,9 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang import manager
-from pdproto.sglang.prefills import Kind, Prefills
+from pdproto.sglang.prefills import Feed, Kind, Prefills
 from pdproto.transport.settings import load
+from tests.waiting import until
 
 
 def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **asked: Any) -> str:
@@ -109,6 +110,14 @@ def registry() -> Iterator[str]:
         yield f"127.0.0.1:{server.port}"
 
 
+def found(prefills: Prefills, registry: str) -> Feed:
+    """What the look-up of this server brings."""
+    until(lambda: prefills.feed(registry, 0) is not None)
+    feed = prefills.feed(registry, 0)
+    assert feed is not None
+    return feed
+
+
 def register(registry: str, stages: int) -> None:
     """A prefill server of one rank, and of so many stages."""
     client = RegistryClient(registry)
@@ -128,7 +137,7 @@ def test_a_stage_of_decode_gets_its_layers_from_the_same_stage_of_prefill(
     """And a decode rank without stages from all of them, the last one first."""
     register(registry, stages)
     prefills = Prefills(KIND, ALONE, TpRank(ours, min(1, ours - 1)), lambda: ())
-    assert list(prefills.feed(registry, 0).sources) == feeding
+    assert list(found(prefills, registry).sources) == feeding
 
 
 @pytest.mark.parametrize(("nodes", "leader", "host"), [
@@ -148,7 +157,7 @@ def test_the_first_stage_of_a_pipeline_of_another_size_tells_each_stage_of_prefi
     registry: str
 ) -> None:
     register(registry, 3)
-    feed = Prefills(KIND, ALONE, TpRank(2, 0), lambda: ()).feed(registry, 0)
+    feed = found(Prefills(KIND, ALONE, TpRank(2, 0), lambda: ()), registry)
     assert sorted(feed.sources) == ["stage-0", "stage-1", "stage-2"]
     assert OTHER_SIZE in feed.misfit
 
@@ -158,7 +167,7 @@ def test_a_later_stage_of_a_pipeline_of_another_size_fails_its_requests_with_bot
 ) -> None:
     register(registry, 3)
     with pytest.raises(LookupError, match=OTHER_SIZE):
-        Prefills(KIND, ALONE, TpRank(2, 1), lambda: ()).feed(registry, 0)
+        found(Prefills(KIND, ALONE, TpRank(2, 1), lambda: ()), registry)
 
 
 @pytest.mark.parametrize(("kind", "why"), [
@@ -173,6 +182,6 @@ def test_a_server_of_another_kind_is_a_feed_that_says_both_values(
     registry: str, kind: Kind, why: str
 ) -> None:
     register(registry, 1)
-    feed = Prefills(kind, ALONE, ALONE, lambda: ()).feed(registry, 0)
+    feed = found(Prefills(kind, ALONE, ALONE, lambda: ()), registry)
     assert list(feed.sources) == ["stage-0"], "it is told"
     assert feed.misfit == (f"prefill server {registry}: {why}" if why else "")

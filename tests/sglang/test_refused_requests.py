@@ -19,6 +19,7 @@ from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST, TransferBackend
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 
+from pdproto.sglang import refusals
 from pdproto.sglang.plugin import (
     NAME,
     plugin,
@@ -189,8 +190,13 @@ def test_a_request_that_is_not_refused_at_its_arrival_is_told_to_nobody(
 
 
 def test_a_rank_that_nobody_knows_is_not_told(
-    queue: Any, caplog: pytest.LogCaptureFixture
+    queue: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is told of later, in a thread of its own, so that the scheduler does not wait."""
+    monkeypatch.setattr(refusals, "UNKNOWN_S", 0.1)
     queue.kv_manager.try_ensure_parallel_info = lambda _: False
+    queue.kv_manager.refusals = refusals.Refusals()
     queue.add(request(CAPACITY + 1))
+    until(lambda: "does not know which rank" in caplog.text)
+    queue.kv_manager.refusals.close()
     assert f"room {ROOM}: decode has refused it, and does not know which rank" in caplog.text

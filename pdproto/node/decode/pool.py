@@ -48,18 +48,30 @@ class Pool:
         Returns the values that the table writes into the life's variables; empty if the table does
         not allow the grant.
         """
+        granted = self._granted(pages, slot)
+        if granted:
+            self.pages.update(dict.fromkeys(pages, life))
+            if slot is not None:
+                self.slots[slot] = life
+        return granted
+
+    def allows(self, pages: Collection[int], slot: int | None) -> bool:
+        """Whether the table allows the grant now."""
+        return bool(self._granted(pages, slot))
+
+    def _granted(self, pages: Collection[int], slot: int | None) -> tuple[Assignment, ...]:
         state = self._asked
         # Not `isdisjoint`: it may go through every place of a dict that was large once.
         if self.pages.keys() & pages:
             state |= self._page_taken
         if slot in self.slots:
             state |= self._slot_taken
-        granted = self._automaton.take(self._may_grant, state).changed
-        if granted:
-            self.pages.update(dict.fromkeys(pages, life))
-            if slot is not None:
-                self.slots[slot] = life
-        return granted
+        return self._automaton.take(self._may_grant, state).changed
+
+    def owners(self, pages: Collection[int], slot: int | None) -> set[Life]:
+        """The lives that own one of these pages, or the slot."""
+        owners = {self.pages[page] for page in self.pages.keys() & pages}
+        return owners if slot is None or slot not in self.slots else owners | {self.slots[slot]}
 
     def blame(self, pages: Collection[int], slot: int | None) -> str:
         """Why these cannot be granted: the page or slot that another life owns."""

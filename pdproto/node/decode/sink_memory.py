@@ -25,6 +25,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.role import INCARNATIONS_ROLE
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends
+from pdproto.spec.handoff.ends import Receiving
 from pdproto.spec.language.symbols import State
 
 
@@ -40,7 +41,7 @@ class SinkMemory:
         data_path: SinkDataPath, pool: Pool,
     ) -> None:
         metrics = core.metrics
-        self.is_starved = False
+        self.is_starved = self._is_short = False
         self.queue: Final = MemoryQueue(
             metrics, lambda: core.clock())  # noqa: PLW0108 - it has no clock yet
         self._core: Final = core
@@ -57,7 +58,7 @@ class SinkMemory:
             forgotten=self._forget, turns={Turn.ROOM: self.serve},
             wants_turn=lambda: self.queue.was_cut, problem=self._problem)
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that is still silent
-        self._granted: Final[set[Life]] = set()
+        self._granted: Final[dict[Life, Receiver]] = {}
         self._leased: Final[dict[Life, float]] = {}  # since when
         self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
         self._settling: Final[dict[Life, Receiver]] = {}
@@ -98,30 +99,40 @@ class SinkMemory:
 
     def serve(self, _now: float) -> None:
         """Grant memory to requests that wait for it, while the turn has time."""
-        is_waiting = self.queue.serve(self._grant, lambda: self._core.pace.has_time)
-        self.is_starved = is_waiting and not self._leased
+        self._is_short = False
+        self.queue.serve(self._grant, lambda: self._core.pace.has_time)
+        self.is_starved = self._is_short and not self._leased
 
     def _grant(self, receiver: Receiver) -> bool:
         """Grant memory to the request, if there is enough. Returns whether its wait is over."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
+        if not self._pool.allows(pages, receiver.slot):
+            if all(map(self._gives_back, self._pool.owners(pages, receiver.slot))):
+                return False
+            self._receivers.give_up(receiver, self._pool.blame(pages, receiver.slot))
+            return True
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
         except (TypeError, ValueError) as error:
             self._receivers.give_up(receiver, str(error))
             return True
         if addresses is None:
+            self._is_short = True
             return False
         granted = self._pool.grant(life, pages, receiver.slot)
-        if not granted:
-            self._data_path.release(life)
-            self._receivers.give_up(receiver, self._pool.blame(pages, receiver.slot))
-            return True
-        self._granted.add(life)
+        self._granted[life] = receiver
         self._leased[life] = receiver.began = self._core.now
         self._addresses[life] = addresses
         self._endpoints.take(endpoint, endpoint.automaton.device(*granted))
         self._receivers.injection.draw(TRANSFER, endpoint)
         return True
+
+    def _gives_back(self, life: Life) -> bool:
+        """Whether the application has given the pages of this life back, or gets them back when the
+        writes have ended. The next request waits for them, as the table does. A life of which
+        neither is true has not been closed: its pages are given twice by mistake.
+        """
+        return life in self._settling or self._granted[life].stage is Receiving.FAILED
 
     # While the life has memory
 
@@ -158,7 +169,7 @@ class SinkMemory:
     def free_pages(self, receiver: Receiver) -> None:
         """Free the pages, and drop the life if it is over."""
         if receiver.life in self._granted:
-            self._granted.remove(receiver.life)
+            del self._granted[receiver.life]
             self._pool.free_pages(receiver.every_page)
         receiver.note_released()
         if receiver.life in self._endpoints.lives:

@@ -1,0 +1,167 @@
+"""SGLang's scheduler waits for no registry: one that hangs delays no request of another server.
+
+A registry that hangs is a socket that listens and never answers: the kernel takes the connection.
+"""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from time import monotonic, perf_counter
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from pdproto.items.shares import TpRank
+from pdproto.registry import lookups
+from pdproto.registry.app import RegistryServer
+from pdproto.registry.client import TIMEOUT_S, RegistryClient
+from pdproto.registry.wire import Registration
+from pdproto.sglang import refusals
+from pdproto.sglang.plugin import NAME, plugin
+from pdproto.sglang.prefills import Kind, Prefills
+from pdproto.sglang.receiver import PdprotoKVReceiver
+from pdproto.spec.handoff.poll import KVPoll
+from tests.items.test_data_path import Pair
+from tests.sglang.test_receiver import Manager
+from tests.waiting import until
+
+KIND: Final = Kind(page_size=None, kv_cache_dtype=None, kv_layout=None)
+AT_ONCE_S: Final = 1.0  # a call waits five times as long for a registry; a busy machine, less
+
+
+class Clock:
+    """The longest of the calls that the scheduler has made."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    def call(self, function: Any, *arguments: Any) -> Any:
+        began = perf_counter()
+        try:
+            return function(*arguments)
+        finally:
+            self.longest_s = max(self.longest_s, perf_counter() - began)
+
+
+@pytest.fixture
+def hung() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def manager() -> Iterator[Any]:
+    with ExitStack() as closing:
+        pair = Pair(closing, [range(4)])
+        made: Any = Manager(pair)
+        made.sources = pair.sources
+        made.lost = []
+        made.prefills = Prefills(KIND, TpRank(1, 0), TpRank(1, 0), lambda: made.lost)
+        made.prefill_info_table = made.prefills.table
+        made.try_ensure_parallel_info = made.prefills.ensure
+        made.refusals = refusals.Refusals()
+        yield made
+        made.refusals.close()
+
+
+def registered(server: RegistryServer, pair_endpoint: str, name: str) -> str:
+    """A registry with one rank."""
+    host, _, port = pair_endpoint.removeprefix("tcp://").rpartition(":")
+    address = f"127.0.0.1:{server.port}"
+    client = RegistryClient(address)
+    client.register(Registration(attn_tp_size=1, attn_tp_rank=0, rank_ip=host, rank_port=int(port),
+                                 name=name))
+    client.close()
+    return address
+
+
+def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
+    hung: str, manager: Any
+) -> None:
+    """Seen red with the look-up made by `ensure` and `feed` themselves: 5 s a call."""
+    plugin()
+    clock = Clock()
+    assert clock.call(manager.prefills.ensure, hung) is False
+    for room in range(1, 20):
+        receiver = clock.call(PdprotoKVReceiver, manager, hung, room)
+        clock.call(receiver.init, 0)
+        assert clock.call(receiver.poll) is KVPoll.BOOTSTRAPPING
+        clock.call(receiver.abort)
+        assert clock.call(receiver.poll) is KVPoll.FAILED
+        clock.call(receiver.clear)
+    host, _, port = hung.rpartition(":")
+    queue = SimpleNamespace(
+        kv_manager=manager, transfer_backend=SimpleNamespace(value=NAME),
+        _ensure_last_attempt_time={}, _resolve_prefill_dp_rank=lambda _: 0)
+    request = SimpleNamespace(bootstrap_host=host, bootstrap_port=int(port), bootstrap_room=77,
+                              finished_reason=None, to_finish=None)
+    clock.call(refusals.look_up, queue, request)
+    receiver = PdprotoKVReceiver(manager, hung, 77)
+    refusal = refusals.Refusal(queue, request, receiver, monotonic() + 60)
+    assert clock.call(refusal.tell) is False
+    assert clock.longest_s < AT_ONCE_S
+
+
+def test_requests_of_a_healthy_server_go_on_while_another_registry_hangs(
+    hung: str, manager: Any
+) -> None:
+    with RegistryServer() as server:
+        (source, _), = manager.sources
+        healthy = registered(server, source.endpoint, source.name)
+        began = monotonic()
+        stuck = PdprotoKVReceiver(manager, hung, 1)
+        stuck.init(0)
+        receiver = PdprotoKVReceiver(manager, healthy, 2)
+        receiver.init(0)
+        until(lambda: receiver.poll() is KVPoll.WAITING_FOR_INPUT)
+        assert monotonic() - began < TIMEOUT_S
+        assert stuck.poll() is KVPoll.BOOTSTRAPPING
+        for one in (stuck, receiver):
+            one.abort()
+            one.clear()
+
+
+def test_a_failure_is_remembered_for_a_while_and_then_tried_again(
+    manager: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = f"127.0.0.1:{listener.getsockname()[1]}"
+    asked: list[str] = []
+    real = RegistryClient.look_up_all
+
+    def look_up_all(client: RegistryClient) -> Any:
+        asked.append(client.address)
+        return real(client)
+
+    monkeypatch.setattr(RegistryClient, "look_up_all", look_up_all)
+    first = PdprotoKVReceiver(manager, closed, 1)
+    first.init(0)
+    until(lambda: first.poll() is KVPoll.FAILED)
+    for room in range(2, 30):
+        receiver = PdprotoKVReceiver(manager, closed, room)
+        receiver.init(0)
+        assert receiver.poll() is KVPoll.FAILED
+    assert len(asked) == 1
+    monkeypatch.setattr(lookups, "AGAIN_S", 0.0)
+    later = PdprotoKVReceiver(manager, closed, 99)
+    later.init(0)
+    until(lambda: later.poll() is KVPoll.FAILED or len(asked) > 1)
+    assert len(asked) >= 2
+
+
+def test_sglang_tries_again_as_soon_as_a_server_is_known(manager: Any) -> None:
+    """Its own pause between two attempts is a second."""
+    with RegistryServer() as server:
+        (source, _), = manager.sources
+        address = registered(server, source.endpoint, source.name)
+        host, _, port = address.rpartition(":")
+        tried = {address: monotonic()}
+        queue = SimpleNamespace(kv_manager=manager, _ensure_last_attempt_time=tried)
+        refusals.look_up(queue, SimpleNamespace(bootstrap_host=host, bootstrap_port=int(port)))
+        until(lambda: not tried)
+        assert manager.try_ensure_parallel_info(address)
