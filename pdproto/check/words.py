@@ -40,7 +40,7 @@ class _Binding(IntEnum):
     CLOSED = 2
 
 
-FAIR_ROWS: Final = "each row that stays enabled fires"
+FAIR_ROWS: Final = "each fair row that stays enabled fires"
 
 
 def assumption_texts(system: System, under: Iterable[Fairness]) -> tuple[str, ...]:

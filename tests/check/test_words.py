@@ -157,7 +157,7 @@ def test_a_formula_of_no_known_kind_is_a_bug() -> None:
         formula_text(Formula())
 
 
-FAIR_ROWS = "each row that stays enabled fires"
+FAIR_ROWS = "each fair row that stays enabled fires"
 LOST, LATE = Timer("lost", detector=True), Timer("late")
 
 

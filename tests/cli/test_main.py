@@ -122,7 +122,7 @@ class TestAnswers:
         assert finding["fairness"] == ["detectors"]
         arguments = ("two-phase-commit", "--property", "a_decision_arrives", "--fairness")
         (finding,) = answer(capsys, *arguments, "detectors", "--fairness", "timers")["properties"]
-        assert finding["note"] == "if each row that stays enabled fires"
+        assert finding["note"] == "if each fair row that stays enabled fires"
         assert finding["fairness"] == ["timers", "detectors"]
 
     def test_reductions_can_be_asked_for_and_refused(self, capsys: Output) -> None:
