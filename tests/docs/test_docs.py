@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -204,6 +205,26 @@ def test_the_workflow_calls_targets_of_make(file: str, least: set[str]) -> None:
     called = set(re.findall(r"run: make ([a-z-]+)", workflow))
     assert least <= called
     assert [name for name in called if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+
+
+NOT_ALONE: Final = {
+    "a GPU": ("test-servers-gpu", "test-servers-vllm-gpu", "test-gpu", "bench-gpu"),
+    "hours": ("test-all", "test-servers", "bench", "bench-servers", "bench-servers-vllm",
+              "soak-million", "soak-day"),
+    "Ctrl-C": ("serve-sglang", "serve-vllm"),
+    "a release": ("tag",),
+}  # what the others need
+
+
+def test_every_week_each_target_runs_alone() -> None:
+    """`make test-sglang` lacked packages that only the servers' tests installed."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    _, _, job = workflow.partition("\n  alone:\n")
+    targets = re.findall(r"^          - ([a-z-]+)", job.partition("    steps:")[0], re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    helped = re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE)
+    others = [name for names in NOT_ALONE.values() for name in names]
+    assert sorted([*targets, *others]) == sorted(helped)
 
 
 def test_the_hooks_for_users_are_verbs() -> None:
