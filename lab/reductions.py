@@ -2,8 +2,9 @@
 
 Of each named size and each defect whose search uses symmetry and dead bits, the same question is
 asked with neither. The record, lab/reductions.jsonl, has a line for each: the counts of both
-searches, and how their verdicts and shortest lengths differ; or the limit that the plain search
-met. The smallest come first. A run that finds a record goes on behind it.
+searches, and how their verdicts and shortest lengths differ; and, if the plain search met a limit,
+what it left undecided, often liveness alone. The smallest come first. A run that finds a record
+goes on behind it.
 """
 
 import argparse
@@ -60,9 +61,11 @@ def answer(name: str, gib: float, seconds: int) -> dict[str, Any]:
     plain = check(asked.system, replace(asked.configuration, symmetry=False, dead_bits=False),
                   settings)
     signal.alarm(0)
-    line = {"name": name, "reduced": [*counts(reduced)], "plain": [*counts(plain)]}
-    if Verdict.UNKNOWN in {f.verdict for f in plain.findings}:
-        return {**line, "stopped": plain.stopped, "within": f"{gib:g} GiB, {seconds} s"}
+    line: dict[str, Any] = {"name": name, "reduced": [*counts(reduced)], "plain": [*counts(plain)]}
+    undecided = [one.name for one in plain.findings if one.verdict is Verdict.UNKNOWN]
+    if undecided:
+        line |= {"stopped": plain.stopped, "within": f"{gib:g} GiB, {seconds} s",
+                 "decided": len(plain.findings) - len(undecided), "undecided": undecided}
     return {**line, "differences": list(differences(reduced, plain))}
 
 
@@ -71,8 +74,10 @@ def _interrupt(*_: object) -> None:
 
 
 def differences(reduced: CheckResult, plain: CheckResult) -> Iterator[str]:
-    """Where the verdicts or the lengths of the two searches differ."""
+    """Where the verdicts or the lengths of the two searches differ, if both are known."""
     for one, other in zip(reduced.findings, plain.findings, strict=True):
+        if other.verdict is Verdict.UNKNOWN:
+            continue
         if one.verdict is not other.verdict:
             yield f"{one.name}: {one.verdict}, and {other.verdict} without reductions"
         # No search looks for a shortest loop.
