@@ -13,8 +13,8 @@ from pdproto.check.explore import Monitor, silent
 from pdproto.check.result import CheckResult
 from pdproto.check.worker_pool import run_tasks
 
-# A function of a module, which workers import: from a defect's id and its system's name to it.
-Find: TypeAlias = Callable[[str, str], Defect]
+# A function of a module, which workers import: from a defect's id to the defect.
+Find: TypeAlias = Callable[[str], Defect]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _spread(defects: Sequence[Defect], kept: Cache, spread: SpreadTrials) -> Ite
         if known is not None:
             found[number] = known
     left = [number for number in range(len(defects)) if number not in found]
-    tasks = [(spread.find, defects[n].id, defects[n].system.name) for n in left]
+    tasks = [(spread.find, defects[n].id) for n in left]
     for place, result in run_tasks(tasks, _checked, spread.executor, silent, _no_result):
         if result is not None:
             defect = defects[left[place]]
@@ -73,9 +73,9 @@ def _settings(defect: Defect) -> CheckSettings:
     return CheckSettings(properties=(defect.violates,))
 
 
-def _checked(task: tuple[Find, str, str], _: Monitor) -> CheckResult | None:
-    find, *names = task
-    defect = find(*names)
+def _checked(task: tuple[Find, str], _: Monitor) -> CheckResult | None:
+    find, name = task
+    defect = find(name)
     return check(defect.system, defect.configuration, _settings(defect))
 
 

@@ -1,7 +1,7 @@
 """Find every historical defect with the explorer, by its shortest trace.
 
 A defect is an edit of the tables, or a table of another project's design. With ID, the trace of
-that defect is drawn, in every system that has it. Exit status: 0 if each defect violates the
+that defect is drawn. Exit status: 0 if each defect violates the
 property named in the catalogue, 1 if one does not, 2 if there is no such ID, 3 if the run was
 interrupted, or if a defect has lost its workers.
 """
@@ -9,7 +9,6 @@ interrupted, or if a defect has lost its workers.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.defect_trials import SpreadTrials, try_all
@@ -43,7 +42,6 @@ class _Tried:
     """The answer of a shard about one defect."""
 
     id: str
-    system: str
     result: CheckResult
 
 
@@ -54,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_targets([arguments.json])
     chosen, part = _chosen(arguments), shard(arguments)
     if part is not None:
-        chosen = tuple(bug for bug in chosen if part.has(_task(bug)))
+        chosen = tuple(bug for bug in chosen if part.has(bug.id))
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:
         maker = executor(arguments)
         spread = None if maker is None else SpreadTrials(maker, find)
@@ -62,8 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         if trials.interrupted:
             reporter.say(f"incomplete: {len(trials.decided)} of {len(chosen)} defects were tried")
     if part is not None:
-        answers = [_Tried(one.defect.id, one.defect.system.name, one.result)
-                   for one in trials.decided]
+        answers = [_Tried(one.defect.id, one.result) for one in trials.decided]
         return keep_answers(arguments, answers, trials.exit_status)
     return _report(trials, arguments)
 
@@ -71,21 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
 def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     """Report the answers of shards as one run; returns the exit status."""
     chosen = _chosen(arguments)
-    known = {(one.id, one.system): one.result for one in answers.answers(_Tried)}
-    named = {(bug.id, bug.system.name): bug for bug in chosen}
-    lacking = answers.lacking(_task(bug) for name, bug in named.items() if name not in known)
+    known = {one.id: one.result for one in answers.answers(_Tried)}
+    lacking = answers.lacking(bug.id for bug in chosen if bug.id not in known)
     if lacking:
         say(f"incomplete: {lacking}; {len(known)} of {len(chosen)} defects were tried")
-    decided = tuple(Trial(bug, known[name]) for name, bug in named.items() if name in known)
+    decided = tuple(Trial(bug, known[bug.id]) for bug in chosen if bug.id in known)
     return _report(DefectTrials(decided, interrupted=bool(lacking)), arguments)
 
 
 def _chosen(arguments: argparse.Namespace) -> tuple[Bug, ...]:
-    return EVERY if arguments.id is None else _named(arguments.id, EVERY)
-
-
-def _task(bug: Bug) -> str:
-    return f"{bug.id} {bug.system.name}"
+    return EVERY if arguments.id is None else (find(arguments.id),)
 
 
 def _report(trials: DefectTrials, arguments: argparse.Namespace) -> int:
@@ -102,15 +94,10 @@ def _report(trials: DefectTrials, arguments: argparse.Namespace) -> int:
     return trials.exit_status
 
 
-def find(name: str, system: str) -> Bug:
-    """The defect of that name in the system of that name. Workers call it."""
-    return next(bug for bug in EVERY if (bug.id, bug.system.name) == (name, system))
-
-
-def _named(name: str, bugs: Sequence[Bug]) -> tuple[Bug, ...]:
-    """The defect of that name, in each system that has it. Raises UsageError if none does."""
-    named = tuple(bug for bug in bugs if bug.id == name)
-    if named:
-        return named
-    hint = suggestion(name, [bug.id for bug in bugs]) or "; `python -m lab bugs` lists them"
+def find(name: str) -> Bug:
+    """The defect of that name; workers call it, too. Raises UsageError if there is none."""
+    for bug in EVERY:
+        if bug.id == name:
+            return bug
+    hint = suggestion(name, [bug.id for bug in EVERY]) or "; `python -m lab bugs` lists them"
     raise UsageError(f"there is no defect {name!r}{hint}")

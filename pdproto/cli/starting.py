@@ -166,25 +166,20 @@ def _at_bug(arguments: argparse.Namespace) -> Start:
     bug = _bug(arguments.bug, arguments.system)
     source = SystemImport(
         "from pdproto.spec.bugs.catalogue import BUGS", "BUG.system", "BUG.configuration",
-        constant=f'BUG = next(bug for bug in BUGS if bug.id == "{bug.id}" '
-                 f'and bug.system.name == "{bug.system.name}")',
+        constant=f'BUG = next(bug for bug in BUGS if bug.id == "{bug.id}")',
     )
     return _at_violation(bug.system, bug.configuration, source, bug.violates)
 
 
 def _bug(identity: str, system: str | None) -> Bug:
-    """The defect; of those with the same ID, the one of the system that is named."""
-    found = [bug for bug in BUGS if bug.id == identity]
-    if not found:
+    """The defect. system: if it is named, it must be the one that has the defect."""
+    bug = next((bug for bug in BUGS if bug.id == identity), None)
+    if bug is None:
         hint = suggestion(identity, [bug.id for bug in BUGS]) or "; pdproto/spec/bugs has them"
         raise UsageError(f"there is no defect {identity!r}{hint}")
-    if system is None:
-        return found[0]
-    for bug in found:
-        if bug.system.name == system:
-            return bug
-    named = ", ".join(bug.system.name for bug in found)
-    raise UsageError(f"the defect {identity} is in {named}, not in {system}")
+    if system not in (None, bug.system.name):
+        raise UsageError(f"the defect {identity} is in {bug.system.name}, not in {system}")
+    return bug
 
 
 def _at_violation(system: System, chosen: Configuration, source: SystemImport, name: str) -> Start:

@@ -163,7 +163,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         )),
     ),
     bug(
-        "B36", "sglang #36926", "M4_5_freed_when_all_have_ended",
+        "B36-ranks", "sglang #36926", "M4_5_freed_when_all_have_ended",
         "an abort frees pages that a launched batch, or another rank's transfer, still uses",
         AddRow(rank, Row(
             "abort_now", on=Call("abort", h), at=Health.UP, when=at(Stage.RUNNING),
@@ -173,7 +173,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         )),
     ),
     bug(
-        "B38", "sglang #28236", "L1_every_request_is_answered",
+        "B38-ranks", "sglang #28236", "L1_every_request_is_answered",
         "a request whose decode server has died stays on the prefill server",
         DropRow("cut_off"),
         configuration=ONE_LIFE,

@@ -157,7 +157,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         LIFTED, NO_FAULTS, "S3_failed_stays_failed"),
     Bug("B02-info", "sglang #24772", "AttributeError on bootstrap_infos after a failed look-up.",
         UNDEFINED, NO_FAULTS, "M1_2_every_attribute_is_defined"),
-    Bug("B09", "sglang #24522, #24539", "A concluded room comes back as failed.",
+    Bug("B09-lookup", "sglang #24522, #24539", "A concluded room comes back as failed.",
         RECREATED, NO_FAULTS, "phase_edges"),
     Bug("B28-heartbeat", "sglang #34692", "Requests of a dead prefill server hang: one backend "
         "has no heartbeat.", wrong("no-heartbeat", DropRow("miss_heartbeat")), CRASH,

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ from lab.__main__ import main
 from lab.designs import EVERY
 from lab.verbs import bugs as verb
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.lock_server_broken import SYSTEM as LOCK_SERVER_BROKEN
@@ -29,9 +29,11 @@ def catalogue(monkeypatch: pytest.MonkeyPatch, *bugs: Bug) -> None:
     monkeypatch.setattr(verb, "EVERY", bugs)
 
 
-def test_a_defect_is_kept_once_in_a_system() -> None:
-    names = Counter((bug.id, bug.system.name) for bug in EVERY)
-    assert [name for name, times in names.items() if times > 1] == []
+def test_a_name_is_of_one_defect() -> None:
+    """A defect of the tables is named by its id, or by the name of its system."""
+    ids = Counter(bug.id for bug in EVERY)
+    names = Counter(name for bug in BUGS for name in {bug.id, bug.system.name})
+    assert [name for name, times in (ids | names).items() if times > 1] == []
 
 
 def test_each_defect_describes_the_effect_for_users() -> None:
@@ -76,16 +78,6 @@ def test_one_defect_is_drawn(
     assert text.startswith("clock  a colleague\nTwo clients at once.\nAfter a time-out.\n")
     assert "mutual_exclusion violated for c=c0, d=c1 after 7 steps" in text
     assert "expire(c0, r0)  timer lease_over ●" in text
-
-
-def test_a_defect_of_two_systems_is_drawn_in_both(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    catalogue(monkeypatch, FOUND, replace(MISSED, id="clock"))
-    assert main(["bugs", "clock"]) == 1
-    text = capsys.readouterr().out
-    assert "clock  a colleague" in text
-    assert "clock  nowhere" in text
 
 
 def test_one_defect_that_is_not_found_is_named(

@@ -121,7 +121,7 @@ def test_a_start_in_a_topology(
     (["lock-server-broekn"], "'lock-server-broekn' is no built-in system (perhaps "),
     ([], "SYSTEM is missing: name one, or a defect with --bug ID"),
     (["--bug", "B0"], "there is no defect 'B0'"),
-    (["transfer", "--bug", "B09"], "the defect B09 is in "),
+    (["transfer", "--bug", "B09"], "the defect B09 is in B09, not in transfer"),
     (["lock-server", "--path", "enter(c0,r0)"],
      "step 1: enter(c0,r0) cannot fire here: it needs message grant(c0, r0)"),
     (["lock-server", "--size", "Clinet=2"], "has no sort 'Clinet' (perhaps Client?)"),

@@ -77,7 +77,7 @@ def test_every_ignored_message_arrives_somewhere(system: System) -> None:
 TRACE_LENGTHS: Final = {
     "B02": 5,
     "B02-info": 4,
-    "B09": 5,
+    "B09-lookup": 5,
     "B28-heartbeat": 17,
     "B28-timer": 3,
     "B29": 17,
