@@ -27,6 +27,7 @@ from proofs.claim import Liveness, Pending
 SOURCES = Liveness(
     "group-transfer", slow=("holds", "something"), nightly=("holds",), explored=True,
     defects=(
+        Pending("open_own_sender", "M4_1_a_rank_that_waits_opens_its_sender"),
         Pending("vote_dead", "L2_a_sinks_failure_is_decided"),
         *(Pending(row, "L2_a_refusal_reaches_the_sink", explored=True)
           for row in ("obey", "end_sender", "hear_failure", "lose_source")),
@@ -34,6 +35,7 @@ SOURCES = Liveness(
 SINKS = Liveness(
     "sink-group", slow=("holds", "something"), nightly=("holds",), explored=True,
     defects=(
+        Pending("open_own_receiver", "M4_1_a_rank_that_waits_opens_its_receiver"),
         Pending("vote_dead", "L2_a_sinks_failure_is_decided"),
         *(Pending(row, "L2_a_refusal_reaches_every_source", explored=True)
           for row in ("obey", "end_receiver", "stop", "lose_sink", "meet_refusal")),

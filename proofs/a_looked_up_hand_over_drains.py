@@ -24,6 +24,7 @@ CLAIM = Liveness(
     nightly=("holds", "something",
              "defect-give_up_waiting-a_failed_look_up_gives_everything_back"),
     defects=(
+        Pending("disown", "a_run_disowns_the_lives_of_the_run_before"),
         Pending("notice", "a_run_that_ends_takes_its_transfers_along"),
         Pending("open_receiver", "a_completed_look_up_begins_the_transfer"),
         Pending("give_up_waiting", "a_failed_look_up_gives_everything_back"),

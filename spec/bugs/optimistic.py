@@ -31,7 +31,9 @@ from pdproto.spec.handoff.attempts import (
 )
 from pdproto.spec.handoff.optimistic import (
     KEEPING,
+    KEPT,
     LIVENESS,
+    ONE_ATTEMPT,
     SYSTEM,
 )
 from pdproto.spec.handoff.optimistic_retracted import RETRACTED, retracted
@@ -97,7 +99,8 @@ CAPACITY: Final = (
         TWO_ATTEMPTS, STUCK, note="its passes are not counted"),
     Bug("B32-slot-kept", "sglang #26780, as it was merged",
         "A request that had used its attempts kept the slot that another request needed.",
-        KEEPING, SCARCE, STUCK, note="harmless only while decode has a page for each request"),
+        edited(SYSTEM, "B32-slot-kept", *KEPT), SCARCE, STUCK,
+        note="harmless only while decode has a page for each request"),
     Bug("B32-slot-leak", "no report; an assumption of sglang 0.5.23",
         "Metadata slots of aborted requests never came back.",
         edited(SYSTEM, "B32-slot-leak", DropEffect("release", FREE_SLOT)),
@@ -126,11 +129,11 @@ ORDER: Final = (
         edited(SYSTEM, "O5", *(
             DropEffect(row, retried(h).to(True))
             for row in ("run_again", "fall_back", "force_retry", "force_fall_back"))),
-        replace(ONE, sizes={**ONE.sizes, Attempt: 3}), "M5_5_forced_on_the_first_pass_only"),
+        SYSTEM.configurations["attempts"], "M5_5_forced_on_the_first_pass_only"),
     Bug("O5-endless", "no report; the test hook of sglang #26780",
         "With one attempt a request that was forced to fall back was forced again, for ever.",
-        edited(SYSTEM, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
-        replace(ONE, sizes={**ONE.sizes, Attempt: 1}), STUCK,
+        edited(ONE_ATTEMPT, "O5-endless", DropEffect("force_fall_back", retried(h).to(True))),
+        ONE_ATTEMPT.configurations["default"], STUCK,
         note="the number of attempts does not show whether it is the first pass"),
     Bug("O6", "no report; a condition of sglang #26780",
         "A request that was retracted for lack of memory ran again before its bootstrap.",

@@ -99,6 +99,8 @@ PROPERTIES: Final = (
     Sometimes("the_rule_serves", all_of(mode() == Mode.RULE, phase(h) == Phase.MET)),
     Sometimes("the_rule_serves_a_room_of_its_own",
               all_of(mode() == Mode.RULE, wanted(h), phase(h) == Phase.MET)),
+    Sometimes("the_only_rank_serves_under_any_setting", any_of(several, all_of(
+        publishes(x), wanted(h), runs(x, h) == Runs.MET))),
     Sometimes("a_named_room_is_met", all_of(wanted_named(h, y), phase(h) == Phase.MET)),
     Sometimes("the_query_serves", any_of(all_of(queried(h), phase(h) == Phase.MET), alone)),
     Always("all_ranks_share_the_mode",

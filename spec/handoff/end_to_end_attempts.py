@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.spec.handoff import attempts, optimistic, transfer, transfer_claims
-from pdproto.spec.handoff.attempts import Forward, RunningSlot, Stage, s
+from pdproto.spec.handoff.attempts import Forward, RunningSlot, Stage, a, again, s
 from pdproto.spec.handoff.end_to_end_ends import SENDER, without
 from pdproto.spec.handoff.ends import (
     COMMITTED,
@@ -84,6 +84,8 @@ stage: Final = PASS.symbol(attempts.stage)
 forward: Final = PASS.symbol(attempts.forward)
 ready: Final = PASS.symbol(attempts.ready)
 slot: Final = PASS.symbol(attempts.slot)
+tried: Final = PASS.symbol(attempts.tried)
+retried: Final = PASS.symbol(attempts.retried)
 running_slot: Final = PASS.symbol(attempts.running_slot)
 FINALIZED: Final = PASS.formula(attempts.FINALIZED)
 AT_REST: Final = PASS.formula(attempts.AT_REST)
@@ -102,8 +104,7 @@ HOST: Final = Table(host, rows=(
         when=[stage(h) == Stage.NEW, sending(p, h) == Sending.UNKNOWN],
         do=[stage(h).to(Stage.QUEUED), sending(p, h).to(Sending.BOOTSTRAPPING)]),
     Row("find_destination", choose=(p, h),
-        when=[stage(h).among(*attempts.BEFORE_SENDING), ~ready(h), ALL_PUBLISHED,
-              sending(p, h) == Sending.BOOTSTRAPPING],
+        when=[~ready(h), ALL_PUBLISHED, sending(p, h) == Sending.BOOTSTRAPPING],
         do=[ready(h).to(True)]),
     Row("begin_transfer", choose=(p, h),
         when=[COMPUTED, sending(p, h) == Sending.BOOTSTRAPPING],
@@ -113,7 +114,7 @@ HOST: Final = Table(host, rows=(
     Row("conclude", choose=(p, h),
         when=[stage(h) == Stage.SENDING, sending(p, h) == Sending.SUCCESS],
         do=[stage(h).to(Stage.SUCCESS), kv(p, h).to(False), *FREE_PLACES]),
-    Row("end_pass", choose=(p, h), when=[stage(h).among(Stage.NEW, *attempts.ACTIVE), NO_MORE],
+    Row("end_pass", choose=(p, h), when=[stage(h).among(*attempts.ACTIVE), NO_MORE],
         do=[stage(h).to(Stage.FAILED)],
         why="the request has ended; a launched batch still runs to its end"),
     Row("release_places", choose=(p, h),
@@ -196,12 +197,25 @@ def sizes(*, lives: int = 1, attempts: int = 2) -> Sizes:
     }
 
 
+# A pass of a hand-over that has ended is not computed in vain.
+_UNFINISHED: Final = all_of(stage(h) == Stage.FAILED, forward(h) == Forward.NONE)
+ENDS_EARLY: Final = (
+    Sometimes("a_pass_ends_in_the_queue",
+              all_of(_UNFINISHED, ~ready(h), forall(a, ~tried(h, a)))),
+    Sometimes("a_pass_ends_before_it_runs",
+              all_of(_UNFINISHED, tried(h, a), ~retried(h))),
+    Sometimes("a_pass_ends_before_it_runs_again", any_of(
+        forall((a, again), a.same(again)),
+        all_of(_UNFINISHED, retried(h), HAS_SLOT, ~ready(h)))),
+)
+
 SYSTEM: Final = System(
     "end-to-end-attempts",
     "The transfer after optimistic prefill, with passes that are dropped.",
     tables=(HANDED_OVER, SINK, POOL, ENGINE, *PASS.tables, HOST),
     properties=(
-        *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *transfer_claims.LIVENESS, *IN_TIME,
+        *transfer.SAFETY, *OF_THE_PASS, *TOGETHER, *ENDS_EARLY, *transfer_claims.LIVENESS,
+        *IN_TIME,
     ),
     final=OVER,
     faults={"crash": (CRASH,)},

@@ -140,8 +140,8 @@ HOST: Final = Table(host, rows=(
         do=[gone(p, h, d).to(True)],
         why="one heartbeat for each process, and not one for each life"),
     Row("disown", choose=(d, h, p, e),
-        when=[introduce(d, h, p) | publish(d, h, p) | abort(d, h, p), run(p, e) == Run.UP,
-              sending(p, h) == Sending.GONE, ~gone(p, h, d)],
+        when=[introduce(d, h, p), run(p, e) == Run.UP, sending(p, h) == Sending.GONE,
+              ~gone(p, h, d)],
         do=[gone(p, h, d).to(True)],
         why="the current run answers only for itself; if there is none, no answer comes"),
 ))
@@ -181,7 +181,7 @@ TOGETHER: Final[tuple[Property, ...]] = (
            implies(~sending(p, h).among(Sending.UNKNOWN, Sending.GONE), exists(e, begun(p, e, h))),
            why="rule 2: when that run ends, the sender is gone"),
     OnRow("only_a_living_run_that_is_asked_disowns", "disown",
-          all_of(introduce(d, h, p) | publish(d, h, p) | abort(d, h, p), run(p, e) == Run.UP),
+          all_of(introduce(d, h, p), run(p, e) == Run.UP),
           why="a dead process answers nothing, and a living one only its peers"),
     OnRow("a_sink_notices_for_an_open_receiver", "notice", receiving(d, h) != Receiving.UNKNOWN,
           why="before that the look-up ends with the connection"),
@@ -212,6 +212,10 @@ IN_TIME: Final[tuple[Property, ...]] = (
     LeadsTo("a_completed_look_up_begins_the_transfer",
             LOOKED_UP, receiving(d, h) != Receiving.UNKNOWN,
             under=(Fairness.NO_TIMERS,), why="the transfer begins by itself"),
+    LeadsTo("a_run_disowns_the_lives_of_the_run_before",
+            all_of(introduce(d, h, p), run(p, e) == Run.UP, sending(p, h) == Sending.GONE),
+            gone(p, h, d) | (run(p, e) != Run.UP), under=(Fairness.NO_TIMERS,),
+            why="a sink that speaks to a later run learns at once that its source is gone"),
 )
 # The composition could break these; registry.py covers the rest.
 _OF_BOOTSTRAP: Final = (

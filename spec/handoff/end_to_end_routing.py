@@ -133,6 +133,14 @@ TOGETHER: Final[tuple[Property, ...]] = (
 )
 IN_TIME: Final[tuple[Property, ...]] = (
     A_SOURCE_HEARS,
+    LeadsTo("a_room_that_runs_here_has_a_sender",
+            all_of(ours(x), RUN_HERE, sending(p, h) == Sending.UNKNOWN),
+            (sending(p, h) != Sending.UNKNOWN) | ~RUN_HERE, under=(Fairness.NO_TIMERS,),
+            why="decode may come before the sender is there"),
+    LeadsTo("a_room_that_is_found_here_has_a_receiver",
+            all_of(ours(x), addressed(h, x), phase(h).among(Phase.RESOLVED, Phase.MET), UNOPENED),
+            ~UNOPENED | (phase(h) == Phase.FAILED), under=(Fairness.NO_TIMERS,),
+            why="prefill may answer before the receiver is there"),
     LeadsTo("a_refusal_ends_the_transfer", TURNED_AWAY & RECEIVING_NOW,
             RECEIVING_ENDED, under=(Fairness.NO_TIMERS,),
             why="a sink that is turned away waits for no clock"),

@@ -201,9 +201,14 @@ NO_ORPHAN: Final = Drains(
         stage(r, h) == Stage.CLOSED, (stage(r, h) == Stage.ABSENT) & (status(h) == Status.NEW),
     )), under=(Fairness.TIMERS,), why="with no traffic the queues of all ranks become empty")
 
+LATE_FAILURE: Final = Sometimes(
+    "M4_2_a_rank_that_has_voted_may_fail",
+    all_of(stage(r, h) == Stage.FAILED, ready(r, h)))
+
 # These read old votes, which dead-bit clearing would then keep: one rank only.
 REPORTED: Final = (
     DEAD_VOTE,
+    LATE_FAILURE,
     Always("M4_1_a_ready_rank_has_voted", implies(stage(r, h) == Stage.READY, ready(r, h)),
            why="the group waits for the vote of every rank"),
     Always("M4_5_a_rank_that_has_ended_has_reported",
@@ -214,6 +219,11 @@ REPORTED: Final = (
 
 IN_TIME: Final = (
     EVERY_REQUEST_IS_ANSWERED,
+    LeadsTo("M4_1_a_rank_that_waits_opens_its_sender",
+            all_of(*OWN, stage(r, h).among(*group.WAITING), sending(p, h) == Sending.UNKNOWN),
+            any_of(sending(p, h) != Sending.UNKNOWN, health(r) == Health.DOWN,
+                   ~stage(r, h).among(*group.WAITING)),
+            why="the bootstrap begins with the request, and not after its preparation"),
     LeadsTo("L2_a_refusal_reaches_the_sink", REFUSED & RECEIVING_NOW & feeds(p, d),
             RECEIVING_ENDED,
             why="a request that the group has refused ends on decode too, by messages alone"),

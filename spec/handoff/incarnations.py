@@ -79,6 +79,9 @@ greeting = Message("greeting", p, e, h, sender=outside, receiver=request)
 # A message of this run about the life: it writes no more, or will not begin.
 answer = Message("answer", p, e, h, sender=outside, receiver=request)
 
+# The pages come in any state of the sources.
+PLACE: Final = Call("place", any_time=True)
+
 RUNS: Final = all_of(~ended(p, e), forall(f, implies(f.before(e), ended(p, f))))
 ANOTHER_IS_UNMET: Final = exists(q, unmet(h, q) & q.differs(p))
 ALL_MET: Final = forall(q, ~unmet(h, q))
@@ -91,10 +94,11 @@ REQUEST: Final = Table(request, state=asking, rows=(
     Row("begin_met", on=greeting(p, e, h), at=Asking.OPEN, when=~feeds(h, p),
         do=[feeds(h, p).to(True), incarnation(h, p, e).to(True)],
         why="the node has heard of this source before"),
-    Row("place", on=Call("place"), at=Asking.OPEN, to=Asking.PLACED, when=exists(q, unmet(h, q)),
+    Row("place", on=PLACE, at=Asking.OPEN, to=Asking.PLACED, when=exists(q, unmet(h, q)),
         fair=True, why="every request gets its pages, and rule 1 has it wait"),
-    Row("place_and_ask", on=Call("place"), at=Asking.OPEN, to=Asking.ASKED, when=ALL_MET,
+    Row("place_and_ask", on=PLACE, at=Asking.OPEN, to=Asking.ASKED, when=ALL_MET,
         fair=True, why="every request gets its pages"),
+    Ignore(PLACE, at=(Asking.PLACED, Asking.ASKED), why="the hand-over has its pages already"),
     Row("meet_early", on=greeting(p, e, h), at=Asking.OPEN,
         when=[feeds(h, p), unmet(h, p)], do=MEET),
     Row("meet", on=greeting(p, e, h), at=Asking.PLACED, when=[unmet(h, p), ANOTHER_IS_UNMET],

@@ -75,6 +75,7 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
+from pdproto.spec.language.edit import Edit
 from pdproto.spec.language.properties import Property
 
 HAS_SLOT: Final = exists(m, slot(h, m))
@@ -138,6 +139,9 @@ SAFETY: Final[tuple[Property, ...]] = (
     OnRow("M5_3_finalized_once_and_surely", "finalize",
           all_of(UNSENT, HAS_SLOT, HAS_RUNNING_SLOT),
           why="once for each request, because a finalized request runs to its end"),
+    OnRow("M5_1_a_pass_is_finalized_by_a_poll", "finalize",
+          any_of(stage(h) == Stage.PARKED, ~forward(h).among(Forward.FIRST, Forward.LAST)),
+          why="while a batch is computed, nobody looks for the sink"),
     OnRow("M5_3_finalized_never_runs_again", "run_again", UNSENT,
           why="a finalized request has told the sink that it is sent"),
     Sometimes("M5_1_finalized_between_chunks",
@@ -249,6 +253,8 @@ SYSTEM: Final = System(
         "default": _configuration(_sizes()),
         "slots": _configuration(_sizes(slots=2)),
         "running-slots": _configuration(_sizes(running_slots=2)),
+        # Only with a third attempt could a request be forced to run again a second time.
+        "attempts": _configuration(_sizes(attempts=3)),
         "deep": _configuration({**_sizes(), Life: 3}),
     },
 )
@@ -316,8 +322,7 @@ ONE_SIDED: Final = edited(
 )
 
 # As in SGLang's first version: the request waits in the bootstrap queue with its slot.
-KEEPING: Final = edited(
-    SYSTEM, "optimistic-keeping",
+KEPT: Final[tuple[Edit, ...]] = (
     *(ReplaceRow(row.name, replace(row, do=tuple(u for u in row.do if u != FREE_SLOT)))
       for row in map(PREFILL.row, ("fall_back", "force_fall_back"))),
     ReplaceRow("reserve", Row(
@@ -329,6 +334,9 @@ KEEPING: Final = edited(
         spare))],
         do=[stage(h).to(Stage.WAITING)], why="the request has kept its slot while it waited")),
     ReplaceProperties(LIVENESS),
+)
+KEEPING: Final = edited(
+    SYSTEM, "optimistic-keeping", *KEPT,
     about="Optimistic prefill in which a request that falls back keeps its slot.",
     # A page for each request: no request waits for a page of another.
     configurations={

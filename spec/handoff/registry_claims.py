@@ -75,6 +75,9 @@ PROPERTIES: Final = (
            why="Failed is absorbing: a failed look-up is never shown as waiting for input (M1.1)"),
     Sometimes("a_rank_is_missing", reason(d, h) == Reason.NOT_FOUND),
     Sometimes("a_handoff_waits_for_input", waiting),
+    Sometimes("M1_4_a_look_up_ends_with_a_run_that_had_welcomed_it", any_of(
+        forall((p, q), p.same(q)),
+        all_of(reason(d, h) == Reason.LOST_CONNECTION, ~joined(d, h, q)))),
     Always("M1_2_every_attribute_is_defined",
            implies(phase(d, h).among(Phase.WAITING_FOR_INPUT, *ENDED),
                    info(d, h) != Info.UNDEFINED),

@@ -223,6 +223,11 @@ TOGETHER: Final = (
 
 IN_TIME: Final = (
     EVERY_REQUEST_IS_ANSWERED,
+    LeadsTo("M4_1_a_rank_that_waits_opens_its_receiver",
+            all_of(*OWN, stage(r, h).among(*group.WAITING), receiving(d, h) == Receiving.UNKNOWN),
+            any_of(receiving(d, h) != Receiving.UNKNOWN, health(r) == Health.DOWN,
+                   ~stage(r, h).among(*group.WAITING)),
+            why="the bootstrap begins with the request, and not after its preparation"),
     LeadsTo("L2_a_refusal_reaches_every_sink", REFUSED & RECEIVING_NOW, RECEIVING_ENDED,
             why="a request that the group has refused ends on each rank, by messages alone"),
     LeadsTo("L2_a_refusal_reaches_every_source",

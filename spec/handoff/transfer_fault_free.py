@@ -1,8 +1,8 @@
 """The transfer in which no process dies and no message is lost: which answers end a lease, and
 when.
 
-    transfer-timeouts-only  clocks run out as everywhere: no end takes that for a death, and a
-                            message reports a failure before a clock does
+    transfer-timeouts-only  no client leaves, and clocks run out: no end takes that for a death, and
+                            a message reports a failure before a clock does
     transfer-landed         a source that has ended never says DRAINED, and no engine has a fence:
                             DONE settles a part that has landed, also when it crosses the abort
     transfer-drained        DONE counts for nothing once the sink has failed: DRAINED is enough
@@ -21,20 +21,26 @@ from pdproto.spec.handoff.ends import (
     Claim,
     Receiving,
     Sending,
+    Write,
+    address,
     b,
+    c,
     can_fence,
     claim,
     d,
     done,
     feeds,
     h,
+    has_met,
     lease,
     p,
     receiving,
     sending,
+    write,
 )
-from pdproto.spec.handoff.roles import Chunk
+from pdproto.spec.handoff.roles import Chunk, Source
 from pdproto.spec.handoff.sink import THREATENS
+from pdproto.spec.handoff.source import part
 from pdproto.spec.handoff.transfer import NO_TIMERS, SYSTEM
 from pdproto.spec.handoff.transfer_claims import (
     A_SINK_HEARS,
@@ -65,17 +71,29 @@ _UNFENCED: Final = replace(_ONE, given={can_fence: lambda _: ()})
 
 TIMEOUTS_ONLY: Final[System] = edited(
     replace(SYSTEM, faults={}, configurations={}, like=SYSTEM), "transfer-timeouts-only",
+    DropRow("abort_receive"),
     ReplaceProperties((
         Always("no_end_is_gone_without_a_death",
                (sending(p, h) != Sending.GONE) & (receiving(d, h) != Receiving.GONE),
                why="an end that gives up is Failed; only a dead process is gone"),
         Sometimes("a_source_gives_up", sending(p, h) == Sending.FAILED),
+        Sometimes("chunks_are_written_side_by_side", all_of(
+            c.before(part), write(p, h, d, c) == Write.POSTED,
+            write(p, h, d, part) == Write.POSTED)),
+        # No client leaves here, so only the clock of the queue ends such a request.
+        Sometimes("decode_may_bound_the_queue_of_a_request", all_of(
+            receiving(d, h) == Receiving.FAILED, forall(b, ~address(d, h, b)),
+            feeds(p, d), has_met(d, h, p), sending(p, h) == Sending.BOOTSTRAPPING)),
         A_SINK_HEARS,
         A_SOURCE_HEARS,
         *LIVENESS,
     )),
     about="The transfer where no process dies and nothing is lost, and clocks may still run out.",
-    configurations={"default": replace(_ONE, sizes={**_SIZES, Chunk: 2})},
+    configurations={
+        "default": replace(_ONE, sizes={**_SIZES, Chunk: 2}),
+        "dummy": replace(_ONE, sizes={**_SIZES, Source: 2, Chunk: 2},
+                         given={feeds: lambda _: [(0, 0)]}),
+    },
 )
 
 _ENDED: Final = all_of(forall((p, h), ~SENDING_NOW), forall((d, h), ~RECEIVING_NOW))

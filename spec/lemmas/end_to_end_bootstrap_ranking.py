@@ -72,6 +72,8 @@ RANKINGS: Final = (
         using=(*_OF_PAGES.using, Use("a_written_source_has_all_addresses", {other: d})),
         assumed={"the_source_feeds_every_sink": forall((p, d), feeds(p, d))},
         why="no sink of a failed look-up publishes memory, so the source's own clock ends it"),
+    Ranking("a_run_disowns_the_lives_of_the_run_before", (Help("disown"),),
+            why="the run answers for itself"),
     Ranking(
         "a_run_that_ends_takes_its_transfers_along",
         (Help("miss_heartbeat"), Help("notice", ~gone(p, h, d)), Help("lose_source"),

@@ -132,6 +132,8 @@ RANKINGS: Final = (
         witnesses=(*_CLOSED.witnesses, Witness(keeper, runs(keeper, p))),
         using=(*_CLOSED.using, Use("held_pages_are_of_a_rank")),
         why="every rank closes an answered request, and then its pages are free"),
+    Ranking("M4_1_a_rank_that_waits_opens_its_sender", (Help("open_own_sender"),),
+            why="a rank that waits opens it by itself"),
     Ranking(
         "L2_a_sinks_failure_is_decided",
         (Help("arrive", at={r: owner}), Help("stop", at={p: sender}),

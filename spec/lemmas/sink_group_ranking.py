@@ -160,6 +160,8 @@ RANKINGS: Final = (
         Ranking("", (Help("free_pages", at={r: owner}),))),
     *(one for one in transfer_ranking.RANKINGS if one.leads_to in _AS_THEY_ARE),
     *(_of_group(one) for one in agreement_ranking.RANKINGS if one.leads_to in _DECIDED),
+    Ranking("M4_1_a_rank_that_waits_opens_its_receiver", (Help("open_own_receiver"),),
+            why="a rank that waits opens it by itself"),
     Ranking(
         "L2_a_sinks_failure_is_decided",
         (Help("vote_dead", at={r: owner}), Help("decide_fail", at={r: owner, n: following}),

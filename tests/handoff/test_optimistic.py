@@ -42,7 +42,7 @@ TRACE_LENGTHS: Final = {
     "O2": 8,
     "O2-slot": 4,
     "O5": 13,
-    "O5-endless": 12,
+    "O5-endless": 14,
     "O6": 2,
     "O6-forced": 10,
 }
