@@ -213,7 +213,8 @@ MISSION: Final = (
         "M1_3_every_target_rank_is_met", "M1_3_an_empty_cache_is_empty",
         "M1_3_no_look_up_when_all_ranks_have_joined", "the_cache_is_whole", "a_rank_is_missing")),
     Promise("M1.4", "A prefill server that dies during bootstrap fails its hand-overs.", (
-        "M1_4_lost_connection", "M1_4_a_lost_connection_was_welcomed"),
+        "M1_4_lost_connection", "M1_4_a_lost_connection_was_welcomed",
+        "M1_4_a_look_up_ends_with_a_run_that_had_welcomed_it"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("M2.1", "The group of a room is the request's own, the only one, the rule's, or the "
                     "registry's answer.", (
@@ -253,13 +254,15 @@ MISSION: Final = (
         "M4_1_all_have_voted", "M4_1_nothing_is_sent_before_all_agree",
         "M4_1_nothing_is_published_before_all_agree", "M4_1_a_ready_rank_has_voted",
         "M4_1_a_ready_vote_has_its_bootstrap", "M4_1_a_ready_vote_has_pages",
-        "M4_1_a_sink_that_waits_has_published", "S7_in_order",
+        "M4_1_a_sink_that_waits_has_published", "M4_1_a_rank_that_waits_opens_its_sender",
+        "M4_1_a_rank_that_waits_opens_its_receiver", "S7_in_order",
         "S5_same_decisions_same_batch", "two_ranks_send_at_once")),
     Promise("M4.2", "A request that failed on one rank is drained on every rank, and answered "
                     "once.", (
         "M4_2_failure_drains_everywhere", "M4_2_a_dead_vote_comes_from_a_failed_rank",
         "M4_2_a_dead_vote_follows_a_ready_one", "M4_2_a_dead_vote_has_a_failed_sender",
-        "M4_2_a_dead_vote_has_a_failed_sink", "M4_2_a_sender_obeys_a_decision",
+        "M4_2_a_dead_vote_has_a_failed_sink", "M4_2_a_rank_that_has_voted_may_fail",
+        "M4_2_a_sender_obeys_a_decision",
         "M4_2_a_sink_obeys_a_decision", "L1_every_request_is_answered", "status_edges"),
         runtime="status 500 and the reason"),
     Promise("M4.3", "With no traffic every queue is empty on every rank.", (
@@ -275,6 +278,7 @@ MISSION: Final = (
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked",
+        "M5_1_a_pass_is_finalized_by_a_poll",
         "M5_1_a_retracted_request_waits_for_its_bootstrap", "M5_1_a_retracted_request_runs_once",
         "M5_1_a_retracted_request_succeeds")),
     Promise("M5.2", "A request without its bootstrap runs again within a budget, then waits "
