@@ -19,25 +19,39 @@ from pdproto.check.result import CheckResult, Finding, Verdict
 
 def render(result: CheckResult) -> str:
     """Return the XML document."""
-    verdicts = [finding.verdict for finding in result.findings]
-    counts = {
-        "name": visible(result.system),
-        "tests": str(len(verdicts)),
-        "failures": str(verdicts.count(Verdict.VIOLATED)),
-        "errors": str(verdicts.count(Verdict.UNKNOWN)),
-        "time": f"{result.seconds:.3f}",
-    }
-    suites = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(suites, "testsuite", counts | {"skipped": "0"})
+    suites = ElementTree.Element("testsuites", _counts(result))
+    suites.append(suite_of(result))
+    return document(suites)
+
+
+def document(suites: ElementTree.Element) -> str:
+    """Return the text of these test suites."""
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def suite_of(result: CheckResult) -> ElementTree.Element:
+    """Return the test suite: a case for each finding."""
+    suite = ElementTree.Element("testsuite", _counts(result) | {"skipped": "0"})
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _properties(result).items():
         ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     for finding in result.findings:
         _case(suite, result, finding)
     ElementTree.SubElement(suite, "system-out").text = "\n".join(_summary(result))
-    ElementTree.indent(suites)
-    text = ElementTree.tostring(suites, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+    return suite
+
+
+def _counts(result: CheckResult) -> dict[str, str]:
+    verdicts = [finding.verdict for finding in result.findings]
+    return {
+        "name": visible(result.system),
+        "tests": str(len(verdicts)),
+        "failures": str(verdicts.count(Verdict.VIOLATED)),
+        "errors": str(verdicts.count(Verdict.UNKNOWN)),
+        "time": f"{result.seconds:.3f}",
+    }
 
 
 def _properties(result: CheckResult) -> dict[str, str]:

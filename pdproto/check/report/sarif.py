@@ -19,12 +19,13 @@ from pdproto.spec.language.place import Place
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def render(result: CheckResult) -> str:
-    """Return the log as JSON text."""
-    return json.dumps(_log(result), indent=2) + "\n"
+def render(*results: CheckResult) -> str:
+    """Return the log as JSON text, with a run for each result."""
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(result) for result in results]}
+    return json.dumps(log, indent=2) + "\n"
 
 
-def _log(result: CheckResult) -> dict[str, Any]:
+def _run(result: CheckResult) -> dict[str, Any]:
     rules = {finding.name: finding for finding in reversed(result.findings)}
     names = list(dict.fromkeys(finding.name for finding in result.findings))
     driver = {
@@ -33,13 +34,12 @@ def _log(result: CheckResult) -> dict[str, Any]:
         "rules": [_rule(rules[name]) for name in names],
     }
     shown = [finding for finding in result.findings if finding.verdict is not Verdict.HOLDS]
-    run = {
+    return {
         "tool": {"driver": driver},
         "invocations": [_invocation(result)],
         "results": [_result(finding, names.index(finding.name)) for finding in shown],
         "columnKind": "unicodeCodePoints",
     }
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _rule(finding: Finding) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pdproto.check.report import junit, sarif
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import Checked, CheckResult, Suite, Verdict
@@ -125,20 +125,13 @@ def _renamed(checked: Checked) -> CheckResult:
 
 def _sarif(suite: Suite) -> str:
     """One log with a run for each check."""
-    render = import_module("pdproto.check.report.sarif").render
-    logs = [json.loads(render(_renamed(checked))) for checked in suite.checked]
-    runs = [run for log in logs for run in log["runs"]]
-    head = logs[0] if logs else {"version": "2.1.0"}
-    return json.dumps({**head, "runs": runs}, indent=2) + "\n"
+    return sarif.render(*map(_renamed, suite.checked))
 
 
 def _junit(suite: Suite) -> str:
     """One report with a suite of cases for each check; a row that never fires fails the last."""
-    render = import_module("pdproto.check.report.junit").render
     whole = ElementTree.Element("testsuites", {"name": "hand-over"})
-    for checked in suite.checked:
-        document = ElementTree.fromstring(render(_renamed(checked)))  # noqa: S314 - our own
-        whole.extend(document.findall("testsuite"))
+    whole.extend(junit.suite_of(_renamed(checked)) for checked in suite.checked)
     cases = [(f"{name} fires", f"fires in no system: {place}") for name, place in suite.never_fired]
     cases += [(task.title, suite.stopped) for task in _unchecked(suite)]
     if cases:
@@ -147,6 +140,4 @@ def _junit(suite: Suite) -> str:
         for name, told in cases:
             case = ElementTree.SubElement(last, "testcase", {"classname": "coverage", "name": name})
             ElementTree.SubElement(case, "failure", {"message": told})
-    ElementTree.indent(whole)
-    text = ElementTree.tostring(whole, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+    return junit.document(whole)
