@@ -73,7 +73,7 @@ def _scales(plan: ChunkPlan, address: int) -> Iterator[EntryGroup]:
 
 
 def _group(address: int, first: int, entries: int, page_bytes: int, pages: int) -> EntryGroup:
-    """Entries whose pages lie back to back, and which do so themselves."""
+    """Entries without gaps: neither between the pages of an entry nor between entries."""
     shape = Shape(1, 1, page_bytes, "uint8")
     return EntryGroup(Geometry(shape, page_bytes, page_bytes, page_bytes), first,
                  tuple(address + entry * pages * page_bytes for entry in range(entries)))

@@ -261,7 +261,10 @@ def tell(
     position, good, page_tile, pages, before, page_ptr, report_ptr, pool_pages,
     PAGES: tl.constexpr, FLAT: tl.constexpr,
 ):  # fmt: skip
-    """Note the first position of a tile whose page number no pool has, behind those `before`."""
+    """Report the first position in a tile with a page number outside the pool.
+
+    before: positions of earlier requests, which are added to it.
+    """
     if FLAT:
         # [1, unit, 1]: each thread looks through its own units first.
         worst = tl.where(good, NO_POSITION, position)

@@ -39,7 +39,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 Pin: TypeAlias = Callable[[NDArray[Any]], Callable[[], None]]
 
 POLL_S: Final = 0.000_05  # between two questions to a device
-CLOSE_S: Final = 5.0  # how long a device may go on with copies of what is closed
+CLOSE_S: Final = 5.0  # the wait for copies that a device still makes when their engine is closed
 
 U63 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 

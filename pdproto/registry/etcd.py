@@ -96,7 +96,7 @@ class EtcdLog:
         parts = [kept[i:i + PART_BYTES] for i in range(0, len(kept), PART_BYTES)]
         for i, part in enumerate(parts):
             await self._ask("/v3/kv/put", _put(f"{self._prefix}kept/{name}/{i:08x}", part))
-        # Parts of others are of earlier states, or of a registry that has not come so far.
+        # The states that other registries have kept are older: the transaction removes their parts.
         gone = [(f"log/{writer}/", f"log/{writer}/{number + 1:016x}")
                 for writer, number in applied.items()]
         gone += [("kept/", f"kept/{name}/"), (f"kept/{name}0", "kept0")]
