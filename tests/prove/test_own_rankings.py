@@ -68,3 +68,32 @@ def test_a_name_of_a_proof_is_what_a_proof_has_there(
     assert re.search(want, told), told
     assert told.startswith("pdproto: ")
     assert told.count("\n") == 1
+
+
+ALONE = """
+from pdproto.spec.language import *
+
+class Node(Sort):
+    "A node."
+
+n = Node("n")
+machine = Machine("machine")
+up = machine.relation("up")
+chosen = Rigid("chosen", n)
+SYSTEM = System("alone", "", (Table(machine, rows=(
+    Row("go", on=Call("go", n), when=chosen(n), do=up().to(True)),)),), (Always("never", ~up()),),
+    final=TRUE)
+"""
+
+
+def test_what_is_assumed_needs_no_lemmas(
+    spec: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red: without LEMMAS, ASSUMED was left out, and nothing said so."""
+    spec.write_text(ALONE, encoding="utf-8")
+    assert main(["prove", f"{spec.name}:SYSTEM", "--quiet", "--no-cache"]) == 1
+    other = spec.with_name("other.py")
+    other.write_text(f"{ALONE}\nASSUMED = {{'nobody': forall(n, ~chosen(n))}}\n", encoding="utf-8")
+    capsys.readouterr()
+    assert main(["prove", f"{other.name}:SYSTEM", "--quiet", "--no-cache"]) == 0
+    assert "assumed   nobody: for all n: not chosen(n)" in capsys.readouterr().out

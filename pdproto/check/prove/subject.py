@@ -232,7 +232,7 @@ def _held(module: ModuleType, told: str) -> Mapping[str, Any]:
 
 def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     """The names of the system's own module, if it has LEMMAS about the system, or only RANKINGS of
-    its properties; else empty.
+    its properties or ASSUMED about its rigid symbols; else empty.
     """
     held = vars(home)
     _require_kinds(held)
@@ -240,7 +240,9 @@ def _own(system: System, home: ModuleType) -> Mapping[str, Any]:
     if not lemmas:
         names = {claim.name for claim in system.properties if isinstance(claim, LeadsTo)}
         _require_ranked(home, rankings)
-        return held if rankings and names.issuperset(one.leads_to for one in rankings) else {}
+        assumed = held.get("ASSUMED", {}).values()
+        own = rankings or (assumed and not any(strange(system, one) for one in assumed))
+        return held if own and names.issuperset(one.leads_to for one in rankings) else {}
     if any(strange(system, one.claim) for one in lemmas):
         # They may be about another system of the module.
         check_names(system, [one for one in lemmas if all(
