@@ -113,8 +113,10 @@ def show(result: SoakResult, console: Console) -> None:
 def _held_claims(result: SoakResult) -> str:
     """What was compared at the rests so far, and found right."""
     numbers = result.numbers()
+    if not numbers["rests"]:
+        return "the soak has not come to a rest, so nothing was compared"
     if not numbers["verified_bytes"]:
-        return ("no hand-over has succeeded, so no byte was compared; nothing was held, at each of "
+        return ("no process that came to a rest has compared a byte; nothing was held, at each of "
                 f"{numbers['rests']:,} rests")
     return (f"each of the {numbers['verified_bytes']:,} bytes that were compared is as it was "
             f"sent; both sides agree, and nothing was held, at each of {numbers['rests']:,} rests")

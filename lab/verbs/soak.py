@@ -10,8 +10,8 @@ process grows with the hand-overs. At the end no process may have a thread or a 
 
 With --resume the result is kept in a file after each of these rests, and the same command goes on
 from it. A complaint ends the soak; with --keep-going it goes on after those that it has. Exit
-status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after), or has not shown the
-defect of --bug, which proves nothing.
+status: 0 all of this holds, 1 not, 3 the soak is not over (--stop-after), has compared no byte,
+or has not shown the defect of --bug, which proves nothing.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"pdproto: --bug {arguments.bug}: this soak has not shown the defect; it "
                          f"arranges no race: `pdproto handoff --bug` does\n")
         return NOT_OVER
-    return 0 if state.is_over else NOT_OVER
+    return 0 if state.is_over and state.totals.verified_bytes else NOT_OVER
 
 
 def _state(arguments: argparse.Namespace) -> SoakState:

@@ -3,7 +3,8 @@
 The runtime runs each machine by its table, and each step is compared with the tables. Rows that
 seldom can fire are preferred, and half of the runs begin where one of them can. A failing run is
 shortened, drawn, and printed with the command that replays it. It is a search for mistakes, and
-proves nothing. Exit status: 0 no violation was seen, 1 one was.
+proves nothing. Exit status: 0 no violation was seen, 1 one was, 3 no step was
+taken.
 """
 
 import argparse

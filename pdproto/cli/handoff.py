@@ -5,7 +5,7 @@ on the way. It also kills and restarts a rank (--kill), drains and replaces one 
 the registry for a while (--cut). Then it checks that every byte arrived as it was sent, that both
 sides agree on each outcome, and that all memory was released. With --bug it arranges, on nodes in
 virtual time, the race in which the checker finds that defect. Exit status: 0 all of this holds, 1
-not, or the defect was seen, 3 the race of the defect cannot be arranged.
+not, or the defect was seen, 3 no byte was compared, or the race of the defect cannot be arranged.
 """
 
 import argparse
@@ -145,7 +145,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             verdict.show(out)
-    return 1 if verdict.complaints else 0
+    if verdict.complaints:
+        return 1
+    return 0 if verdict.has_compared else 3
 
 
 def _drains_at(arguments: argparse.Namespace) -> int | None:

@@ -18,6 +18,7 @@ from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import Configuration, System
 
+NO_STEP: Final = "no step was taken, so nothing was compared"
 NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
 
 
@@ -94,7 +95,9 @@ def report(sampled: Sampled, json_target: str | None, html_target: str | None) -
     if html_target is not None and sampled.finding is not None:
         # Imported only here, because most runs draw no page.
         write(str(import_module("pdproto.check.report.html").render(sampled.result)), html_target)
-    return int(sampled.finding is not None)
+    if sampled.finding is not None:
+        return 1
+    return 0 if sampled.steps else 3
 
 
 def _show(sampled: Sampled) -> None:
@@ -108,7 +111,7 @@ def _show(sampled: Sampled) -> None:
         if sampled.never:
             out.print(Text(f"never fired: {', '.join(sampled.never)}", style="yellow"))
         if sampled.finding is None:
-            out.print(Text(NOTHING_SEEN, style="dim"))
+            out.print(Text(NOTHING_SEEN if sampled.steps else NO_STEP, style="dim"))
             return
         out.print(Text.assemble((verdict.value.upper(), VERDICT_STYLE[verdict]),
                                 f"  replay: {sampled.replay}"), soft_wrap=True)

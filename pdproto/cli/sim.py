@@ -7,7 +7,8 @@ processes with events in any order, and `pdproto run` walks through the tables w
 
 Without SYSTEM, the nodes of the hand-over run in a simulated cluster. At the end all memory must
 have been released. A failing run is shortened, drawn, and printed with the command that replays it.
-Exit status: 0 no violation, 1 a violation, 2 usage, 3 a seed without an answer.
+Exit status: 0 no violation, 1 a violation, 2 usage, 3 a seed without an
+answer, or no hand-over in any run.
 """
 
 import argparse
@@ -162,6 +163,8 @@ def _report(outcomes: Sequence[RunOutcome], unknown: str, arguments: argparse.Na
     if arguments.bug is not None and not failed and not unknown:
         unknown = (f"no run has shown {arguments.bug}: seeds arrange no race, and `pdproto handoff "
                    f"--bug {arguments.bug}` does")
+    if not (unknown or failed or any(outcome.succeeded + outcome.failed for outcome in outcomes)):
+        unknown = "no run has a hand-over, so nothing was checked"
     result, command = None, ""
     if failed:
         small = shrunk(outcomes[-1], lambda plan: simulate(plan, Random, roles=roles))

@@ -23,6 +23,15 @@ flips = Machine("sky", world=True)
 SYSTEM = System("sky", "Only weather.", tables=(Table(flips, rows=(Row("rain"),)),))
 '''
 
+STILL = '''
+from pdproto.spec.language import *
+clock = Machine("clock")
+told = clock.relation("told")
+SYSTEM = System("still", "Nothing ever happens.", tables=(
+    Table(clock, rows=(Row("tell", when=told(), do=told().to(False)),)),), final=TRUE)
+'''
+
+
 def ran(capsys: Output, *arguments: object) -> tuple[int, str]:
     status = main([*map(str, arguments)])
     return status, " ".join("".join(capsys.readouterr()).split())
@@ -42,6 +51,15 @@ class TestBoth:
         named = re.search(r"never fired: ((?:\w+, )*\w+)", told)
         assert fired
         assert named is None or fired.isdisjoint(named[1].split(", "))
+
+    def test_without_a_step_nothing_was_compared(
+        self, capsys: Output, verb: tuple[object, ...], tmp_path: Path
+    ) -> None:
+        spec = tmp_path / "still.py"
+        spec.write_text(STILL)
+        status, told = ran(capsys, *verb, f"{spec}:SYSTEM")
+        assert status == 3
+        assert told.endswith("no step was taken, so nothing was compared")
 
     def test_a_violation_is_short_and_replayed(
         self, capsys: Output, verb: tuple[object, ...], tmp_path: Path

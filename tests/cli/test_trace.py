@@ -43,6 +43,22 @@ def test_it_conforms(capsys: pytest.CaptureFixture[str]) -> None:
     assert told.startswith(f"CONFORMS {lines} lines of 3 files: 18 endpoints,")
 
 
+@pytest.mark.parametrize("line", [
+    golden()[SOURCE][0],
+    {"n": 1, "node": "p0", "machine": "rank", "end": 1, "begins": {"Rank": [0, 1]},
+     "own": {"r": 0}},
+], ids=lambda line: line["machine"])
+def test_without_a_row_nothing_conforms(
+    line: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "p0.jsonl"
+    trace.write_text(json.dumps(line) + "\n")
+    system = "transfer" if line["machine"] == "source" else "agreement"
+    status, told = run(capsys, trace, "--system", system)
+    assert (status, told.split()[0]) == (3, "INCOMPLETE")
+    assert "no line tells of a row, so no row was judged" in told
+
+
 def test_one_side_alone_is_taken_at_its_word(capsys: pytest.CaptureFixture[str]) -> None:
     """What the other side has sent is assumed, and counted. The answer names the other side."""
     status, told = run(capsys, GOLDEN_FILES[SOURCE])

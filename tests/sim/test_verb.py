@@ -77,6 +77,14 @@ def test_only_some_of_it(capsys: pytest.CaptureFixture[str]) -> None:
                        "--only-rooms", "4,5", "--only-faults", "")
     assert status == 0
     assert "2 hand-overs, 2 of them to Success" in told
+    assert "nothing was checked" not in told
+
+
+def test_nothing_of_it_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    status, told = run(capsys, "--seed", 3, "--requests", 20, "--only-rooms", 99)
+    assert status == 3
+    assert told.startswith("UNKNOWN 1 runs")
+    assert "no run has a hand-over, so nothing was checked" in told
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import Final
 
 from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.trace.shared_orders import Orders, Recorder, Violation, book_of
-from pdproto.check.trace.verdict import Rejection, ReplayResult
+from pdproto.check.trace.verdict import NO_ROW, Rejection, ReplayResult
 from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.system import System
 
@@ -52,7 +52,8 @@ def _unjudged(system: System, recorder: Recorder | None) -> Iterator[str]:
 
 def _gaps(replay: SharedReplay) -> tuple[str, ...]:
     empty = [f"{file.path} has no lines" for file in replay.files if not file.last]
-    return (*empty, *(f"{file.path} does not tell everything" for file in replay.files
+    idle = (NO_ROW,) if replay.lines and not replay.fired else ()
+    return (*empty, *idle, *(f"{file.path} does not tell everything" for file in replay.files
                       if not file.whole))
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from pdproto.check.result import Trace, Verdict
 from pdproto.spec.language.system import System
 
+NO_ROW: Final = "no line tells of a row, so no row was judged"
 CONFORMS: Final = "conforms"  # the name of the one finding
 STEPS_MAX: Final = 40  # events shown before the rejected line: more would tire a reader
 NEAREST_MAX: Final = 6  # similar rows that are shown for a rejected line

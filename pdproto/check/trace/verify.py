@@ -34,6 +34,7 @@ from pdproto.check.trace.tally import Replayed
 from pdproto.check.trace.verdict import (
     CONFORMS,
     NEAREST_MAX,
+    NO_ROW,
     STEPS_MAX,
     Nearest,
     Rejection,
@@ -86,6 +87,8 @@ def _missing(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
             if not process.whole:
                 yield (f"{file.path}: process {process.number + 1}, up to its line "
                        f"{process.lines}, is incomplete")
+    if replay.tally.lines and not replay.tally.rows:
+        yield NO_ROW
     pending = [(instance, ground) for instance in instances
                for ground in instance.local.pending(instance.state)[:1]]
     for instance, ground in pending[:NEAREST_MAX]:

@@ -64,9 +64,9 @@ class HandoffVerdict:
     @cached_property
     def complaints(self) -> tuple[str, ...]:
         """The claims that do not hold, each in one line that names the rank and the room."""
-        return (*self._incomplete(), *self._corrupt(), *self._disagreeing(), *self._kept(),
-                *self._slow(), *self._unasked(), *self._early(),
-                *(() if self.cut is None else self.cut.complaints()))
+        return (*self._incomplete(), *self._corrupt(), *self._uncompared(),
+                *self._disagreeing(), *self._kept(), *self._slow(), *self._unasked(),
+                *self._early(), *(() if self.cut is None else self.cut.complaints()))
 
     @property
     def succeeded(self) -> int:
@@ -85,6 +85,27 @@ class HandoffVerdict:
         for name, report in self.reports.items():
             for room in report.corrupt:
                 yield f"{name}, room {room}: the pages hold other bytes than were sent"
+
+    def _uncompared(self) -> Iterator[str]:
+        """Each byte that a decode rank has taken was compared."""
+        for name in self.topology.decode:
+            report = self.reports[name]
+            taken = sum(self._bytes_of(name, room)
+                        for room, success in report.outcomes.items() if success)
+            if taken != report.verified_bytes:
+                yield (f"{name} has compared {report.verified_bytes:,} bytes, and has taken "
+                       f"{taken:,}")
+
+    def _bytes_of(self, name: str, room: int) -> int:
+        """The bytes that a decode rank takes of a request."""
+        pages = self.load.request(room).pages
+        return self.load.layers * self.load.page_bytes * sum(
+            len(self.topology.share(source, pages)) for source in self.topology.sources(name))
+
+    @property
+    def has_compared(self) -> bool:
+        """Whether any byte was compared: a drill in which every hand-over fails shows little."""
+        return any(report.verified_bytes for report in self.reports.values())
 
     def _disagreeing(self) -> Iterator[str]:
         """S14: a sink that answers Success contradicts no source."""
@@ -218,7 +239,7 @@ class HandoffVerdict:
     def _held_claims(self) -> str:
         """What was compared, and found right."""
         bytes_ = sum(report.verified_bytes for report in self.reports.values())
-        if not bytes_:
+        if not self.has_compared:
             return ("no hand-over has succeeded, so no byte was compared; every rank has given "
                     "everything back")
         but = f" but {', '.join(sorted(self.restarted))}" * bool(self.restarted)
