@@ -1,5 +1,6 @@
 """`pdproto handoff`: real processes, real sockets, a registry, every byte verified."""
 
+import json
 import os
 import re
 import subprocess
@@ -139,3 +140,10 @@ def test_the_drill_reports_a_kill_that_did_not_take_place() -> None:
     done = run("--kill", "--requests", "6", "--abort-rate", "1", "--publish-ms", "1000")
     assert done.returncode == 2
     assert "prefill-0-0-0 sent none of the requests after the first 2" in done.stderr
+
+
+def test_a_drill_in_which_every_client_leaves_shows_no_byte() -> None:
+    """Nothing went wrong, and no byte was compared: that is no success."""
+    done = run("--requests", "4", "--abort-rate", "1", "--publish-ms", "1000")
+    assert json.loads(done.stdout)["verified_bytes"] == 0
+    assert done.returncode == 3
