@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from pdproto.check.result import Verdict
 from pdproto.cli.systems import expected, load, subject
+from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.catalogue import CATALOGUE, SYSTEMS
 from pdproto.spec.entry import Entry
 from pdproto.spec.language import LeadsTo, System
+from tests.handoff.exploring import judged, name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,6 +32,16 @@ def modules() -> list[str]:
     paths = [path.relative_to(ROOT / "spec") for path in (ROOT / "spec").rglob("*.py")]
     names = [".".join(path.with_suffix("").parts) for path in sorted(paths)]
     return [name for name in names if not re.match(r"bugs\.|language\.|peers\..*defects", name)]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("bug", BUGS, ids=name_of)
+def test_a_configuration_of_its_system_refutes_a_defect(bug: Bug) -> None:
+    """The catalogue names the smallest sizes. A check of the system finds the defect, too."""
+    chosen = {name: sizes for name, sizes in bug.system.configurations.items() if name != "deep"}
+    chosen = chosen or dict(bug.system.configurations)
+    assert any(judged(bug.system, bug.violates, sizes).verdict is Verdict.VIOLATED
+               for sizes in chosen.values())
 
 
 RECORD = "`pdproto check {} --configuration {} --record spec/counts.json`"
