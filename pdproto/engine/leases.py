@@ -156,12 +156,16 @@ class Leases:
         """The lease that a WRITE is for, if sources may still write to it; else None. The caller
         has the lock.
 
-        challenge: of the connection, over TCP; without one the frame has the token itself. Raises
-        RemoteProtocolError if the token was never granted, or if the write does not fit into the
-        lease.
+        challenge: of the connection, over TCP; without one the frame has the token itself. None,
+        too, for a token that was never granted: another peer of the source may have told it, and
+        writes of others run over the same connection. Raises RemoteProtocolError if the write does
+        not fit into the lease.
         """
-        number = (self._mint.number(frame.token) if challenge is None else
-                  self._mint.proven(frame, challenge))
+        try:
+            number = (self._mint.number(frame.token) if challenge is None else
+                      self._mint.proven(frame, challenge))
+        except RemoteProtocolError:
+            return None
         held, offset, length = self._held.get(number), frame.offset, frame.length
         if held is None or held.fenced or held.released:
             return None

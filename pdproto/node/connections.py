@@ -20,6 +20,7 @@ from pdproto.node.link import Link
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
+from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
 from pdproto.runtime.wire import AnyFrame
 
@@ -90,14 +91,18 @@ class Connections:
 
     def connect(self, name: str, endpoint: str, now: float) -> Peer:
         """The peer of that name, at that endpoint. A peer of the same name at another endpoint
-        counts as gone.
+        counts as gone, unless it is connected and heard of: then the endpoint is that of an earlier
+        run, which a request may have been told before the restart.
 
-        Raises RemoteProtocolError if no connection can be opened.
+        Raises RemoteProtocolError in that case, and if no connection can be opened.
         """
         peer = self.peers.get(name)
         if peer is not None and not peer.lost:
             if peer.endpoint == endpoint:
                 return peer
+            if self._is_well(peer, now):
+                raise RemoteProtocolError(
+                    f"{name} is at {peer.endpoint} now, and the request names {endpoint}")
             self.lose(peer, f"another process has its name now, at {endpoint}")
         ours = self._transport.address_for(endpoint)
         before = peer
@@ -108,6 +113,11 @@ class Connections:
         self.peers[name] = peer
         self.check_at = 0.0
         return peer
+
+    def _is_well(self, peer: Peer, now: float) -> bool:
+        """Whether the connection is up, and the peer has been heard of in time."""
+        return bool(peer.incarnation and peer.broken is None
+                    and now - peer.heard <= self._link.unheard_s)
 
     def refuse(self, name: str, error: VersionError, now: float) -> None:
         """Tell the sender of a batch that cannot be read, by a batch of this node, which names the

@@ -15,6 +15,24 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Run
 from pdproto.runtime.batches import encode
+from pdproto.runtime.wire import (
+    Abort,
+    AbortAck,
+    Disown,
+    Done,
+    Drained,
+    Expecting,
+    Failed,
+    Introduce,
+    Life,
+    Meet,
+    Met,
+    Publish,
+    Ready,
+    Refuse,
+    Request,
+    row_digest,
+)
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
 from pdproto.transport.nodes import DecodeNode, PrefillNode
@@ -75,6 +93,56 @@ def test_members_hand_over_and_none_takes_the_name_of_another(named: bool) -> No
         until(lambda: nodes.prefill.metrics.read()["impostors"] == 1)
         assert nodes.prefill.lost_peers() == ()
         nodes.hand_over(2)
+
+
+LIFE: Final = Life(5, 17, 1)
+MINE: Final = "tcp://127.0.0.1:9"
+FRAMES_OF_A_SINK: Final = {
+    "introduce": Introduce(LIFE, ("b", "c"), MINE), "abort": Abort(LIFE, "so", MINE),
+    "publish": Publish(LIFE, b"address", 3, ("c",), MINE),
+    "expecting": Expecting(LIFE), "done": Done(LIFE, (3,), b"", row_digest(LIFE, b"")),
+    "failed": Failed(LIFE, "so"), "abort_ack": AbortAck(LIFE), "drained": Drained(LIFE),
+    "meet": Meet(LIFE, 0, MINE), "met": Met(LIFE, 0), "refuse": Refuse(LIFE, 0, "so"),
+    "disown": Disown(LIFE, 0, 0, "so", MINE), "request": Request(LIFE, b""), "ready": Ready(LIFE),
+    "gone": None,
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES_OF_A_SINK)
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_member_cannot_speak_for_the_lives_of_another_by_its_incarnation(
+    kind: str, is_known: bool
+) -> None:
+    """Member c, under its own name and with its own keys, says the incarnation of member b.
+
+    Seen red without the check of incarnations: with "abort", "introduce", "publish" and "gone" the
+    hand-over of b ends, or waits for a second sink.
+    """
+    with ExitStack() as opened:
+        nodes = Nodes(opened)
+        context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
+        speaking = opened.enter_context(context.socket(zmq.DEALER))
+        speaking.setsockopt(zmq.LINGER, 0)
+        speaking.setsockopt_string(zmq.IDENTITY, "c")
+        speaking.curve_publickey, speaking.curve_secretkey = C.curve.public, C.curve.secret
+        speaking.curve_serverkey = A.curve.public
+        speaking.connect(nodes.prefill.endpoint)
+        if is_known:
+            own = Life(10**6, 4242, 0)
+            speaking.send(encode("c", 4242, 0, [Introduce(own, ("c",), MINE)]))
+            until(lambda: "c" in nodes.prefill.living_peers())
+        sender = nodes.prefill.open(5)
+        receiver = nodes.decode.open(5, {"a/p0": nodes.prefill.endpoint}, pages=[1, 2, 3])
+        assert receiver.life == LIFE
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        frame, before = FRAMES_OF_A_SINK[kind], nodes.prefill.metrics.read()["malformed_frames"]
+        speaking.send(encode("c", 17, 10, [] if frame is None else [frame],
+                             "bye" if frame is None else None))
+        until(lambda: nodes.prefill.metrics.read()["malformed_frames"] == before + 1)
+        sender.send([0, 1, 2])
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        nodes.hand_over(6)
 
 
 def test_a_member_may_speak_under_its_own_name() -> None:
