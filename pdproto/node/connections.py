@@ -164,6 +164,12 @@ class Connections:
                 extra={"rank": self._name, "peer": peer.name})
         self._listener.on_lost(peer, why)
 
+    def lose_connection(self, connection: Connection, why: str) -> None:
+        """Count the peer as gone that was to be reached by this connection."""
+        for peer in list(self.peers.values()):
+            if peer.connection is connection and not peer.lost:
+                self.lose(peer, why)
+
     def end(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
         """Note that the peer's process has ended, and count the peer as gone."""
         if peer.ended:

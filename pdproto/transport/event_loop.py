@@ -26,7 +26,7 @@ import zmq
 from pdproto.net import threads
 from pdproto.net.rests import Rests
 from pdproto.node.core import Core, carry_out, run_turn
-from pdproto.node.link import Link, host_of, place_of
+from pdproto.node.link import Link, host_of, place_of, tcp_at
 from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Arrived
 from pdproto.runtime.batches import decode
@@ -36,6 +36,7 @@ from pdproto.runtime.repeats import is_told
 from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.json_logs import lost_lines
 from pdproto.transport.monitor import Monitor
+from pdproto.transport.resolver import Resolver, name_in
 from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening
 from pdproto.transport.watchdog import Watchdog
 
@@ -77,6 +78,7 @@ class EventLoop:
         self._ended = False
         self._waking: Final = threading.Lock()  # between a wake and the end
         self._elsewhere = ""  # why no call works in this process
+        self._resolver: Final = Resolver()
         core.on_defect = self._note_defect
         with ExitStack() as opened:
             opened.callback(core.close)
@@ -223,7 +225,21 @@ class EventLoop:
 
     def connect(self, name: str, endpoint: str) -> Dealer:
         """See Transport."""
-        return Dealer(self._context, self._core.name, name, endpoint, self._link, self._monitor)
+        dealer = Dealer(self._context, self._core.name, name, endpoint, self._link, self._monitor)
+        host = name_in(endpoint)
+        if host is not None:
+            port = place_of(endpoint)[1]
+
+            def resolved(address: str, why: str) -> None:
+                self.ask(lambda: self._core.connections.lose_connection(dealer, why) if why
+                         else dealer.call(tcp_at(address, port)))
+
+            try:
+                self._resolver.ask(host, resolved)
+            except RemoteProtocolError:
+                dealer.close()
+                raise
+        return dealer
 
     # The loop
 

@@ -13,6 +13,7 @@ from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_priva
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S, UNREAD_BATCHES_MAX
 from pdproto.transport.monitor import Monitor
+from pdproto.transport.resolver import name_in
 
 log = logging.getLogger("pdproto.keys")
 
@@ -46,8 +47,9 @@ class Dealer:
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", name: str, peer: str,
                  endpoint: str, link: Link, monitor: Monitor) -> None:
-        """Connect to the peer of that name. Raises RemoteProtocolError if the socket cannot be
-        opened or connected, and if no key of the peer is known.
+        """Connect to the peer of that name, if the endpoint has its address; otherwise `call` does.
+        Raises RemoteProtocolError if the socket cannot be opened or connected, and if no key of the
+        peer is known.
         """
         self._monitor: Final = monitor
         server = None if link.curve is None else link.curve.key_of(peer)
@@ -65,7 +67,8 @@ class Dealer:
                 self._socket.curve_publickey = link.curve.public
                 self._socket.curve_serverkey = server
             monitor.add(self, self._socket)
-            self._socket.connect(endpoint)
+            if name_in(endpoint) is None:
+                self._socket.connect(endpoint)
         except zmq.ZMQError as error:
             with suppress(zmq.ZMQError):
                 monitor.remove(self)
@@ -82,6 +85,12 @@ class Dealer:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, CONNECT_AGAIN_MAX_MS)
         socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         socket.setsockopt(zmq.HANDSHAKE_IVL, round(link.silent_s * 1e3))
+
+    def call(self, endpoint: str) -> None:
+        """Connect to this endpoint, which has the peer's address, unless it has been closed."""
+        with suppress(zmq.ZMQError):
+            self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
+            self._socket.connect(endpoint)
 
     def send(self, data: bytes) -> bool:
         """See Connection."""

@@ -141,8 +141,12 @@ def test_a_forged_address_fails_its_own_write_and_none_beside_it(sink: TcpSink) 
         posted = [source.post(address, 0, [memoryview(bytes([7]) * LENGTH)])
                   for address in (lease.address, forged, lease.address)]
         ended: dict[int, Result] = {}
-        until(lambda: ended.update({one.write: one.result for one in source.completed()})
-              or len(ended) == len(posted), "the writes to end")
+
+        def have_ended() -> bool:
+            ended.update({one.write: one.result for one in source.completed()})
+            return len(ended) == len(posted)
+
+        until(have_ended, "the writes to end")
         assert [ended[number] for number in posted] == [
             Result.LANDED, Result.REFUSED, Result.LANDED]
     assert sink.counts().dropped_peers == 0
