@@ -16,7 +16,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from pdproto.node.link import Link
+from pdproto.node.link import Link, member_of
 from pdproto.node.peer import Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
@@ -113,6 +113,17 @@ class Connections:
         self.peers[name] = peer
         self.check_at = 0.0
         return peer
+
+    def require_own(self, sender: str, incarnation: int) -> None:
+        """Raise RemoteProtocolError for an incarnation of another member. Every life of a member
+        has it, and so a member speaks for its own lives only.
+        """
+        curve = self._link.curve
+        if curve is None or not curve.members:
+            return  # those who share a secret, or have none, trust one another
+        for other in self.peers.values():
+            if other.incarnation == incarnation and member_of(other.name) != member_of(sender):
+                raise RemoteProtocolError(f"it speaks as a run of {other.name}, another member")
 
     def _is_well(self, peer: Peer, now: float) -> bool:
         """Whether the connection is up, and the peer has been heard of in time."""

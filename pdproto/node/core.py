@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from pdproto.node.connections import Connections, OutgoingBatch
 from pdproto.node.handle import log_fields
-from pdproto.node.link import Link, member_of
+from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import Peer, cut_off, endpoint_of
@@ -231,7 +231,7 @@ class Core:
             raise RemoteProtocolError(f"connection {sender!r} says it is node {batch.node!r}")
         peer = self.peers.get(sender)
         if peer is None or peer.incarnation != batch.incarnation:
-            self._require_own(sender, batch.incarnation)
+            self.connections.require_own(sender, batch.incarnation)
         if batch.gone is not None and (peer is None or peer.lost):
             return
         if peer is None:
@@ -246,17 +246,6 @@ class Core:
         self.hear(peer, batch)
         if batch.gone is not None:
             self.connections.end(peer, batch.gone or "it has ended", level=logging.INFO)
-
-    def _require_own(self, sender: str, incarnation: int) -> None:
-        """Raise RemoteProtocolError for an incarnation of another member. Every life of a member
-        has it, and so a member speaks for its own lives only.
-        """
-        curve = self.link.curve
-        if curve is None or not curve.members:
-            return  # those who share a secret, or have none, trust one another
-        for other in self.peers.values():
-            if other.incarnation == incarnation and member_of(other.name) != member_of(sender):
-                raise RemoteProtocolError(f"it speaks as a run of {other.name}, another member")
 
     def _greeted(self, batch: Batch) -> Peer:
         """Connect to a new peer. Its first batch must give its endpoint."""
