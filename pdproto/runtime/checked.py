@@ -21,6 +21,7 @@ from pdproto.runtime.limits import (
     NAME_BYTES_MAX,
     NAME_MAX,
     PAGES_MAX,
+    PROMPT_BYTES_MAX,
     REASON_MAX,
     ROOM_MAX,
 )
@@ -55,6 +56,18 @@ def _whole(name: str, value: object) -> int:
 def room(value: object) -> int:
     """The number of a room."""
     return whole("room", value)
+
+
+def prompt(value: object) -> bytes | None:
+    """The name of a prompt, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, bytes):
+        raise _type("prompt", value, "bytes, such as a digest")
+    if not 0 < len(value) <= PROMPT_BYTES_MAX:
+        raise ValueError(f"prompt: {len(value):,} bytes; want 1 to {PROMPT_BYTES_MAX}, such as a "
+                         f"digest of all that the KV depends on")
+    return value
 
 
 def numbers(name: str, value: object, most: int = PAGES_MAX) -> Sequence[int]:

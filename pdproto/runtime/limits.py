@@ -16,6 +16,7 @@ REASON_MAX: Final = 1_024
 ROOM_MAX: Final = (1 << 63) - 1
 SINKS_MAX: Final = 32
 EARLIER_LIVES_MAX: Final = 64
+PROMPT_BYTES_MAX: Final = 32
 CHUNKS_MAX: Final = 4_096
 PAGES_MAX: Final = 1 << 24
 LEASE_ADDRESS_MAX: Final = 1_024
@@ -94,6 +95,7 @@ LIMITS: Final = (
     Limit("ROOM_MAX", "the greatest number of a room, an incarnation or a generation", DROPPED, AT),
     Limit("SINKS_MAX", "decode ranks that one prefill rank feeds for a request", DROPPED, AT),
     Limit("EARLIER_LIVES_MAX", "earlier lives of a room that an introduction names", DROPPED, AT),
+    Limit("PROMPT_BYTES_MAX", "bytes of the name of a prompt", DROPPED, AT),
     Limit("CHUNKS_MAX", "chunks of a hand-over", DROPPED, AT),
     Limit("PAGES_MAX", "pages of a hand-over, and of a chunk", DROPPED, AT),
     Limit("LEASE_ADDRESS_MAX", "bytes of the address of a lease", DROPPED, AT),

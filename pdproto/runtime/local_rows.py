@@ -76,6 +76,7 @@ class Conditions:
     def __init__(self, table: Table, orders: Collection[AnyRigid] = ()) -> None:
         self.table: Final = table
         self.orders: Final = tuple(orders)
+        self.ordered: Final = frozenset(sort for rigid in orders for sort in rigid.sorts)
         self._whole: Final[dict[str, And]] = {}
         self._own: Final[dict[str, And]] = {}
 
@@ -84,7 +85,7 @@ class Conditions:
         return {rigid: frozenset(
                     map(tuple, rigid.given(sizes)) if rigid in self.orders and rigid.given
                     else index_tuples(rigid, sizes))
-                for rigid in rigid_relations(self.table)}
+                for rigid in {*rigid_relations(self.table), *self.orders}}
 
     def whole(self, row: Row) -> And:
         """The row's guard without the trigger, in negation normal form."""
@@ -198,7 +199,8 @@ class LocalRows:
         elements. Empty if the row has no parameter of such a sort, or several, or element 0 itself.
         """
         named = [(place, stripe) for place, variable in enumerate(variables)
-                 if (stripe := self._layout.stripes.get(type(variable))) is not None]
+                 if (stripe := self._layout.stripes.get(type(variable))) is not None
+                 and type(variable) not in self._conditions.ordered]
         if len(named) != 1 or not indices[named[0][0]]:
             return
         (place, stripe), = named

@@ -5,12 +5,14 @@ All hand-overs of one topology share an automaton, and so do all nodes of a proc
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import AnyRigid, Conditions
-from pdproto.spec.handoff import binding_named, binding_ordered
-from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, REQUEST_IS_OVER, binds
+from pdproto.spec.handoff import binding_prompts
+from pdproto.spec.handoff.binding_ordered import earlier
+from pdproto.spec.handoff.binding_prompts import BY_PROMPT, REQUEST_IS_OVER, differ
+from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, binds
 from pdproto.spec.handoff.incarnations import REQUEST
 from pdproto.spec.handoff.roles import (
     Buffer,
@@ -18,6 +20,7 @@ from pdproto.spec.handoff.roles import (
     Incarnation,
     Life,
     Page,
+    Prompt,
     Sink,
     Slot,
     Source,
@@ -29,11 +32,11 @@ from pdproto.spec.handoff.window import WINDOW as CHUNKS
 from pdproto.spec.language.machine import Table
 from pdproto.spec.language.sorts import Sort
 
-WINDOW: Final = 2  # lives and requests of a room that an automaton counts
+WINDOW: Final = 2  # lives and requests of a prompt in a room that an automaton counts
 PREPARED: Final = 1, 2  # ranks at the other end, for which automata are made before they are needed
-# Each rank decides for itself (binding-ordered); and where the caller has named the request.
+# Each rank decides for itself; and where the caller has named the request.
 RANK_ALONE, RANK_NAMED = (
-    system.table(RANK.machine) for system in (binding_ordered.SYSTEM, binding_named.SYSTEM))
+    system.table(RANK.machine) for system in (binding_prompts.ORDERED, binding_prompts.NAMED))
 
 
 class Role:
@@ -132,13 +135,18 @@ class SinkRole(Role):
             self._prepare_sizes(sources)
 
 
+Pairs: TypeAlias = tuple[tuple[int, int], ...]  # a life and a request
+
+
 class AfterEvent(NamedTuple):
-    """A room after an event. bound: lives with their requests. over_requests, over_lives: those
-    that `state` counts no more. All are places in the state before, the highest first.
+    """A room after an event. bound: lives with their requests. differ: those that were compared,
+    and have different prompts. over_requests, over_lives: those that `state` counts no more. All
+    are places in the state before; of one prompt, the highest first.
     """
 
     state: int
-    bound: tuple[tuple[int, int], ...]
+    bound: Pairs
+    differ: Pairs
     over_requests: tuple[int, ...]
     over_lives: tuple[int, ...]
 
@@ -146,18 +154,19 @@ class AfterEvent(NamedTuple):
 class RankRole(Role):
     """The part of a prefill rank in binding the lives of one room to its requests.
 
-    The rank leads every life that names no request, and binds lives in their order. Its size is the
-    number of sinks of a life.
+    The rank leads every life that names no request, and binds lives in their order. Its sizes are
+    the number of sinks of a life, and that of prompts: 1, or 2 for the rows that compare two
+    (`together`). The first lives and requests are of the first prompt, WINDOW of each.
     """
 
     def __init__(self, table: Table = RANK_ALONE) -> None:
-        super().__init__(table, {Source: 1, Life: WINDOW, Use: WINDOW}, (Sink,),
-                         orders=(binding_ordered.earlier,))
+        super().__init__(table, {Source: 1}, (Sink, Prompt, Life, Use),
+                         orders=(earlier, *BY_PROMPT))
         self._after: Final[dict[tuple[Event, int], AfterEvent]] = {}
 
-    def automaton_for(self, *, sinks: int) -> Automaton:
-        """The automaton for lives with this number of sinks."""
-        return self.automaton(sinks)
+    def automaton_for(self, *, sinks: int, prompts: int = 1) -> Automaton:
+        """The automaton for lives with this number of sinks, of this number of prompts."""
+        return self.automaton(sinks, prompts, WINDOW * prompts, WINDOW * prompts)
 
     def forget(self) -> None:
         """See Role.forget."""
@@ -167,7 +176,8 @@ class RankRole(Role):
     def prepare(self) -> None:
         """See Role.prepare."""
         for sinks in PREPARED:
-            self._prepare_sizes(sinks)
+            for prompts in PREPARED:
+                self._prepare_sizes(sinks, prompts, WINDOW * prompts, WINDOW * prompts)
 
     def after(self, automaton: Automaton, event: Event, state: int) -> AfterEvent:
         """The step of an event, without the lives and requests that are over after it."""
@@ -178,22 +188,52 @@ class RankRole(Role):
 
     def _step(self, automaton: Automaton, event: Event, before: int) -> AfterEvent:
         step = automaton.take(event, before)
-        places = range(WINDOW - 1, -1, -1)
+        places = range(automaton.sizes[Life] - 1, -1, -1)
         state = step.state
         requests = tuple(u for u in places if automaton.holds(REQUEST_IS_OVER, state, u=u))
         lives = tuple(h for h in places if automaton.holds(LIFE_IS_OVER, state, h=h))
         for sort, over in ((Use, requests), (Life, lives)):
             for place in over:
                 state = self.without(automaton, state, sort, place)
-        bound = tuple((indices[1], indices[2]) for symbol, indices, value in step.changed
-                      if symbol is binds and value is True)
-        return AfterEvent(state, bound, requests, lives)
+        bound, other = (
+            tuple((indices[1], indices[2]) for symbol, indices, value in step.changed
+                  if symbol is relation and value is True) for relation in (binds, differ))
+        return AfterEvent(state, bound, other, requests, lives)
+
+    def together(self, sinks: int, one: int, other: int) -> tuple[Automaton, int]:
+        """The states of two prompts as one, and its automaton."""
+        alone = self.automaton_for(sinks=sinks)
+        both = self.automaton_for(sinks=sinks, prompts=2)
+        second = _renumbered(both, alone.translate(other, both), _SECOND)
+        return both, alone.translate(one, both) | second
+
+    def apart(self, sinks: int, state: int) -> tuple[int, int]:
+        """The states of the two prompts in one."""
+        alone = self.automaton_for(sinks=sinks)
+        both = self.automaton_for(sinks=sinks, prompts=2)
+        one, other = (both.translate(_renumbered(both, state, places), alone)
+                      for places in (_FIRST_ALONE, _SECOND_ALONE))
+        return one, other
 
     @staticmethod
     def without(automaton: Automaton, state: int, sort: type[Sort], place: int) -> int:
-        """The state without a life or a request. The later ones move up."""
-        places = tuple(None if i == place else i - (i > place) for i in range(WINDOW))
+        """The state without a life or a request. The later ones of its prompt move up."""
+        last = place - place % WINDOW + WINDOW
+        places = tuple(None if i == place else i - (place < i < last)
+                       for i in range(automaton.sizes[sort]))
         return automaton.translate(state, automaton, (sort, places))
+
+
+# For each life, and for each request, of two prompts: its place with the others left out.
+_FIRST_ALONE: Final = (*range(WINDOW), *(None,) * WINDOW)
+_SECOND_ALONE: Final = (*(None,) * WINDOW, *range(WINDOW))
+_SECOND: Final = (*range(WINDOW, 2 * WINDOW), *(None,) * WINDOW)  # those of one, as the second
+
+
+def _renumbered(automaton: Automaton, state: int, places: tuple[int | None, ...]) -> int:
+    for sort in (Life, Use):
+        state = automaton.translate(state, automaton, (sort, places))
+    return state
 
 
 class IncarnationsRole(Role):

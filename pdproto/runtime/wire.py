@@ -22,6 +22,7 @@ from pdproto.runtime.limits import (
     NAME_MAX,
     PAGES_MAX,
     PAYLOAD_MAX,
+    PROMPT_BYTES_MAX,
     REASON_MAX,
     ROOM_MAX,
     SINKS_MAX,
@@ -40,6 +41,7 @@ Reason = Annotated[str, Meta(max_length=REASON_MAX)]
 Earlier = Annotated[tuple[U63, ...], Meta(max_length=EARLIER_LIVES_MAX)]
 Sinks = Annotated[tuple[Name, ...], Meta(min_length=1, max_length=SINKS_MAX)]
 Pages = Annotated[int, Meta(ge=0, le=PAGES_MAX)]
+Prompt = Annotated[bytes, Meta(min_length=1, max_length=PROMPT_BYTES_MAX)]
 Buffers = Annotated[int, Meta(ge=0, lt=1 << 31)]
 
 
@@ -47,13 +49,15 @@ class Life(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The identity of a hand-over: a life of a room at one incarnation of the sink's group.
 
     generation: counts the lives of that incarnation, over all rooms; the same at all its sinks.
-    use: the caller's number of the request in its room; None if it gives none.
+    use, prompt: the caller's number of the request in its room, and its name for all that the KV
+    depends on; None if it gives none.
     """
 
     room: U63
     incarnation: U63
     generation: U63
     use: U63 | None = None
+    prompt: Prompt | None = None
 
     def __str__(self) -> str:
         return f"room {self.room} ({self.incarnation:x}.{self.generation})"

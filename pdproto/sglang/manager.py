@@ -42,13 +42,14 @@ from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
-    note_named_ranks,
+    note_requests,
     note_tokens,
     tell_of_decodes_refusals,
     tell_of_prefills_refusals,
 )
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
+from pdproto.sglang.prompts import note_request
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
@@ -69,12 +70,13 @@ class PdprotoKVManager(BaseKVManager):
 
     enable_all_cp_ranks_for_transfer = False
     node: PrefillNode | DecodeNode
+    prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
     # On prefill only:
     source_data_path: SourceItems
     statuses: PPConsensusStore | None = None
     desk: PrefillRegistry | None = None
     dp_rank: int  # of this node, among the data-parallel ranks of its server
-    named_rank: int | None = None  # by the request whose sender SGLang makes now (plugin.py)
+    named_rank: int | None = None  # that the same request names
     # On decode only:
     sink_data_path: SinkItems
     turns: Turns | None
@@ -163,7 +165,7 @@ class PdprotoKVManager(BaseKVManager):
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
-        note_named_ranks()
+        note_requests(note_request, prefill=True)
         tell_of_prefills_refusals(tell_decode)
         self._register(registration)
 
@@ -205,6 +207,7 @@ class PdprotoKVManager(BaseKVManager):
             TpRank(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
         self.refusals = Refusals()
+        note_requests(note_request, prefill=False)
         tell_of_decodes_refusals(tell_prefill, look_up)
         note_tokens()
 

@@ -21,25 +21,20 @@ CLASSES: Final = {
 }
 
 
+RECEIVERS: Final = (
+    "sglang.srt.disaggregation.decode.DecodePreallocQueue._create_receiver_and_enqueue")
 SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
 PREFILL_ARRIVALS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.add"
 DESTINATIONS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue._send_kv_metadata"
 DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
 
-def _note_named_rank(queue: Any, request: Any, *_: Any, **__: Any) -> None:
-    """Note the rank that a request names, before SGLang makes its sender.
-
-    SGLang tells a sender only that the request names a rank, but not which one.
-    """
-    queue.kv_manager.named_rank = request.disagg_prefill_dp_rank
-
-
-def note_named_ranks() -> None:
-    """Tell the manager which rank a request names. Call it in processes that create senders, after
+def note_requests(notes: Callable[..., None], *, prefill: bool) -> None:
+    """Have `notes` called with the queue and each request before SGLang makes its sender, or its
+    receiver: SGLang tells them neither the prompt nor which rank the request names. Call it after
     SGLang has imported their module. A second call does nothing.
     """
-    _hook(SENDERS, _note_named_rank, "BEFORE")
+    _hook(SENDERS if prefill else RECEIVERS, notes, "BEFORE")
 
 
 def _note_tokens(_: Any, waiting: Any, kv_indices: Any, *__: Any, **___: Any) -> None:

@@ -18,6 +18,7 @@ from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Assignment, Automaton, Event
+from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
@@ -70,12 +71,15 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._dp_rank: int | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
+        self._prompt = mgr.prompt
         self._reactions: Final[dict[object, Callable[[], None]]] = {
             (scheduler.status, Reported.UNDER_WAY): self._open,
             (scheduler.passed, True): self._pass_turn,
             (scheduler.stopped, True): self._stop,
             (scheduler.closed, True): self._close,
         }
+        if bootstrap_room == NO_ROOM:
+            self._give_up(NO_ROOM_REASON)
 
     # Calls of SGLang
 
@@ -241,7 +245,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         assert feed is not None  # noqa: S101 - a turn is taken when the feed is known
         self.receiver = self.kv_mgr.decode.open(
             self.bootstrap_room, feed.sources, generation=self._turn, addressed=feed.addressed,
-            sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks],
+            sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks], prompt=self._prompt,
             soon=False)  # SGLang gives the pages in the same iteration, if it has any
         if feed.misfit:
             self._give_up(feed.misfit)  # now, because the abort tells prefill at once

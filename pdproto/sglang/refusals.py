@@ -14,6 +14,7 @@ from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
 
 from pdproto.registry.desks import Desk
+from pdproto.sglang.prompts import note_request
 
 log = logging.getLogger("pdproto.sglang")
 
@@ -28,7 +29,8 @@ def tell_decode(queue: Any, request: Any) -> None:
     """
     if request.bootstrap_host == utils.FAKE_BOOTSTRAP_HOST or request.bootstrap_room is None:
         return  # no decode server has a half of it
-    queue.kv_manager.named_rank = named = request.disagg_prefill_dp_rank
+    note_request(queue, request)
+    named = request.disagg_prefill_dp_rank
     utils.get_kv_class(queue.transfer_backend, utils.KVClassType.SENDER)(
         queue.kv_manager, "", request.bootstrap_room, named is not None,
     ).refuse(f"refused by the prefill scheduler: {_reason(request)}")
@@ -52,6 +54,7 @@ def tell_prefill(queue: Any, request: Any) -> None:
     host, room = request.bootstrap_host, request.bootstrap_room
     if host in (None, utils.FAKE_BOOTSTRAP_HOST) or room is None:
         return  # no prefill server has a half of it
+    note_request(queue, request)
     receiver = utils.get_kv_class(queue.transfer_backend, utils.KVClassType.RECEIVER)(
         queue.kv_manager, _address(request), room)
     refusal = Refusal(queue, request, receiver, monotonic() + UNKNOWN_S)

@@ -18,6 +18,7 @@ from pdproto.items.pieces import pieces
 from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
+from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
 from pdproto.spec.handoff.source import SOURCE
@@ -100,7 +101,10 @@ class PdprotoKVSender(BaseKVSender):
         named = (mgr.dp_rank if mgr.named_rank is None else mgr.named_rank) \
             if req_has_disagg_prefill_dp_rank else None
         self.sender: Sender | Absent = (
-            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(bootstrap_room, named=named))
+            Absent() if mgr.is_dummy_cp_rank else mgr.prefill.open(
+                bootstrap_room, named=named, prompt=mgr.prompt))
+        if bootstrap_room == NO_ROOM:
+            self.sender.abort(NO_ROOM_REASON)
         if mgr.statuses is not None and isinstance(self.sender, Sender):
             self.sender.watchers = (*self.sender.watchers, self._tell)
             while mgr.statuses.get(bootstrap_room) != self.poll():

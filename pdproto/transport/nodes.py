@@ -239,7 +239,7 @@ class PrefillNode(RunningNode):
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None, named: int | None = None,
-        use: int | None = None,
+        use: int | None = None, prompt: bytes | None = None,
     ) -> Sender:
         """Open a sender for a room.
 
@@ -248,10 +248,13 @@ class PrefillNode(RunningNode):
         than this one, the sender fails at once, and so does its receiver. use: the number of the
         request among those of its room, if the room comes again: the same on both servers and all
         their ranks, and each number once. Without it a retry fails with its predecessor, if its two
-        halves come more than a second apart (decision 046). Raises LocalProtocolError when the node
-        is closed, TypeError or ValueError for a room that is no such number.
+        halves come more than a second apart (decision 046). prompt: a name for all that the KV
+        depends on (at most 32 bytes, such as a digest), the same on both servers. The request gets
+        a life of this prompt; if its room brings another one only, both ends fail, and tell both
+        names. Raises LocalProtocolError when the node is closed, TypeError or ValueError for
+        a room or a prompt that is none.
         """
-        return self._met(self._node.open(room, on_released, watcher, named, use))
+        return self._met(self._node.open(room, on_released, watcher, named, use, prompt))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.
@@ -308,6 +311,7 @@ class DecodeNode(RunningNode):
         slot: int | None = None,
         addressed: Addressed | None = None,
         use: int | None = None,
+        prompt: bytes | None = None,
         soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room.
@@ -317,34 +321,37 @@ class DecodeNode(RunningNode):
         generation: the number of the life, if the ranks of a group must agree on it; each number
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
         `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
-        of the sources, where the prefill server has several. use: see PrefillNode.open. soon: False
-        if `publish` follows at once: then one message tells each source of both.
+        of the sources, where the prefill server has several. use, prompt: see PrefillNode.open.
+        soon: False if `publish` follows at once: then one message tells each source of both.
 
-        Raises LocalProtocolError when the node is closed, ValueError without sources.
+        Raises LocalProtocolError when the node is closed, ValueError without sources, and TypeError
+        or ValueError as PrefillNode.open does.
         """
         with self._opening:  # so that lives begin in the order of their numbers
             return self._met(self._node.open(
                 room, sources, sinks=sinks, generation=generation, on_released=on_released,
-                watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use, soon=soon))
+                watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use,
+                prompt=prompt, soon=soon))
 
-    def seek(
+    def seek(  # noqa: PLR0913 - all but three have a default
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Receiver], None] | None = None, use: int | None = None,
+        prompt: bytes | None = None,
     ) -> Receiver:
         """Open a receiver for a room of the prefill server whose registry is at this address.
 
         The data-parallel rank that runs the room is, in this order: `named`, by the request; the
         only one; room modulo ranks, if the server keeps to that rule; the registry's answer. The
         receiver fails, with the reason, if the look-up fails, if prefill has failed the room, and
-        after the wait `unresolved`. pages, slot: as `Receiver.publish` takes them. use: see
-        PrefillNode.open.
+        after the wait `unresolved`. pages, slot: as `Receiver.publish` takes them. use,
+        prompt: see PrefillNode.open.
         Raises LocalProtocolError when the node is closed, or has no desk.
         """
         with self._opening:
             return self._met(self._node.seek(
                 room, server, pages=pages, slot=slot, named=named, on_released=on_released,
-                watcher=watcher, use=use))
+                watcher=watcher, use=use, prompt=prompt))
 
 
 class DirectDecodeNode(DecodeNode):

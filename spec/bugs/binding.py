@@ -3,10 +3,12 @@
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
+from pdproto.spec.handoff import binding_prompts as prompts
 from pdproto.spec.handoff.binding import NO_TIMERS, SYSTEM
 from pdproto.spec.handoff.binding_tables import (
     LATEST,
     NONE_WAITS,
+    OLDEST,
     d,
     h,
     leads,
@@ -17,7 +19,15 @@ from pdproto.spec.handoff.binding_tables import (
     u,
 )
 from pdproto.spec.handoff.roles import Life, Sink, Source, Use
-from pdproto.spec.language import Configuration, DropClause, DropEffect, each, edited
+from pdproto.spec.language import (
+    AddClause,
+    Configuration,
+    DropClause,
+    DropEffect,
+    DropRow,
+    each,
+    edited,
+)
 
 TWO_LIVES: Final = Configuration({Source: 2, Sink: 1, Life: 2, Use: 2}, dead_bits=True)
 ONE_LIFE: Final = Configuration({Source: 2, Sink: 1, Life: 1, Use: 2}, dead_bits=True)
@@ -35,6 +45,22 @@ NOT_PASSED_ON: Final = edited(
     NO_TIMERS, "use-not-passed-on",
     DropEffect("hear_use", each(q, name(d, h, q, u), where=~leads(h, q))))
 
+TWO_PROMPTS: Final = prompts.ORDERED.configurations["default"]
+
+NOT_COMPARED: Final = edited(
+    prompts.ORDERED, "prompt-not-compared", DropClause("bind", prompts.fits(h, u)))
+
+NUMBER_ALONE: Final = edited(
+    prompts.NAMED, "prompt-of-a-number-not-compared",
+    DropClause("bind_named", prompts.fits(h, u)), DropRow("find_other_prompt"))
+
+BY_ORDER: Final = edited(
+    prompts.NO_TIMERS, "prompts-in-one-order",
+    DropClause("bind", prompts.OLDEST_ALIKE), AddClause("bind", OLDEST))
+
+TOLD_TO_ONE: Final = edited(
+    prompts.NO_TIMEOUTS, "mix-up-told-to-decode-alone", DropRow("end_other_prompt"))
+
 BUGS: Final[tuple[Bug, ...]] = (
     Bug("first-come", "pdproto itself; sglang #26486 has samples of one prompt in one room",
         "Two requests share a room, an introduction to one rank is lost, and a decode server "
@@ -49,4 +75,22 @@ BUGS: Final[tuple[Bug, ...]] = (
     Bug("use-kept", "no report; a decode rank that knows the request and does not tell the others",
         "All prefill ranks except one wait for their time-out.", NOT_PASSED_ON, ONE_LIFE,
         "L1_every_rank_binds_as_its_leader"),
+    Bug("prompt-by-room", "sglang 0.5.23: the room is all that the two halves have in common",
+        "Three clients send three prompts of one length under one room at once, and two of them "
+        "get the answer to another prompt, with status 200.", NOT_COMPARED, TWO_PROMPTS,
+        "S19_a_running_life_has_its_prompt",
+        note="Other backends of SGLang hang or end their schedulers (sglang #40125)."),
+    Bug("prompt-by-params", "vllm 0.32: kv_transfer_params of another prompt of the same length",
+        "Decode answers a prompt from the KV of another, and keeps it in its prefix cache for "
+        "everybody.", NUMBER_ALONE, prompts.NAMED.configurations["default"],
+        "S19_a_running_life_has_its_prompt",
+        note="NixlConnector does the same."),
+    Bug("prompt-in-order", "pdproto itself; a room whose requests are bound in one order",
+        "A life and a request of one prompt wait, because an older request of the room waits for "
+        "another prompt.", BY_ORDER, prompts.NO_TIMERS.configurations["default"],
+        "L1_a_life_and_a_request_of_its_prompt_are_bound"),
+    Bug("prompt-told-once", "pdproto itself; decode alone hears of the mix-up",
+        "The client has its answer, and prefill keeps the request and its pages until the "
+        "time-out.",
+        TOLD_TO_ONE, TWO_PROMPTS, "L2_a_mix_up_ends_its_request"),
 )

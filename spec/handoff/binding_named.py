@@ -125,7 +125,7 @@ _OF_TWO: Final = (  # lives
 )
 
 
-def _liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
+def liveness(*under: Fairness) -> tuple[LeadsTo, ...]:
     return (
         LeadsTo("L1_a_request_on_both_servers_is_bound",
                 all_of(status(d, h) == Status.BEGUN, asks(h, u),
@@ -203,7 +203,7 @@ TWO_LIVES: Final = edited(
 
 TIMEOUTS_ONLY: Final = edited(
     SYSTEM, "binding-named-timeouts-only", ReplaceProperties((
-        *SAFETY, ASKS, *IN_TIME, *_liveness(Fairness.TIMERS, Fairness.DETECTORS))),
+        *SAFETY, ASKS, *IN_TIME, *liveness(Fairness.TIMERS, Fairness.DETECTORS))),
     about="The binding by the caller's number, where nothing is lost, and clocks may still run "
           "out.",
     configurations={"default": _configuration(lives=1)},
@@ -211,7 +211,7 @@ TIMEOUTS_ONLY: Final = edited(
 
 NO_TIMEOUTS: Final = edited(
     SYSTEM, "binding-named-no-timeouts", DropRow("give_up"), DropRow("give_up_waiting"),
-    ReplaceProperties((*SAFETY, ASKS, *_liveness(Fairness.TIMERS, Fairness.CONSUMED))),
+    ReplaceProperties((*SAFETY, ASKS, *liveness(Fairness.TIMERS, Fairness.CONSUMED))),
     about="The binding by the caller's number where no end gives up: a lost message is sent again.",
     configurations={"default": _configuration("lossy", lives=1)},
 )
@@ -220,7 +220,7 @@ NO_TIMERS: Final = edited(
     SYSTEM, "binding-named-no-timers",
     *(DropRow(row.name) for table in SYSTEM.tables for row in table.rows
       if isinstance(row.on, Timer)),
-    ReplaceProperties((*SAFETY, LEFT, *_liveness(Fairness.NO_TIMERS, Fairness.CONSUMED))),
+    ReplaceProperties((*SAFETY, LEFT, *liveness(Fairness.NO_TIMERS, Fairness.CONSUMED))),
     about="The binding by the caller's number, where nothing is lost and there is no clock: no "
           "end waits for one.",
     configurations={

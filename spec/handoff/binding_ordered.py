@@ -85,7 +85,7 @@ def _one_each(sizes: Sizes) -> Tuples:
     return [(i, i) for i in range(min(sizes[Life], sizes[Use]))]
 
 
-def _all_lead(sizes: Sizes) -> Tuples:
+def all_lead(sizes: Sizes) -> Tuples:
     return [(i, j) for i in range(sizes[Life]) for j in range(sizes[Source])]
 
 
@@ -140,7 +140,7 @@ BOTH_SUCCEED: Final = Sometimes(
 
 def _configuration(*faults: str, sources: int = 2) -> Configuration:
     return Configuration({Source: sources, Sink: 1, Life: 2, Use: 2}, faults=faults,
-                         given={leads: _all_lead}, dead_bits=True, symmetry=True)
+                         given={leads: all_lead}, dead_bits=True, symmetry=True)
 
 
 SYSTEM: Final[System] = edited(

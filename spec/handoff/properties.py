@@ -1,6 +1,6 @@
 """The promises of the hand-over, one sentence each, and the checks that assure each of them.
 
-S1-S18 must never be broken, L1-L11 must come about, and M1.1-M6.4 are the goals of the changes that
+S1-S19 must never be broken, L1-L11 must come about, and M1.1-M6.4 are the goals of the changes that
 pdproto takes in. A promise is a model claim if named properties of the systems state it: `pdproto
 check` explores those. A table of states cannot express clocks in seconds, threads, bytes or a GPU.
 For those the promise says in words which test of the runtime or of the simulator it needs. The
@@ -134,6 +134,13 @@ SAFETY: Final = (
         runtime="the runtime compares whole ids, never prefixes"),
     Promise("S18", "No poll answers with a state that its reader does not expect.", (
         *_EDGES, "no_peer_is_at_fault", "deadlock")),
+    Promise("S19", "A sink that answers Success holds the KV of the prompt that its caller "
+                   "named.", (
+        "S19_a_success_has_the_prompt_of_its_life", "S19_a_running_life_has_its_prompt",
+        "S19_only_other_prompts_differ", "S19_a_mix_up_ends_its_life",
+        "S19_a_request_of_its_prompt_is_preferred", "S19_a_life_of_its_prompt_is_preferred",
+        "a_room_has_two_prompts", "a_mix_up_is_found", "a_later_life_is_bound_first"),
+        assumes="callers give one name to all that is computed alike, and to nothing else"),
 )
 
 LIVENESS: Final = (
@@ -144,6 +151,7 @@ LIVENESS: Final = (
         "L1_a_request_that_a_source_lacks_ends", "L1_a_request_that_a_sink_lacks_ends",
         "L1_a_sink_with_all_parts_commits", "L1_a_look_up_is_answered",
         "L1_a_sink_with_all_parts_ends", "L1_both_ends_meet", "L1_a_life_and_a_request_are_bound",
+        "L1_a_life_and_a_request_of_its_prompt_are_bound",
         "L1_every_rank_binds_as_its_leader", "L1_a_life_ends", "L1_a_life_with_all_parts_ends",
         "L1_a_request_waits_no_longer",
         "L1_a_life_is_bound_to_the_request_of_its_place",
@@ -161,6 +169,7 @@ LIVENESS: Final = (
         "L2_readiness_is_decided", "L2_an_end_is_decided", "L2_a_refusal_reaches_the_sink",
         "L2_a_refusal_reaches_every_sink", "L2_a_refusal_reaches_every_source",
         "L2_a_sinks_failure_is_decided", "L2_a_failure_reaches_the_sink",
+        "L2_a_mix_up_ends_its_life", "L2_a_mix_up_ends_its_request",
         "L2_a_failure_reaches_every_rank", "L2_a_life_fails_if_another_has_its_request",
         "L2_a_request_that_has_ended_ends_its_life",
         "L2_a_life_that_has_ended_ends_its_request"),
@@ -175,7 +184,8 @@ LIVENESS: Final = (
         "L4_an_ended_source_gets_its_pages_back", "L4_a_landed_part_needs_no_other_answer",
         "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back",
-        "L4_a_request_is_given_back", "L4_the_memory_comes_back"),
+        "L4_a_request_is_given_back",
+        "L4_a_request_that_is_given_up_is_given_back", "L4_the_memory_comes_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",

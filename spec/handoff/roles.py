@@ -23,6 +23,11 @@ class Use(Sort, ordered=True, prefix="u"):
     """The first, second, ... time a prefill server opens a room."""
 
 
+class Prompt(Sort, prefix="x"):
+    """All that the KV of a request depends on, as its caller names it. One of them stands for the
+    requests whose caller names none."""
+
+
 class Page(Sort, prefix="g"):
     """A page of a sink's KV pool."""
 

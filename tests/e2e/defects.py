@@ -26,6 +26,7 @@ from pdproto.pages import sink_pages
 from pdproto.pages.copies import Staged, at_once
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages
+from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
 from pdproto.sim import planted
@@ -207,6 +208,11 @@ def pack_abandoned() -> None:
     _wrap(SourcePages, "_end_pack", end)
 
 
+def prompts_unnamed() -> None:
+    """Nodes take no notice of the prompts that callers name."""
+    vars(checked)["prompt"] = lambda _: None
+
+
 def layouts_uncompared() -> None:
     """Pages move between pools whose pages lie differently."""
     vars(sinks)["misfit"] = lambda *_: ""
@@ -265,7 +271,8 @@ _OF_CODE: Final = (
     worker_does_not_ask, look_up_untold, malformed_kills, never_forgets,
     counted_twice, retries_uncounted, every_setting, faults_fixed, any_request, any_incarnation,
     slot_given_twice, pass_not_awaited, layouts_uncompared, uses_uncompared, chunks_overlap,
-    unpack_not_awaited, pack_abandoned, pack_not_awaited, use_not_awaited, settled_at_once,
+    prompts_unnamed, unpack_not_awaited, pack_abandoned, pack_not_awaited, use_not_awaited,
+    settled_at_once,
 )
 DEFECTS: Final[Mapping[str, Defect]] = {
     **{bug.system.name: bug.system for bug in BUGS},

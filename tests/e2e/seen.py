@@ -136,6 +136,8 @@ PAIRS: Final = (
          _DEVICES + "test_pages_are_not_free_while_the_device_reads_them"),
     Pair(("S10",), "pack-abandoned",
          _DEVICES + "test_a_source_does_not_say_drained_while_its_device_packs"),
+    Pair(("S19",), "prompts-unnamed",
+         "node/test_prompts.py::test_each_life_gets_the_request_of_its_prompt_in_any_order"),
     Pair(("S13",), "chunks-overlap",
          "e2e/test_many_chunks.py::test_a_hand_over_in_64_chunks_replays_with_the_number_of_each"),
     Pair(("S16",), "layouts-uncompared",
@@ -157,7 +159,7 @@ def wanted() -> tuple[str, ...]:
     """Every row from M1.1 to M5.8, every safety promise, and the two about detectors."""
     rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 8}
     return (*(f"M{part}.{row}" for part, count in rows.items() for row in range(1, count + 1)),
-            *(f"S{number}" for number in range(1, 19)), "L6", "L7")
+            *(f"S{number}" for number in range(1, 20)), "L6", "L7")
 
 
 def ran(pair: Pair) -> str | None:
@@ -224,7 +226,7 @@ def page() -> str:
                  for pair in PAIRS if name in pair.of]
     return "\n".join([
         "# Which end-to-end test sees which defect", "",
-        "For every row M1.1 to M5.8, every safety promise S1 to S18, and the promises L6 and L7 "
+        "For every row M1.1 to M5.8, every safety promise S1 to S19, and the promises L6 and L7 "
         "about detectors", "([the promises](properties.md)): a defect that is put into running "
         "nodes, and the test that fails with it and", "passes without. `tests/e2e/defects.py` has "
         "the defects, most of them edits of the tables.", "`python -m tests.e2e.seen` runs every "

@@ -22,10 +22,10 @@ ID = re.compile(r"^(?:([SL]\d+)|M(\d)_(\d))_")
 
 
 def test_every_id_is_there_once() -> None:
-    assert IDS[:18] == [f"S{n}" for n in range(1, 19)]
-    assert IDS[18:29] == [f"L{n}" for n in range(1, 12)]
+    assert IDS[:19] == [f"S{n}" for n in range(1, 20)]
+    assert IDS[19:30] == [f"L{n}" for n in range(1, 12)]
     rows = {1: 4, 2: 5, 3: 6, 4: 5, 5: 9, 6: 4}
-    assert IDS[29:] == [f"M{part}.{n}" for part, count in rows.items() for n in range(1, count + 1)]
+    assert IDS[30:] == [f"M{part}.{n}" for part, count in rows.items() for n in range(1, count + 1)]
 
 
 # A name says its subject: "a_failed_sink", and not "who_has_failed".

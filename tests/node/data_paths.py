@@ -276,15 +276,19 @@ class Cluster:
         return next(path for node in self.decodes
                     if isinstance(path := node._node.data_path, SinkDataPath))
 
-    def senders(self, room: int, use: int | None = None) -> list[Sender]:
-        return [node.open(room, use=use) for node in self.prefills]
+    def senders(
+        self, room: int, use: int | None = None, prompt: bytes | None = None
+    ) -> list[Sender]:
+        return [node.open(room, use=use, prompt=prompt) for node in self.prefills]
 
     def receivers(
-        self, room: int, *, generation: int | None = None, use: int | None = None
+        self, room: int, *, generation: int | None = None, use: int | None = None,
+        prompt: bytes | None = None,
     ) -> list[Receiver]:
         sources = {node.name: node.endpoint for node in self.prefills}
         sinks = [node.name for node in self.decodes]
-        return [node.open(room, sources, sinks=sinks, generation=generation, use=use)
+        return [node.open(room, sources, sinks=sinks, generation=generation, use=use,
+                          prompt=prompt)
                 for node in self.decodes]
 
     def settled(self) -> None:

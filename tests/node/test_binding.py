@@ -20,8 +20,9 @@ from pdproto.runtime.automaton import Automaton, Event
 from pdproto.runtime.local_rows import AnyMessage, Conditions
 from pdproto.runtime.role import RANK_ALONE, WINDOW, RankRole
 from pdproto.runtime.wire import Abort, Life
-from pdproto.spec.handoff import binding_ordered, roles
+from pdproto.spec.handoff import binding_prompts, roles
 from pdproto.spec.handoff import binding_tables as tables
+from pdproto.spec.handoff.binding_ordered import earlier
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language import DropClause, ReplaceRow, edited
@@ -31,12 +32,13 @@ from tests.waiting import until
 
 ROOM: Final = 7
 SINK: Final = "d0"
-MOST: Final = 4  # lives and requests of a run; more than the automaton of a node counts
+MOST: Final = 4  # lives and requests of a prompt; more than the automaton of a node counts
+PROMPTS: Final = (None, b"A", b"B")
 
 
 def table_of(*edits: DropClause | ReplaceRow) -> Table:
     """The rows that nodes run, with these edits."""
-    system = edited(binding_ordered.SYSTEM, "defect", *edits)
+    system = edited(binding_prompts.ORDERED, "defect", *edits)
     return next(table for table in system.tables if table.machine is RANK_ALONE.machine)
 
 
@@ -161,14 +163,17 @@ def test_a_life_that_its_sink_has_ended_ends_a_request_that_no_other_life_comes_
 
 
 class Whole:
-    """The same table, in an automaton that counts all lives and requests."""
+    """The same table, in an automaton that counts all lives and requests, MOST of each prompt."""
 
     def __init__(self) -> None:
-        sizes = {roles.Source: 1, roles.Life: MOST, roles.Use: MOST, roles.Sink: 1}
-        self.automaton = Automaton(
-            RANK_ALONE, sizes, conditions=Conditions(RANK_ALONE, (binding_ordered.earlier,)))
+        count = MOST * len(PROMPTS)
+        sizes = {roles.Source: 1, roles.Life: count, roles.Use: count, roles.Sink: 1,
+                 roles.Prompt: len(PROMPTS)}
+        self.automaton = Automaton(RANK_ALONE, sizes, conditions=Conditions(
+            RANK_ALONE, (earlier, *binding_prompts.BY_PROMPT)))
         self.state = self.automaton.initial
         self.bound: list[tuple[int, int]] = []
+        self.told: list[tuple[int, int]] = []
 
     def call(self, name: str, use: int) -> None:
         self._take(self.automaton.call(name, (use,)))
@@ -181,54 +186,68 @@ class Whole:
         self.state = step.state
         self.bound += [(indices[1], indices[2]) for symbol, indices, value in step.changed
                        if symbol is tables.binds and value is True]
+        self.told += [(indices[1], indices[2]) for symbol, indices, value in step.changed
+                      if symbol is binding_prompts.differ and value is True]
 
 
 class Plain:
     """Stands for a sender."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, prompt: bytes | None) -> None:
         self.room = room
         self.given_use = None
+        self.prompt = prompt
 
 
 EVENTS: Final = st.lists(st.tuples(
     st.sampled_from(["open", "leave", "introduce", "introduce", "abort"]),
-    st.integers(0, MOST - 1)), max_size=24)
+    st.integers(0, MOST - 1), st.integers(0, len(PROMPTS) - 1)), max_size=32)
 
 
 @given(EVENTS)
-def test_a_window_binds_as_an_automaton_that_counts_all(events: list[tuple[str, int]]) -> None:
+def test_a_window_binds_as_an_automaton_that_counts_all(events: list[tuple[str, int, int]]) -> None:
     """For any events of one room, as long as no aborted life has given its place up."""
     bound: list[tuple[int, int]] = []
-    senders: list[Sender] = []
+    told: list[tuple[int, int]] = []
+    senders: dict[Sender, int] = {}
     window = BindingRooms(
-        lambda life, sender: bound.append((life.generation, senders.index(sender))))
+        lambda life, sender, _: bound.append((life.generation, senders[sender])),
+        lambda life, sender: told.append((life.generation, senders[sender])))
     whole = Whole()
-    introduced: set[int] = set()
-    left, aborted = set[int](), set[int]()
-    order: dict[int, int] = {}  # both count lives as they come
-    for name, drawn in events:
+    opened = dict.fromkeys(range(len(PROMPTS)), 0)
+    order = {prompt: dict[int, int]() for prompt in opened}  # both count lives as they come
+    introduced, left, aborted = set[int](), set[int](), set[int]()
+    for name, drawn, prompt in events:
         lives, uses = {life for life, _ in bound}, {use for _, use in bound}
-        number = drawn if name in ("open", "leave") else order.setdefault(drawn, len(order))
-        life = Life(ROOM, 1, number)
-        if name == "open" and len(senders) < MOST:
-            senders.append(Plain(ROOM))  # type: ignore[arg-type]
-            window.open(senders[-1])
-            whole.call("open_sender", len(senders) - 1)
-        elif name == "leave" and number < len(senders) and number not in uses | left:
+        first = prompt * MOST
+        number = first + (drawn if name in ("open", "leave") else
+                          order[prompt].setdefault(drawn, len(order[prompt])))
+        life = Life(ROOM, 1, number, prompt=PROMPTS[prompt])
+        if name == "open" and opened[prompt] < MOST:
+            number = first + opened[prompt]
+            opened[prompt] += 1
+            sender = Plain(ROOM, PROMPTS[prompt])
+            senders[sender] = number  # type: ignore[index]
+            window.open(sender)  # type: ignore[arg-type]
+            whole.call("open_sender", number)
+        elif name == "leave" and drawn < opened[prompt] and number not in uses | left:
             left.add(number)
-            window.leave(senders[number])
+            window.leave(next(one for one, use in senders.items() if use == number))
             whole.call("abort_sender", number)
         elif name == "introduce" and number not in lives | aborted:
             whole.hear(tables.ask if number in introduced else tables.introduce, number)
             introduced.add(number)
             window.hear(life, SINK)
-        elif name == "abort" and number not in lives | aborted and len(aborted) < WINDOW:
+        elif name == "abort" and number not in lives | aborted and sum(
+            one // MOST == prompt for one in aborted
+        ) < WINDOW:
             aborted.add(number)
             introduced.add(number)
             whole.hear(tables.abort, number)
             window.hear(life, SINK, Abort)
         assert sorted(bound) == sorted(whole.bound)
+        assert {life for life, _ in told} == {life for life, _ in whole.told}
+    assert all(use // MOST == life // MOST for life, use in bound)
 
 
 # What the first tests see, with these defects in the rows that the node runs.

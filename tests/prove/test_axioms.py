@@ -28,7 +28,8 @@ from tests.prove import quorums
 
 PROVED = [entry.name for entry in CATALOGUE if entry.lemmas]
 WORDS = "proved for every size from 1 on with one_vote_each, a_quorum_chose, assuming quorums_meet"
-ORDERED = ["binding-ordered-no-timers"]  # explored only
+ORDERED = ["binding-ordered-no-timers", "binding-prompts-no-timers", "binding-prompts-no-timeouts",
+           "binding-prompts-loss"]  # explored only
 HERE = "tests.prove.quorums"
 LIMIT_S = 10.0
 SHORT_S = 0.5

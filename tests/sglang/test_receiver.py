@@ -22,6 +22,7 @@ from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
+from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.sglang.turns import Turns
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import ROW, Pair
@@ -39,6 +40,7 @@ class Manager:
         self.parts = RankParts(1, 0)
         self.slots: dict[int, bytes] = {}
         self.missing = self.misfit = ""
+        self.prompt: bytes | None = None
         self.rows = SimpleNamespace(write=self._write)
         feed = Feed({source.name: source.endpoint}, range(1), None,
                     Addressed("127.0.0.1:1", 1, 0))
@@ -104,8 +106,8 @@ def test_success_is_told_when_the_row_is_in_its_slot(pair: Pair) -> None:
     assert heard == sorted(heard), "it never goes back"
     assert manager.slots == {5: ROW}
     assert receiver.conclude_state is KVPoll.SUCCESS
-    receiver.abort()
-    assert receiver.poll() is KVPoll.SUCCESS, "an end is for good"
+    receiver.clear()
+    assert receiver.poll() is KVPoll.SUCCESS, "an end that SGLang has taken is for good"
     receiver.clear()
     receiver.clear()
 
@@ -138,6 +140,45 @@ def test_a_failure_is_told_when_nothing_reaches_the_pages(
     pair.node._core.ask(lambda: free(freed[0]))
     until(lambda: receiver.poll() is KVPoll.FAILED)
     assert "aborted by the decode scheduler" in reason(receiver)
+
+
+def test_a_success_that_is_not_committed_fails_when_it_is_aborted(pair: Pair) -> None:
+    """SGLang aborts a success whose row it does not take, and waits for a failure (its
+    common/conn.py, CommonKVReceiver.abort). Seen red without the row `take_back`.
+    """
+    receiver = receiver_of(Manager(pair))
+    receiver.init(0)
+    receiver.send_metadata(np.array([2]), aux_index=5)
+    send(pair, 1)
+    until(lambda: receiver.poll() is KVPoll.SUCCESS)
+    receiver.abort()
+    assert receiver.poll() is KVPoll.FAILED
+    assert "aborted by the decode scheduler" in reason(receiver)
+
+
+def test_a_success_that_is_committed_is_not_taken_back(pair: Pair) -> None:
+    receiver = receiver_of(Manager(pair))
+    receiver.init(0)
+    receiver.send_metadata(np.array([2]), aux_index=5)
+    send(pair, 1)
+    until(lambda: receiver.poll() is KVPoll.SUCCESS)
+    receiver.clear()
+    receiver.abort()
+    assert receiver.poll() is KVPoll.SUCCESS
+
+
+def test_room_0_is_refused_by_name_at_both_ends(pair: Pair) -> None:
+    """SGLang reads 0 in a metadata row as "not written yet". Seen red without the refusals."""
+    receiver = receiver_of(Manager(pair), 0)
+    assert receiver.poll() is KVPoll.FAILED
+    assert "bootstrap_room is 0" in reason(receiver)
+    (node, _), = pair.sources
+    manager: Any = SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
+                                   named_rank=None, prompt=None)
+    sender = PdprotoKVSender(manager, "", 0)
+    until(lambda: sender.poll() is KVPoll.FAILED)
+    with pytest.raises(KVTransferError, match="bootstrap_room is 0"):
+        sender.failure_exception()
 
 
 def test_an_abort_before_the_hand_over_is_told_at_once(pair: Pair) -> None:

@@ -2,6 +2,7 @@
 receiver.
 """
 
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from pdproto.sglang.plugin import (
     tell_of_decodes_refusals,
     tell_of_prefills_refusals,
 )
+from pdproto.sglang.prompts import prompt_of
 from pdproto.sglang.refusals import tell_decode, tell_prefill
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import Pair
@@ -102,7 +104,7 @@ def prefill_queue(pair: Pair) -> Any:
     (node, _), = pair.sources
     return PrefillQueue(
         kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
-                                   named_rank=None),
+                                   named_rank=None, prompt=None),
         transfer_backend=TransferBackend(NAME), queue=[], max_input_len=CAPACITY, bootstrap_port=1,
         scheduler=SimpleNamespace(
             retire_unadmitted_request=retire,
@@ -112,7 +114,9 @@ def prefill_queue(pair: Pair) -> Any:
 def request(tokens: int, **changed: Any) -> Any:
     usual: dict[str, Any] = {
         "rid": "r", "bootstrap_host": "127.0.0.1", "bootstrap_port": 1, "bootstrap_room": ROOM,
-        "origin_input_ids": [0] * tokens, "output_ids": [], "return_logprob": False,
+        "origin_input_ids": array("q", [0] * tokens), "output_ids": array("q"),
+        "origin_input_ids_unpadded": array("q", [0] * tokens),
+        "return_logprob": False, "multimodal_inputs": None, "lora_id": None,
         "disagg_prefill_dp_rank": None, "sampling_params": SimpleNamespace(max_new_tokens=2),
         "time_stats": SimpleNamespace(trace_ctx=SimpleNamespace(abort=lambda **_: None)),
         "to_finish": None, "finished_reason": None,
@@ -133,9 +137,11 @@ def test_prefills_half_fails_at_once_for_decodes_reason(
     pair: Pair, queue: Any, refused: Callable[[], Any], why: str, first: str
 ) -> None:
     (node, _), = pair.sources
-    sender = node.open(ROOM) if first == "prefill" else None
-    queue.add(refused())
-    sender = sender or node.open(ROOM)
+    asked = refused()
+    named = prompt_of(queue, asked)
+    sender = node.open(ROOM, prompt=named) if first == "prefill" else None
+    queue.add(asked)
+    sender = sender or node.open(ROOM, prompt=named)
     until(lambda: sender.poll() is KVPoll.FAILED)
     assert f"refused by the decode scheduler: {why}" in str(sender.failure).replace(
         "Request r ", "")
@@ -147,11 +153,12 @@ def test_prefills_half_fails_at_once_for_decodes_reason(
 def test_decodes_half_fails_at_once_for_prefills_reason(
     pair: Pair, prefill_queue: Any, refused: Callable[[], Any], why: str, first: str
 ) -> None:
-    manager = Manager(pair)
+    manager, asked = Manager(pair), refused()
+    manager.prompt = prompt_of(prefill_queue, asked)
     receiver = receiver_of(manager, ROOM)
     if first == "decode":
         receiver.init(0)
-    prefill_queue.add(refused())
+    prefill_queue.add(asked)
     if first == "prefill":
         receiver.init(0)
     until(lambda: receiver.poll() is KVPoll.FAILED)

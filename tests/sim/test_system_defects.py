@@ -27,7 +27,8 @@ SEEDS: Final = {
     "conflict-unsaid": 81, "misplaced-served": 4, "other-rank-number": 76,
     "struck-out-for-good": 30, "refused-for-its-clock": 70, "goodbye-of-an-earlier-run": 2,
     "first-come-on-each-rank": 3, "failed-by-its-predecessor": 0, "request-of-a-dead-life": 2,
-    "use-not-passed-on": 3, "B05": 88,
+    "use-not-passed-on": 3, "prompt-not-compared": 3, "prompt-of-a-number-not-compared": 2,
+    "mix-up-told-to-decode-alone": 14, "B05": 88,
     "B05-worker": 84, "B22": 387, "R1": 106, "R2": 12, "B27": 2, "B41": 12, "B54": 88,
     "B54-skipped": 2017, "B74": 125, "R19": 157, "B23": 1, "B23-fan-out": 165, "B23-cleared": 87,
     "B46": 2, "copy-runs-on": 258, "B36": 192, "B43": 32, "B62": 99, "B49": 24, "B09": 0,
@@ -53,6 +54,7 @@ SEEDS: Final = {
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.
 MISSED: Final = {
     "agreement-B07", "agreement-B11", "agreement-B20", "agreement-B61", "agreement-local-slot",
+    "prompts-in-one-order",
 }
 # It is wrong as a whole: there is no row to be undone that would leave it sound.
 ANOTHER_PROTOCOL: Final = {"two-pass", "two-pass-local-drain", "two-pass-no-second-look"}

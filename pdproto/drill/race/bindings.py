@@ -31,6 +31,7 @@ class Request:
     use: int
     room: int = ROOM
     given_use: int | None = None
+    prompt: bytes | None = None
 
 
 class Bindings(Stage):
@@ -45,7 +46,8 @@ class Bindings(Stage):
         self._bound: Final[dict[tuple[int, int], int]] = {}
         self._waits_are_over = False
         self._ranks: Final = [
-            BindingRooms(cast("Any", partial(self._bind, p)), lambda: self.queue.now, role=role)
+            BindingRooms(cast("Any", partial(self._bind, p)), lambda *_: None,
+                         lambda: self.queue.now, role=role)
             for p in range(example.bug.configuration.sizes[Source])]
 
     @staticmethod
@@ -60,7 +62,7 @@ class Bindings(Stage):
     def _life(life: int) -> WireLife:
         return WireLife(ROOM, 1, life)
 
-    def _bind(self, p: int, life: WireLife, request: Request) -> None:
+    def _bind(self, p: int, life: WireLife, request: Request, _differ: bool) -> None:
         """A rank has bound a life to this request."""
         h = life.generation
         where = f"rank {p} has bound life {h} to request {request.use}"

@@ -69,7 +69,7 @@ class Decode(Node):
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None, addressed: Addressed | None = None, use: int | None = None,
-        soon: bool = True,
+        prompt: bytes | None = None, soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
@@ -77,7 +77,7 @@ class Decode(Node):
         sources = checked.endpoints("sources", sources)
         if addressed is not None:
             self.routing.prepare(checked.one_of("addressed", addressed, Addressed))
-        receiver = self.receivers.new(room, tuple(sources), sinks, generation, use)
+        receiver = self.receivers.new(room, tuple(sources), sinks, generation, use, prompt)
         receiver.watch(on_released, watcher)
         if pages is not None:
             receiver.hold(pages, slot)
@@ -87,14 +87,16 @@ class Decode(Node):
         ask(lambda: self._begin(receiver, sources, addressed, placed=pages is not None))
         return receiver
 
-    def seek(
+    def seek(  # noqa: PLR0913 - as many as DecodeNode.seek takes
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Receiver], None] | None = None, use: int | None = None,
+        prompt: bytes | None = None,
     ) -> Receiver:
         """See DecodeNode.seek. One thread at a time."""
         return self.routing.seek(room, server, pages=pages, slot=slot, named=named,
-                                 on_released=on_released, watcher=watcher, use=use)
+                                 on_released=on_released, watcher=watcher, use=use,
+                                 prompt=prompt)
 
     def is_awaited(self, owner: Receiver) -> bool:
         """See Node."""

@@ -26,9 +26,12 @@ class NumberedLives:
         self.part: Final = Part("numbered lives", lives_below=lambda: self._generations.floor,
                                 forgotten=self._end)
 
-    def next(self, room: int, generation: int | None, use: int | None) -> Life:
+    def next(
+        self, room: int, generation: int | None, use: int | None, prompt: bytes | None = None
+    ) -> Life:
         """The next life, or the one of this number. One thread at a time."""
-        return Life(room, self._incarnation, self._generations.next(generation), use)
+        return Life(room, self._incarnation, self._generations.next(generation), use,
+                    prompt)
 
     def use(self, life: Life) -> None:
         """The life will begin. One thread at a time."""
@@ -44,12 +47,15 @@ class NumberedLives:
         self._endpoints.stages.register(receiver)
 
     def earlier(self, endpoint: Endpoint, index: int) -> tuple[int, ...]:
-        """The lives that a life names to this source, by their generations, the first one first."""
+        """The lives of its prompt that a life names to this source, by their generations, the first
+        one first.
+        """
         receiver, source = endpoint.owner, endpoint.peers[index]
         of_room = self._of_room.get(receiver.room, [])
         if len(of_room) < 2 or receiver not in of_room:
             return ()
-        before = of_room[:of_room.index(receiver)]
+        before = [one for one in of_room[:of_room.index(receiver)]
+                  if one.life.prompt == receiver.life.prompt]
         return tuple(self._named(before, source))[-EARLIER_LIVES_MAX:]
 
     @staticmethod

@@ -32,12 +32,12 @@ class Receivers(Handles):
 
     def new(
         self, room: int, sources: tuple[str, ...], sinks: Sequence[str],
-        generation: int | None, use: int | None,
+        generation: int | None, use: int | None, prompt: bytes | None,
     ) -> Receiver:
         """A receiver for the next life, or for the one of this number. One thread at a time."""
         life = self._lives.next(
             checked.room(room), checked.whole_or_none("generation", generation),
-            checked.whole_or_none("use", use))
+            checked.whole_or_none("use", use), checked.prompt(prompt))
         told = checked.node_names("sinks", sinks, SINKS_MAX) or (self._core.name,)
         if self._core.name not in told:  # prefill would wait for a sink that there is not
             raise ValueError(f"sinks {checked.shown(told)}: want {self._core.name} among them")

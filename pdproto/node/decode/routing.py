@@ -134,10 +134,11 @@ class DecodeRouting:
         if addressed.ranks > 1:
             self._rooms_of(addressed.server, addressed.ranks, follows_rule=True)
 
-    def seek(
+    def seek(  # noqa: PLR0913 - as many as DecodeNode.seek takes
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,
         named: int | None = None, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Receiver], None] | None = None, use: int | None = None,
+        prompt: bytes | None = None,
     ) -> Receiver:
         """See DecodeNode.seek. One thread at a time."""
         if self._desk is None:
@@ -146,7 +147,7 @@ class DecodeRouting:
         checked.text("server", server, ENDPOINT_MAX)
         checked.whole_or_none("named", named)
         checked.whole_or_none("slot", slot)
-        receiver = self._receivers.new(room, (), (), None, use)
+        receiver = self._receivers.new(room, (), (), None, use, prompt)
         receiver.watch(on_released, watcher)
         sought = Sought(receiver, server, pages=receiver.marked(pages), slot=slot)
         self._lives.use(receiver.life)

@@ -67,7 +67,8 @@ class Binding:
         refuses: Callable[[int], str | None],
     ) -> None:
         self.early: Final = EarlyLives()
-        self.rooms: Final = BindingRooms(self._bind, lambda: core.now, waits)
+        self.rooms: Final = BindingRooms(
+            self._bind, self._tell, lambda: core.now, waits)
         self.on_ended_early: Callable[[Endpoint, Sender], None] = lambda *_: None
         self.on_dropped: Callable[[Sender], None] = lambda _: None
         self._core: Final = core
@@ -122,7 +123,7 @@ class Binding:
         """
         of = frame.life
         for generation in frame.earlier:
-            life = Life(of.room, of.incarnation, generation)
+            life = Life(of.room, of.incarnation, generation, prompt=of.prompt)
             if (life not in self._endpoints.lives
                     and (met := self.endpoint_of(peer, life, Frame)) is not None):
                 met.owner.endpoint.meet((peer.name,))
@@ -139,7 +140,7 @@ class Binding:
         if full is not None:
             self.rooms.forget_life(life)
             raise RemoteProtocolError(full)
-        early = Sender(self._senders, life.room, life.use)
+        early = Sender(self._senders, life.room, life.use, life.prompt)
         early.endpoint.life = life
         self.early.add(early)
         self._endpoints.stages.register(early)
@@ -147,14 +148,17 @@ class Binding:
         why = self._core.tell("refuses", self._refuses, life.room)
         if why is not None:
             # So that decode need not wait for a timeout.
-            self._senders.open(life.room, use=life.use).abort(why)
+            self._senders.open(life.room, use=life.use, prompt=life.prompt).abort(why)
         return early.endpoint
 
     # Steps of the table of the rank
 
-    def _bind(self, life: Life, sender: Sender) -> None:
-        """The table has bound the life to this sender."""
+    def _bind(self, life: Life, sender: Sender, differ: bool) -> None:
+        """The table has bound the life to this sender. differ: because their prompts differ, so
+        both end, when the sinks are known (Sinks).
+        """
         early = self.early.of_life(life)
+        why = two_prompts(life, sender, early) if differ else ""
         self._unbound.drop(sender)
         if early is None:
             sender.endpoint.life = life
@@ -165,9 +169,17 @@ class Binding:
         elif early.stage is Sending.FAILED:
             self.early.drop(early)
             self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the life ended
-            self._senders.give_up(sender, early.reason or "")
+            self._senders.give_up(sender, why or early.reason or "")
         else:
             self._end_early(early, sender)
+        sender.misfit = sender.misfit or why
+
+    def _tell(self, life: Life, sender: Sender) -> None:
+        """The table says to a life that only this sender waits in the room, of another prompt."""
+        early = self.early.of_life(life)
+        if early is not None:
+            self._senders.begin(early)
+            self._senders.give_up(early, two_prompts(life, sender, early))
 
     def _end_early(self, early: Sender, sender: Sender) -> None:
         """Tell the sinks of an early life that its request has ended before."""
@@ -201,16 +213,18 @@ class Binding:
         until = self._core.now + self._endpoints.seconds["bootstrap_timeout"]
         self._alone.append((until, sender))
 
-    def disown(self, room: int) -> Sender | None:
-        """Take the life that waits for a sender in this room, if there is one."""
-        sender = self.early.take(room)
-        if sender is not None and sender.endpoint.life is not None:
-            self.rooms.forget_life(sender.endpoint.life)
+    def disown(self, of: Life) -> Sender | None:
+        """Take the life that waits for a sender of this room and prompt, if there is one."""
+        sender = self.early.first(of.room, of.prompt)
+        if sender is not None:
+            self.early.drop(sender)
+            if sender.endpoint.life is not None:
+                self.rooms.forget_life(sender.endpoint.life)
         return sender
 
-    def open_failed(self, room: int) -> Sender:
+    def open_failed(self, of: Life) -> Sender:
         """A sender for a room that has failed at another rank, for the life that comes here."""
-        sender = Sender(self._senders, room)
+        sender = Sender(self._senders, of.room, prompt=of.prompt)
         self._unbound.add(sender)
         self._endpoints.stages.register(sender)
         self.rooms.open(sender)
@@ -227,3 +241,18 @@ class Binding:
             if sender.endpoint.life is not None:
                 self.rooms.forget_life(sender.endpoint.life)
             self.on_dropped(sender)
+
+
+def two_prompts(life: Life, sender: Sender, early: Sender | None) -> str:
+    """Why a life and a request of its room are not one hand-over. early: that of the life."""
+    return (f"room {life.room} has two prompts: {_name(sender.prompt)} at prefill{_ended(sender)} "
+            f"and {_name(life.prompt)} at decode{_ended(early)}; want the same request, adapter "
+            f"and chat template at both ends")
+
+
+def _name(prompt: bytes | None) -> str:
+    return "one without a name" if prompt is None else prompt.hex()
+
+
+def _ended(end: Sender | None) -> str:
+    return f" (it has ended: {end.reason})" if end is not None and end.reason else ""

@@ -61,10 +61,10 @@ class Prefill(Node):
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None, named: int | None = None,
-        use: int | None = None,
+        use: int | None = None, prompt: bytes | None = None,
     ) -> Sender:
         """Open a sender for a room; see PrefillNode.open. For any thread."""
-        return self.senders.open(room, on_released, watcher, named, use)
+        return self.senders.open(room, on_released, watcher, named, use, prompt)
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """See PrefillNode.in_doubt. For any thread."""

@@ -140,12 +140,11 @@ class PrefillRouting:
     def _hear_disown(self, peer: Peer, frame: Disown) -> None:
         """Another rank has failed a room that decode comes here for, or has come for."""
         self._check(frame.rank)
-        room = frame.life.room
-        sender = self._binding.disown(room)
+        sender = self._binding.disown(frame.life)
         if sender is None:
             if len(self._placed) >= EARLY_LIVES_MAX:
                 raise RemoteProtocolError(f"{EARLY_LIVES_MAX:,} rooms are known here already")
-            sender = self._binding.open_failed(room)
+            sender = self._binding.open_failed(frame.life)
         placed = self._placed_at(sender.endpoint)
         placed.reason = f"{peer.name}: {frame.reason}"
         self._follow(placed, self._rooms.disown(placed.life, frame.by))
@@ -232,20 +231,21 @@ class PrefillRouting:
 
     def _locate(self, placed: Placed, arguments: Key) -> None:
         _, (room, _), rank = arguments
-        self._desk.locate(int(rank), partial(self._ask_to_disown, room, int(rank), placed.reason))
+        # A life of this node's own: decode's life of the room is not known here.
+        life = Life(room, self._core.incarnation, 0, prompt=placed.endpoint.owner.prompt)
+        self._desk.locate(int(rank), partial(self._ask_to_disown, life, int(rank), placed.reason))
 
-    def _ask_to_disown(self, room: int, rank: int, reason: str, name: str, endpoint: str) -> None:
-        self._core.ask(lambda: self._disown(room, rank, reason, name, endpoint))
+    def _ask_to_disown(self, life: Life, rank: int, reason: str, name: str, endpoint: str) -> None:
+        self._core.ask(lambda: self._disown(life, rank, reason, name, endpoint))
 
-    def _disown(self, room: int, rank: int, reason: str, name: str, endpoint: str) -> None:
+    def _disown(self, life: Life, rank: int, reason: str, name: str, endpoint: str) -> None:
         """Tell the rank where decode looks for a room that it has failed here."""
         try:
             peer = self._core.connect(name, endpoint)
         except RemoteProtocolError as error:
             log.warning("node %s: %s cannot be told that room %d has failed: %s", self._core.name,
-                        name, room, error, extra=log_fields(self._core.name, None, room))
+                        name, life.room, error,
+                        extra=log_fields(self._core.name, None, life.room))
             return
-        # A life of this node's own: decode's life of the room is not known here.
-        life = Life(room, self._core.incarnation, 0)
         self._core.say(peer, Disown(
             life, self._rooms.rank, rank, checked.reason(reason), peer.ours))

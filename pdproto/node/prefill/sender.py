@@ -35,12 +35,15 @@ class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "given_use", "metadata",
-                 "misfit", "room", "use", "wanted")
+                 "misfit", "prompt", "room", "use", "wanted")
 
     _node: SenderNode
     endpoint: SendingEndpoint
 
-    def __init__(self, node: SenderNode, room: int, given_use: int | None = None) -> None:
+    def __init__(
+        self, node: SenderNode, room: int, given_use: int | None = None,
+        prompt: bytes | None = None,
+    ) -> None:
         super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
         self._handed = 0  # chunks, counted by the application's thread
         self._last = False
@@ -48,6 +51,7 @@ class Sender(Handle):
         self.room: Final = room
         self.given_use: Final = given_use  # the use that the caller gives
         self.use = given_use or 0  # of the room (uses.py)
+        self.prompt: Final = prompt  # by the caller's name
         self.addresses: dict[int, bytes] = {}
         self.wanted: dict[int, int] = {}  # by sink, how many pages it has published
         self.chunks: list[Sequence[int]] = []

@@ -35,11 +35,12 @@ class Senders(Handles):
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
         watcher: Callable[[Sender], None] | None = None, named: int | None = None,
-        use: int | None = None,
+        use: int | None = None, prompt: bytes | None = None,
     ) -> Sender:
         """Open a sender for a room; see PrefillNode.open. For any thread."""
         checked.whole_or_none("named", named)
-        sender = Sender(self, checked.room(room), checked.whole_or_none("use", use))
+        sender = Sender(self, checked.room(room), checked.whole_or_none("use", use),
+                        checked.prompt(prompt))
         sender.watch(on_released, watcher)
         self.ask(lambda: self.put(sender, named))
         return sender

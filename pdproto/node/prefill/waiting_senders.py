@@ -28,14 +28,10 @@ class ByRoom:
         else:
             waiting.append(sender)
 
-    def take(self, room: int) -> Sender | None:
-        """Remove and return the first sender of this room; None if none waits."""
-        waiting = self._senders.get(room)
-        sender = waiting.pop(0) if waiting else None
-        self._count -= sender is not None
-        if not waiting:
-            self._senders.pop(room, None)
-        return sender
+    def first(self, room: int, prompt: bytes | None) -> Sender | None:
+        """The first sender of this room and prompt; None if none waits."""
+        return next((sender for sender in self._senders.get(room, ())
+                     if sender.prompt == prompt), None)
 
     def of_life(self, life: Life) -> Sender | None:
         """The sender that waits with this life; None if there is none."""
@@ -84,13 +80,6 @@ class EarlyLives(ByRoom):
         """See ByRoom. It has its life already."""
         super().add(sender)
         self._count_server(sender, 1)
-
-    def take(self, room: int) -> Sender | None:
-        """See ByRoom."""
-        sender = super().take(room)
-        if sender is not None:
-            self._count_server(sender, -1)
-        return sender
 
     def drop(self, sender: Sender) -> None:
         """See ByRoom."""

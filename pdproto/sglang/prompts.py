@@ -1,0 +1,45 @@
+"""The name of a request's prompt under SGLang: what its KV depends on, as both servers know it.
+
+Named: the token ids, and the name of the adapter (LoRA). A request that decode has retracted asks
+prefill to compute its output, too, so those tokens count.
+
+Not named: the content of images (SGLang hashes it in another way on a GPU than on a CPU, so two
+servers need not have one hash; their places count, as tokens); the id of an adapter, which each
+server draws; `extra_key`, which keeps prefix caches apart and changes no KV; the weights. The dtype
+of the KV is in the layout of pages, which both ends compare.
+"""
+
+from typing import Any, Final
+
+from pdproto.prompts import name_of
+
+NO_ROOM: Final = 0
+NO_ROOM_REASON: Final = ("bootstrap_room is 0, which SGLang reads as a metadata row that has not "
+                         "come: it would keep the request for ever; want 1 to 2**63 - 1")
+
+
+def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:
+    """Note of a request what SGLang does not tell its sender or receiver.
+
+    queue: SGLang's PrefillBootstrapQueue or DecodePreallocQueue.
+    """
+    manager = queue.kv_manager
+    manager.named_rank = request.disagg_prefill_dp_rank
+    manager.prompt = prompt_of(queue, request)
+
+
+def prompt_of(queue: Any, request: Any) -> bytes:
+    """The name of the prompt of SGLang's request."""
+    tokens = request.origin_input_ids_unpadded  # also of a request that SGLang has refused
+    if getattr(request, "pd_rebootstrap_in_progress", False):
+        tokens = [*tokens, *request.output_ids]
+    return name_of(tokens, _adapter(queue, request.lora_id))
+
+
+def _adapter(queue: Any, number: str | None) -> str | None:
+    """The name of the adapter that has this id here."""
+    if number is None:
+        return None
+    adapters = queue.scheduler.tp_worker.model_runner.lora_manager.lora_refs
+    known = adapters.get(number)
+    return "" if known is None else known.lora_name or ""

@@ -1,0 +1,152 @@
+"""The name of a prompt under SGLang: of SGLang's own requests, through its own queues."""
+
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
+from sglang.srt.disaggregation.utils import TransferBackend
+from sglang.srt.managers.schedule_batch import MultimodalInputs, Req
+from sglang.srt.runtime_context import get_parallel
+from sglang.srt.sampling.sampling_params import SamplingParams
+
+from pdproto.sglang import prompts
+from pdproto.sglang.plugin import NAME, note_requests, plugin
+from pdproto.spec.handoff.poll import KVPoll
+from tests.items.test_data_path import ROW, Pair
+from tests.sglang.test_receiver import Manager
+from tests.waiting import until
+
+ROOM: Final = 5
+TOKENS: Final = 16
+PROMPTS: Final = "ABC"
+
+
+def request(prompt: str, **changed: Any) -> Req:
+    """As SGLang's scheduler makes it of what its tokenizer sends."""
+    made = Req(prompt, "", array("q", [ord(prompt)] * TOKENS), SamplingParams(), **changed)
+    made.bootstrap_host, made.bootstrap_port, made.bootstrap_room = "127.0.0.1", 1, ROOM
+    return made
+
+
+def queue_with(**adapters: str) -> Any:
+    refs = {number: SimpleNamespace(lora_name=name) for number, name in adapters.items()}
+    runner = SimpleNamespace(lora_manager=SimpleNamespace(lora_refs=refs))
+    return SimpleNamespace(scheduler=SimpleNamespace(tp_worker=SimpleNamespace(
+        model_runner=runner)))
+
+
+def name(made: Req, queue: Any = None) -> bytes:
+    return prompts.prompt_of(queue or queue_with(), made)
+
+
+def test_a_prompt_has_one_name_at_both_servers() -> None:
+    first = name(request("A"))
+    assert first == name(request("A"))
+    assert first != name(request("B"))
+    ids = array("q", [ord("A")] * TOKENS)
+    ids[-1] += 1
+    assert name(Req("r", "", ids, SamplingParams())) != first
+    assert name(Req("r", "", array("q"), SamplingParams())) != first
+
+
+def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws() -> None:
+    here, there = queue_with(one="math"), queue_with(two="math", three="law")
+    of = name(request("A", lora_id="one"), here)
+    assert of == name(request("A", lora_id="two"), there)
+    assert len({of, name(request("A", lora_id="three"), there), name(request("A"))}) == 3
+
+
+def test_a_cache_key_changes_no_kv() -> None:
+    assert name(request("A", extra_key="tenant")) == name(request("A"))
+
+
+def test_a_retracted_request_is_named_by_what_prefill_computes_again() -> None:
+    """Prefill gets it as one prompt (Req.build_rebootstrap_payload)."""
+    retracted = request("A")
+    retracted.output_ids.extend([7, 8])
+    assert name(retracted) == name(request("A"))
+    retracted.pd_rebootstrap_in_progress = True
+    again = Req("r", "", array("q", retracted.build_rebootstrap_payload()["input_ids"]),
+                SamplingParams())
+    assert name(retracted) == name(again) != name(request("A"))
+
+
+def test_a_request_that_sglang_refuses_keeps_its_name() -> None:
+    """SGLang replaces its tokens, and the other server has them."""
+    refused = request("A")
+    with get_parallel().override(tp_rank=0):
+        refused.set_finish_with_abort("malformed")
+    assert [*refused.origin_input_ids] == [0]
+    assert name(refused) == name(request("A"))
+
+
+def test_images_count_by_their_places() -> None:
+    """Each server replaces their tokens by hashes, which a GPU and a CPU compute differently."""
+    here, there = request("A"), request("A")
+    for made, padded in ((here, 10**6), (there, 2 * 10**6)):
+        made.multimodal_inputs = MultimodalInputs(mm_items=[])
+        made.origin_input_ids = array("q", [padded] * TOKENS)
+    assert name(here) == name(there)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with ExitStack() as closing:
+        yield Pair(closing, [range(4)])
+
+
+def at_once(pair: Pair) -> dict[str, str]:
+    """Three requests of one room, that come to decode in the other order. Returns of each the
+    prompt whose metadata row, and so whose KV, it has got.
+    """
+    plugin()
+    backend = TransferBackend(NAME)
+    (node, data_path), = pair.sources
+    prefill: Any = SimpleNamespace(
+        kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
+                                   named_rank=None, prompt=None),
+        transfer_backend=backend, bootstrap_port=1, tp_rank=0, pp_rank=0,
+        _check_if_req_exceed_kv_capacity=lambda _: False, _process_req=lambda _: None)
+    decode: Any = SimpleNamespace(
+        kv_manager=Manager(pair), transfer_backend=backend, queue=[])
+    note_requests(prompts.note_request, prefill=True)
+    note_requests(prompts.note_request, prefill=False)
+    senders = {}
+    for prompt in PROMPTS:
+        made = request(prompt)
+        PrefillBootstrapQueue.create_sender(prefill, made, 1)
+        senders[prompt] = made.disagg_kv_sender.sender
+    receivers = {}
+    for place, prompt in enumerate(reversed(PROMPTS)):
+        DecodePreallocQueue._create_receiver_and_enqueue(decode, request(prompt))
+        receivers[prompt] = receiver = decode.queue[-1].kv_receiver
+        receiver.init(0)
+        receiver.send_metadata(np.array([place]), aux_index=ord(prompt))
+    until(lambda: all(one.poll() is KVPoll.WAITING_FOR_INPUT for one in senders.values()))
+    for prompt, sender in senders.items():
+        sender.send(data_path.numbering.numbers(0, [1]),
+                    metadata=prompt.encode().ljust(len(ROW), b" "))
+    until(lambda: all(one.poll() is KVPoll.SUCCESS for one in receivers.values()))
+    return {prompt: decode.kv_manager.slots[ord(prompt)].decode().strip() for prompt in PROMPTS}
+
+
+def test_three_prompts_of_one_length_in_one_room_each_get_their_own(pair: Pair) -> None:
+    assert at_once(pair) == {prompt: prompt for prompt in PROMPTS}
+
+
+def test_without_names_they_get_the_kv_of_another(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "prompt_of", lambda *_: None)
+    assert at_once(pair) != {prompt: prompt for prompt in PROMPTS}
