@@ -8,6 +8,9 @@ from pdproto.spec.handoff.ends import source
 from pdproto.spec.language.machine import Machine, Row
 from pdproto.spec.language.system import System
 
+_ALIKE: Final = ("the lives and requests of this race name no prompt; it takes a race whose "
+                 "callers name them, as in tests/node/test_prompts.py")
+
 # Of defects in tables that nodes run: what keeps nodes from the race, by the name of the system.
 KEEPS: Final[dict[str, str]] = {
     "failed-lookup-lifted":
@@ -34,6 +37,10 @@ KEEPS: Final[dict[str, str]] = {
     "failed-by-its-predecessor":
         "a rank forgets a request that has ended when a later one is opened, and binds a life at "
         "once; it takes a rank that keeps both",
+    "prompt-not-compared": _ALIKE,
+    "prompt-of-a-number-not-compared": _ALIKE,
+    "prompts-in-one-order": _ALIKE,
+    "mix-up-told-to-decode-alone": _ALIKE,
     "B23-fan-out":
         "a source that writes nothing answers an abort in the same turn, so no other abort comes "
         "between; it takes a race with a write under way",
