@@ -11,7 +11,7 @@ of the KV is in the layout of pages, which both ends compare.
 
 from typing import Any, Final
 
-from pdproto.prompts import name_of
+from pdproto.items.prompts import name_of
 
 NO_ROOM: Final = 0
 NO_ROOM_REASON: Final = ("bootstrap_room is 0, which SGLang reads as a metadata row that has not "
