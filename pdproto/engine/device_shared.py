@@ -95,6 +95,9 @@ class DeviceLine(SharedLine):
     def __init__(self, sink: DeviceSharedSink, sock: socket.socket) -> None:
         super().__init__(sink, sock)
         self._device_sink: Final = sink
+        if not self.process:
+            raise ProcessLookupError("the source is in another PID namespace, so nothing tells "
+                                     "when its process has ended: start both in one")
         self._process: Final = os.pidfd_open(self.process)
         sink.processes.add(self._process)
 

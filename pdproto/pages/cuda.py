@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from secrets import randbits
 from typing import Any, Final
 from weakref import WeakValueDictionary, finalize
 
@@ -22,16 +23,20 @@ from pdproto.pages.device import (
 )
 from pdproto.pages.tensors import Span, cuda_tensor, gpu_of
 
+RUN: Final = randbits(63)
+"""This run of the process."""
 EXPORTED: Final[WeakValueDictionary[int, Span]] = WeakValueDictionary()
 """The memory that this process exports, by address."""
 
 
 class Shared(msgspec.Struct, frozen=True, array_like=True):
     """The description of memory that a process exports: the process, and where it has the memory;
-    for other processes, the handle of CUDA.
+    for other processes, the handle of CUDA. run: of the process, drawn by chance: containers may
+    have processes of one number.
     """
 
     process: int
+    run: int
     address: int
     length: int
     handle: bytes
@@ -108,7 +113,7 @@ class CudaDevice:
             told = msgspec.msgpack.decode(description, type=Shared)
         except msgspec.MsgspecError as error:
             raise ValueError(f"a description of memory: {error}") from None
-        if told.process == os.getpid():
+        if told.run == RUN:
             return _memory(_exported(told.address))
         try:
             span = Span(self._driver.open(told.handle), told.length)
@@ -135,7 +140,7 @@ class CudaExport:
         finalize(span, driver.free, address).atexit = False
         self.memory: Any = _memory(span)
         self.description: Final = msgspec.msgpack.encode(
-            Shared(os.getpid(), address, length, driver.handle(address)))
+            Shared(os.getpid(), RUN, address, length, driver.handle(address)))
 
     def free(self) -> None:
         """See Exported."""

@@ -148,6 +148,8 @@ class LoadingScheduler:
                         request.request_id)
 
     def _misfit(self, offer: Offer, request: Any) -> str | None:
+        if getattr(request, "abort_immediately", False):  # a stand-in of one token has come
+            return "decode's API has refused the request"
         tokens = request.num_prompt_tokens
         if offer.tokens != tokens:
             return (f"the prompt has {offer.tokens} tokens at prefill and {tokens} at decode: want "

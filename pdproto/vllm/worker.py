@@ -70,10 +70,17 @@ class Worker:
             self._load(found, rank, incarnation, device)
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
         for place, node in enumerate(nodes):
-            index = len(nodes) * get_world_group().rank + place
+            index = len(nodes) * self._place_in_server() + place
             port = serve_operator(node, self._settings, index)
             if port is not None:
                 self._ports.append(port)
+
+    def _place_in_server(self) -> int:
+        """The number of this rank among all of its server: dense data-parallel ranks are engines of
+        their own, and each has a rank 0.
+        """
+        world = get_world_group()
+        return int(self._config.parallel_config.data_parallel_index * world.world_size + world.rank)
 
     def _offer(self, found: Sequence[Component], rank: DecodeRank, device: Device | None) -> None:
         told, settings = ToldRooms(), self._settings

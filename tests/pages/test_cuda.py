@@ -24,7 +24,7 @@ from tests.skips import NO_GPU
 
 torch = pytest.importorskip("torch")
 
-from pdproto.pages.cuda import EXPORTED, CudaDevice, Shared  # noqa: E402 - needs torch
+from pdproto.pages.cuda import EXPORTED, RUN, CudaDevice, Shared  # noqa: E402 - needs torch
 from pdproto.pages.tensors import gpu_of  # noqa: E402 - needs torch
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)]
@@ -115,7 +115,7 @@ def test_leased_memory_is_pinned_and_unpinned() -> None:
 
 
 def test_memory_that_no_process_exports_is_refused() -> None:
-    told = msgspec.msgpack.encode(Shared(os.getpid() + 1, 0, 64, bytes(64)))
+    told = msgspec.msgpack.encode(Shared(os.getpid(), RUN ^ 1, 0, 64, bytes(64)))
     with pytest.raises(OSError, match=r"cuda:0 does not reach the memory of process \d+: cuIpc"):
         CudaDevice("cuda:0").map(told)
 

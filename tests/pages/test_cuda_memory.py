@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from pdproto.pages.cuda import EXPORTED, CudaDevice, Shared  # noqa: E402 - needs torch
+from pdproto.pages.cuda import EXPORTED, RUN, CudaDevice, Shared  # noqa: E402 - needs torch
 
 
 def no_peer(_handle: bytes) -> int:
@@ -25,7 +25,7 @@ def device() -> Any:
 
 
 def test_a_gpu_without_access_to_the_other_one_is_named_with_the_way_out(device: Any) -> None:
-    told = msgspec.msgpack.encode(Shared(os.getpid() + 1, 0, 64, bytes(64)))
+    told = msgspec.msgpack.encode(Shared(os.getpid(), RUN ^ 1, 0, 64, bytes(64)))
     with pytest.raises(OSError, match=r"^cuda:1 does not reach the memory of process \d+: cuIpc.*_"
                                       r"UNSUPPORTED: .*topo -p2p r\); or use engine shm$"):
         device.map(told)
@@ -41,6 +41,6 @@ def test_bytes_that_describe_no_memory_are_an_error_of_their_sender(
 
 def test_memory_that_this_process_does_not_export_is_refused(device: Any) -> None:
     assert not EXPORTED
-    told = msgspec.msgpack.encode(Shared(os.getpid(), 0x1000, 64, bytes(64)))
+    told = msgspec.msgpack.encode(Shared(os.getpid(), RUN, 0x1000, 64, bytes(64)))
     with pytest.raises(ValueError, match="this process exports no memory at 0x1000"):
         device.map(told)

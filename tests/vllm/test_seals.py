@@ -64,3 +64,14 @@ def test_decode_calls_no_address_of_a_forged_offer() -> None:
     [end] = orders.end
     assert end.fails
     assert "no seal of this cluster" in end.reason
+
+
+def test_a_request_that_decodes_api_has_refused_fails_for_that_reason() -> None:
+    """vLLM's scheduler gets a stand-in with one token. Seen red: "... and 1 at decode"."""
+    half, orders = LoadingScheduler(FULL, LAYOUT, OURS), Orders()
+    sealed = OURS.sealed(offer(BEYOND))
+    refused = request("r", 1, sealed.params())
+    refused.abort_immediately = True
+    half.arrived(refused, orders)
+    [begin] = orders.begin
+    assert begin.problem == "decode's API has refused the request"
