@@ -18,11 +18,11 @@ from pdproto.check.opinions.tla_text import (
     string,
 )
 from pdproto.check.questions import BUSY, DEADLOCK, PEERS, sends_unasked
-from pdproto.spec.language.formula import FALSE, Or, free_variables
+from pdproto.spec.language.formula import FALSE, Formula, Or, atoms, free_variables
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Message, Variable
+from pdproto.spec.language.symbols import Each, Message, Rigid, Variable
 
 
 def properties(of: Context) -> Iterator[str]:
@@ -54,7 +54,7 @@ def properties(of: Context) -> Iterator[str]:
 def _safety(of: Context, claim: Always | Sometimes | OnRow) -> str:
     match claim:
         case Always():
-            return of.closed(claim.claim)
+            return _of_states(claim.claim, of.closed(claim.claim))
         case Sometimes():
             return of.closed(claim.claim, SOME)
         case OnRow():
@@ -74,8 +74,18 @@ def _leads_to(of: Context, claim: LeadsTo) -> str:
     variables = free_variables(Or((claim.premise, claim.goal)))
     scope = of.names.bind({}, variables)
     return (f"{of.writer.quantified(ALL, variables, scope)}"
-            f"{of.writer.formula(claim.premise, scope, COMPARED)} ~> "
-            f"{of.writer.formula(claim.goal, scope, COMPARED)}")
+            f"{_of_states(claim.premise, of.writer.formula(claim.premise, scope, COMPARED))} ~> "
+            f"{_of_states(claim.goal, of.writer.formula(claim.goal, scope, COMPARED))}")
+
+
+def _of_states(formula: Formula, text: str) -> str:
+    """The text of the formula as one about a state, also if it is the same in all of them.
+
+    TLC ends with an error at an invariant that is FALSE without a state, and calls a `leads_to`
+    violated whose goal is TRUE without one.
+    """
+    is_constant = all(isinstance(atom.symbol, Rigid) for atom, _ in atoms(formula))
+    return f"({text} /\\ vars = vars)" if is_constant else text
 
 
 def _edges(of: Context, variable: Variable) -> str:

@@ -28,14 +28,21 @@ from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import (
+    TRUE,
+    Always,
     Call,
     Configuration,
+    Fairness,
+    LeadsTo,
     Machine,
     Row,
     Sizes,
     Sometimes,
+    Sort,
     System,
     Table,
+    exists,
+    forall,
 )
 from tests.check import test_channels
 from tests.check.opinions import every_word
@@ -120,6 +127,26 @@ def test_tlc_refutes_each_kind_of_property_that_we_refute() -> None:
     told = asked(every_word.SYSTEM, every_word.SYSTEM.configurations["default"])
     assert told.differences == ()
     assert [set(opinion.violated or ()) for opinion in told.opinions] == [BROKEN, BROKEN]
+
+
+@needs_tlc
+def test_claims_that_are_the_same_in_each_state() -> None:
+    """Seen red: TLC called a goal that is always TRUE never reached, and ended at the invariant."""
+
+    class Door(Sort):
+        """One of two."""
+
+    m, n = Door("m"), Door("n")
+    lamp = Machine("lamp")
+    lit = lamp.relation("lit")
+    system = System("lamp", "", (Table(lamp, rows=(Row("light", do=lit().to(True)),)),), (
+        Always("all_are_one", forall((m, n), m.same(n))),
+        LeadsTo("there_are_two", ~lit(), exists((m, n), m.differs(n)), under=Fairness.TIMERS),
+    ), final=TRUE)
+    told = compare(system, "two", Configuration({Door: 2}), ("tlc",))
+    assert (told.missing, told.differences) == ({}, ())
+    assert {frozenset(opinion.violated) for opinion in told.opinions} == {
+        frozenset({"all_are_one"})}
 
 
 @needs_tlc
