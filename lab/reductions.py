@@ -100,8 +100,10 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="also what met a limit")
     given = parser.parse_args()
     known = record(given.record)
-    known = {name: line for name, line in known.items() if "stopped" not in line or not given.again}
-    for name in sorted(every_question(), key=_states):
+    questions = every_question()
+    known = {name: line for name, line in known.items()
+             if name in questions and ("stopped" not in line or not given.again)}
+    for name in sorted(questions, key=_states):
         if name not in known:
             with ProcessPoolExecutor(1, get_context("spawn")) as alone:
                 known[name] = alone.submit(answer, name, given.gib, given.seconds).result()
