@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 
 BYTES_MAX: Final = 64 << 20
 WRITES_MAX: Final = 1024
-SILENCE_MS: Final = 5_000  # a connection ends after so long a silence of its host
+# A connection ends after so long a silence of its host, or when a process has read nothing for so
+# long: as long as a node waits for a peer that stands still (Link.absent_s).
+SILENCE_MS: Final = 60_000
 TCP_RTO_MAX_MS: Final = 44  # an option of Linux 6.15 and later; Python has no name for it
 AGAIN_MS: Final = 1_000  # the longest time between two transmissions, if the kernel has the option
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15

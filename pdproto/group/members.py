@@ -57,7 +57,7 @@ class Members:
         self.part: Final = Part(
             "members", implied=(group.gone, group.lost, group_attempts.gone, group_attempts.lost),
             begin=self._connect, greet=self._refuse_stranger, floor=self._note_floor,
-            lost=self._lose, turns={Turn.WAITS: self.serve})
+            overdue=self._lose, lost=self._lose, turns={Turn.WAITS: self.serve})
 
     @property
     def now(self) -> float:

@@ -10,51 +10,46 @@ Rule 1: a broken connection is opened again, whichever end notices. The peer rep
 Rule 2: queues are bounded. A peer that does not read loses frames, and the tables repeat them.
 Rule 3: a node that does not read cannot know which peer is silent. So the time for which its loop
         stood still is not counted as silence of any peer.
+Rule 4: the table of a peer decides what its silence, the end of its connection and a refusal mean
+        (spec/handoff/presence.py). Here they become events of that table.
+Rule 5: a turn looks only at peers that are due. So an idle node costs the signs of life of its
+        peers, and no more.
 """
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from typing import Any, Final
 
 from pdproto.node.link import Link, member_of
-from pdproto.node.peer import Peer
+from pdproto.node.peer import Listener, OutgoingBatch, Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
+from pdproto.runtime.automaton import Event
 from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
+from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.wire import AnyFrame
+from pdproto.spec.handoff import presence as tables
+from pdproto.spec.handoff.presence import Presence
 
 log = logging.getLogger("pdproto.node")
 
-CHECK_S: Final = 0.001  # between two checks of all peers
+CHECKS: Final = 20  # of all peers, at most, in the time of a sign of life
+
+# The events of the table of a peer.
+_PEER: Final = PRESENCE_ROLE.automaton()
+_SIGN, _CUT, _REFUSED, _PROOF = (
+    _PEER.message(message, (0,))
+    for message in (tables.sign, tables.cut, tables.refused, tables.proof))
+_SILENCE, _ABSENCE, _NO_RETURN, _REPLACE = map(
+    _PEER.call, ("silence", "absence", "no_return", "replace"))
 
 
-class OutgoingBatch(NamedTuple):
-    """A batch to send to a peer. left: frames for the peer that do not fit into this batch."""
-
-    peer: Peer
-    connection: Connection
-    data: bytes
-    left: Sequence[AnyFrame]
-
-
-class Listener(Protocol):
-    """The node that `Connections` informs about its peers (core.py)."""
-
-    def floor(self) -> int:
-        """The generation below which every life of this node is over."""
-
-    def on_lost(self, peer: Peer, why: str) -> None:
-        """React to a peer that counts as gone from now on."""
-
-    def on_ended(self, peer: Peer) -> None:
-        """React to the end of the process of a lost peer."""
-
-    def on_returned(self, peer: Peer) -> None:
-        """React to a peer that can be reached again. Frames that were under way may be lost."""
-
-    def on_unencodable(self, peer: Peer, frame: AnyFrame, error: Exception) -> None:
-        """React to a frame that has no bytes, by a defect at this end. It is dropped."""
+_PRESENCES: Final = tuple((tables.presence(tables.e) == one, one) for one in Presence)
+_TOLD: Final = {Presence.SUSPECTED: "suspects", Presence.OVERDUE: "no longer waits for"}
 
 
 class Connections:
@@ -68,7 +63,7 @@ class Connections:
         self.peers: Final[dict[str, Peer]] = {}
         self.dropped_frames = 0  # not kept for peers that do not read
         self.redials = 0  # broken connections that were opened again
-        self.check_at = 0.0  # the time of the next check of all peers
+        self.check_at = 0.0  # the time of the next check of peers
         self.replaces: Mapping[type[Any], type[Any]] = {}
         self._name: Final = name
         self._incarnation: Final = incarnation
@@ -76,6 +71,10 @@ class Connections:
         self._listener: Final = listener
         self._transport: Transport
         self.dirty: Final[dict[str, Peer]] = {}  # peers to which a batch must go
+        self._called: Final[dict[Connection, Peer]] = {}
+        # When to look at which peer, the earliest first. Those before `Peer.due` count no more.
+        self._looks: Final[list[tuple[float, int, Peer]]] = []
+        self._numbers: Final = count()
         self._turned = self._steady = 0.0
 
     def begin(self, transport: Transport) -> None:
@@ -103,15 +102,16 @@ class Connections:
             if self._is_well(peer, now):
                 raise RemoteProtocolError(
                     f"{name} is at {peer.endpoint} now, and the request names {endpoint}")
-            self.lose(peer, f"another process has its name now, at {endpoint}")
+            self.replace(peer, f"another process has its name now, at {endpoint}")
         ours = self._transport.address_for(endpoint)
         before = peer
         connection = self._transport.connect(name, endpoint)
         peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
+        peer.broken = now + self._link.silent_s
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
-        self.peers[name] = peer
-        self.check_at = 0.0
+        self.peers[name] = self._called[connection] = peer
+        self._look_at(peer, now)
         return peer
 
     def require_own(self, sender: str, incarnation: int) -> None:
@@ -137,7 +137,7 @@ class Connections:
         peer = self.peers.get(name)
         if peer is not None and not peer.lost:
             if peer.incarnation or peer.spoken:
-                self.lose(peer, str(error))
+                self.replace(peer, str(error))
             return
         if error.call is not None and (
                 peer is None or now - peer.called > self._link.sign_of_life_s):
@@ -163,33 +163,55 @@ class Connections:
         peer.out.append(frame)
         self.dirty[peer.name] = peer
 
-    def lose(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
-        """Count the peer as gone, and end its connection."""
+    def replace(self, peer: Peer, why: str) -> None:
+        """Keep nothing for the peer any more: no message goes between it and this node."""
+        self._take(peer, _REPLACE, why)
+
+    def end(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
+        """Note that the peer's process has ended."""
+        self._take(peer, _PROOF, why, level)
+
+    def _take(self, peer: Peer, event: Event, why: str = "", level: int = logging.WARNING) -> None:
+        """Give the table of the peer an event, and carry out its step."""
+        before, was_lost = peer.presence, peer.lost
+        peer.state = _PEER.take(event, peer.state).state
+        found = peer.presence = _PEER.first_value(_PRESENCES, peer.state)
+        if found is before:
+            return
+        peer.ended = found is Presence.ENDED
+        if found is Presence.PRESENT:
+            self._listener.on_returned(peer)
+            return
+        if not was_lost:
+            told = _TOLD.get(found, "lost connection to")
+            log.log(level, "node %s: %s %s: %s", self._name, told, peer.name, why,
+                    extra={"rank": self._name, "peer": peer.name})
+        if found is Presence.OVERDUE:
+            self._listener.on_overdue(peer, why)
+        elif found is not Presence.SUSPECTED:
+            if not was_lost:
+                self._lose(peer, why)
+            if peer.ended:
+                self._listener.on_ended(peer)
+
+    def _lose(self, peer: Peer, why: str) -> None:
         peer.lost = True
         peer.broken = None
         peer.out.clear()
         peer.replaceable.clear()
-        peer.connection.close()
+        self._hang_up(peer)
         self.dirty.pop(peer.name, None)
-        log.log(level, "node %s: lost connection to %s: %s", self._name, peer.name, why,
-                extra={"rank": self._name, "peer": peer.name})
         self._listener.on_lost(peer, why)
 
-    def lose_connection(self, connection: Connection, why: str) -> None:
-        """Count the peer as gone that was to be reached by this connection."""
-        for peer in list(self.peers.values()):
-            if peer.connection is connection and not peer.lost:
-                self.lose(peer, why)
+    def _hang_up(self, peer: Peer) -> None:
+        self._called.pop(peer.connection, None)
+        peer.connection.close()
 
-    def end(self, peer: Peer, why: str, level: int = logging.WARNING) -> None:
-        """Note that the peer's process has ended, and count the peer as gone."""
-        if peer.ended:
-            return
-        peer.ended = True
-        if peer.lost:
-            self._listener.on_ended(peer)
-        else:
-            self.lose(peer, why, level)
+    def lose_connection(self, connection: Connection, why: str) -> None:
+        """Note that the peer cannot be reached that this connection was to reach."""
+        peer = self._called.get(connection)
+        if peer is not None:
+            self._take(peer, _REFUSED, why)
 
     # Parts of a turn
 
@@ -206,8 +228,10 @@ class Connections:
         """Note a batch of the peer. unheard_ms: how long the peer has received nothing from here.
         """
         peer.heard = now
-        if peer.mute is not None:
-            peer.mute = None
+        was_mute, peer.mute = peer.mute is not None, None
+        if peer.presence is not Presence.PRESENT:
+            self._take(peer, _SIGN)
+        elif was_mute:
             self._listener.on_returned(peer)
         if not unheard_ms:
             peer.deaf = None
@@ -225,25 +249,30 @@ class Connections:
         log.warning("node %s: %s: opening a new connection", self._name, peer.trouble(now),
                     extra={"rank": self._name, "peer": peer.name})
         connection = self._transport.connect(peer.name, peer.endpoint)
-        peer.connection.close()
+        self._hang_up(peer)
         peer.connection, peer.called = connection, now
+        self._called[connection] = peer
         self.dirty[peer.name] = peer
         self._listener.on_returned(peer)
 
     def note_changes(self, changes: Iterable[ConnectionChange], now: float) -> None:
-        """Note connections that have ended or were opened again."""
-        for connection, up in changes:
-            peer = next((peer for peer in self.peers.values()
-                         if peer.connection is connection and not peer.lost), None)
+        """Note connections that have ended, were made, or are refused."""
+        for connection, up, refused in changes:
+            peer = self._called.get(connection)
             if peer is None:
                 continue  # an earlier change has replaced the connection
-            if not up:
-                peer.broken = peer.broken or now + self._link.grace_s
-                self.check_at = 0.0
-            elif peer.broken is not None:
+            if up:
                 # The same process, or its successor: its first batch gives its incarnation.
-                peer.broken = None
-                self._listener.on_returned(peer)
+                is_back = peer.reached and peer.broken is not None
+                peer.broken, peer.reached, peer.refused = None, True, False
+                if is_back:
+                    self._listener.on_returned(peer)
+                continue
+            if not refused:
+                peer.broken = peer.broken or now + self._link.grace_s
+            elif peer.broken is not None:
+                peer.refused = True
+            self._look_at(peer, now)
 
     def flush(self, now: float, pace: Pace) -> list[OutgoingBatch]:
         """A batch for each peer that needs one, as long as there is time."""
@@ -267,32 +296,65 @@ class Connections:
             self.dirty[peer.name] = peer  # behind the others: a turn may have time for one batch
 
     def check_peers(self, now: float) -> None:
-        """Lose peers that are gone, and give signs of life. Then compute when the next check is
-        due, because there may be thousands of peers and a turn is short.
+        """Look at the peers that are due: give signs of life, and note silence. Then compute when
+        the next check is due, because there may be thousands of peers and a turn is short.
         """
         if now < self.check_at:
             return
+        looks = self._looks
+        while looks and looks[0][0] <= now:
+            peer = heappop(looks)[2]
+            if peer.due <= now and not peer.lost:
+                peer.due = inf
+                self._look(peer, now)
+                self._look_at(peer, self._next_look(peer, now))
+        sign_s = self._link.sign_of_life_s
+        self.check_at = max(looks[0][0], now + sign_s / CHECKS) if looks else now + sign_s
+
+    def _look_at(self, peer: Peer, when: float) -> None:
+        """Look at the peer at this time, or before."""
+        if when < peer.due:
+            peer.due = when
+            heappush(self._looks, (when, next(self._numbers), peer))
+            self.check_at = min(self.check_at, when)
+
+    def _look(self, peer: Peer, now: float) -> None:
+        link, silent_s = self._link, now - peer.heard
+        if now - peer.spoken >= link.sign_of_life_s:
+            self.dirty[peer.name] = peer
+        if silent_s > link.unheard_s and peer.mute is None:
+            peer.mute = peer.heard
+            self.dirty[peer.name] = peer
+        if peer.broken is not None and now > peer.broken:
+            self._look_for_end(peer)
+        bounds = {Presence.PRESENT: (_SILENCE, link.silent_s),
+                  Presence.SUSPECTED: (_ABSENCE, link.overdue_s),
+                  Presence.OVERDUE: (_NO_RETURN, link.overdue_s + link.returns_s)}
+        while peer.presence in bounds:
+            event, bound_s = bounds[peer.presence]
+            if silent_s <= bound_s:
+                return
+            self._take(peer, event, f"nothing heard for {bound_s:g} s")
+
+    def _look_for_end(self, peer: Peer) -> None:
+        """The connection has not come in time."""
+        if not peer.reached and peer.incarnation:
+            return  # it lives, and gives an address at which nobody can call it
+        if peer.refused:
+            self._take(peer, _REFUSED, "its connection has ended, and its host refuses another one"
+                       if peer.reached else "its host refuses a connection")
+            return
+        peer.connection.probe()
+        if peer.reached:
+            self._take(peer, _CUT, f"its connection has ended, and has not come back for "
+                                   f"{self._link.grace_s:g} s")
+
+    def _next_look(self, peer: Peer, now: float) -> float:
         link = self._link
-        check_at = now + link.sign_of_life_s
-        for peer in list(self.peers.values()):
-            if peer.lost:
-                continue
-            if peer.broken is not None and now > peer.broken:
-                self.lose(peer, f"its connection has ended, and has not come back for "
-                                f"{link.grace_s:g} s")
-            elif now - peer.heard > link.silent_s:
-                peer.mute = peer.mute or peer.heard
-                self.lose(peer, f"nothing heard for {link.silent_s:g} s")
-            elif now - peer.heard > link.unheard_s and peer.mute is None:
-                peer.mute = peer.heard
-                self.dirty[peer.name] = peer
-            elif now - peer.spoken > link.sign_of_life_s:
-                self.dirty[peer.name] = peer
-            else:
-                unheard_s = link.unheard_s if peer.mute is None else link.silent_s
-                check_at = min(check_at, peer.spoken + link.sign_of_life_s,
-                               peer.heard + unheard_s, peer.broken or check_at)
-        self.check_at = max(check_at, now + CHECK_S)
+        speaks = peer.spoken + link.sign_of_life_s
+        times = (speaks if speaks > now else now + link.sign_of_life_s, peer.broken or 0.0,
+                 peer.heard + (link.unheard_s if peer.mute is None else link.silent_s))
+        return min(when for when in times if when > now)
 
     def farewells(self, now: float) -> Iterator[OutgoingBatch]:
         """The last batches for each peer. The very last one says that this node is gone, so that
@@ -323,6 +385,8 @@ class Connections:
         return OutgoingBatch(peer, peer.connection, data, left)
 
     def _encoded(self, peer: Peer, now: float) -> tuple[bytes, Sequence[AnyFrame]]:
+        # A process that has followed the peer does not know this node, and must be able to call it.
+        is_known = peer.incarnation and peer.mute is None and peer.presence is Presence.PRESENT
         return encode_some(self._name, self._incarnation, self._listener.floor(), peer.out,
                            unheard_ms=peer.unheard_ms(now), version=peer.version,
-                           call=None if peer.incarnation else peer.ours)
+                           call=None if is_known else peer.ours)

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from pdproto.node.connections import Connections, OutgoingBatch
+from pdproto.node.backlog import Backlog
+from pdproto.node.connections import Connections
 from pdproto.node.handle import log_fields
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Parts, Turn
-from pdproto.node.peer import Peer, cut_off, endpoint_of
+from pdproto.node.peer import OutgoingBatch, Peer, cut_off, endpoint_of, measure_peers
 from pdproto.node.ports import Arrived, Pace, Transport
 from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch, VersionError, decode
@@ -36,10 +37,8 @@ log = logging.getLogger("pdproto.node")
 
 
 class Effects(NamedTuple):
-    """The effects of a turn, for the driver to carry out.
-
-    batches: to send, in this order. due: the latest time of the next turn, in seconds of the
-    transport's clock.
+    """The effects of a turn, for the driver. batches: to send, in this order. due: the latest time
+    of the next turn, in seconds of the transport's clock.
     """
 
     batches: Sequence[OutgoingBatch]
@@ -66,6 +65,7 @@ class Core:
         self.peers: Final = self.connections.peers
         self.parts = Parts(())
         self.again = False  # the node itself wants another turn at once
+        self.backlog: Final = Backlog(self.is_late)
         self.now = 0.0  # the time of this turn, in seconds of the transport's clock
         self.on_defect: Callable[[Exception], None] = _raise
         self.on_callback_error: Callable[[str, Exception], None] = self._note_callback
@@ -131,6 +131,7 @@ class Core:
         """Serve waits and devices, in the order of the phases."""
         pace, parts = self.pace, self.parts
         turns = parts.turns
+        self.backlog.work(pace)
         for serve in turns[Turn.ROOMS]:
             serve(now)
         pace.part("reports of devices")
@@ -174,7 +175,7 @@ class Core:
     @property
     def wants_turn(self) -> bool:
         """Whether the driver must take another turn at once."""
-        return self.again or bool(self.connections.dirty)
+        return self.again or bool(self.connections.dirty) or bool(self.backlog)
 
     def is_late(self) -> bool:
         """Whether the time of this part of the turn is up. If so, another turn follows at once."""
@@ -251,7 +252,7 @@ class Core:
         """Connect to a new peer. Its first batch must give its endpoint."""
         for greet in self.parts.greet:
             greet(batch)
-        endpoint = endpoint_of(batch)
+        endpoint = endpoint_of(batch) or batch.call
         if endpoint is None:
             raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
         if len(self.peers) >= PEERS_MAX:
@@ -318,7 +319,7 @@ class Core:
         self.connections.say(peer, frame)
 
     def living(self, name: str) -> Peer | None:
-        """The peer of this name; None if there is none, or it counts as gone."""
+        """The peer of this name; None if there is none, or it is lost."""
         peer = self.peers.get(name)
         return None if peer is None or peer.lost else peer
 
@@ -343,10 +344,7 @@ class Core:
                              lambda: self.mistakes)
         self.metrics.counter("redials", "Broken connections that were opened again",
                              lambda: connections.redials)
-        self.metrics.gauge("unheard_peers",
-                           "Peers with a broken connection in one direction or both",
-                           lambda: sum(bool(peer.mute or peer.deaf) for peer in list(peers.values())
-                                       if not peer.lost))
+        measure_peers(self.metrics, peers)
 
     # For the connections: see Listener
 
@@ -354,13 +352,16 @@ class Core:
         """See Listener."""
         return max((below() for below in self.parts.lives_below), default=0)
 
+    def on_overdue(self, peer: Peer, why: str) -> None:
+        """See Listener."""
+        for miss in self.parts.overdue:
+            miss(peer, why)
+
     def on_lost(self, peer: Peer, why: str) -> None:
         """See Listener."""
         self.metrics.add("lost_peers")
         for lose in self.parts.lost:
             lose(peer, why)
-        if peer.ended:  # a silent peer may still run
-            self.on_ended(peer)
 
     def on_ended(self, peer: Peer) -> None:
         """See Listener."""
@@ -376,8 +377,8 @@ class Core:
         """See Listener: the hand-over ends, and no other."""
         why = f"{frame.message.name} cannot be sent: {type(error).__name__}: {error}"
         self.metrics.add("unencodable_frames")
-        log.error("node %s: %s: %s", self.name, frame.life, why,
-                  extra=log_fields(self.name, frame.life))
+        extra = log_fields(self.name, frame.life)
+        log.error("node %s: %s: %s", self.name, frame.life, why, extra=extra)
         for give_up in self.parts.unsaid:
             give_up(peer, frame, why)
 

@@ -10,7 +10,7 @@ it any more (Node.is_awaited): a sink is done with it when the floor of its batc
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pdproto.node.handle import ENDED, Handle
 from pdproto.node.node import Node
@@ -34,27 +34,36 @@ class Drain:
         self.emptied: Final[Future[None]] = Future()
         self.reason: Final = f"node {node.core.name} drains, and takes no new request"
         self.left: int | None = None
+        self._taken: list[Any] | None = None  # while they are counted, and after that
         self._node: Final = node
         self._on_leave: Final = on_leave
         self._machine: Final = Shared(tables.SERVER, scans=True)
 
     def begin(self) -> None:
         """Take the requests that the node has, and begin to drain."""
-        node = self._node
-        taken = [owner for owner in node.open_ends()
-                 if (owner.settled not in ENDED or node.is_awaited(owner))
-                 and self._is_taken(owner)]
-        for owner in taken:
+        core = self._node.core
+        self._taken = []
+        core.backlog.each(self._node.open_ends(), self._count)
+        core.backlog.each([self._taken], self._leave)
+        core.backlog.each(self._taken, self._look)
+        core.backlog.each([None], lambda _: self._look_whether_empty())
+
+    def _count(self, owner: Any) -> None:
+        """Take this request, if it is not over."""
+        if ((owner.settled not in ENDED or self._node.is_awaited(owner))
+                and self._is_taken(owner) and self._taken is not None):
             owner.watchers = (*owner.watchers, partial(self._look, owner))
-        node.core.add(Part("drain", forgotten=lambda endpoint: self._look(endpoint.owner)))
+            self._taken.append(owner)
+
+    def _leave(self, taken: Sequence[Any]) -> None:
+        """All are counted: refuse the requests that come from now on."""
+        core = self._node.core
+        core.add(Part("drain", forgotten=lambda endpoint: self._look(endpoint.owner)))
         self.left = len(taken)
         step = self._machine.call("drain")
-        node.core.drain(self.reason)
+        core.drain(self.reason)
         if any(message is tables.leave for message, _ in step.sent):
             self._on_leave([owner.room for owner in taken if owner.settled not in ENDED])
-        for owner in taken:
-            self._look(owner)
-        self._look_whether_empty()
 
     def told(self) -> str:
         """The reason, and how many requests are left once that is known; for any thread."""
@@ -62,8 +71,12 @@ class Drain:
         return self.reason if left is None else f"{self.reason}; requests left: {left}"
 
     def meet(self, owner: Handle) -> None:
-        """Fail the request of this handle, if it is new. Before `begin` the node takes all."""
-        if self.left is not None and not self._is_taken(owner):
+        """Fail the request of this handle, if it is new. Before all are counted the node takes it.
+        """
+        if self.left is None:
+            if self._taken is not None:
+                self._count(owner)
+        elif not self._is_taken(owner):
             self._node.give_up(owner, self.reason)
 
     def refusal(self, room: int) -> str | None:

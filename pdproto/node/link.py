@@ -69,21 +69,23 @@ class Link:
     can reach the default. `tcp_at` writes the endpoint of an address. A wildcard (tcp://0.0.0.0:0
     or tcp://*:0 for IPv4, tcp://[::]:0 for both) listens on every address of this host. high_water:
     how many batches ZeroMQ keeps for one peer that does not read. sign_of_life_s: seconds after
-    which an idle node sends an empty batch. silent_s: seconds of silence after which a peer counts
-    as gone. grace_s: seconds in which an ended connection may come back before the peer counts as
-    gone. In the default time ZeroMQ tries three times. returns_s: seconds in which a peer that
-    counts as gone may come back and ask how its hand-overs have ended. curve: keys for encryption;
-    None for none. advertise: the endpoint that peers are told to call, if it is not the bound one:
-    of the host of a container, or of a proxy. Without it, a node that is bound to a wildcard gives
-    each peer the local address of the route to that peer.
+    which an idle node sends an empty batch. silent_s: seconds of silence after which a peer is
+    suspected to have ended (spec/handoff/presence.py). absent_s: seconds of silence after which
+    hand-overs fail that wait for it. returns_s: seconds after that in which it may come back and
+    ask how they have ended. grace_s: seconds in which an ended connection may come back before the
+    peer's host is asked whether it refuses another one; in the default time ZeroMQ tries three
+    times. curve: keys for encryption; None for none. advertise: the endpoint that peers are told to
+    call, if it is not the bound one: of the host of a container, or of a proxy. Without it, a node
+    that is bound to a wildcard gives each peer the local address of the route to that peer.
     """
 
     bind: str = "tcp://127.0.0.1:0"
     high_water: int = 10_000
     sign_of_life_s: float = 1.0
     silent_s: float = 5.0
-    grace_s: float = 0.5
+    absent_s: float = 60.0
     returns_s: float = 60.0
+    grace_s: float = 0.5
     curve: Curve | None = None
     advertise: str | None = None
     insecure: bool = False
@@ -99,6 +101,11 @@ class Link:
         if self.advertise is not None:
             checked.text("advertise", self.advertise)
         checked.flag("insecure", self.insecure)
+
+    @property
+    def overdue_s(self) -> float:
+        """Seconds of silence after which no hand-over waits for a peer."""
+        return max(self.absent_s, self.silent_s)
 
     @property
     def unheard_s(self) -> float:

@@ -33,7 +33,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "callback_errors": "Functions of the application that have raised an error",
     "unencodable_frames": "Messages that could not be sent, by a defect at this rank",
     "stale_frames": "Messages about lives that are over and forgotten",
-    "lost_peers": "Peers that have gone: closed, silent, restarted, or their connection has ended",
+    "lost_peers": "Peers that have gone: closed, restarted, refused, or silent for long",
     "injected_faults": "Hand-overs that this rank has failed on purpose, for a test",
 }
 

@@ -67,14 +67,14 @@ class Part:
     which the first function holds. failed: an endpoint fails; with its stage before. forgotten: a
     life is dropped. begin: of the node. greet: the first batch of a stranger; it may refuse the
     batch. connected: a new peer. batch: one has come; before its frames. floor: of the peer's
-    lives; after the frames. lost, ended, returned: a peer counts as gone, with the reason; its
-    process has ended; it can be reached again. unsaid: a message for this peer could not be sent,
-    by a defect at this end, with the reason. turns: by phase, with the time. wants_turn:
-    whether another turn must follow at once. due: the time of the next turn; None for any time.
-    problem: why no hand-over can make progress here; for any thread. drain: refuse the rooms that
-    only peers have begun, for this reason. end: the last frames are said now. close: the devices.
-    inherited: this process is a child that its parent has forked, and no call works here, for this
-    reason.
+    lives; after the frames. overdue, lost, ended, returned: no hand-over waits for a peer any
+    longer, with the reason; nothing is kept for it, with the reason; its process has ended; it can
+    be reached again. unsaid: a message for this peer could not be sent, by a defect at this end,
+    with the reason. turns: by phase, with the time. wants_turn: whether another turn must follow at
+    once. due: the time of the next turn; None for any time. problem: why no hand-over can make
+    progress here; for any thread. drain: refuse the rooms that only peers have begun, for this
+    reason. end: the last frames are said now. close: the devices. inherited: this process is a
+    child that its parent has forked, and no call works here, for this reason.
 
     lives_below: the floor of this node's own lives: each of a lower generation is over.
     """
@@ -98,6 +98,7 @@ class Part:
     connected: Callable[[Peer], None] | None = None
     batch: Callable[[Peer], None] | None = None
     floor: Callable[[Peer, int], None] | None = None
+    overdue: Callable[[Peer, str], None] | None = None
     lost: Callable[[Peer, str], None] | None = None
     ended: Callable[[Peer], None] | None = None
     returned: Callable[[Peer], None] | None = None
@@ -135,6 +136,7 @@ class Parts:
         self.connected: Final = _each(part.connected for part in parts)
         self.batch: Final = _each(part.batch for part in parts)
         self.floor: Final = _each(part.floor for part in parts)
+        self.overdue: Final = _each(part.overdue for part in parts)
         self.lost: Final = _each(part.lost for part in parts)
         self.ended: Final = _each(part.ended for part in parts)
         self.returned: Final = _each(part.returned for part in parts)

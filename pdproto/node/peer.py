@@ -1,15 +1,19 @@
 """The state that a node keeps about another node."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from math import inf
+from typing import Final, NamedTuple, Protocol
 
+from pdproto.node.metrics import Metrics
 from pdproto.node.ports import Connection
 from pdproto.runtime.batches import Batch
+from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.versions import OLDEST
 from pdproto.runtime.wire import AnyFrame, Life
+from pdproto.spec.handoff.presence import SILENT, Presence
 
-GIVEN_UP_S: Final = 60.0  # after so long, a lost peer no longer counts as a network problem
+GIVEN_UP_S: Final = 60.0  # after so long, a silent peer no longer counts as a network problem
 NAMED_MAX: Final = 3  # peers that one message names
 
 
@@ -20,8 +24,10 @@ class Peer:
     endpoint: where the peer listens. out: frames to send. spoken, heard: times of the last batch to
     the peer and of the last batch from it. ours: the endpoint that the peer is told to call.
     called: when `connection` was opened. incarnation: of the peer; 0 until its first batch. broken:
-    until when an ended connection may come back. lost: the peer counts as gone. ended: its process
-    is known to have ended, because it said so or its successor has sent a batch. barred: why the
+    until when a connection may come that has ended, or was never made. reached: one was made.
+    refused: the peer's host refuses one. presence, state: what the table of the peer says of its
+    process, and its state (spec/handoff/presence.py). lost: nothing is kept for the peer any more.
+    ended: its process is known to have ended. due: when the peer must be looked at. barred: why the
     peer cannot write to this node's data path; empty if it can.
 
     Each direction has a connection of its own, so one may be broken while the other works. mute:
@@ -41,6 +47,11 @@ class Peer:
     called: float
     incarnation: int = 0
     broken: float | None = None
+    reached: bool = False
+    refused: bool = False
+    presence: Presence = Presence.PRESENT
+    state: int = field(default_factory=lambda: PRESENCE_ROLE.automaton().initial)
+    due: float = inf
     mute: float | None = None
     deaf: float | None = None
     lost: bool = False
@@ -62,6 +73,37 @@ class Peer:
         return ""
 
 
+class OutgoingBatch(NamedTuple):
+    """A batch to send to a peer. left: frames for the peer that do not fit into this batch."""
+
+    peer: Peer
+    connection: Connection
+    data: bytes
+    left: Sequence[AnyFrame]
+
+
+class Listener(Protocol):
+    """The node that `Connections` informs about its peers (core.py)."""
+
+    def floor(self) -> int:
+        """The generation below which every life of this node is over."""
+
+    def on_overdue(self, peer: Peer, why: str) -> None:
+        """React to a peer for which no hand-over waits any longer."""
+
+    def on_lost(self, peer: Peer, why: str) -> None:
+        """React to a peer that counts as gone from now on."""
+
+    def on_ended(self, peer: Peer) -> None:
+        """React to the end of the process of a lost peer."""
+
+    def on_returned(self, peer: Peer) -> None:
+        """React to a peer that can be reached again. Frames that were under way may be lost."""
+
+    def on_unencodable(self, peer: Peer, frame: AnyFrame, error: Exception) -> None:
+        """React to a frame that has no bytes, by a defect at this end. It is dropped."""
+
+
 def endpoint_of(batch: Batch) -> str | None:
     """The endpoint on which the peer listens, if one of its frames gives it; else None."""
     endpoints = (getattr(frame, "endpoint", None) for frame in batch.frames)
@@ -77,11 +119,19 @@ def cut_off(peers: Iterable[Peer], now: float) -> str | None:
     """
     troubles = []
     for peer in peers:
-        is_over = peer.ended or (peer.lost and (peer.mute is None
-                                                or now - peer.heard > GIVEN_UP_S))
+        is_over = peer.ended or (peer.lost if peer.mute is None else now - peer.heard > GIVEN_UP_S)
         if not is_over:
             troubles.append(peer.trouble(now))
     if not troubles or not all(troubles):
         return None
     others = f", and {len(troubles) - NAMED_MAX} others" if len(troubles) > NAMED_MAX else ""
     return "; ".join(troubles[:NAMED_MAX]) + others
+
+
+def measure_peers(metrics: Metrics, peers: Mapping[str, Peer]) -> None:
+    """Add the numbers of these peers to the metrics of their node."""
+    metrics.gauge("suspected_peers", "Peers of which no sign of life comes",
+                  lambda: sum(peer.presence in SILENT for peer in list(peers.values())))
+    metrics.gauge("unheard_peers", "Peers with a broken connection in one direction or both",
+                  lambda: sum(bool(peer.mute or peer.deaf) for peer in list(peers.values())
+                              if not peer.lost))

@@ -15,6 +15,10 @@ class Connection(Protocol):
     def send(self, data: bytes) -> bool:
         """Queue a batch for the peer. Returns False if the queue is full: the batch is not sent."""
 
+    def probe(self) -> None:
+        """Try whether the peer's host refuses a connection. If it does, a ConnectionChange follows.
+        """
+
     def close(self) -> None:
         """End the connection, and drop what it has not sent."""
 
@@ -69,10 +73,14 @@ class Transport(Protocol):
 
 
 class ConnectionChange(NamedTuple):
-    """A connection was made (up), with a complete handshake, or it has ended (not up)."""
+    """A connection was made (up), with a complete handshake, or it has ended (not up).
+
+    refused: the host of the peer refuses connections: no process listens there.
+    """
 
     connection: Connection
     up: bool
+    refused: bool = False
 
 
 class Arrived(NamedTuple):

@@ -14,12 +14,14 @@ from typing import Final
 from pdproto.ground.layout import Indices
 from pdproto.runtime.automaton import Automaton
 from pdproto.runtime.local_rows import LocalRow
+from pdproto.spec.handoff.roles import Sink, Source
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent, Variable
 
 APPLICATION: Final = "its application"
+NODE: Final = "its node"  # which notes how long a peer is silent
 AUTOMATA: Final = 64  # whose rows are kept; a node has one for each number of peers and of chunks
 
 
@@ -82,8 +84,11 @@ def _of(row: Row, indices: dict[Sort, int], *, fails: bool) -> Awaited:
         sender = indices[row.on.arguments[0]]
         return Awaited(row.on.symbol.name, sender, "", row.name, row.why, fails)
     assert isinstance(row.on, Call | Completion)  # noqa: S101 - see the caller
-    part = APPLICATION if isinstance(row.on, Call) else "its engine"
-    return Awaited(row.on.name, None, part, row.name, row.why, fails)
+    if isinstance(row.on, Completion):
+        return Awaited(row.on.name, None, "its engine", row.name, row.why, fails)
+    missed = next((indices[a] for a in row.on.parameters if isinstance(a, Source | Sink)), None)
+    part = APPLICATION if missed is None else NODE
+    return Awaited(row.on.name, missed, part, row.name, row.why, fails)
 
 
 def _devices(automaton: Automaton, state: int) -> Iterator[Awaited]:

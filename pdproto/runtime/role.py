@@ -14,6 +14,7 @@ from pdproto.spec.handoff.binding_ordered import earlier
 from pdproto.spec.handoff.binding_prompts import BY_PROMPT, REQUEST_IS_OVER, differ
 from pdproto.spec.handoff.binding_tables import LIFE_IS_OVER, RANK, binds
 from pdproto.spec.handoff.incarnations import REQUEST
+from pdproto.spec.handoff.presence import WATCHER
 from pdproto.spec.handoff.roles import (
     Buffer,
     Chunk,
@@ -255,3 +256,5 @@ RANK_ROLE: Final = RankRole()
 NAMED_ROLE: Final = RankRole(RANK_NAMED)
 SINK_ROLE: Final = SinkRole()
 INCARNATIONS_ROLE: Final = IncarnationsRole()
+# What a node knows of a run of a peer's process.
+PRESENCE_ROLE: Final = Role(WATCHER, {Incarnation: 1}, ())

@@ -76,10 +76,10 @@ ENVIRONMENT: Final = (
          "cell *never met*", "`waits.bootstrap_timeout`"),
         (WAITING, 300, "seconds that each side waits for bytes",
          "tests/sglang/test_waiting.py", "`waits.transfer_timeout`"),
-        (INTERVAL, 5.0, "times the failures: seconds of silence after which a peer is lost (at "
-                        "least 2 s; 5 s where neither is set)",
-         "tests/sglang/test_heartbeat.py", "`silent_s`, and `sign_of_life_s` below it"),
-        (FAILURES, 2, "see the interval", "tests/sglang/test_heartbeat.py", "`silent_s`"),
+        (INTERVAL, 5.0, "times the failures: seconds of silence for which requests wait (at least "
+                        "2 s; 60 s where neither is set)",
+         "tests/sglang/test_heartbeat.py", "`absent_s`, and `sign_of_life_s` below it"),
+        (FAILURES, 2, "see the interval", "tests/sglang/test_heartbeat.py", "`absent_s`"),
         (CLEANUP, 120, "the registry keeps a room without an end for twice as long", WORK),
         (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
                              "registry says that rooms are published", DRILL),
@@ -213,8 +213,8 @@ def waits(environment: Read) -> Mapping[str, float]:
             "transfer_timeout": float(environment(WAITING))}
 
 
-def silent_s(environment: Read, is_set: Callable[[str], bool], default: float) -> float:
-    """Seconds of silence after which a peer is lost. SGLang has the same lower bounds."""
+def absent_s(environment: Read, is_set: Callable[[str], bool], default: float) -> float:
+    """Seconds of silence for which requests wait. SGLang has the same lower bounds."""
     if not (is_set(INTERVAL) or is_set(FAILURES)):
         return default
     return float(max(environment(INTERVAL), 2.0) * max(environment(FAILURES), 1))
@@ -225,8 +225,9 @@ def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Map
 
     host: SGLang's own address.
     """
-    silent = silent_s(environment, is_set, Settings().silent_s)
-    return {"host": host, "silent_s": silent,
+    absent = absent_s(environment, is_set, Settings().absent_s)
+    silent = min(Settings().silent_s, absent)
+    return {"host": host, "silent_s": silent, "absent_s": absent,
             "sign_of_life_s": min(Settings().sign_of_life_s, silent / (2 * SIGNS_MISSED)),
             **{f"waits.{name}": seconds for name, seconds in waits(environment).items()}}
 

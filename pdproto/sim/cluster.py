@@ -176,8 +176,8 @@ class Cluster:
                              self._engines)
 
     def _link(self) -> Link:
-        shape = self.plan.shape
-        return Link(sign_of_life_s=shape.sign_of_life_s, silent_s=shape.silent_s)
+        of = self.plan.shape
+        return Link(sign_of_life_s=of.sign_of_life_s, silent_s=of.silent_s, absent_s=of.absent_s)
 
     def _stream(self, name: str) -> Stream:
         return Stream(self._seeded, f"{self.plan.seed}/{name}")

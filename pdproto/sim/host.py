@@ -87,9 +87,9 @@ class Host:
         self._batches.append((source, (data,)))
         self.wake()
 
-    def note(self, line: Line, *, up: bool) -> None:
+    def note(self, line: Line, *, up: bool, refused: bool = False) -> None:
         """See Process."""
-        self._changes.append(ConnectionChange(line, up))
+        self._changes.append(ConnectionChange(line, up, refused))
         self.wake()
 
     # For the node: see Transport

@@ -33,24 +33,26 @@ class Process(Protocol):
     def arrive(self, source: str, data: bytes, /) -> None:
         """Take a batch from the process named `source`."""
 
-    def note(self, line: "Line", /, *, up: bool) -> None:
-        """Take the news that a connection has ended or was opened."""
+    def note(self, line: "Line", /, *, up: bool, refused: bool = False) -> None:
+        """Take the news that a connection has ended, was opened, or is refused."""
 
 
 class Line:
     """A connection that a process has opened (node/ports.py).
 
-    process: the process at the other end, while the connection is open. again_s: the pause before
+    process: the process at the other end, while the connection is open. server: of the last one.
+    again_s: the pause before
     the next try.
     """
 
-    __slots__ = ("again_s", "caller", "closed", "network", "process", "target")
+    __slots__ = ("again_s", "caller", "closed", "network", "process", "server", "target")
 
     def __init__(self, network: "Network", caller: Process, target: str) -> None:
         self.network: Final = network
         self.caller: Final = caller
         self.target: Final = target
         self.process: Process | None = None
+        self.server = ""
         self.again_s = AGAIN_S
         self.closed = False
 
@@ -59,6 +61,10 @@ class Line:
         self.network.send(self.caller, self.target, data)
         self.network.notice_end(self)
         return True
+
+    def probe(self) -> None:
+        """See Connection."""
+        self.network.probe(self)
 
     def close(self) -> None:
         """See Connection."""
@@ -116,6 +122,13 @@ class Network:
         self._tell(line, up=False)
         self.event_queue.after(line.again_s, self._dial, line)
 
+    def probe(self, line: Line) -> None:
+        """Tell the caller if no process of that name is there, and no partition is between."""
+        is_cut = any(fault.kind is Kind.PARTITION
+                     and fault.server in (line.caller.server, line.server) for fault in self.active)
+        if line.target not in self.processes and not is_cut:
+            self._tell(line, up=False, refused=True)
+
     def _dial(self, line: Line) -> None:
         """Try to open the connection, now and after pauses."""
         if line.closed or not self._is_there(line.caller):
@@ -125,16 +138,16 @@ class Network:
             self.event_queue.after(line.again_s, self._dial, line)
             line.again_s = min(2.0 * line.again_s, AGAIN_MAX_S)
             return
-        line.process = process
+        line.process, line.server = process, process.server
         self._lines.append(line)
         self._tell(line, up=True)
 
-    def _tell(self, line: Line, *, up: bool) -> None:
-        self.event_queue.after(self.latency_s, self._told, line, up)
+    def _tell(self, line: Line, *, up: bool, refused: bool = False) -> None:
+        self.event_queue.after(self.latency_s, self._told, line, up, refused)
 
-    def _told(self, line: Line, up: bool) -> None:
+    def _told(self, line: Line, up: bool, refused: bool) -> None:
         if not line.closed and self._is_there(line.caller):
-            line.caller.note(line, up=up)
+            line.caller.note(line, up=up, refused=refused)
 
     def _is_there(self, process: Process) -> bool:
         return self.processes.get(process.name) is process

@@ -116,7 +116,8 @@ class Shape:
     running_slots: int = 8
     release_at_once: bool = False
     sign_of_life_s: float = 1.0
-    silent_s: float = 5.0
+    silent_s: float = 3.0
+    absent_s: float = 5.0
     waits: Mapping[str, float] = field(
         default_factory=lambda: {"bootstrap_timeout": 20.0, "transfer_timeout": 20.0})
 

@@ -79,7 +79,10 @@ class Settings:
     host: str = _about("", "the address of this host at which peers call; empty: the server's own")
     advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
-    silent_s: float = _about(5.0, "how long a peer may say nothing before it counts as gone")
+    silent_s: float = _about(5.0, "how long a peer may say nothing before it is suspected to have "
+                                  "ended")
+    absent_s: float = _about(60.0, "how long hand-overs wait for a peer that says nothing; its "
+                                   "process may stand still, and go on")
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
     switch_s: float = _about(0.0005, "how long a serving engine's thread may keep Python's "
                                      "interpreter while the node's thread waits for it")
@@ -115,7 +118,7 @@ class Settings:
         """The link of a node with these settings. Raises SettingsError for bad keys."""
         keys = self.load_keys()
         return Link(tcp_at(self.host or LOOPBACK), sign_of_life_s=self.sign_of_life_s,
-                    silent_s=self.silent_s, grace_s=self.grace_s,
+                    silent_s=self.silent_s, absent_s=self.absent_s, grace_s=self.grace_s,
                     advertise=self.advertise or None,
                     curve=None if keys is None else keys.curve, insecure=self.insecure)
 
@@ -166,15 +169,17 @@ class Settings:
 
     def _problems(self) -> Iterator[str]:
         for name, seconds in (("sign_of_life_s", self.sign_of_life_s), ("silent_s", self.silent_s),
-                              ("grace_s", self.grace_s), ("switch_s", self.switch_s),
+                              ("absent_s", self.absent_s), ("grace_s", self.grace_s),
+                              ("switch_s", self.switch_s),
                               *((WAIT + name, self.wait(name)) for name in self.waits)):
             if isnan(seconds) or seconds < 0 or (seconds == 0 and name != f"{WAIT}heartbeat"):
                 yield self._says(name, f"{seconds:g}", "want more than 0 seconds")
         least = SIGNS_MISSED * self.sign_of_life_s
         if self.silent_s <= least:
             yield self._says("silent_s", f"{self.silent_s:g}",
-                             f"a peer would be lost before it has missed {SIGNS_MISSED:g} signs of "
-                             f"life: want more than {least:g}, or a smaller sign_of_life_s")
+                             f"a peer would be suspected before it has missed {SIGNS_MISSED:g} "
+                             f"signs of life: want more than {least:g}, or a smaller "
+                             f"sign_of_life_s")
         for again, ends in (("no_news", "bootstrap_timeout"), ("no_bytes", "transfer_timeout")):
             ours = any(self.given.get(WAIT + name, SERVER) != SERVER for name in (again, ends))
             if ours and self.wait(again) >= self.wait(ends):

@@ -52,6 +52,7 @@ class Dealer:
         peer is known.
         """
         self._monitor: Final = monitor
+        self._endpoint: Final = endpoint
         server = None if link.curve is None else link.curve.key_of(peer)
         if link.curve is not None and server is None:
             raise RemoteProtocolError(f"no key of {peer!r} is known: give its member keys with "
@@ -99,6 +100,10 @@ class Dealer:
         except zmq.Again:
             return False
         return True
+
+    def probe(self) -> None:
+        """See Connection."""
+        self._monitor.probe(self, self._endpoint)
 
     def close(self) -> None:
         """See Connection. It may be called twice."""

@@ -8,6 +8,7 @@ from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.restarts import RESTARTS
+from pdproto.spec.bugs.silence import SILENCE
 from pdproto.spec.bugs.transfer_sizes import (
     CRASHING,
     LOSSY,
@@ -55,11 +56,13 @@ from pdproto.spec.handoff.ends import (
     write,
 )
 from pdproto.spec.handoff.sink import (
+    ABORTED_AGAIN,
     ALL_MET,
     NO_CLAIM,
     SOME_UNMET,
     STOP_ALL,
     UNANSWERED,
+    UNAWARE,
     UNDER_WAY,
 )
 from pdproto.spec.handoff.source import (
@@ -374,12 +377,12 @@ QUARANTINE: Final = (
         "An abort was lost, its source counted as silent, and no engine could fence it: the source "
         "never learned of the failure, and sent for ever.",
         edited(LOSS, "abort-in-quarantine",
-               DropClause("abort_again", claim(d, h, p).among(*UNANSWERED, Claim.FENCING)),
-               AddClause("abort_again", claim(d, h, p).among(*UNANSWERED))),
+               DropClause("abort_again", ABORTED_AGAIN),
+               AddClause("abort_again", claim(d, h, p).among(*UNANSWERED) | UNAWARE)),
         LOSS.configurations["no-fence"], "L1_a_source_ends",
         note="the sink no longer repeated the abort once it had asked for a fence"),
 )
 
 BUGS: Final[tuple[Bug, ...]] = (
-    RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS + QUARANTINE + RESTARTS
+    RELEASE + SOURCE_PAGES + COMPLETION + PROPAGATION + TIMERS + QUARANTINE + RESTARTS + SILENCE
 )

@@ -233,6 +233,7 @@ _WAYS_OUT: Final = (
     "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
     "fence_silent",
     "introduce_again", "publish_again", "abort_again", "abort_send", "abort_receive", "meet_error",
+    "give_up_sink", "give_up_source",
 )
 _BY_ITSELF: Final = (Fairness.NO_TIMERS,)
 

@@ -161,6 +161,8 @@ claim = sink.function("claim", Claim, Source, edges={
     Claim.FENCING: (Claim.FENCED, *_OVER),
 })
 claim.shared_with(engine, writes=(Claim.FENCED,))
+# This source, which the sink fences, knows that the life has ended, or its process is gone.
+aware = sink.relation("aware", Source)
 
 introduce = Message("introduce", d, h, p, sender=sink, receiver=source)
 publish = Message("publish", d, h, p, sender=sink, receiver=source, carries=(address,))

@@ -37,9 +37,8 @@ from pdproto.spec.language import (
 
 # Every row that ends a sink's life without its KV.
 FAILURES: Final = (
-    "abort_receive", "hear_failure", "lose_source", "give_up_bootstrap", "give_up_transfer",
-    "find_spoilt",
-    "give_up_queue",
+    "abort_receive", "hear_failure", "lose_source", "give_up_source", "give_up_bootstrap",
+    "give_up_transfer", "find_spoilt", "give_up_queue",
 )
 NO_FENCE: Final = tuple(map(DropRow, ("fence_silent", "fence_lost", "finish_fence")))
 BY_CLOCK: Final = AddRow(sink, Row(

@@ -10,6 +10,7 @@ from pdproto.spec.handoff.ends import (
     Claim,
     Receiving,
     Sending,
+    aware,
     b,
     claim,
     d,
@@ -68,9 +69,10 @@ SOURCE_IS_OVER: Final = all_of(
 )
 # Later lives of its room name this one when they introduce themselves (binding_ordered.py).
 SINK_IS_NAMED: Final = receiving(d, h) != Receiving.FAILED
-# The sink has no work left for this life, and sends no more messages.
+# The sink has no work left for this life, and sends no more messages: each source knows its end.
 SINK_IS_OVER: Final = all_of(
     receiving(d, h).among(Receiving.SUCCESS, Receiving.FAILED),
     forall(_q, ~claim(d, h, _q).among(*UNANSWERED, Claim.FENCING)),
+    forall(_q, (claim(d, h, _q) != Claim.FENCED) | aware(d, h, _q)),
     forall(b, ~lease(d, h, b)),
 )

@@ -161,6 +161,7 @@ LIVENESS: Final = (
         assumes=f"{_FAIR}; a request does not wait for memory in quarantine"),
     Promise("L2", "Each side learns of a failure on the other by a message, without a clock.", (
         "L2_a_sink_hears_of_a_failure", "L2_a_source_hears_of_a_failure",
+        "L2_a_source_hears_of_the_end_of_every_life", "L2_a_fenced_source_becomes_aware",
         "L2_a_conflict_reaches_decode", "L2_decode_is_turned_away",
         "L2_a_rank_that_is_asked_answers", "L2_a_question_is_taken",
         "L2_decode_hears_that_a_room_is_gone", "L2_a_failure_is_decided",
@@ -198,7 +199,8 @@ LIVENESS: Final = (
     Promise("L7", "The other side notices a dead peer.", (
         "L7_a_sink_notices_a_crash", "L7_a_source_notices_a_crash", "a_source_notices_a_crash",
         "L7_registrations_expire", "L7_sinks_hear_that_a_source_is_gone",
-        "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed"),
+        "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed",
+        "L7_only_a_dead_source_is_lost"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back"),

@@ -9,7 +9,12 @@ Rule 4: Any failure stops every source. The sink repeats the abort until they an
         have landed, there is nothing to stop.
 Rule 5: A clock runs while a source may not have the request. Once all sources have confirmed it,
         the request waits for memory as long as its own server allows (`queue_timeout`).
-Rule 6: Page and metadata slot belong to the sink alone: it copies the landed bytes into them when
+Rule 6: A fence tells a source nothing. So the sink repeats the abort until the source knows that
+        the life has ended, or is gone: also a source that has never heard of the life.
+Rule 7: Silence of a source proves nothing: it may stand still, and go on. It fails the life when it
+        has lasted for as long as the operator allows (`miss_source`), and never makes the source
+        count as gone.
+Rule 8: Page and metadata slot belong to the sink alone: it copies the landed bytes into them when
         it commits. They are free as soon as the life has failed.
 """
 
@@ -22,6 +27,7 @@ from pdproto.spec.handoff.ends import (
     abort,
     abort_ack,
     address,
+    aware,
     b,
     claim,
     content,
@@ -73,6 +79,10 @@ ENDED: Final = (Receiving.SUCCESS, Receiving.FAILED)
 THREATENS: Final = (Claim.OUT, Claim.STOPPING, Claim.FENCING)
 # The source has not answered the abort.
 UNANSWERED: Final = (Claim.TOLD, Claim.OUT, Claim.STOPPING)
+# The sink fences the source, or has fenced it, and the source may not know that the life has ended.
+UNTOLD: Final = claim(d, h, p).among(Claim.FENCING, Claim.FENCED) & ~aware(d, h, p)
+UNAWARE: Final = (claim(d, h, p) == Claim.FENCED) & ~aware(d, h, p)
+ABORTED_AGAIN: Final = claim(d, h, p).among(*UNANSWERED, Claim.FENCING) | UNAWARE
 
 ALL_LANDED: Final = forall(q, implies(feeds(q, d), claim(d, h, q) == Claim.LANDED))
 NO_CLAIM: Final = forall(q, implies(feeds(q, d), ~claim(d, h, q).among(*THREATENS)))
@@ -86,6 +96,9 @@ DROP: Final = (
     page(d, h, ANY).to(False), slot(d, h, ANY).to(False), memory(d, h).to(Memory.UNASKED)
 )
 STOP_ALL: Final = each(q, abort(d, h, q), where=feeds(q, d))
+
+# The source has been silent for as long as the operator allows.
+MISS: Final = Call("miss_source", p)
 
 SINK: Final = Table(sink, state=receiving, rows=(
     Row("begin_receive", on=Call("open_receiver"), at=Receiving.UNKNOWN,
@@ -139,13 +152,22 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("lose_source", on=Timer("heartbeat", detector=True), at=UNDER_WAY, to=Receiving.FAILED,
         choose=(p,), when=[feeds(p, d), gone(p, h, d), claim(d, h, p) != Claim.LANDED],
         do=DROP, send=[STOP_ALL], why="this source's part will never come"),
+    Row("give_up_source", on=MISS, at=UNDER_WAY, to=Receiving.FAILED,
+        when=[feeds(p, d), claim(d, h, p) != Claim.LANDED], do=DROP, send=[STOP_ALL],
+        why="the bound for silence is over: a time-out, like the others"),
+    Ignore(MISS, at=UNDER_WAY,
+           when=~feeds(p, d) | (claim(d, h, p) == Claim.LANDED),
+           why="the sink needs nothing more of this source"),
+    Ignore(MISS, at=(Receiving.UNKNOWN, *ENDED, Receiving.GONE),
+           why="no request waits for it here"),
 
     Row("abort_again", on=Timer("no_answer"), at=Receiving.FAILED, choose=(p,),
-        when=[feeds(p, d), claim(d, h, p).among(*UNANSWERED, Claim.FENCING)],
+        when=[feeds(p, d), ABORTED_AGAIN],
         send=[abort(d, h, p)],
         why="the abort, or the answer to it, may have been lost; a fence does not tell the source"),
     Row("note_stopping", on=abort_ack(p, h, d), at=Receiving.FAILED,
-        when=claim(d, h, p) == Claim.OUT, do=[claim(d, h, p).to(Claim.STOPPING)],
+        when=claim(d, h, p) == Claim.OUT,
+        do=[claim(d, h, p).to(Claim.STOPPING), aware(d, h, p).to(True)],
         why="the source has received the abort, and may still be writing"),
     Row("note_stopped", on=abort_ack(p, h, d), at=Receiving.FAILED,
         when=claim(d, h, p) == Claim.TOLD, do=[claim(d, h, p).to(Claim.DRAINED)],
@@ -157,13 +179,20 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Row("note_landed", on=done(p, h, d), at=Receiving.FAILED,
         when=claim(d, h, p).among(*THREATENS), do=[claim(d, h, p).to(Claim.LANDED)],
         why="the source had finished before it received the abort"),
+    Row("note_aware", on=abort_ack(p, h, d), at=Receiving.FAILED, when=UNTOLD,
+        do=[aware(d, h, p).to(True)], why="the source may still be writing, and a fence ends that"),
+    Row("note_aware_by_drain", on=drained(p, h, d), at=Receiving.FAILED, when=UNAWARE,
+        do=[aware(d, h, p).to(True)], why="the fence is done, and so is the source"),
+    Row("note_gone", on=Timer("heartbeat", detector=True), at=Receiving.FAILED, choose=(p,),
+        when=[feeds(p, d), gone(p, h, d), UNTOLD], do=[aware(d, h, p).to(True)],
+        why="no process is left that the sink could tell"),
     Row("fence_silent", on=Timer("no_drain"), at=Receiving.FAILED, choose=(p,),
         when=[feeds(p, d), claim(d, h, p).among(Claim.OUT, Claim.STOPPING)],
         do=[claim(d, h, p).to(Claim.FENCING)],
         why="a time-out proves nothing: it leads to a fence, never to reuse"),
     Row("fence_lost", on=Timer("heartbeat", detector=True), at=Receiving.FAILED, choose=(p,),
         when=[feeds(p, d), gone(p, h, d), claim(d, h, p).among(*UNANSWERED)],
-        do=[claim(d, h, p).to(Claim.FENCING)],
+        do=[claim(d, h, p).to(Claim.FENCING), aware(d, h, p).to(True)],
         why="the process is gone, and its posted writes may still land"),
     Row("end_lease", at=Receiving.FAILED, choose=(b,), when=[lease(d, h, b), NO_CLAIM],
         do=[lease(d, h, b).to(False)],
@@ -177,9 +206,10 @@ SINK: Final = Table(sink, state=receiving, rows=(
     Ignore(done(p, h, d), at=Receiving.SUCCESS,
            why="DONE answers an address that the sink published again"),
     Ignore(abort_ack(p, h, d), at=Receiving.FAILED,
-           when=~claim(d, h, p).among(Claim.TOLD, Claim.OUT), why="the sink knows this, or more"),
+           when=~(claim(d, h, p).among(Claim.TOLD, Claim.OUT) | UNTOLD),
+           why="the sink knows this, or more"),
     Ignore(drained(p, h, d), at=Receiving.FAILED,
-           when=claim(d, h, p).among(Claim.LANDED, Claim.DRAINED, Claim.FENCED),
+           when=claim(d, h, p).among(Claim.LANDED, Claim.DRAINED, Claim.FENCED) & ~UNAWARE,
            why="the sink knows this, or did not wait for it"),
     Ignore(expecting(p, h, d), at=Receiving.GONE,
            why="the sink's successor does not know this life"),

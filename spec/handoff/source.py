@@ -12,7 +12,9 @@ Rule 5: A process answers for the lives that began with it. For the lives of the
         it answers that they are gone, and never DRAINED: it cannot know.
 Rule 6: The source tells a failure at once to every sink that has introduced itself. A sink that
         comes later gets the failure as its answer.
-Rule 7: A clock runs while a sink is missing. Once all sinks have introduced themselves no clock
+Rule 7: Silence of a sink proves nothing: it may stand still, and go on. It fails a request that
+        waits for the sink when it has lasted for as long as the operator allows (`miss_sink`).
+Rule 8: A clock runs while a sink is missing. Once all sinks have introduced themselves no clock
         runs: a sink may wait for memory as long as its own server allows. The sink ends, or its
         process is over, and the source learns of either.
 
@@ -103,6 +105,9 @@ ALL_LANDED: Final = forall(
     (other, part), implies(feeds(p, other), write(p, h, other, part) == Write.LANDED)
 )
 
+# The sink has been silent for as long as the operator allows.
+MISS: Final = Call("miss_sink", d)
+
 SOURCE: Final = Table(source, state=sending, rows=(
     Row("begin_send", on=Call("open_sender"), at=Sending.UNKNOWN, to=Sending.BOOTSTRAPPING,
         do=[kv(p, h).to(True)]),
@@ -148,6 +153,14 @@ SOURCE: Final = Table(source, state=sending, rows=(
         choose=(d,), when=[known(p, h, d), sink_over(d, h, p)],
         why="no clock runs now, the address will not come, and a write would be refused; a request "
             "that comes later finds it Failed"),
+    Row("give_up_sink", on=MISS, at=Sending.BOOTSTRAPPING, to=Sending.FAILED,
+        when=known(p, h, d), why="the bound for silence is over: a time-out, like the others"),
+    Ignore(MISS, at=Sending.BOOTSTRAPPING, when=~known(p, h, d),
+           why="`bootstrap_timeout` bounds the wait for a sink that has never come"),
+    Ignore(MISS, at=(Sending.UNKNOWN, *ENDED, Sending.GONE),
+           why="no request waits for it here"),
+    Ignore(MISS, at=Sending.TRANSFERRING,
+           why="the engine says how each write ends, and another clock runs for missing chunks"),
     Row("give_up_sending", on=Timer("transfer_timeout"), at=Sending.TRANSFERRING,
         to=Sending.FAILED, when=MORE_TO_COME,
         why="the caller stopped handing chunks over, and only a write would show a dead sink"),
@@ -185,8 +198,9 @@ SOURCE: Final = Table(source, state=sending, rows=(
     Row("stop_late", on=abort(d, h, p), at=ENDED, when=drain(p, h, d) == Drain.UNASKED,
         do=[drain(p, h, d).to(Drain.ASKED), known(p, h, d).to(False)], send=[abort_ack(p, h, d)],
         why="the source has ended already, but its writes may still run"),
-    Ignore(abort(d, h, p), at=ENDED, when=drain(p, h, d) == Drain.ASKED,
-           why="DRAINED will answer, and says more than another ABORT_ACK"),
+    Row("acknowledge_again", on=abort(d, h, p), at=ENDED, when=drain(p, h, d) == Drain.ASKED,
+        send=[abort_ack(p, h, d)],
+        why="the answer may have been lost, and DRAINED may have to wait for the end of this sink"),
     Row("say_drained", at=ENDED, choose=(d,), when=[drain(p, h, d) == Drain.ASKED, QUIET],
         do=[drain(p, h, d).to(Drain.SAID)], send=[drained(p, h, d)],
         why="no write is under way to this sink, and no row of an ended life begins one"),

@@ -250,7 +250,7 @@ LOSS: Final = edited(
     },
 )
 
-_GIVE_UP: Final = (
+GIVE_UP: Final = (
     "give_up_waiting", "give_up_sending", "give_up_bootstrap", "give_up_queue", "give_up_transfer",
     "fence_silent",
 )
@@ -258,7 +258,7 @@ _RESEND: Final = ("introduce_again", "publish_again", "abort_again")
 
 NO_TIMEOUTS: Final = edited(
     SYSTEM, "transfer-no-timeouts",
-    *map(DropRow, _GIVE_UP),
+    *map(DropRow, GIVE_UP),
     ReplaceRow("land", replace(ENGINE.row("land"), fair=True, why="every write lands")),
     ReplaceProperties((
         *(replace(claim, under=ONCE_TOO) for claim in (A_SINK_HEARS, A_SOURCE_HEARS)),
@@ -301,7 +301,7 @@ NO_TIMERS: Final = edited(
     },
 )
 
-_CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error")
+_CALLED_OFF: Final = ("abort_send", "abort_receive", "meet_error", "give_up_sink", "give_up_source")
 NO_ERROR: Final = Ignore(
     Completion("error", d, c), at=(Sending.TRANSFERRING, Sending.FAILED),
         why="here every write lands")

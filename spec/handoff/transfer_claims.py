@@ -48,7 +48,7 @@ from pdproto.spec.handoff.ends import (
     target,
     write,
 )
-from pdproto.spec.handoff.sink import ALL_LANDED, SPOILT, UNANSWERED
+from pdproto.spec.handoff.sink import ABORTED_AGAIN, ALL_LANDED, SPOILT, UNANSWERED
 from pdproto.spec.handoff.source import other, part, spot
 from pdproto.spec.language import (
     Always,
@@ -210,8 +210,10 @@ PARTIES: Final = (
           why="the sink repeats its address only while it wants bytes of that source"),
     OnRow("L7_a_landed_source_is_not_missed", "lose_source", claim(d, h, p) != Claim.LANDED,
           why="all of its part has landed"),
+    OnRow("L7_only_a_dead_source_is_lost", "lose_source", sending(p, h) == Sending.GONE,
+          why="a source that stands still goes on, and its request with it"),
     OnRow("an_answered_abort_is_not_repeated", "abort_again",
-          claim(d, h, p).among(*UNANSWERED, Claim.FENCING),
+          ABORTED_AGAIN,
           why="the sink repeats an abort only until the answer has come"),
     LeadsTo("L1_a_sink_with_all_parts_ends",
             (receiving(d, h) == Receiving.TRANSFERRING) & ALL_LANDED,

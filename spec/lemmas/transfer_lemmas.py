@@ -27,6 +27,7 @@ from pdproto.spec.handoff.ends import (
     expecting,
     failed,
     feeds,
+    gone,
     h,
     has_met,
     introduce,
@@ -147,6 +148,9 @@ _WORDS: Final = (
            implies(sink_over(d, h, p),
                    (receiving(d, h) == Receiving.GONE) | (claim(d, h, p) == Claim.FENCED)),
            why="the sink's process has ended, or the sink has fenced the source"),
+    Always("only_the_dead_are_gone",
+           implies(gone(p, h, d), sending(p, h) == Sending.GONE),
+           why="the death of the process is reported, or its successor disowns the life"),
     Always("an_expected_sink_has_begun",
            implies(expecting(p, h, d), BEGUN_AND_FED & (sending(p, h) != Sending.UNKNOWN)),
            why=

@@ -47,6 +47,9 @@ class Line:
         self._caller: Final = caller
         self._to: Final = to
 
+    def probe(self) -> None:
+        """Nothing is found out."""
+
     def send(self, data: bytes) -> bool:
         self._caller.sent += 1
         self._to.batches.append((self._caller.name, [data]))

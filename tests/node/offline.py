@@ -22,6 +22,9 @@ class Line:
     closed: bool = False
     said: list[Batch] = field(default_factory=list)
 
+    def probe(self) -> None:
+        """Nothing is found out."""
+
     def send(self, data: bytes) -> bool:
         if not self.full:
             self.said.append(decode(data))

@@ -46,6 +46,9 @@ class Line:
     def __init__(self, cluster: "RoutedCluster", source: str, target: str) -> None:
         self._batches: Final = cluster.batches.setdefault((source, target), deque())
 
+    def probe(self) -> None:
+        """Nothing is found out."""
+
     def send(self, data: bytes) -> bool:
         self._batches.append(data)
         return True

@@ -96,11 +96,11 @@ def test_the_end_of_a_connection_that_was_replaced_breaks_nothing(
     first = node.connect("d0", "tcp://127.0.0.1:1").connection
     peer = node.connect("d0", "tcp://127.0.0.1:2")
     broken = []
-    for connection, up in ((first, False), (peer.connection, False), (first, True),
-                           (peer.connection, True)):
+    for connection, up in ((peer.connection, True), (first, False), (peer.connection, False),
+                           (first, True), (peer.connection, True)):
         offline.turn(changes=[ConnectionChange(connection, up)])
         broken.append(peer.broken is not None)
-    assert broken == [False, True, True, False]
+    assert broken == [False, False, True, True, False]
     assert RETURNED == ["d0"]
 
 

@@ -77,9 +77,9 @@ class Source:
         return [frame for frame in self.offline.line("d0").frames if isinstance(frame, kind)]
 
     def silent(self) -> None:
-        """d0 counts as gone, and has not ended."""
+        """d0 is lost, and has not ended."""
         connections = self.node.core.connections
-        connections.lose(connections.peers["d0"], "nothing heard for 2 s")
+        connections.replace(connections.peers["d0"], "another process has its name")
         self.offline.turn()
         self.offline.lines.clear()
 
@@ -208,6 +208,17 @@ def test_a_life_that_only_its_sink_knew_is_forgotten_with_the_floor() -> None:
     assert sender.endpoint.life == Life(7, 17, 1)
     source.introduced()
     assert source.counted("stale_frames") == 1
+
+
+def test_a_life_that_its_sink_is_done_with_is_forgotten_with_its_last_write() -> None:
+    """It was remembered for ever: floors were looked at when they rose, and never again."""
+    source = Source(at_once=False)
+    source.sending()
+    source.offline.hear("d0", floor=1)
+    assert source.node.lives
+    source.path.end(WriteOutcome.LANDED)
+    source.offline.turn()
+    assert not source.node.lives
 
 
 def test_a_write_that_was_skipped_ends_without_bytes() -> None:

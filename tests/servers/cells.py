@@ -65,8 +65,12 @@ CELLS: Final = (
          "decode-waited-for", quick=True),
     Cell("decode stands still", PLAIN, "decode_stands_still",
          "with 150 in flight decode is stopped for 7.5 s (SIGSTOP), and goes on: every request "
-         "ends within 10 s, nothing is left, both serve on",
-         "lives-forgotten"),
+         "is answered, nothing is left, both serve on",
+         "silence-as-death"),
+    Cell("prefill stands still", PLAIN, "prefill_stands_still",
+         "with 150 in flight prefill is stopped for 7.5 s (SIGSTOP), and goes on: every request "
+         "is answered, nothing is left, both serve on",
+         "silence-as-death"),
     Cell("registry restarts", PLAIN, "registry_restarts",
          "prefill's registry ends and comes back in mid-run: requests are served on",
          "registers-once"),

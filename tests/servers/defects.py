@@ -265,16 +265,17 @@ def decode_waited_for() -> None:
     waits_for_ever()
 
 
-def lives_forgotten() -> None:
-    """Prefill forgets the requests of a decode server that is silent, and answers nothing more."""
-    from pdproto.node.prefill.remembered_lives import RememberedLives
+def silence_as_death() -> None:
+    """A peer that says nothing for as long as makes it suspected counts as gone."""
+    from pdproto.node import connections
 
-    def lose(old: Any, self: Any, *given: Any) -> Any:
-        lives = old(self, *given)
-        self.end(given[1])
-        return [life for life in lives if life in self._lives]
+    def look(old: Any, self: Any, peer: Any, now: float) -> None:
+        if now - peer.heard > self._link.silent_s:
+            self._take(peer, connections._REFUSED, "nothing heard")
+        else:
+            old(self, peer, now)
 
-    wrap(RememberedLives, "lose", lose)
+    wrap(connections.Connections, "_look", look)
 
 
 def registers_once() -> None:
@@ -323,7 +324,7 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
-        queue_timed, decode_waited_for, lives_forgotten, registers_once, port_ignored,
+        queue_timed, decode_waited_for, silence_as_death, registers_once, port_ignored,
         unregistered, norm_off)
 }
 

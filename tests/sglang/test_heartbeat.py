@@ -1,7 +1,7 @@
-"""SGLang's heartbeat interval and failures say how long a silent peer is waited for.
+"""SGLang's heartbeat interval and failures say how long requests wait for a silent peer.
 
 Prefill's process stands still (SIGSTOP) in the midst of requests, and goes on 3.5 s later: longer
-than the 2 s that the settings say, and shorter than the 5 s of a server without them.
+than the 2 s that the settings say, and shorter than the 60 s of a server without them.
 """
 
 import os
@@ -53,7 +53,7 @@ def drill(environment: tuple[tuple[str, str, str], ...]) -> dict[str, Outcome]:
     return run(load, seconds=60, body=Standing())
 
 
-def test_a_peer_that_says_nothing_for_the_interval_times_the_failures_is_lost() -> None:
+def test_requests_fail_when_a_peer_says_nothing_for_the_interval_times_the_failures() -> None:
     found = drill(tuple((side, name, value) for side in ("prefill", "decode")
                         for name, value in ((INTERVAL, str(SILENT_S)), (FAILURES, "1"))))
     failed = found["decode0"].failed

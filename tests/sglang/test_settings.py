@@ -19,10 +19,10 @@ from pdproto.sglang.settings import (
     WAITING,
     Effect,
     Setting,
+    absent_s,
     flag,
     page,
     refusal,
-    silent_s,
     waits,
     without_effect,
 )
@@ -144,8 +144,8 @@ def test_time_outs_are_sglangs() -> None:
 @pytest.mark.parametrize(("interval", "failures", "named", "seconds"), [
     (5.0, 2, set[str](), 5.5), (3.0, 4, {INTERVAL, FAILURES}, 12.0), (5.0, 3, {FAILURES}, 15.0),
     (0.5, 2, {INTERVAL}, 4.0), (4.0, 0, {FAILURES}, 4.0)])
-def test_a_peer_is_lost_after_sglangs_interval_times_its_failures(
+def test_requests_wait_for_sglangs_interval_times_its_failures(
     interval: float, failures: int, named: set[str], seconds: float
 ) -> None:
     told = reading(ENVIRONMENT, **{INTERVAL: interval, FAILURES: failures})
-    assert silent_s(told, named.__contains__, 5.5) == seconds
+    assert absent_s(told, named.__contains__, 5.5) == seconds

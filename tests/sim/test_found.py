@@ -13,10 +13,8 @@ from pdproto.node.data_path import Fenced
 from pdproto.node.decode import known_runs
 from pdproto.node.decode.fences import Fences
 from pdproto.node.peer import Peer
-from pdproto.node.prefill.remembered_lives import RememberedLives
 from pdproto.node.prefill.sinks import Sinks
 from pdproto.runtime.role import IncarnationsRole
-from pdproto.runtime.wire import Life
 from pdproto.sim.cluster import simulate
 from pdproto.sim.fabric import WRITE
 from pdproto.sim.outcome import DRAINED, STEADY, RunOutcome
@@ -37,18 +35,6 @@ def found_only_with(
     return violation.name
 
 
-def test_a_life_that_its_sinks_are_done_with_before_its_last_write_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It was remembered for ever: floors were looked at when they rose, and never again."""
-    def never(_remembered: RememberedLives, _life: Life) -> bool:
-        return False
-
-    broken = found_only_with(monkeypatch, RememberedLives, "_settle_passed", never,
-                             lambda: ran(1, Kind.PAUSE))
-    assert broken == DRAINED
-
-
 def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source had answered meanwhile, and the loop's turn failed."""
     end = Fences.end
@@ -66,7 +52,7 @@ def test_a_fence_that_comes_up_when_all_is_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_life_that_its_sink_is_done_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sink had failed and fenced, and its abort was lost: the source kept the life for ever."""
     def forgetful_of_none(sinks: Sinks, peer: Peer, floor: int) -> None:
-        sinks._remembered.raise_floor(peer.name, peer.incarnation, floor)
+        sinks._remembered.raise_floor(peer.name, peer.incarnation, floor, lambda *_: None)
 
     broken = found_only_with(
         monkeypatch, Sinks, "_raise_floor", forgetful_of_none,

@@ -100,7 +100,7 @@ class Hearing:
     def arrive(self, _source: str, data: bytes) -> None:
         self.heard.append(data)
 
-    def note(self, _line: Line, *, up: bool) -> None:
+    def note(self, _line: Line, *, up: bool, refused: bool = False) -> None:  # noqa: ARG002 - the network gives it
         self.noted.append(up)
 
 

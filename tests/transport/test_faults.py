@@ -40,7 +40,7 @@ from tests.waiting import until
 # Notices quickly that somebody has gone, by the end of the connection: a machine that stands still
 # makes all fall silent.
 ALERT = Link(sign_of_life_s=0.1, silent_s=600.0)
-GONE = "its connection has ended, and has not come back for 0.5 s"
+GONE = "its connection has ended, and its host refuses another one"
 HERE = "tcp://127.0.0.1:1"  # where nobody listens
 
 
@@ -203,13 +203,15 @@ def test_a_stranger_that_leaves(pair: Cluster) -> None:
     assert pair.prefills[0]._core.malformed == {}
 
 
-def test_a_silent_peer_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_peer_is_suspected_and_then_lost(caplog: pytest.LogCaptureFixture) -> None:
     """Also where no connection ends."""
-    link = Link(sign_of_life_s=0.05, silent_s=0.2)
+    link = Link(sign_of_life_s=0.05, silent_s=0.2, absent_s=0.4, returns_s=0.3)
     with (cluster(sinks=0, link=link) as nodes, foreigner(nodes.prefills[0].endpoint) as stranger,
           caplog.at_level(logging.WARNING, "pdproto")):
         stranger.batch(Abort(Life(1, 99, 0), "", HERE))
-        until(lambda: "lost connection to stranger: nothing heard for 0.2 s" in caplog.text)
+        until(lambda: "lost connection to stranger: nothing heard for 0.7 s" in caplog.text)
+        assert "suspects stranger: nothing heard for 0.2 s" in caplog.text
+        assert "no longer waits for stranger: nothing heard for 0.4 s" in caplog.text
         assert nodes.prefills[0].lost_peers() == ("stranger",)
 
 

@@ -44,8 +44,8 @@ def test_m1_4_a_killed_source_is_noticed() -> None:
             assert prefill.recv() == "sent"
             process.kill()
             until(polls([receiver], KVPoll.FAILED))
-            assert receiver.failure == ("lost connection to p0: its connection has ended, and has "
-                                        "not come back for 0.2 s")
+            assert receiver.failure == ("lost connection to p0: its connection has ended, and its "
+                                        "host refuses another one")
             until(lambda: (receiver.life, "p0") in nodes.landing.asked)
             nodes.settled()
 

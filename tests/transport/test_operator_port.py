@@ -95,7 +95,9 @@ def test_a_hand_over_names_at_each_step_the_peer_that_it_waits_for() -> None:
         told = decode.one()
         assert told["state"] == "bootstrapping"
         assert events(told) == {("p0", "expecting"), ("its pool", "memory")}
-        assert events(told, "fails_on") == {("its application", "abort_receiver"), ("p0", "failed")}
+        assert events(told, "fails_on") == {
+            ("its application", "abort_receiver"), ("p0", "failed"),
+            ("its node", "miss_source, for p0")}
         assert [one["name"] for one in told["clocks"]] == ["no_news", "bootstrap_timeout"]
         for clock in told["clocks"]:
             wait = WAITS[clock["name"]]

@@ -75,8 +75,8 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({}, ["waits.no_drain=0"], "waits.no_drain=0 (--set): want more than 0 seconds"),
     ({}, ["waits.no_drain=nan"], "waits.no_drain=nan (--set): want more than 0 seconds"),
     ({}, ["silent_s=2"],
-     "silent_s=2 (--set): a peer would be lost before it has missed 2.5 signs of life: want more "
-     "than 2.5, or a smaller sign_of_life_s"),
+     "silent_s=2 (--set): a peer would be suspected before it has missed 2.5 signs of life: want "
+     "more than 2.5, or a smaller sign_of_life_s"),
     ({}, ["waits.no_bytes=200"],
      "waits.no_bytes=200 (--set): no message would ever be repeated: no_bytes (200 s) must be less "
      "than transfer_timeout (120 s)"),
@@ -123,10 +123,10 @@ def test_a_file_that_is_not_there() -> None:
 
 
 def test_a_node_is_made_by_them() -> None:
-    link = load({}, ["host=::1", "silent_s=7", "sign_of_life_s=2", "grace_s=1",
+    link = load({}, ["host=::1", "silent_s=7", "absent_s=70", "sign_of_life_s=2", "grace_s=1",
                      "advertise=tcp://10.0.0.9:5"]).link()
-    assert link == Link("tcp://[::1]:0", sign_of_life_s=2.0, silent_s=7.0, grace_s=1.0,
-                        advertise="tcp://10.0.0.9:5")
+    assert link == Link("tcp://[::1]:0", sign_of_life_s=2.0, silent_s=7.0, absent_s=70.0,
+                        grace_s=1.0, advertise="tcp://10.0.0.9:5")
     assert load({}).link() == Link()
 
 

@@ -1,5 +1,12 @@
-"""A decode process that stands still for so long that prefill counts it as gone, and goes on."""
+"""A process that stands still and goes on: nobody takes that for its death.
 
+Every process here suspects a peer after 0.4 s, and no clock of a hand-over runs out in the test.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Final
 
@@ -7,38 +14,138 @@ import pytest
 
 from pdproto.node.link import Link
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.nodes import DecodeNode
-from tests.node.data_paths import Fabric, SinkDataPath, cluster, polls
+from pdproto.transport.nodes import DecodeNode, PrefillNode
+from tests.node.data_paths import (
+    Cluster,
+    Fabric,
+    SinkDataPath,
+    SourceDataPath,
+    cluster,
+    polls,
+    published,
+)
 from tests.node.processes import suspend, victim
 from tests.waiting import PATIENCE_S, until
 
-LINK: Final = Link(sign_of_life_s=0.1, silent_s=1.0, grace_s=600.0)
-ROOM: Final = 7
+LINK: Final = Link(sign_of_life_s=0.1, silent_s=0.4, absent_s=600.0)
+SHORT: Final = replace(LINK, absent_s=1.0)
+ROOMS: Final = range(20)
+STANDS_S: Final = 1.5
+
+
+def prefill_process(pipe: Connection) -> None:
+    """A prefill rank. It opens the rooms that it is told, and waits until each is as it is told."""
+    node = PrefillNode("p0", SourceDataPath("p0", Fabric()), link=LINK)
+    pipe.send(node.endpoint)
+    rooms, status = pipe.recv()
+    senders = [node.open(room) for room in rooms]
+    for _ in senders:
+        pipe.send("open")
+    until(polls(senders, status))
+    pipe.send([sender.failure for sender in senders])
+    pipe.recv()  # until the test ends
 
 
 def decode_process(pipe: Connection) -> None:
-    """A decode rank with one request, which says how that has failed."""
-    source = {"p0": pipe.recv()}
+    """A decode rank. It opens the rooms that it is told, and says how each has ended."""
+    source, rooms = pipe.recv()
     node = DecodeNode("d0", SinkDataPath("d0", Fabric()), link=LINK)
-    receiver = node.open(ROOM, source, pages=[1, 2])
-    until(polls([receiver], KVPoll.FAILED))
-    pipe.send(receiver.failure)
-    pipe.recv()  # until the test ends
+    receivers = published([node.open(room, {"p0": source}) for room in rooms])
+    pipe.send("open")
+    until(polls(receivers, KVPoll.FAILED))
+    pipe.send([receiver.failure for receiver in receivers])
+    pipe.recv()
+
+
+@contextmanager
+def prefill_apart(link: Link) -> Iterator[tuple[Cluster, Connection, Callable[[], None],
+                                                Callable[[], None], str]]:
+    """A decode rank here, and a prefill rank in another process, which can stop and go on."""
+    with victim(prefill_process) as (process, pipe), cluster(sources=0, link=link) as nodes:
+        yield nodes, pipe, lambda: suspend(process), process.resume, pipe.recv()
+
+
+def is_suspected(node: PrefillNode | DecodeNode) -> bool:
+    return node.metrics.read()["suspected_peers"] == 1
+
+
+def test_no_request_fails_while_prefill_stands_still() -> None:
+    with prefill_apart(LINK) as (nodes, pipe, stop, go_on, source):
+        (decode,) = nodes.decodes
+        receivers = published([decode.open(room, {"p0": source}) for room in ROOMS])
+        pipe.send((list(ROOMS[:10]), KVPoll.WAITING_FOR_INPUT))
+        assert pipe.recv() == "open"
+        stop()
+        until(lambda: is_suspected(decode))
+        time.sleep(STANDS_S)
+        late = decode.open(99, {"p0": source})  # it waits with the others
+        assert not any(one.poll() is KVPoll.FAILED for one in (*receivers, late))
+        go_on()
+        for _ in ROOMS[1:10]:
+            assert pipe.recv() == "open"
+        assert pipe.poll(PATIENCE_S)
+        assert pipe.recv() == [None] * 10, "each learnt its address"
+        until(lambda: not is_suspected(decode))
+        assert decode.lost_peers() == ()
+
+
+def test_a_request_fails_after_the_bound_and_prefill_hears_of_it_when_it_goes_on() -> None:
+    """Prefill has met none of them: it stood still when they began. Its own clock runs for minutes.
+    """
+    with prefill_apart(SHORT) as (nodes, pipe, stop, go_on, source):
+        (decode,) = nodes.decodes
+        decode.open(99, {"p0": source})
+        until(lambda: any(peer.incarnation for peer in decode._core.peers.values()))
+        stop()
+        receivers = published([decode.open(room, {"p0": source}) for room in ROOMS])
+        until(polls(receivers, KVPoll.FAILED))
+        assert {one.failure for one in receivers} == {"p0: nothing heard for 1 s"}
+        assert decode.lost_peers() == ()
+        pipe.send((list(ROOMS), KVPoll.FAILED))
+        go_on()
+        for _ in ROOMS:
+            assert pipe.recv() == "open"
+        assert pipe.poll(PATIENCE_S)
+        assert set(pipe.recv()) == {"d0: p0: nothing heard for 1 s"}
+        nodes.settled()
 
 
 @pytest.mark.parametrize("comes", ["before", "never"])
 def test_decode_hears_at_once_of_what_has_failed_meanwhile(comes: str) -> None:
     """No clock of decode ends its request: the shortest runs for minutes."""
-    with cluster(sinks=0, link=LINK) as nodes:
+    with cluster(sinks=0, link=SHORT) as nodes:
         (prefill,) = nodes.prefills
         with victim(decode_process) as (process, decode):
-            decode.send(prefill.endpoint)
-            senders = nodes.senders(ROOM) if comes == "before" else []
+            decode.send((prefill.endpoint, [7]))
+            senders = nodes.senders(7) if comes == "before" else []
+            assert decode.recv() == "open"
             until(lambda: prefill._node.lives)
             until(polls(senders, KVPoll.WAITING_FOR_INPUT))
             suspend(process)
-            until(lambda: prefill.lost_peers() == ("d0",))
+            until(lambda: is_suspected(prefill))
+            if comes == "before":
+                senders[0].abort("the client has left")
             until(polls(senders, KVPoll.FAILED))
             process.resume()
+            if comes == "never":
+                (sender,) = nodes.senders(7)
+                sender.abort("the client has left")
             assert decode.poll(PATIENCE_S)
-            assert decode.recv() == "p0: lost connection to d0: nothing heard for 1 s"
+            assert decode.recv() == ["p0: the client has left"]
+
+
+def test_no_request_fails_while_decode_stands_still() -> None:
+    with cluster(sinks=0, link=LINK) as nodes:
+        (prefill,) = nodes.prefills
+        with victim(decode_process) as (process, decode):
+            decode.send((prefill.endpoint, list(ROOMS)))
+            assert decode.recv() == "open"
+            until(lambda: len(prefill._node.lives) == len(ROOMS))
+            suspend(process)
+            senders = [sender for room in ROOMS for sender in nodes.senders(room)]
+            until(lambda: is_suspected(prefill))
+            time.sleep(STANDS_S)
+            assert not any(sender.poll() is KVPoll.FAILED for sender in senders)
+            process.resume()
+            until(polls(senders, KVPoll.WAITING_FOR_INPUT))
+            assert prefill.lost_peers() == ()

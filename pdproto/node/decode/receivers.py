@@ -12,6 +12,7 @@ from pdproto.node.node import Handles
 from pdproto.runtime import checked
 from pdproto.runtime.limits import SINKS_MAX
 from pdproto.runtime.role import SinkRole
+from pdproto.spec.handoff.presence import Presence
 
 
 class Receivers(Handles):
@@ -68,7 +69,7 @@ class Receivers(Handles):
         return handles_of(self._endpoints.lives)
 
     def is_awaited(self, receiver: Receiver) -> bool:
-        """Whether a source that is not lost may still send a message about the hand-over."""
+        """Whether a source of which signs of life come may still send a message about it."""
         peers = [self._core.peers.get(name) for name in receiver.endpoint.peers]
         return receiver.life in self._endpoints.lives and any(
-            peer is not None and not peer.lost for peer in peers)
+            peer is not None and peer.presence is Presence.PRESENT for peer in peers)

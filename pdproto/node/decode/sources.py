@@ -57,7 +57,9 @@ class Sources:
             replaces={Publish: Introduce},
             writers={ends.introduce: self._introduction, ends.publish: self._publication,
                      ends.abort: self._abort},
-            timers=endpoints.timers(self._note_timeout), lost=self._lose, returned=self._repeat,
+            reactions={(ends.aware, True): lambda endpoint, _: lives.conclude(endpoint)},
+            timers=endpoints.timers(self._note_timeout), calls={"miss_source": self._miss},
+            overdue=self._note_overdue, lost=self._lose, returned=self._repeat,
             forgotten=self._forget)
 
     def introduce(self, receiver: Receiver, sources: Mapping[str, str], *, placed: bool) -> None:
@@ -139,10 +141,33 @@ class Sources:
 
     # Losses and timers
 
+    def _note_overdue(self, peer: Peer, why: str) -> None:
+        self._core.backlog.each(
+            self._of(peer), lambda endpoint: self._miss(endpoint, peer.name, why))
+
+    def _miss(self, endpoint: Endpoint, source: str, why: str) -> None:
+        """Tell a life that it waits no longer for this source."""
+        if self._is_open(endpoint):
+            endpoint.owner.blame = f"{source}: {why}"
+            self._endpoints.take(endpoint, endpoint.automaton.call(
+                "miss_source", (endpoint.peers.index(source),)))
+            self._lives.conclude(endpoint)
+
     def _lose(self, peer: Peer, why: str) -> None:
-        """All lives of this peer are told at once."""
-        for endpoint in list(self._of_peer.get(peer.name, {}).values()):
-            self._end(endpoint, peer.name, why)
+        def lose(endpoint: Endpoint) -> None:
+            if self._is_open(endpoint):
+                self._end(endpoint, peer.name, why)
+
+        self._core.backlog.each(self._of(peer), lose)
+
+    def _of(self, peer: Peer) -> list[Endpoint]:
+        """The lives that this peer is a source of."""
+        return list(self._of_peer.get(peer.name, {}).values())
+
+    def _is_open(self, endpoint: Endpoint) -> bool:
+        """Whether the life has not been dropped meanwhile."""
+        life = endpoint.life
+        return life is not None and self._endpoints.lives.get(life) is endpoint
 
     def _end(self, endpoint: Endpoint, source: str, why: str) -> None:
         """Give a life the event that one of its sources is gone."""
@@ -152,8 +177,7 @@ class Sources:
 
     def _repeat(self, peer: Peer) -> None:
         """The peer can be reached again. Messages in both directions may be lost."""
-        for endpoint in self._of_peer.get(peer.name, {}).values():
-            self._endpoints.repeat_now(endpoint)
+        self._core.backlog.each(self._of(peer), self._endpoints.repeat_now)
 
     def _note_timeout(self, timer: str, endpoint: Endpoint) -> None:
         """The reason also names sources that have sent nothing yet."""

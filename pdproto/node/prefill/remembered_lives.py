@@ -8,14 +8,17 @@ are forgotten as soon as the source is done with them. A sink that is only silen
 ask about its lives: they are remembered for a while (`Link.returns_s`).
 """
 
+from collections.abc import Callable
 from typing import Final
 
+from pdproto.node.backlog import AT_ONCE
 from pdproto.node.core import Core
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.part import Part, Turn
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import SOURCE_IS_OVER
+from pdproto.spec.handoff.presence import SILENT
 
 NEVER: Final = 1 << 63
 
@@ -25,6 +28,8 @@ class RememberedLives:
 
     def __init__(self, core: Core, endpoints: Endpoints) -> None:
         self._returns_s: Final = core.link.returns_s
+        self._peers: Final = core.peers
+        self._each: Final = core.backlog.each
         self._lives: Final = endpoints.lives
         self._forget: Final = endpoints.forget
         self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
@@ -35,8 +40,8 @@ class RememberedLives:
         self.part: Final = Part(
             "remembered lives", batch=lambda peer: self.hear(peer.name, peer.incarnation),
             ended=lambda peer: self.end(peer.incarnation), turns={Turn.ROOMS: self.end_silent})
-        core.metrics.gauge("lives_of_silent_peers", "Lives of decode servers that count as gone, "
-                           "and may come back", self.silent)
+        core.metrics.gauge("lives_of_silent_peers",
+                           "Lives of decode servers of which no sign of life comes", self.silent)
 
     def add(self, life: Life, endpoint: Endpoint) -> None:
         """Remember a new life."""
@@ -48,28 +53,40 @@ class RememberedLives:
         """Whether the sink has said that it is done with this life."""
         return life.generation < self._floors.get(life.incarnation, {}).get(sink, 0)
 
-    def raise_floor(self, sink: str, incarnation: int, floor: int) -> list[Life]:
+    def raise_floor(
+        self, sink: str, incarnation: int, floor: int, do: Callable[[Life, str], None]
+    ) -> None:
         """Note that the sink is done with all lives of its incarnation below this generation.
-        Returns the lives among them that the source itself is not done with.
+        do: called for each life among them that the source itself is not done with.
         """
         floors = self._floors.get(incarnation)
         if floors is None:
             floors = self._floors[incarnation] = {}
         before = floors.get(sink, 0)
         if floor <= before:
-            return []
+            return
         floors[sink] = floor
         generations = self._generations.get(incarnation, {})
         known = generations if floor - before > len(generations) else range(before, floor)
-        unfinished: list[Life] = []
-        for generation in [g for g in known if g in generations and g < floor]:
-            kept = [life for life in generations[generation] if not self._drop(life, floors)]
-            unfinished += kept
-            if kept:
-                generations[generation] = kept
-            else:
-                del generations[generation]
-        return unfinished
+        passed = [g for g in known if g in generations and g < floor]
+        if len(passed) > AT_ONCE:
+            self._each(passed, lambda one: self._pass_by(generations, one, floors, sink, do))
+            return
+        for generation in passed:
+            self._pass_by(generations, generation, floors, sink, do)
+
+    def _pass_by(
+        self, generations: dict[int, list[Life]], generation: int, floors: dict[str, int],
+        sink: str, do: Callable[[Life, str], None],
+    ) -> None:
+        kept = [life for life in generations.get(generation, ())
+                if life in self._lives and not self._drop(life, floors)]
+        if not kept:
+            generations.pop(generation, None)
+            return
+        generations[generation] = kept
+        for life in kept:
+            do(life, sink)
 
     def passed(self, life: Life) -> bool:
         """Whether all sinks of the life are done with it."""
@@ -78,24 +95,36 @@ class RememberedLives:
     def awaits(self, life: Life | None) -> bool:
         """Whether a sink that is not silent may still send a message about the life."""
         return (life is not None and life in self._lives and life not in self._ended
-                and not self.passed(life) and life.incarnation not in self._silent_incarnations())
+                and not self.passed(life) and not self._is_silent(life))
 
     def silent(self) -> int:
         """How many lives there are of silent sinks. For any thread."""
-        silent = self._silent_incarnations()
-        return sum(life.incarnation in silent for life in list(self._lives)) if silent else 0
+        if not self._silent and not any(
+                peer.presence in SILENT for peer in list(self._peers.values())):
+            return 0
+        return sum(map(self._is_silent, list(self._lives)))
 
-    def _silent_incarnations(self) -> set[int]:
-        return {incarnation for _, incarnation in list(self._silent)}
+    def _is_silent(self, life: Life) -> bool:
+        """Whether a sink of the life is silent."""
+        endpoint, peers = self._lives.get(life), self._peers
+        return endpoint is not None and any(
+            (sink, life.incarnation) in self._silent
+            or (sink in peers and peers[sink].presence in SILENT) for sink in endpoint.peers)
 
-    def lose(self, sink: str, incarnation: int, now: float) -> list[Life]:
-        """Note that the sink is silent. Returns the lives of its incarnation that the source itself
-        is not done with.
-        """
+    def lose(self, sink: str, incarnation: int, now: float) -> None:
+        """Note that nothing is kept for the sink any more; it may still come back."""
         self._silent[sink, incarnation] = now + self._returns_s
+
+    def each_open(self, incarnation: int, do: Callable[[Life], None]) -> None:
+        """Do this with each life of this incarnation that the source itself is not done with."""
         generations = self._generations.get(incarnation, {})
-        return [life for lives in generations.values() for life in lives
-                if not self._is_over(self._lives[life])]
+
+        def look(lives: list[Life]) -> None:
+            for life in tuple(lives):
+                if life in self._lives and not self._is_over(self._lives[life]):
+                    do(life)
+
+        self._each(list(generations.values()), look)
 
     def hear(self, sink: str, incarnation: int) -> None:
         """Note that the sink is not silent."""
@@ -114,10 +143,13 @@ class RememberedLives:
             del self._silent[key]
         generations = self._generations.pop(incarnation, {})
         self._floors.pop(incarnation, None)
-        lives = [life for lives in generations.values() for life in lives]
-        self._ended.update(dict.fromkeys(lives))
+        self._each(list(generations.values()), self._end)
+
+    def _end(self, lives: list[Life]) -> None:
         for life in lives:
-            self.settle(life)
+            if life in self._lives:
+                self._ended[life] = None
+                self.settle(life)
 
     def settle(self, life: Life | None) -> bool:
         """Drop the life if its sinks are gone or done with it, and the source is done with it too.

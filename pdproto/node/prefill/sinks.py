@@ -66,7 +66,8 @@ class Sinks:
             reactions={(ends.kv, False): self._release},
             states=[(_is_bootstrapped, self._note_bootstrapped)],
             timers=endpoints.timers(self._note_timeout), failed=self._settle,
-            floor=self._raise_floor, lost=self._lose, unsaid=self._unsaid)
+            calls={"miss_sink": self._miss}, floor=self._raise_floor,
+            overdue=self._note_overdue, lost=self._lose, unsaid=self._unsaid)
 
     def put(self, sender: Sender) -> None:
         """Begin a hand-over that the router has put here; its sinks may have come before."""
@@ -137,12 +138,27 @@ class Sinks:
 
     def _lose(self, peer: Peer, why: str) -> None:
         """The ranks of a group end together, and so do all their hand-overs."""
-        for life in self._remembered.lose(peer.name, peer.incarnation, self._core.now):
-            self._be_over(life, None, f"lost connection to {peer.name}: {why}")
+        self._remembered.lose(peer.name, peer.incarnation, self._core.now)
+        self._remembered.each_open(peer.incarnation, lambda life: self._be_over(
+            life, None, f"lost connection to {peer.name}: {why}"))
+
+    def _note_overdue(self, peer: Peer, why: str) -> None:
+        self._remembered.each_open(
+            peer.incarnation, lambda life: self._miss(life, peer.name, f"{peer.name}: {why}"))
+
+    def _miss(self, life: Life, sink: str, why: str) -> None:
+        """Tell a life that it waits no longer for this sink."""
+        endpoint = self._endpoints.lives[life]
+        if sink in endpoint.peers:
+            endpoint.owner.blame = endpoint.owner.blame or why
+            self._endpoints.take(endpoint, endpoint.automaton.call(
+                "miss_sink", (endpoint.peers.index(sink),)))
 
     def _raise_floor(self, peer: Peer, floor: int) -> None:
-        for life in self._remembered.raise_floor(peer.name, peer.incarnation, floor):
-            self._be_over(life, peer.name, f"{peer.name} has given it up")
+        self._remembered.raise_floor(peer.name, peer.incarnation, floor, self._be_given_up)
+
+    def _be_given_up(self, life: Life, sink: str) -> None:
+        self._be_over(life, sink, f"{sink} has given it up")
 
     def _be_over(self, life: Life, sink: str | None, why: str) -> None:
         """Give a life the event that this sink, or every sink (None), is done with it."""

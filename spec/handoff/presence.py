@@ -1,0 +1,137 @@
+"""Silence, suspicion and death: what a node knows of a run of a peer's process.
+
+A process that says nothing may stand still (stopped, frozen, without processor time), may be cut
+off, or may have ended. Only the last ends its requests at once, and it needs a proof.
+
+Rule 1: a process has ended if it says so, if another run answers under its name, or if the
+        application says so. Silence proves nothing, and neither does a connection that ends.
+Rule 2: a process of which no sign of life comes is suspected. Its requests wait, and go on when it
+        does. New ones wait with them.
+Rule 3: requests wait no longer than the operator allows. Then each fails as by any time-out, and
+        both ends hear of that when the process goes on.
+Rule 4: a host that refuses its connection has no process that listens there. Its requests fail at
+        once, as those of a dead one.
+Rule 5: what is lost by a refusal, or is silent for much longer than rule 3 says, may still run,
+        behind a proxy that is down. So nothing that rests on its death follows: its writes are
+        fenced, and never taken for ended.
+
+The tables of the hand-over have the effects: `miss_source` and `miss_sink` for OVERDUE; `gone` and
+`sink_over` for LOST and ENDED.
+"""
+
+from typing import Final
+
+from pdproto.spec.handoff.roles import Incarnation
+from pdproto.spec.language import (
+    Always,
+    Call,
+    Configuration,
+    Fairness,
+    Ignore,
+    LeadsTo,
+    Machine,
+    Message,
+    OnRow,
+    Row,
+    Sometimes,
+    State,
+    System,
+    Table,
+    all_of,
+    auto,
+    forall,
+    implies,
+)
+
+
+class Presence(State):
+    """What a node knows of a run of a peer's process."""
+
+    PRESENT = auto()  # signs of life come
+    SUSPECTED = auto()  # none comes, or the connection has ended
+    OVERDUE = auto()  # for so long that no request waits any more
+    LOST = auto()  # no process listens, or nothing has come for so long that nothing is kept
+    ENDED = auto()  # its process has ended
+
+
+e, f = Incarnation("e"), Incarnation("f")
+
+watcher = Machine("watcher", e)
+outside = Machine("outside", world=True)
+
+presence = watcher.function("presence", Presence, edges={
+    Presence.PRESENT: (Presence.SUSPECTED, Presence.LOST, Presence.ENDED),
+    Presence.SUSPECTED: (Presence.PRESENT, Presence.OVERDUE, Presence.LOST, Presence.ENDED),
+    Presence.OVERDUE: (Presence.PRESENT, Presence.LOST, Presence.ENDED),
+    Presence.LOST: (Presence.PRESENT, Presence.ENDED),
+})
+
+ended = outside.relation("ended", Incarnation)
+
+sign = Message("sign", e, sender=outside, receiver=watcher)  # a batch of this run has come
+cut = Message("cut", e, sender=outside, receiver=watcher)  # its connection has not come back
+refused = Message("refused", e, sender=outside, receiver=watcher)  # and the host refuses another
+# It has said so, it is followed by another run, or the application says so.
+proof = Message("proof", e, sender=outside, receiver=watcher)
+
+KNOWN: Final = (Presence.PRESENT, Presence.SUSPECTED, Presence.OVERDUE)
+SILENT: Final = (Presence.SUSPECTED, Presence.OVERDUE)
+OVER: Final = (Presence.LOST, Presence.ENDED)
+
+WATCHER: Final = Table(watcher, state=presence, rows=(
+    Row("suspect", on=Call("silence"), at=Presence.PRESENT, to=Presence.SUSPECTED, fair=True,
+        why="a sign of life is due"),
+    Row("suspect_cut", on=cut(e), at=Presence.PRESENT, to=Presence.SUSPECTED,
+        why="it was not refused: a firewall or a proxy may have ended the connection"),
+    Ignore(cut(e), at=(*SILENT, *OVER), why="it is suspected already, or more is known"),
+    Row("give_up", on=Call("absence"), at=Presence.SUSPECTED, to=Presence.OVERDUE, fair=True,
+        why="the bound of the operator: its requests fail"),
+    Row("forget", on=Call("no_return"), at=Presence.OVERDUE, to=Presence.LOST, fair=True,
+        why="results are not kept for ever for a host that has vanished"),
+    Row("lose", on=refused(e), at=KNOWN, to=Presence.LOST,
+        why="no process listens there, and no part of a request will come from it"),
+    Ignore(refused(e), at=OVER, why="it is lost already"),
+    Row("replace", on=Call("replace"), at=KNOWN, to=Presence.LOST,
+        why="its name is at another address now, or it writes a format that nobody reads here"),
+    Row("hear_again", on=sign(e), at=SILENT, to=Presence.PRESENT, why="it has gone on"),
+    Row("begin_again", on=sign(e), at=Presence.LOST, to=Presence.PRESENT,
+        why="it has gone on, and requests that come from now on may be served"),
+    Ignore(sign(e), at=Presence.PRESENT, why="nobody has doubted it"),
+    Ignore(sign(e), at=Presence.ENDED, why="it was sent before the end"),
+    Row("end", on=proof(e), at=(*KNOWN, Presence.LOST), to=Presence.ENDED,
+        why="no part of a request will come from it any more"),
+    Ignore(proof(e), at=Presence.ENDED, why="one proof is enough"),
+))
+
+RUNS: Final = all_of(~ended(e), forall(f, implies(f.before(e), ended(f))))
+
+OUTSIDE: Final = Table(outside, rows=(
+    Row("speak", choose=e, when=RUNS, send=[sign(e)], fair=False,
+        why="a process that stands still says nothing"),
+    Row("break_off", choose=e, when=RUNS, send=[cut(e)], fair=False,
+        why="a proxy is started again, or a firewall forgets a connection"),
+    Row("die", choose=e, when=RUNS, do=[ended(e).to(True)], fair=False,
+        why="the process is killed, or its host vanishes"),
+    Row("refuse", choose=e, send=[refused(e)], fair=False,
+        why="the process has ended, and its host has not; or a proxy is down"),
+    Row("prove", choose=e, when=ended(e), send=[proof(e)], fair=False,
+        why="a host that has vanished may never come back"),
+))
+
+SYSTEM: Final = System(
+    "presence",
+    "Silence, suspicion and death: what a node knows of a run of a peer's process.",
+    tables=(WATCHER, OUTSIDE),
+    final=forall(e, presence(e).among(*OVER)),
+    properties=(
+        Always("L7_only_a_process_that_has_ended_is_said_to_have",
+               implies(presence(e) == Presence.ENDED, ended(e)), why="rule 1"),
+        OnRow("L7_a_request_waits_out_a_suspicion", "give_up", presence(e) == Presence.SUSPECTED,
+              why="rule 3: a suspicion alone fails no request"),
+        LeadsTo("L7_the_end_of_a_process_is_noticed", ended(e), presence(e).among(*OVER),
+                under=(Fairness.CONSUMED,), why="at once, or by silence in the end"),
+        Sometimes("a_suspected_process_goes_on", all_of(
+            presence(e) == Presence.PRESENT, cut(e), ~ended(e))),
+    ),
+    configurations={"default": Configuration({Incarnation: 2})},
+)
