@@ -204,7 +204,7 @@ def _split_of(component: Component) -> Split:
 
 
 def layout_told(components: Sequence[Component]) -> PageLayout:
-    """The layout of the items of all components, for the peers of a rank (node/prefill/fit.py).
+    """The layout of the items of all components, for the peers of a rank (node/prefill/sinks.py).
     Ranks of every tensor parallelism and pipeline stage of a server have the same.
     """
     splits = [_split_of(component) for component in components]

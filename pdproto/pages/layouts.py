@@ -1,4 +1,4 @@
-"""A short description of a page layout. A peer compares it with its own (node/prefill/fit.py)."""
+"""A short description of a page layout. A peer compares it with its own (node/prefill/sinks.py)."""
 
 from dataclasses import replace
 from functools import lru_cache

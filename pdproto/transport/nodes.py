@@ -14,9 +14,8 @@ from threading import Lock
 from typing import Final, TypeVar
 
 from pdproto.node.data_path import SinkDataPath, SourceDataPath
-from pdproto.node.decode.direct import DIRECT_ROLE, direct_pool
 from pdproto.node.decode.node import Decode
-from pdproto.node.decode.pool import Pool
+from pdproto.node.decode.pool import DIRECT_ROLE, Pool, direct_pool
 from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.node.decode.routing import DecodeDesk
 from pdproto.node.drain import Drain

@@ -20,8 +20,7 @@ from pdproto.node.optimistic import steps as module
 from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.prefill import sinks
 from pdproto.node.prefill.binding import Binding
-from pdproto.node.prefill.lane import Lane
-from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages import sink_pages
 from pdproto.pages.copies import Staged, at_once
 from pdproto.pages.sink_pages import SinkPages

@@ -13,7 +13,7 @@ from pdproto.items.components import DRAFT_LAYER, Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems
 from pdproto.items.shares import TpRank, layout_told
-from pdproto.node.prefill.fit import misfit
+from pdproto.node.prefill.sinks import misfit
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
 from tests.waiting import until

@@ -5,7 +5,7 @@ The tables decide (spec/handoff/sink.py and those that the parts name); see part
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
@@ -15,7 +15,6 @@ from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.pool import Pool
 from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.node.decode.receivers import Receivers
-from pdproto.node.decode.reports import Reports
 from pdproto.node.decode.routing import DecodeDesk, DecodeRouting
 from pdproto.node.decode.sink_memory import SinkMemory
 from pdproto.node.decode.sources import Sources
@@ -23,6 +22,7 @@ from pdproto.node.decode.verification import Verification
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.link import Link
 from pdproto.node.node import Node
+from pdproto.node.part import Part, Turn
 from pdproto.node.rooms import DecodeRooms
 from pdproto.node.sides import DECODE
 from pdproto.runtime import checked
@@ -55,12 +55,13 @@ class Decode(Node):
                                       verification, capabilities)
         self.routing: Final = DecodeRouting(core, endpoints, self.numbered, self.receivers,
                                             self.sources, waits, desk, rooms)
-        reports = Reports(core, data_path, {
-            Idle: self.memory.end_copies, Verified: verification.end, Fenced: self.fences.end})
+        self._takers: Final[Mapping[type, Callable[[Any], None]]] = {
+            Idle: self.memory.end_copies, Verified: verification.end, Fenced: self.fences.end}
         self.receivers.want_memory = self.memory.want
         super().__init__(DECODE, core, endpoints, capabilities, self.receivers, (
             self.numbered.part, self.memory.part, self.sources.part, self.fences.part,
-            self.routing.part, reports.part))
+            self.routing.part,
+            Part("reports", turns={Turn.REPORTS: self._collect})))
 
     def open(  # noqa: PLR0913 - as many as DecodeNode.open takes
         self, room: int, sources: Mapping[str, str], *,
@@ -97,6 +98,13 @@ class Decode(Node):
         return self.routing.seek(room, server, pages=pages, slot=slot, named=named,
                                  on_released=on_released, watcher=watcher, use=use,
                                  prompt=prompt)
+
+    def _collect(self, _now: float) -> None:
+        """Give each report of the data path to the part that takes its kind."""
+        for report in self.data_path.reports():
+            self._takers[type(report)](report)
+            if self.core.is_late():
+                return
 
     def is_awaited(self, owner: Receiver) -> bool:
         """See Node."""

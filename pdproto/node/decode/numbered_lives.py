@@ -1,10 +1,10 @@
 """The lives of a decode rank: their numbers, the order within a room, and their end."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 from pdproto.node.core import Core
-from pdproto.node.decode.generations import Generations
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.part import Part
@@ -12,6 +12,38 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.limits import EARLIER_LIVES_MAX
 from pdproto.runtime.wire import AnyFrame, Life
 from pdproto.spec.handoff.poll import SINK_IS_NAMED, SINK_IS_OVER
+
+
+class Generations:
+    """The numbers of lives: the next one, the open ones, and the floor below them.
+
+    floor: every life with a number below it is over. Lives begin in the order of their numbers.
+    """
+
+    def __init__(self) -> None:
+        self.floor = 0
+        self._next = 0
+        self._open: Final[set[int]] = set()
+        self._begun: Final[deque[int]] = deque()  # from the oldest that is open on
+
+    def next(self, given: int | None) -> int:
+        """The number of the next life: the given one, if there is one."""
+        return self._next if given is None else given
+
+    def use(self, number: int) -> None:
+        """A life of this number will begin."""
+        self._next = max(self._next, number + 1)
+
+    def begin(self, number: int) -> None:
+        """The life begins."""
+        self._open.add(number)
+        self._begun.append(number)
+
+    def end(self, number: int) -> None:
+        """The life is over. The floor rises when the oldest open life ends."""
+        self._open.remove(number)
+        while self._begun and self._begun[0] not in self._open:
+            self.floor = self._begun.popleft() + 1
 
 
 class NumberedLives:

@@ -9,9 +9,11 @@ from collections.abc import Collection
 from typing import Final
 
 from pdproto.runtime.automaton import Assignment, Automaton
+from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import ends, roles
-from pdproto.spec.handoff.ends import Memory
+from pdproto.spec.handoff.direct import IN_PLACE
+from pdproto.spec.handoff.ends import Memory, pool, sink
 from pdproto.spec.handoff.sink import POOL
 from pdproto.spec.language.machine import Table
 
@@ -89,3 +91,12 @@ class Pool:
         """Make the pages free. No copy into them may be under way."""
         for page in pages:
             del self.pages[page]
+
+
+_TABLES: Final = {table.machine: table for table in IN_PLACE.tables}
+DIRECT_ROLE: Final = SinkRole(_TABLES[sink])
+
+
+def direct_pool() -> Pool:
+    """A new pool for a decode node whose sources write straight into its pages."""
+    return Pool(_TABLES[pool])

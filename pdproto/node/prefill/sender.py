@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
+from pdproto.node.data_path import Posted
 from pdproto.node.handle import ENDED, Handle, Opener
-from pdproto.node.prefill.lane import Lane
 from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.limits import CHUNKS_MAX
@@ -13,6 +13,39 @@ from pdproto.runtime.sending import SendingEndpoint
 from pdproto.runtime.wire import Done, Life, row_digest
 from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.poll import KVPoll
+
+LANE_BYTES_MAX: Final = 8 << 20  # on their way to one sink; the last chunk may exceed it
+
+
+class Lane:
+    """The chunks of one sender that are on their way to one sink.
+
+    Their bytes are bounded. So when a hand-over fails, few chunks have begun to move; the others
+    are never posted. Two large chunks are enough to keep an engine busy: one is packed while the
+    other moves.
+
+    posted: the number of chunks posted so far. offset: of the next chunk in the sink's lease.
+    """
+
+    __slots__ = ("_bytes", "offset", "posted")
+
+    def __init__(self) -> None:
+        self.posted = self.offset = self._bytes = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another chunk may be posted now."""
+        return self._bytes < LANE_BYTES_MAX
+
+    def begin(self, posted: Posted) -> None:
+        """Count a chunk that has been posted."""
+        self.posted += 1
+        self.offset = posted.behind
+        self._bytes += posted.bytes
+
+    def end(self, length: int) -> None:
+        """Count the end of a write of `length` bytes."""
+        self._bytes -= length
 
 
 class SenderNode(Opener, Protocol):
