@@ -112,7 +112,7 @@ def test_commands_are_understood() -> None:
 def is_understood(arguments: list[str]) -> bool:
     """Whether the verb and its options are those of the command line."""
     if not arguments[1:]:
-        return arguments[0] in VERBS
+        return arguments[0] in {*VERBS, "--help"}
     if arguments[0] == "node" and not arguments[2:]:
         return arguments[1] in {name for name, _, _ in node.PARTS}
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from pdproto.node.decode.known_runs import KnownIncarnations
-from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
+from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import INCARNATIONS_MAX
 
 
@@ -51,12 +51,11 @@ def test_an_unknown_run_is_not_counted_and_does_not_become_known() -> None:
     assert runs.counts("p0", 5)
 
 
-def test_pages_come_once() -> None:
+def test_pages_that_come_again_ask_for_no_memory() -> None:
     runs = KnownIncarnations(("p0",))
     runs.greet("p0", 5)
-    runs.place()
-    with pytest.raises(LocalProtocolError, match="place"):
-        runs.place()
+    assert runs.place()
+    assert not runs.place()
 
 
 def test_a_hand_over_bounds_the_runs_of_a_source() -> None:
