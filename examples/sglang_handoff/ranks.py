@@ -1,6 +1,7 @@
 """Prefill and decode ranks of SGLang without a model: its managers, senders and receivers."""
 
 import socket
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -131,7 +132,6 @@ class Rank:
             buffer.items.fill_(1)  # untouched memory counts as none
         self.metadata = metadata_of(load)
         self.manager = manager_of(load, seat, memory, self.metadata, described)
-        self.receiver = self.classes[utils.KVClassType.RECEIVER]
         self.pages = list(range(load.pool_pages(seat.side)))
         self.slots = list(range(load.slots))
 
@@ -162,11 +162,19 @@ class Rank:
         PrefillBootstrapQueue.create_sender(queue, request, HEADS)
         return request.disagg_kv_sender
 
+    def receiver_of(self, room: int) -> Any:
+        """The object that SGLang's decode makes for a request."""
+        queue: Any = SimpleNamespace(
+            kv_manager=self.manager, transfer_backend=utils.TransferBackend(self.load.backend),
+            queue=[])
+        return DecodePreallocQueue._create_receiver_and_enqueue(
+            queue, self.request(room)).kv_receiver
+
     def request(self, room: int) -> Any:
-        """The part of a request that SGLang reads to find its data-parallel rank."""
+        """The part of a request that SGLang reads before its KV cache is handed over."""
         return SimpleNamespace(
             bootstrap_host=self.load.host_of("prefill"), bootstrap_port=self.load.port,
-            bootstrap_room=room,
+            bootstrap_room=room, origin_input_ids_unpadded=array("q", [room]), lora_id=None,
             disagg_prefill_dp_rank=self.load.names(room))
 
     def resolved(self, room: int) -> int | None:
@@ -311,8 +319,7 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
         for room in rooms:
             pages, slot = rank.take(load.pages_of("decode") - load.cached(room))
             rank.metadata.clear_slot(slot)
-            receiver = rank.receiver(rank.manager, rank.address, room)
-            live[room] = Receiving(receiver, pages, slot, perf_counter())
+            live[room] = Receiving(rank.receiver_of(room), pages, slot, perf_counter())
             if room == load.warm + 1:
                 began = live[room].opened
         _resolve(rank, live)

@@ -17,7 +17,8 @@ from sglang.srt.utils.network import NetworkAddress, get_local_ip_auto
 from pdproto.net.releases import Interface, of_attributes, of_bases, of_calls, of_values
 
 OF_REQUESTS: Final = ("bootstrap_host", "bootstrap_port", "bootstrap_room",
-                      "disagg_prefill_dp_rank", "rid")
+                      "disagg_prefill_dp_rank", "lora_id", "origin_input_ids_unpadded",
+                      "output_ids", "rid")
 
 
 def found() -> Interface:
@@ -25,6 +26,7 @@ def found() -> Interface:
     return (of_bases(conn.BaseKVManager, conn.BaseKVSender, conn.BaseKVReceiver,
                      conn.BaseKVBootstrapServer)
             | of_calls(add_disagg_transfer_backend_choices, utils.get_kv_class,
+                       DecodePreallocQueue._create_receiver_and_enqueue,
                        DecodePreallocQueue._send_kv_metadata, DecodePreallocQueue.add,
                        PrefillBootstrapQueue.add, PrefillBootstrapQueue.create_sender,
                        PPConsensusStore.__init__, HookRegistry.register, HookRegistry.apply_hooks,
