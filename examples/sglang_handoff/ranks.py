@@ -164,11 +164,10 @@ class Rank:
 
     def receiver_of(self, room: int) -> Any:
         """The object that SGLang's decode makes for a request."""
-        queue: Any = SimpleNamespace(
-            kv_manager=self.manager, transfer_backend=utils.TransferBackend(self.load.backend),
-            queue=[])
-        return DecodePreallocQueue._create_receiver_and_enqueue(
-            queue, self.request(room)).kv_receiver
+        queue: Any = SimpleNamespace(kv_manager=self.manager, queue=[],
+                                     transfer_backend=utils.TransferBackend(self.load.backend))
+        DecodePreallocQueue._create_receiver_and_enqueue(queue, self.request(room))
+        return queue.queue[0].kv_receiver
 
     def request(self, room: int) -> Any:
         """The part of a request that SGLang reads before its KV cache is handed over."""
