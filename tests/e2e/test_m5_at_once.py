@@ -23,7 +23,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
 def rows(drill: Drill) -> list[list[str]]:
     """The rows that have fired, of each request."""
     fired: dict[int, list[str]] = {}
-    for line in drill.lines("optimistic-at-once", PREFILL, "prefill"):
+    for line in drill.lines("optimistic-at-once-retracted", PREFILL, "prefill"):
         if "row" in line:
             fired.setdefault(line["with"]["h"], []).append(line["row"])
     return [fired[h] for h in range(REQUESTS)]
@@ -31,7 +31,7 @@ def rows(drill: Drill) -> list[list[str]]:
 
 def test_m5_2_a_pass_without_its_bootstrap_is_released_when_it_ends(drill: Drill) -> None:
     """The replay holds each step to the tables. Every byte is compared by the drill."""
-    drill.conforms("optimistic-at-once")
+    drill.conforms("optimistic-at-once-retracted")
     after = [fired[i + 1] for fired in rows(drill) for i, row in enumerate(fired) if row == "park"]
     assert after
     assert set(after) <= set(RELEASED)

@@ -32,7 +32,7 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
 def rows(drill: Drill) -> dict[int, list[str]]:
     """The rows that have fired, by request."""
     fired: dict[int, list[str]] = {}
-    for line in drill.lines("optimistic", PREFILL, "prefill"):
+    for line in drill.lines("optimistic-retracted", PREFILL, "prefill"):
         if "row" in line:
             fired.setdefault(line["with"]["h"], []).append(line["row"])
     return fired
@@ -41,7 +41,7 @@ def rows(drill: Drill) -> dict[int, list[str]]:
 @pytest.mark.slow
 def test_m5_1_requests_are_run_before_their_bootstrap(drill: Drill) -> None:
     """The replay holds each step to the tables; many a pass begins before decode has memory."""
-    verified = drill.conforms("optimistic")
+    verified = drill.conforms("optimistic-retracted")
     assert verified.rows["submit"] == REQUESTS
     assert verified.rows.get("reserve_early", 0) > REQUESTS / 4
 
@@ -76,7 +76,7 @@ def test_m5_4_every_request_ends_while_both_sides_are_short_of_memory(drill: Dri
 @pytest.mark.slow
 def test_s6_a_slot_has_one_owner_at_a_time(drill: Drill) -> None:
     """The replay holds every slot to one owner."""
-    drill.conforms("optimistic")
+    drill.conforms("optimistic-retracted")
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.spec.handoff import optimistic
-from pdproto.spec.handoff.optimistic_at_once import AT_ONCE
+from pdproto.spec.handoff.optimistic_retracted import AT_ONCE_RETRACTED, RETRACTED
 
 Pages = NDArray[np.uint8]
 
@@ -107,10 +106,8 @@ class Load:
 
     @property
     def prefill_system(self) -> str:
-        """The system whose tables decide about the passes of a single prefill rank. No request of
-        a drill is retracted.
-        """
-        return (AT_ONCE if self.release_at_once else optimistic.SYSTEM).name
+        """The system whose tables decide about the passes of a single prefill rank."""
+        return (AT_ONCE_RETRACTED if self.release_at_once else RETRACTED).name
 
     def request(self, room: int) -> LoadRequest:
         dice = self._dice("request", room)
