@@ -126,8 +126,8 @@ def _require_common(newest: int, oldest: int | None) -> None:
 class Mint:
     """Makes the tokens of one sink, and recognizes them without storing any.
 
-    So it can always tell two kinds of tokens apart: one whose lease is over (the late write is
-    refused), and one that was never granted (its sender is dropped).
+    So it knows the number of a lease that is over, and that a token was never granted. The sink
+    refuses both writes, and keeps no list of leases that are over.
     """
 
     def __init__(self) -> None:

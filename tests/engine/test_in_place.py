@@ -23,7 +23,7 @@ from tests.engine.test_contract import (  # noqa: F401 - pytest finds them here 
     stopped,
     test_a_fence_ends_a_write_that_is_under_way_in_this_process,
     test_a_fence_of_nothing_is_done,
-    test_a_forged_token_ends_only_its_own_connection,
+    test_a_forged_token_fails_only_its_own_write,
     test_a_lease_that_claims_to_be_longer_is_found_out,
     test_a_lease_that_is_released_too_early_harms_nobody_else,
     test_a_sink_that_closes_in_mid_write_ends_the_writes,

@@ -111,14 +111,12 @@ OLDER: Final = (f"version: the peer's data port speaks {VERSION - 1}, and this o
 
 def bad_packets(lease: Lease) -> dict[str, list[bytes]]:
     """What ends a connection at its last packet, for either kind of sink, and what is said."""
-    never = Frame(Kind.WRITE, 1, length=1, token=Mint().token(1)).encode()
     return {
         "frame begins with": [bytes(FRAME_BYTES)],
         "frame begins with b'pdeX', want": [b"pdeX" + Frame(Kind.SEGMENT, 1).encode()[4:]],
         OLDER: [before(Frame(Kind.SEGMENT, 1).encode())],
         "frame of kind 99": [opening(lease)[:4] + b"\x63" + opening(lease)[5:]],
         "frame of kind 6": [Frame(Kind.LANDED, 1).encode()],
-        "has not granted": [never],
         "at 0 of a lease of 100": [opening(lease, length=101)],
         "write 0 after write 0": [opening(lease, 0)],
         "write 3 after write 3": [opening(lease, 3, 0), opening(lease, 3, 0)],

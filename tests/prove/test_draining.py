@@ -47,6 +47,10 @@ ELSEWHERE: Final = {
 }
 ROWS_SAMPLED: Final = 1
 RANKINGS_SAMPLED: Final = 1  # an idle helper makes no proof wrong
+# These fall together: without DRAINED, a repeated ABORT_ACK still ends the wait of a sink whose
+# source never had an address, and a fence ends every other. In systems without timers DRAINED is
+# needed by itself: see tests/handoff/test_transfer.py.
+BESIDE: Final = {"say_drained": "acknowledge_again"}
 QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "finish")
 
 
@@ -67,6 +71,9 @@ def explored(system: System, *configurations: Configuration) -> set[str]:
 def test_the_explorer_says_the_same_of_tables_without_a_row(row: str) -> None:
     """A property has no proof exactly if a fair run violates it."""
     broken = without(SYSTEM, row)
+    if row in BESIDE:
+        assert not explored(broken, ONE_LIFE)
+        broken = without(broken, BESIDE[row])
     where = (ONE_LIFE, *([ELSEWHERE[row]] if row in ELSEWHERE else []))
     violated = explored(broken, *where)
     assert violated
