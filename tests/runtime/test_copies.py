@@ -16,13 +16,24 @@ import pytest
 from pdproto.spec import handoff
 from pdproto.spec.handoff import incarnations
 from pdproto.spec.language.symbols import Variable
-from tests.runtime.test_spec_is_data import EVENT, KEPT, SHOWN, SPARED, modules, place
+from tests.runtime.test_spec_is_data import (
+    EVENT,
+    KEPT,
+    QUIET,
+    SHOWN,
+    SIGNS,
+    SPARED,
+    modules,
+    place,
+)
 
 ENDS = "a message for another run of this process is refused: that run has ended"
 IN_NODES = {incarnations.incarnation.name}  # in each module of a node
+MEMBERS = "a member speaks for its own lives only; the tables know no members"
 NAMESAKE = "it has the name of a variable, and means something else"
 # Each function with the variable that it asks for.
 COPIES: Mapping[tuple[str, str], str] = {
+    ("drill/race/optimistic.py:_open", "stage"): SHOWN,
     ("group/entry.py:hear", "confirmed"): KEPT,
     ("group/entry.py:served", "status"): SHOWN,
     ("group/rank.py:_decision", "stage"): SHOWN,
@@ -42,10 +53,21 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("node/optimistic/steps.py:end", "running_slot"): KEPT,
     ("node/optimistic/steps.py:end", "slot"): KEPT,
     ("node/prefill/binding.py:endpoint_of", "incarnation"): ENDS,
-    ("node/connections.py:_batch_for", "incarnation"): NAMESAKE,
+    ("node/connections.py:_encoded", "incarnation"): NAMESAKE,
+    ("node/connections.py:_encoded", "presence"): SIGNS,
+    ("node/connections.py:_is_well", "incarnation"): NAMESAKE,
+    ("node/connections.py:_look", "presence"): EVENT,
+    ("node/connections.py:_look_for_end", "incarnation"): NAMESAKE,
+    ("node/connections.py:_take", "ended"): EVENT,
+    ("node/connections.py:connect", "ended"): SIGNS,
+    ("node/connections.py:note_heard", "presence"): SPARED,
     ("node/connections.py:refuse", "incarnation"): NAMESAKE,
-    ("node/prefill/remembered_lives.py:awaits", "incarnation"): NAMESAKE,
-    ("node/prefill/remembered_lives.py:silent", "incarnation"): NAMESAKE,
+    ("node/connections.py:require_own", "incarnation"): MEMBERS,
+    ("node/decode/receivers.py:is_awaited", "presence"): QUIET,
+    ("node/peer.py:cut_off", "ended"): SHOWN,
+    ("node/peer.py:measure_peers", "presence"): SHOWN,
+    ("node/prefill/remembered_lives.py:_is_silent", "presence"): QUIET,
+    ("node/prefill/remembered_lives.py:silent", "presence"): SHOWN,
     ("node/decode/sink_memory.py:has_spoken", "incarnation"): EVENT,
     ("registry/registrar.py:_note", "reason"): NAMESAKE,
     ("registry/registry.py:_known", "runs"): NAMESAKE,

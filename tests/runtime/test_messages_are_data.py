@@ -30,6 +30,7 @@ ROUTES = "which table gets the message; that table accepts, ignores or rejects i
 CARRIES = "which fields of the message the event or the application gets"
 SAYS = "how a message that a row has sent is carried to its receiver, or to the application"
 WAITS = "a message waits until an earlier one about its life has come; no row sees the order"
+UNSAID = "it has no bytes, by a defect: its receiver gets a failure instead, which no row sends"
 BRANCHES: Mapping[str, str] = {
     "group/members.py:hear": WAITS,
     "group/pass_rank.py:_apply": CARRIES,
@@ -38,9 +39,11 @@ BRANCHES: Mapping[str, str] = {
     "group/rank.py:_decision": CARRIES,
     "group/rank.py:_follow": CARRIES,
     "group/rank.py:_take": CARRIES,
+    "node/prefill/binding_room.py:_hear": ROUTES,
     "node/prefill/binding_rooms.py:hear": ROUTES,
+    "node/prefill/sinks.py:_unsaid": UNSAID,
     "node/drain.py:_is_taken": SAYS,
-    "node/drain.py:begin": SAYS,
+    "node/drain.py:_leave": SAYS,
     "node/rooms.py:want": SAYS,
     "registry/leaving.py:_names": SAYS,
     "registry/lives.py:post": SAYS,
@@ -55,6 +58,7 @@ BRANCHES: Mapping[str, str] = {
 # that compare what they read with a state are in COMPARES.)
 WINDOW = "which chunks and lives the tables of an end name at present"
 READS: Mapping[str, str] = {
+    "drill/race/optimistic.py:_open": SHOWN,
     "group/pass_entry.py:_is_ready": EVENT,
     "group/pass_entry.py:is_open": KEPT,
     "group/pass_rank.py:decide": KEPT,

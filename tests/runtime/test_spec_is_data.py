@@ -31,6 +31,8 @@ EVENT = "which event the tables get; they may reject it"
 SPARED = "work that is spared; the tables decide the outcome"
 KEPT = "which records are kept or joined, of requests that the tables have bound or ended"
 EFFECT = "which order or count follows from a stage that the table has entered"
+SIGNS = "when a sign of life goes to a peer, and what it tells of the connection; no row reads it"
+QUIET = "which peers a drain waits for: none that is silent; its table hears only that nobody asks"
 # Each function that compares a state, and why it may.
 COMPARES: Mapping[str, str] = {
     "drill/handoff/group.py:_apply": EVENT,
@@ -43,10 +45,16 @@ COMPARES: Mapping[str, str] = {
     "group/rank.py:_decision": SHOWN,
     "group/rank.py:_enter": SHOWN,
     "group/rank.py:call": EVENT,
+    "node/connections.py:_encoded": SIGNS,
+    "node/connections.py:_take": EVENT,
+    "node/connections.py:note_heard": SPARED,
+    "node/decode/receivers.py:is_awaited": QUIET,
     "node/prefill/binding.py:_bind": KEPT,
     "node/prefill/binding.py:_leave": KEPT,
     "node/drain.py:_look": EVENT,
     "node/decode/fences.py:end": EVENT,
+    # Pages of a life that is not closed were given twice by mistake: the request is given up.
+    "node/decode/sink_memory.py:_gives_back": EVENT,
     "node/decode/sink_memory.py:_waiting": SPARED,
     "node/decode/sink_memory.py:serve": SPARED,
     "node/optimistic/prefill.py:_go_on": EVENT,
@@ -78,6 +86,12 @@ SOURCES = handoff.__name__, wire.__name__, "pdproto.runtime"  # of states, messa
 # The simulator ends a process, which a row of the world does.
 ENDS = {"sim/watch.py:gone"}
 LOADS = {"step.state", "LOAD.initial"}
+PEERS = {"_PEER.take(event, peer.state).state"}
+# A new prompt begins with `automaton.initial`; the others are answers, or move places.
+PROMPTS = {
+    "state", "after.state", "self._role.apart(sinks, after.state)",
+    "self._automaton.translate(of.state, wider)",
+    "self._role.without(self._automaton, of.state, counted.sort, place)"}
 STEPS = {
     "step.state", "automaton.initial", "self.automaton.translate(self.state, automaton, places)"}
 
@@ -237,13 +251,18 @@ def test_two_enums_of_one_name_are_told_apart() -> None:
 
 
 def test_an_endpoint_is_where_its_automaton_says() -> None:
-    """Only an answer of an automaton becomes the state of an endpoint, or of a load under vLLM."""
+    """Only an answer of an automaton becomes the state of an endpoint, of a peer, of the prompts of
+    a room, or of a load under vLLM.
+    """
     found = {(path.name, value) for path in modules()
              for _, value in states_set(ast.parse(path.read_text()))}
     assert {value for name, value in found if name == "endpoint.py"} == STEPS
     assert {value for name, value in found if name == "loading.py"} == LOADS
+    assert {value for name, value in found if name == "connections.py"} == PEERS
+    assert {value for name, value in found if name == "binding_room.py"} == PROMPTS
     # The watcher of the simulator keeps the state that it checks.
-    assert {name for name, _ in found} == {"endpoint.py", "loading.py", "watch.py"}
+    assert {name for name, _ in found} == {
+        "binding_room.py", "connections.py", "endpoint.py", "loading.py", "watch.py"}
 
 
 @pytest.mark.parametrize(("line", "what"), [
