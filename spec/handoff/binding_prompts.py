@@ -95,7 +95,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.sorts import Sort
 
-x, y, w = Prompt("x"), Prompt("y"), Use("w")
+prompt, other, last = Prompt("prompt"), Prompt("other"), Use("last")
 
 
 def _in_turn(of: type[Sort], sizes: Sizes) -> list[int]:
@@ -113,8 +113,9 @@ def _equal(one: type[Sort], other: type[Sort]) -> Callable[[Sizes], Tuples]:
                           if of_one == of_other]
 
 
-wants: Final = Rigid("wants", h, x, given=_named(Life))  # the caller on decode names this prompt
-has: Final = Rigid("has", u, x, given=_named(Use))  # the caller on prefill names this prompt
+# The caller on decode, or on prefill, names this prompt.
+wants: Final = Rigid("wants", h, prompt, given=_named(Life))
+has: Final = Rigid("has", u, prompt, given=_named(Use))
 # Two lives, two requests, and a life and a request of one prompt.
 akin: Final = Rigid("akin", h, k, given=_equal(Life, Life))
 alike: Final = Rigid("alike", u, v, given=_equal(Use, Use))
@@ -134,9 +135,9 @@ LATEST_ALIKE: Final = forall(v, implies(
 HERE: Final = (Opening.WAITING, Opening.OVER)
 NONE_ALIKE_OPEN: Final = forall(v, implies(fits(h, v), ~opening(p, v).among(*HERE)))
 # No request of this prompt has ended as the last of its prompt.
-NONE_TO_TELL: Final = forall(w, implies(
-    all_of(fits(h, w), opening(p, w) == Opening.OVER),
-    exists(v, all_of(w.before(v), alike(w, v), opening(p, v) != Opening.NEVER))))
+NONE_TO_TELL: Final = forall(last, implies(
+    all_of(fits(h, last), opening(p, last) == Opening.OVER),
+    exists(v, all_of(last.before(v), alike(last, v), opening(p, v) != Opening.NEVER))))
 # The rank asks about this request no more.
 REQUEST_IS_OVER: Final = any_of(opening(p, u) == Opening.BOUND,
                                 all_of(opening(p, u) == Opening.OVER, ~LATEST_ALIKE))
@@ -193,35 +194,37 @@ _ROWS: Final = (
 
 S19: Final = Always(
     "S19_a_success_has_the_prompt_of_its_life",
-    implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u), wants(h, x)), has(u, x)),
+    implies(all_of(status(d, h) == Status.SUCCESS, took(d, h, p, u), wants(h, prompt)),
+            has(u, prompt)),
     why="each part is of the request that its rank has bound to the life")
 ALIKE: Final = (
     S19,
     Always("S19_a_running_life_has_its_prompt",
            implies(all_of(binds(p, h, u), meeting(p, h).among(Meeting.BOUND, Meeting.SENT),
-                          wants(h, x)), has(u, x)),
+                          wants(h, prompt)), has(u, prompt)),
            why="a rank binds a life to a request of its prompt"),
 )
 NAMED_ALIKE: Final = (
     *ALIKE,
     Always("S19_only_other_prompts_differ",
-           implies(all_of(differ(p, h, u), wants(h, x)), ~has(u, x)),
+           implies(all_of(differ(p, h, u), wants(h, prompt)), ~has(u, prompt)),
            why="a rank says so of two prompts that it has compared"),
     Always("S19_a_mix_up_ends_its_life",
            implies(differ(p, h, u), meeting(p, h) == Meeting.FAILED),
            why="the row that compares the prompts ends it"),
 )
 _AXIOMS: Final = {
-    "a_life_names_one_prompt": implies(all_of(wants(h, x), wants(h, y)), x.same(y)),
-    "a_life_names_a_prompt": exists(x, wants(h, x)),
-    "a_request_has_one_prompt": implies(all_of(has(u, x), has(u, y)), x.same(y)),
-    "a_request_has_a_prompt": exists(x, has(u, x)),
-    "lives_of_one_prompt": implies(wants(h, x), all_of(
-        implies(akin(h, k), wants(k, x)), implies(wants(k, x), akin(h, k)))),
-    "requests_of_one_prompt": implies(has(u, x), all_of(
-        implies(alike(u, v), has(v, x)), implies(has(v, x), alike(u, v)))),
-    "a_life_and_a_request_of_one_prompt": implies(wants(h, x), all_of(
-        implies(fits(h, u), has(u, x)), implies(has(u, x), fits(h, u)))),
+    "a_life_names_one_prompt": implies(
+        all_of(wants(h, prompt), wants(h, other)), prompt.same(other)),
+    "a_life_names_a_prompt": exists(prompt, wants(h, prompt)),
+    "a_request_has_one_prompt": implies(all_of(has(u, prompt), has(u, other)), prompt.same(other)),
+    "a_request_has_a_prompt": exists(prompt, has(u, prompt)),
+    "lives_of_one_prompt": implies(wants(h, prompt), all_of(
+        implies(akin(h, k), wants(k, prompt)), implies(wants(k, prompt), akin(h, k)))),
+    "requests_of_one_prompt": implies(has(u, prompt), all_of(
+        implies(alike(u, v), has(v, prompt)), implies(has(v, prompt), alike(u, v)))),
+    "a_life_and_a_request_of_one_prompt": implies(wants(h, prompt), all_of(
+        implies(fits(h, u), has(u, prompt)), implies(has(u, prompt), fits(h, u)))),
 }
 NOT_FAILED_BY_PREDECESSOR: Final = OnRow(
     "a_retry_is_not_failed_by_its_predecessor", "pass_failure_on",
@@ -292,7 +295,7 @@ def _configuration(
 ORDERED: Final[System] = edited(
     replace(binding_ordered.SYSTEM, configurations={}, like=binding_ordered.SYSTEM, axioms={
         **binding_ordered.SYSTEM.axioms, **_AXIOMS,
-        "a_place_is_of_one_prompt": implies(all_of(pairs(h, u), wants(h, x)), has(u, x)),
+        "a_place_is_of_one_prompt": implies(all_of(pairs(h, u), wants(h, prompt)), has(u, prompt)),
         "places_follow_the_order": implies(
             all_of(pairs(h, u), pairs(k, v), u.before(v), alike(u, v)), earlier(h, k)),
     }),

@@ -22,7 +22,7 @@ BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_liveness",
                   "tests.bench.bench_trace", "tests.bench.bench_spans", "tests.bench.bench_sim",
                   "tests.bench.bench_keys", "tests.bench.bench_operator",
                   "tests.bench.bench_stages", "tests.bench.bench_turns",
-                  "tests.bench.bench_device_calls")
+                  "tests.bench.bench_device_calls", "tests.bench.bench_peers")
 
 
 def main() -> int:

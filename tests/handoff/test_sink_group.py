@@ -31,7 +31,7 @@ def test_a_rank_that_may_die_receives_under_decisions() -> None:
     # More chunks, a source that dies, and a second rank to follow are elsewhere.
     assert found.rows_never_fired == (
         "send_more", "give_up_sending", "disown_meeting", "disown_address", "disown_abort",
-        "lose_source", "fence_lost", "follow")
+        "lose_source", "note_gone", "fence_lost", "follow")
 
 
 def test_a_source_learns_of_a_dead_sink_by_a_write_or_a_clock() -> None:

@@ -126,6 +126,9 @@ TRACE_LENGTHS: Final = {
     "R19-restart": 12,
     "B29-transfer": 8,
     "B30-transfer": 15,
+    "silence-as-death": 1,
+    "silence-of-a-sink-as-death": 2,
+    "fenced-and-forgotten": 10,
 }
 
 

@@ -10,6 +10,8 @@ from pdproto.spec.language.system import System
 
 _ALIKE: Final = ("the lives and requests of this race name no prompt; it takes a race whose "
                  "callers name them, as in tests/node/test_prompts.py")
+_SILENT: Final = ("a node takes a peer for gone by what it knows of its process (presence.py), "
+                  "before any row; it takes nodes that propose the loss of a silent peer")
 
 # Of defects in tables that nodes run: what keeps nodes from the race, by the name of the system.
 KEEPS: Final[dict[str, str]] = {
@@ -47,6 +49,8 @@ KEEPS: Final[dict[str, str]] = {
     "copy-runs-on":
         "pages are freed when their device has copied, and not by a row; it takes an engine whose "
         "copies are not awaited (tests/pages/test_device_copies.py)",
+    "silence-as-death": _SILENT,
+    "silence-of-a-sink-as-death": _SILENT,
     "B15":
         "a sink compares the digests of what has landed, which the system of this defect does not "
         "have; it takes a sink without digests",
