@@ -24,6 +24,9 @@ CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth c
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame
 REPEATS_PER_S: Final = 2_000  # a tenth to a fifth of a core, here and at the peers
 WINDOW_S: Final = 0.1  # in which the repeats are counted
+# The timers of one of which a wait has ended. No state has these, so `follow` comes next. With (),
+# which a state without timers has, the others would go on.
+ONE_ENDED: Final = ("one_has_ended",)
 
 
 class Ration:
@@ -131,7 +134,7 @@ class Timers(Generic[W]):
             deadline, name, one = self._at_once.popleft()
             if one.armed.get(name) == deadline:
                 del one.armed[name]
-                one.timers = ()
+                one.timers = ONE_ENDED
                 yield name, one
             else:
                 self._cancelled[name] -= 1
@@ -150,7 +153,7 @@ class Timers(Generic[W]):
                         self._cancelled[name] -= 1
                         continue
                     del one.armed[name]
-                    one.timers = ()
+                    one.timers = ONE_ENDED
                     one.repeats += repeats
                     yield name, one
 

@@ -113,3 +113,14 @@ def test_every_repeat_is_bounded() -> None:
     longest = {name: wait.seconds * 2 ** DOUBLINGS_MAX
                for name, wait in WAITS.items() if wait.again}
     assert max(longest[name] for name in ("no_news", "no_bytes", "no_answer")) == 32.0
+
+
+def test_after_a_wait_the_others_are_looked_at_also_where_the_next_state_has_none() -> None:
+    """A node calls `follow` when the timers of a state are others than those of its endpoint."""
+    timers: Timers[Endpoint] = Timers({"no_news": 1.0, "bootstrap_timeout": 70.0})
+    endpoint = opened(timers)
+    assert [name for name, _ in timers.due(1.0)] == ["no_news"]
+    assert "bootstrap_timeout" in endpoint.armed
+    assert endpoint.timers != (), "the other one would go on"
+    timers.follow(endpoint, (), 1.0)
+    assert not endpoint.armed
