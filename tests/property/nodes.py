@@ -49,7 +49,7 @@ from tests.property.network import Network
 
 LAYERS, PAGES, PAGE_BYTES = 2, 24, 256
 DRAIN_S: Final = 20.0  # on a busy machine; what has not come back by then never will
-LINK: Final = Link(sign_of_life_s=0.05, silent_s=0.4, grace_s=0.15, returns_s=2.0)
+LINK: Final = Link(sign_of_life_s=0.05, silent_s=0.2, absent_s=0.4, grace_s=0.15, returns_s=2.0)
 WAITS: Final = {"bootstrap_timeout": 0.8, "transfer_timeout": 0.8, "no_news": 0.05,
                 "no_bytes": 0.05, "no_answer": 0.05, "no_drain": 0.2}
 HELD: Final = ("engine_leases", "engine_leased_bytes", "engine_pending_fences",

@@ -46,12 +46,13 @@ from pdproto.testing.machine import REPORTS, RUN, Report
 from pdproto.testing.proxy import DOUBLED, LOST, PASSES, Fate
 from tests.node.leftovers import held
 from tests.property.network import Network, network
-from tests.property.nodes import DRAIN_S, Eyes, HandOver, Nodes
+from tests.property.nodes import DRAIN_S, LINK, Eyes, HandOver, Nodes
 from tests.property.profiles import runs
 from tests.waiting import until
 
 PICK: Final = st.integers(0, 255)
 ROOMS_MAX: Final = 6
+STOOD_STILL_MAX: Final = 3  # in a run: each takes half a second
 FATES: Final = {
     "loses": LOST, "doubles": DOUBLED, "delays": Fate(delay_s=0.02),
     "lets overtake": Fate(delay_s=0.02, in_order=False),
@@ -91,6 +92,7 @@ class NodesMachine(RuleBasedStateMachine):
         self.fates: dict[str, deque[Fate]] = {}
         self.nodes: Nodes | None = None
         self.patiently = True
+        self.stood_still = 0
         self.failure: NodesFailedError | None = None
 
     @initialize(come=st.integers(0, 3), slow=st.booleans(), sources=st.integers(1, 2),
@@ -220,6 +222,23 @@ class NodesMachine(RuleBasedStateMachine):
         self.do(f"finish {hand.room}", lambda: setattr(hand, "finishes", True))
 
     # What engines and clocks do, and what goes wrong
+
+    @precondition(lambda self: self.stood_still < STOOD_STILL_MAX)
+    @rule(pick=PICK)
+    def miss_source(self, pick: int) -> None:
+        """A source stands still until its sinks wait for it no longer."""
+        self.stand_still(self.of(self.live.sources, pick))
+
+    @precondition(lambda self: self.stood_still < STOOD_STILL_MAX)
+    @rule(pick=PICK)
+    def miss_sink(self, pick: int) -> None:
+        """A sink stands still until its sources wait for it no longer."""
+        self.stand_still(self.of(self.live.sinks, pick))
+
+    def stand_still(self, name: str) -> None:
+        self.stood_still += 1
+        self.do(f"let {name} stand still for too long",
+                lambda: self.live.pause(name, LINK.overdue_s + 2 * LINK.sign_of_life_s))
 
     @rule(pick=PICK, what=st.sampled_from(["hold", "let_go", "let_go", "give_up"]))
     def writes(self, pick: int, what: str) -> None:
