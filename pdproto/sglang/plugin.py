@@ -7,6 +7,7 @@ table of classes for each name.
 
 import sys
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
@@ -108,6 +109,7 @@ def _add_member(enum: Any) -> None:
 
 
 def _with_ours(get: Callable[[Any, Any], Any], ours: Any) -> Callable[[Any, Any], Any]:
+    @wraps(get)
     def get_kv_class(transfer_backend: Any, class_type: Any) -> Any:
         if transfer_backend is not ours or class_type.value not in CLASSES:
             return get(transfer_backend, class_type)

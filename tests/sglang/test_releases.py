@@ -15,11 +15,13 @@ from sglang.srt.disaggregation.utils import DisaggregationMode
 from pdproto.net.releases import Tested
 from pdproto.sglang.interface import found
 from pdproto.sglang.manager import PdprotoKVManager
+from pdproto.sglang.plugin import plugin
 from pdproto.sglang.versions import TESTED
 
 
 def test_the_recorded_interface_is_that_of_the_tested_release() -> None:
     """Where it is not, read what has changed, and write the lines of found(), sorted."""
+    plugin()  # which replaces one of these functions
     assert sglang.__version__ == TESTED.releases[-1]
     assert found() == TESTED.recorded()
 
