@@ -21,7 +21,7 @@ Interface = frozenset[str]  # names, and of calls their parameters
 
 
 @dataclass(frozen=True)
-class Tested:
+class Releases:
     """An engine, its tested releases from the oldest, and the file with the newest's interface."""
 
     engine: str

@@ -3,6 +3,6 @@
 from pathlib import Path
 from typing import Final
 
-from pdproto.net.releases import Tested
+from pdproto.net.releases import Releases
 
-TESTED: Final = Tested("SGLang", ("0.5.23",), Path(__file__).with_name("interface.txt"))
+TESTED: Final = Releases("SGLang", ("0.5.23",), Path(__file__).with_name("interface.txt"))

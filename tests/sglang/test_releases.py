@@ -12,7 +12,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 import sglang
 from sglang.srt.disaggregation.utils import DisaggregationMode
 
-from pdproto.net.releases import Tested
+from pdproto.net.releases import Releases
 from pdproto.sglang.interface import found
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.plugin import plugin
@@ -29,7 +29,7 @@ def test_the_recorded_interface_is_that_of_the_tested_release() -> None:
 def test_a_release_of_another_interface_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """0.5.22 is one: its KVArgs have no kv_layout."""
     monkeypatch.setattr(sglang, "__version__", "0.5.22")
-    monkeypatch.setattr(Tested, "recorded", lambda _: found() | {"KVArgs.kv_heads"})
+    monkeypatch.setattr(Releases, "recorded", lambda _: found() | {"KVArgs.kv_heads"})
     args: Any = None
     with pytest.raises(ValueError, match=(
             r"SGLang 0\.5\.22 is installed, and pdproto is tested with 0\.5\.23\. Of the interface "

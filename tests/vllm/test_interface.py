@@ -23,7 +23,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorLogging, KVConnectorProm
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 
-from pdproto.net.releases import Tested
+from pdproto.net.releases import Releases
 from pdproto.vllm.configuration import refuse
 from pdproto.vllm.connector import PdprotoConnector, Whereabouts
 from pdproto.vllm.interface import found
@@ -85,7 +85,7 @@ def test_a_release_of_another_interface_does_not_start(
     name = "KVConnectorBase_V1.get_transfer_results(self, finished_req_ids)"
     assert name in found()
     monkeypatch.setattr(vllm, "__version__", "0.99.0+cpu")
-    monkeypatch.setattr(Tested, "recorded", lambda _: found() - {name} | {"Request.prompt"})
+    monkeypatch.setattr(Releases, "recorded", lambda _: found() - {name} | {"Request.prompt"})
     with pytest.raises(ValueError, match=(
             r"vLLM 0\.99\.0\+cpu is installed, .* tested with .* and 0\.33\.0\. Of the interface "
             rf"of 0\.33\.0, Request\.prompt is gone, {re.escape(name)} is new: install 0")):
@@ -96,7 +96,7 @@ def test_a_release_of_another_interface_does_not_start(
 def test_a_release_of_the_same_interface_starts_with_a_warning(
     version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Tested, "recorded", lambda _: found())
+    monkeypatch.setattr(Releases, "recorded", lambda _: found())
     TESTED.check(version, found, logging.getLogger())
     (line,) = caplog.messages
     assert line.startswith(f"vLLM {version} is installed, and pdproto is tested with 0.31.0")
