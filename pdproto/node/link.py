@@ -94,7 +94,7 @@ class Link:
         """Raise TypeError or ValueError for a value that no link has."""
         checked.text("bind", self.bind, ENDPOINT_MAX)
         checked.whole("high_water", self.high_water, 1, HIGH_WATER_MAX)
-        for name in ("sign_of_life_s", "silent_s", "grace_s", "returns_s"):
+        for name in ("sign_of_life_s", "silent_s", "absent_s", "grace_s", "returns_s"):
             checked.seconds(name, getattr(self, name))
         if self.curve is not None:
             checked.one_of("curve", self.curve, Curve)
