@@ -8,7 +8,11 @@ from pdproto.cli.main import GROUPS, Program, Verb
 OWN_VERBS: Final[Mapping[str, Verb]] = {
     "bench": Verb("measure how fast this machine packs and unpacks pages", "lab.verbs.bench"),
     "bugs": Verb("find every historical defect with the explorer", "lab.verbs.bugs"),
+    "cluster": Verb("run a cluster of nodes in virtual time: one seed, one run",
+                    "lab.verbs.cluster"),
     "compare": Verb("ask several checkers the same questions of a system", "lab.verbs.compare"),
+    "race": Verb("arrange the race of a historical defect on nodes in virtual time",
+                 "lab.verbs.race"),
     "soak": Verb("hand over pages between real processes under faults, for a long time",
                  "lab.verbs.soak"),
     "study": Verb("measure the benefit of a feature in real processes and in the simulator",

@@ -39,16 +39,14 @@ LAYERS: Final = {
     "sglang": "engine, items, net, node, pages, registry, runtime, spec.handoff, transport",
     "vllm": "engine, items, net, node, pages, runtime, spec.handoff, transport",
     "testing": "check, ground, runtime, spec.handoff, spec.language",
-    "sim": "check, ground, node, runtime, spec.bugs, spec.handoff, spec.language, testing",
-    "drill": "check, engine, ground, group, net, node, pages, registry, runtime, sim, spec.bugs, "
-             "spec.handoff, spec.language, transport",
-    "cli": "check, drill, engine, ground, net, registry, runtime, sim, spec.bugs, "
-           "spec.catalogue, spec.entry, spec.handoff, spec.language, testing, transport",
+    "drill": "engine, group, net, node, pages, registry, runtime, spec.handoff, transport",
+    "cli": "check, drill, engine, ground, net, registry, runtime, spec.bugs, spec.catalogue, "
+           "spec.entry, spec.handoff, spec.language, testing, transport",
     "proofs": "check, cli, spec.bugs, spec.examples, spec.handoff, spec.language, spec.lemmas",
     "examples": "drivers, engine, runtime, sglang, spec.language",
-    "lab": "check, cli, drill, engine, examples, kernels, net, node, pages, registry, runtime, "
-           "sim, spec.bugs, spec.catalogue, spec.entry, spec.handoff, spec.language, testing, "
-           "transport",
+    "lab": "check, cli, drill, engine, examples, ground, group, kernels, net, node, pages, "
+           "registry, runtime, spec.bugs, spec.catalogue, spec.entry, spec.handoff, spec.language, "
+           "testing, transport",
 }
 
 # Inside pdproto/node: its own modules import none of these, and these not each other.

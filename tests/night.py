@@ -68,7 +68,7 @@ NIGHT: Final[dict[str, Wait]] = {
         "one of the systems by day", by_day=1),
     "tests/cli/test_shards.py::test_together_they_say_what_the_whole_run_says": Wait(
         "one run of each verb by day",
-        by_day=("check a violation", "prove", "mutate a sample", "bugs", "sim")),
+        by_day=("check a violation", "prove", "mutate a sample", "bugs", "cluster")),
     "tests/cli/test_shards.py::test_without_one_of_them_nothing_holds": Wait(
         "the shards of the other verbs; all of them are merged by day", by_day=3),
     "tests/e2e/test_drill_ended.py::"

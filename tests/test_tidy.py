@@ -269,7 +269,7 @@ TWO_ENDS = {"Job", "Line", "OneSidedLine", "Open", "SharedLine", "TcpLine"}
 
 
 # The folders of the checker and of drills have many small classes of their own.
-CHECKS = ("check", "cli", "drill", "sim", "spec.examples", "testing")
+CHECKS = ("check", "cli", "drill", "spec.examples", "testing")
 
 
 def public_classes(*roots: str) -> Iterator[tuple[str, str, str]]:

@@ -97,7 +97,7 @@ class SoakCluster:
 
     def _process(self, target: Any, bug: str | None = None) -> tuple[BaseProcess, Pipe]:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=children.with_defect, daemon=True,
+        process = self._context.Process(target=rank.with_defect, daemon=True,
                                         args=(bug, target, theirs))
         children.start(process)
         theirs.close()

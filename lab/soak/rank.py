@@ -7,19 +7,21 @@ waits, and reports the outcome of each to the router. Pages hold the bytes of th
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from lab.sim import planted
 from lab.soak.memory import resident_bytes
 from lab.soak.messages import Begin, Ended, Leave, Left, Pipe, SoakRank, State
 from lab.soak.network import settle_in
+from pdproto.drill.children import while_parent_lives
 from pdproto.drill.handoff.directory import registrar
 from pdproto.drill.handoff.load import LoadRequest, Pages, Topology
 from pdproto.drill.handoff.rank import Pool
@@ -227,6 +229,13 @@ class _Decode(_Scheduler):
                 right &= np.array_equal(pools[:, page], want)
                 self.verified_bytes += want.nbytes
         return right
+
+
+def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) -> None:
+    """Run the body with tables that have the historical defect of this name, if one is named."""
+    if name is not None:
+        planted.put_in(planted.named(name).system)
+    while_parent_lives(body, *arguments)
 
 
 def prefill(place: SoakRank, pipe: Pipe) -> None:

@@ -13,14 +13,14 @@ from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, Final
 
+from lab.sim.plan import PlannedRequest
+from lab.sim.study import RETRIES
 from lab.study import ranks
 from lab.study.plan import BASE, Cell, planned
 from lab.study.ranks import Answered, Computed, Job, decode_process, prefill_process
 from lab.study.rooms import Routing
 from pdproto.drill import children
 from pdproto.drill.handoff.cluster import RankDiedError
-from pdproto.sim.plan import PlannedRequest
-from pdproto.sim.study import RETRIES
 
 END_S: Final = 10.0
 LEAD_S: Final = 0.3  # from when processes are told of a job until it begins

@@ -10,10 +10,10 @@ from math import log
 from random import Random
 from typing import Final
 
-from pdproto.sim.chance import Stream
-from pdproto.sim.cluster import simulate
-from pdproto.sim.plan import Plan, PlannedRequest, Shape
-from pdproto.sim.study import CHUNKS, MS, RETRIES, Arm, Setting, percentile
+from lab.sim.cluster import simulate
+from lab.sim.plan import Plan, PlannedRequest, Shape
+from lab.sim.study import CHUNKS, MS, RETRIES, Arm, Setting, percentile
+from pdproto.testing.chance import Stream
 
 GENERATES_S: Final = 0.1  # for which decode keeps the pages of an answer
 SLOTS: Final = 1_024  # of metadata: more than there are ever requests

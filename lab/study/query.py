@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from lab.sim.study import MS, Setting, percentile
 from lab.study import ranks
 from lab.study.lanes import END_S, Ran, Way, measure, said
 from lab.study.plan import Cell
@@ -19,7 +20,6 @@ from lab.study.rooms import Routing
 from pdproto.drill import children
 from pdproto.drill.handoff.ranks import registry
 from pdproto.net.hosts import LOOPBACK
-from pdproto.sim.study import MS, Setting, percentile
 
 SETTINGS: Final = tuple(
     Cell("requests a second", f"{rate}",

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lab.sim.plan import PlannedRequest
+from lab.sim.study import Setting
 from lab.study.distant import DistantDecode, DistantPrefill
 from lab.study.plan import PAGES, SLOTS
 from lab.study.rooms import RANKS, PublishedRooms, Routing, SoughtRooms
@@ -33,10 +35,8 @@ from pdproto.node.decode.receiver import Receiver
 from pdproto.node.optimistic.record import OptimisticSettings, Ordered
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.sim.chance import Stream
-from pdproto.sim.plan import PlannedRequest
-from pdproto.sim.study import Setting
 from pdproto.spec.handoff.poll import KVPoll
+from pdproto.testing.chance import Stream
 
 PREFILL: Final = "prefill-0-0-0"
 DECODE: Final = "decode-0"

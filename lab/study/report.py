@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lab.sim.study import MS, Arm, Ways
 from lab.study.lanes import Measured, Ran
 from lab.study.plan import Cell, arm
-from pdproto.sim.study import MS, Arm, Ways
 
 
 class StudyError(Exception):

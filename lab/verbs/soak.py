@@ -20,6 +20,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from lab.sim import planted
 from lab.soak.cluster import ProcessLostError
 from lab.soak.report import SoakResult, page, show
 from lab.soak.rounds import run_soak
@@ -28,7 +29,6 @@ from pdproto.cli.numbers import natural, positive
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
     UsageError,
-    check_bug,
     check_targets,
     console,
     whole_number,
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     if state.is_over and arguments.bug is not None:
         sys.stderr.write(f"pdproto: --bug {arguments.bug}: this soak has not shown the defect; it "
-                         f"arranges no race: `pdproto handoff --bug` does\n")
+                         f"arranges no race: `python -m lab race` does\n")
         return NOT_OVER
     return 0 if state.is_over and state.totals.verified_bytes else NOT_OVER
 
@@ -117,7 +117,7 @@ def _state(arguments: argparse.Namespace) -> SoakState:
         raise UsageError(f"{KEEP_GOING}: there is no complaint to go on after: give --resume FILE "
                          "too")
     if arguments.bug is not None:
-        check_bug(arguments.bug)
+        _check_bug(arguments.bug)
     settings = SoakSettings(
         seed=arguments.seed, prefill=arguments.prefill, decode=arguments.decode,
         engines=tuple(arguments.engine), in_flight=arguments.in_flight,
@@ -134,3 +134,13 @@ def _state(arguments: argparse.Namespace) -> SoakState:
     if arguments.commit and arguments.commit not in state.commits:
         state.commits.append(arguments.commit)
     return state
+
+
+def _check_bug(name: str) -> None:
+    """Raise UsageError unless the processes of a drill run tables that can have this defect."""
+    try:
+        planted.named(name)
+    except KeyError:
+        known = dict.fromkeys(bug.id for bug in planted.runnable())
+        raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
+                         f"defect: choose one of {', '.join(known)}") from None

@@ -19,6 +19,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
+from lab.sim.study import Arm
 from lab.study import plan, query
 from lab.study.chart import chart
 from lab.study.lanes import LATE_S, measure
@@ -35,7 +36,6 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.drill.handoff.cluster import RankDiedError
-from pdproto.sim.study import Arm
 
 STUDIES: Final = ("optimistic", "force-query")
 REQUESTS: Final = 600

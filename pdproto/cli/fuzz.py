@@ -9,7 +9,6 @@ taken.
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from typing import Final
 
 from hypothesis import Verbosity, settings
@@ -27,9 +26,15 @@ from pdproto.cli.options import (
     configuration,
     whole_number,
 )
-from pdproto.cli.sampled import Sampled, add_outputs, report, require_processes, runnable
+from pdproto.cli.sampled import (
+    Sampled,
+    add_outputs,
+    report,
+    require_processes,
+    runnable,
+    subject_words,
+)
 from pdproto.cli.systems import load
-from pdproto.spec.language.system import DEFAULT
 from pdproto.testing.machine import RUN, Fuzzer
 from pdproto.testing.property_checker import ViolationError
 
@@ -94,15 +99,6 @@ def _replay(fuzzer: Fuzzer, blob: str) -> None:
 
 def _command(arguments: argparse.Namespace, blob: str) -> str:
     """The command that runs the failing run again."""
-    words = ["pdproto", "fuzz", arguments.system]
-    if arguments.configuration != DEFAULT:
-        words += ["--configuration", arguments.configuration]
-    for option, groups in (("--size", arguments.size), ("--faults", arguments.faults),
-                           ("--property", arguments.properties)):
-        words += _option(option, groups)
-    return shlex.join([*words, "--replay", blob])
-
-
-def _option(name: str, groups: Sequence[Sequence[str]]) -> list[str]:
-    values = [value for group in groups for value in group]
-    return [name, *values] if values else []
+    words = subject_words("fuzz", arguments)
+    wanted = [name for group in arguments.properties for name in group]
+    return shlex.join([*words, *(["--property", *wanted] if wanted else []), "--replay", blob])

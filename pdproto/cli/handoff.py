@@ -3,14 +3,12 @@
 It starts the ranks of a prefill and a decode server, hands over requests, and aborts some of them
 on the way. It also kills and restarts a rank (--kill), drains and replaces one (--drain), or stops
 the registry for a while (--cut). Then it checks that every byte arrived as it was sent, that both
-sides agree on each outcome, and that all memory was released. With --bug it arranges, on nodes in
-virtual time, the race in which the checker finds that defect. Exit status: 0 all of this holds, 1
-not, or the defect was seen, 3 no byte was compared, or the race of the defect cannot be arranged.
+sides agree on each outcome, and that all memory was released. Exit status: 0 all of this holds, 1
+not, 3 no byte was compared.
 """
 
 import argparse
 import json
-from importlib import import_module
 from math import gcd, lcm
 from pathlib import Path
 
@@ -98,11 +96,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="seed of the load: the same seed gives the same requests (default: 0)")
     parser.add_argument("--timeout", type=positive, default=600.0, metavar="S",
                         help="most seconds for all hand-overs (default: 600)")
-    parser.add_argument("--bug", metavar="ID",
-                        help="instead of all this, arrange the race of this historical defect: the "
-                             "events of its shortest counterexample, in their order, on nodes with "
-                             "the edited tables and then with the unedited ones; sizes and faults "
-                             "are those of the counterexample")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each rank; rows of other "
                              "systems than the hand-over go to a folder for each system")
@@ -126,8 +119,6 @@ def _configure_optimistic(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify and report; returns the exit status."""
-    if arguments.bug is not None:
-        return int(import_module("pdproto.cli.handoff_race").run(arguments))
     _refuse(arguments)
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)

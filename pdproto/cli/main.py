@@ -39,6 +39,7 @@ GROUPS: Final[Mapping[str, Verbs]] = {
         ("explore", "step through a system in the browser or in the terminal"),
         ("run", "walk through a system at random, and count how often each row fires"),
         ("fuzz", "let Hypothesis try the processes with events in any order"),
+        ("sim", "run the processes in virtual time: one seed, one run"),
         ("mutate", "make one change to the tables at a time: does a property detect it?"),
         ("trace", "replay traces of real runs against the tables"),
         ("export", "write a system as documentation, as TLA+, or as a graph of states"),
@@ -46,7 +47,6 @@ GROUPS: Final[Mapping[str, Verbs]] = {
     ),
     "run nodes": _verbs(
         ("handoff", "hand over pages between real processes, and verify every byte"),
-        ("sim", "run nodes or your own system in virtual time: one seed, one run"),
         ("node", "look at nodes, print their settings, write the keys of a cluster"),
         ("registry", "serve the registry: prefill ranks register, decode finds them"),
     ),

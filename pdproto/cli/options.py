@@ -231,18 +231,6 @@ def chosen_properties(system: System, groups: Iterable[Iterable[str]]) -> tuple[
     return wanted
 
 
-def check_bug(name: str) -> None:
-    """Raise UsageError unless the processes of a drill run tables that can have this defect."""
-    from pdproto.sim import planted  # noqa: PLC0415 - reads every system
-
-    try:
-        planted.named(name)
-    except KeyError:
-        known = dict.fromkeys(bug.id for bug in planted.runnable())
-        raise UsageError(f"--bug {name}: the processes of this verb run no table with such a "
-                         f"defect: choose one of {', '.join(known)}") from None
-
-
 def without(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     """A command line without these options and their values."""
     return [argument for place, argument in enumerate(arguments)

@@ -1,4 +1,4 @@
-"""The report of `fuzz` and of `sim SYSTEM`: some runs of a system, and any counterexample."""
+"""The report of `fuzz` and of `sim`: some runs of a system, and any counterexample."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import CheckResult, Finding
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.system import Configuration, System
+from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 NO_STEP: Final = "no step was taken, so nothing was compared"
 NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
@@ -67,6 +67,17 @@ def add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE|-",
                         help="write the counts, and the violation with its trace")
     parser.add_argument("--html", metavar="FILE|-", help="write a page to step through a violation")
+
+
+def subject_words(verb: str, arguments: argparse.Namespace) -> list[str]:
+    """The command line of a verb with SYSTEM, its sizes and its faults, as they were given."""
+    words = ["pdproto", verb, arguments.system]
+    if arguments.configuration != DEFAULT:
+        words += ["--configuration", arguments.configuration]
+    for option in ("size", "faults"):
+        if given := [value for group in getattr(arguments, option) for value in group]:
+            words += [f"--{option}", *given]
+    return words
 
 
 def require_processes(system: System) -> None:

@@ -78,15 +78,6 @@ def while_parent_lives(body: Callable[..., None], *arguments: Any) -> None:
         os._exit(1)  # no process waits for its resources, and its threads still run
 
 
-def with_defect(name: str | None, body: Callable[..., None], *arguments: Any) -> None:
-    """Run the body with tables that have the historical defect of this name, if one is named."""
-    if name is not None:
-        from pdproto.sim import planted  # noqa: PLC0415 - reads every system
-
-        planted.put_in(planted.named(name).system)
-    while_parent_lives(body, *arguments)
-
-
 @contextmanager
 def ended_in_order() -> Iterator[None]:
     """Have SIGTERM end the verb as Ctrl-C does, with its processes and its files."""

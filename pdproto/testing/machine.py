@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from hypothesis import HealthCheck, Phase, __version__, reproduce_failure, settings, target
 from hypothesis import seed as seeded
@@ -35,17 +35,15 @@ from hypothesis.stateful import (
 )
 
 from pdproto.check.result import Finding
-from pdproto.check.rigid import interpretations
-from pdproto.ground.grounding import Ground, GroundRow, Interpretation, ground_for
+from pdproto.ground.grounding import GroundRow
 from pdproto.spec.language.machine import Call, Completion, Timer
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.symbols import Sent
 from pdproto.spec.language.system import Configuration, System
 from pdproto.testing.cluster import Cluster, DivergenceError
-from pdproto.testing.ends import Pacing
 from pdproto.testing.pre_exploration import PreExploration
 from pdproto.testing.property_checker import PropertyChecker, ViolationError, is_safety_net
-from pdproto.testing.shrink import shrink
+from pdproto.testing.world import World, Worlds
 
 # shrink.py shortens a run, and not Hypothesis: it knows that rows are steps, and is far faster.
 RUN: Final = settings(
@@ -90,26 +88,20 @@ class Report:
 REPORTS: Final[list[Report]] = []  # all reports of this process, for the summary of a test run
 
 
-class World:
-    """One interpretation of the rigid symbols and one assumption of fairness, with live ends."""
+class FuzzedWorld(World):
+    """A world whose rare rows are known."""
 
-    def __init__(self, ground: Ground, fairness: Fairness, fuzzer: "Fuzzer") -> None:
-        self.fairness: Final = fairness
-        self.checker: Final = PropertyChecker(ground, fuzzer.properties)
-        self.cluster: Final = Cluster(
-            ground, at_once=fuzzer.at_once, stores=fuzzer.stores, runs=fuzzer.runs_on(ground))
-        self.pre_exploration: Final = PreExploration(ground)
+    def __init__(self, cluster: Cluster, checker: PropertyChecker, fairness: Fairness) -> None:
+        super().__init__(cluster, checker, fairness)
+        self.pre_exploration: Final = PreExploration(cluster.ground)
         self._cut: Final[dict[tuple[int, ...], ViolationError]] = {}
         self._known: Final[dict[int, tuple[tuple[GroundRow, ...], int, Choices]]] = {}
 
     def cut_down(self, error: DivergenceError | ViolationError) -> ViolationError:
-        """The failure of the run so far, with fewer steps.
-
-        Hypothesis runs into a failure several times, and needs the same error each time.
-        """
+        """Hypothesis runs into a failure several times, and needs the same error each time."""
         key = tuple(id(move.row) for move in self.cluster.moves)
         if key not in self._cut:
-            self._cut[key] = shrink(error, self.cluster, self.checker, self.fairness)
+            self._cut[key] = super().cut_down(error)
         return ViolationError(self._cut[key].finding)
 
     def choices(self) -> Choices:
@@ -157,57 +149,17 @@ def kind_of(row: GroundRow) -> str:
 
 
 class Fuzzer:
-    """Fuzzes live ends with the triggers and faults of a system.
+    """Fuzzes live ends with the triggers and faults of a system. ends: options of `Worlds`."""
 
-    at_once, stores: see `pdproto.testing.ends.make_ends`. properties: names of those to check; all
-    if empty. runs: the system whose tables the ends run, if it differs from `system`.
-    """
-
-    def __init__(
-        self,
-        system: System,
-        configuration: Configuration,
-        *,
-        at_once: Pacing | None = None,
-        stores: frozenset[str] = frozenset(),
-        properties: frozenset[str] = frozenset(),
-        runs: System | None = None,
-    ) -> None:
+    def __init__(self, system: System, configuration: Configuration, **ends: Any) -> None:
         self.system: Final = system
         self.configuration: Final = configuration
-        self.at_once: Final = at_once
-        self.stores: Final = stores
-        self.properties: Final = properties
-        self.runs: Final = runs
+        self.worlds: Final = Worlds(FuzzedWorld, system, configuration, **ends)
         self.fired: Final[Counter[str]] = Counter()
         self.count = 0
-        self._given: Final[list[Interpretation]] = list(
-            interpretations(system, configuration.sizes, configuration))
-        self._worlds: Final[dict[tuple[int, Fairness], World]] = {}
-        first = self.world(0, Fairness.TIMERS)
-        self.assumptions: Final = first.checker.assumptions()
+        ground = self.worlds.chosen(0, 0).cluster.ground
         self.rows: Final = tuple(dict.fromkeys(
-            row.row.name for row in first.checker.ground.rows if row.row.kind != "reject"))
-
-    @property
-    def topologies(self) -> int:
-        """The number of interpretations of the rigid symbols."""
-        return len(self._given)
-
-    def world(self, number: int, fairness: Fairness) -> World:
-        """The cluster of one topology under one assumption; made at the first call."""
-        known = self._worlds.get((number, fairness))
-        if known is None:
-            ground = ground_for(self.system, self.configuration, self._given[number], fairness)
-            known = self._worlds[number, fairness] = World(ground, fairness, self)
-        return known
-
-    def runs_on(self, ground: Ground) -> Ground | None:
-        """The ground system that the ends run, if it differs from `ground`; else None."""
-        if self.runs is None:
-            return None
-        return Ground(self.runs, ground.sizes, ground.faults, ground.given,
-                      consume=ground.consume, timers=ground.timers)
+            row.row.name for row in ground.rows if row.row.kind != "reject"))
 
     def machine(self) -> type["ClusterMachine"]:
         """The state machine, a class that Hypothesis runs."""
@@ -271,7 +223,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = self.fuzzer.world(0, self.fuzzer.assumptions[0])
+        self.world = self.fuzzer.worlds.chosen(0, 0)
         self.world.cluster.begin()
         self.seen: set[str] = set()
         self.failed = False
@@ -280,8 +232,7 @@ class ClusterMachine(RuleBasedStateMachine):
     def begin(self, topology: int, relying: int, goal: int, state: int) -> None:
         """Choose the topology, the fairness assumption, and the path to a rare row, if any."""
         fuzzer = self.fuzzer
-        fairness = fuzzer.assumptions[relying % len(fuzzer.assumptions)]
-        self.world = fuzzer.world(topology % fuzzer.topologies, fairness)
+        self.world = fuzzer.worlds.chosen(topology, relying)
         self.world.cluster.begin()
         fuzzer.count += 1
         if goal < HALF:

@@ -4,7 +4,8 @@ In optimistic.py a pass that ends before its bootstrap is parked, and yields onl
 could go on in its place. Here it drops its KV when it ends, and runs again from the head of the
 queue, with its slot, until its attempts are used up. The rows are those of a forced retry, without
 the sample. A process can run either table (`OptimisticPrefill`), and
-`pdproto sim --study release-at-once` compares their times to the first token (docs/optimistic.md).
+`python -m lab cluster --study release-at-once` compares their times to the first token
+(docs/optimistic.md).
 """
 
 from typing import Final

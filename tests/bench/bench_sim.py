@@ -19,8 +19,8 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from pdproto.sim.cluster import Cluster, simulate
-from pdproto.sim.plan import Shape, planned
+from lab.sim.cluster import Cluster, simulate
+from lab.sim.plan import Shape, planned
 
 RUNS: Final = 3
 GOAL_PER_S: Final = 5_000

@@ -1,4 +1,4 @@
-"""`pdproto sim SYSTEM` and `pdproto fuzz SYSTEM`: the processes of anybody's tables."""
+"""`pdproto sim` and `pdproto fuzz`: the processes of anybody's tables."""
 
 import json
 import os
@@ -128,13 +128,6 @@ def test_a_variable_of_another_system_is_no_part_of_an_end(capsys: Output) -> No
     told = capsys.readouterr().out
     assert status in (0, 1)
     assert told.startswith("trtllm-cancel ")
-
-
-def test_options_of_nodes_are_refused_beside_a_system(capsys: Output) -> None:
-    for option in (("--pp", 2), ("--bug", "B22"), ("--trace", "out"), ("--study", "optimistic")):
-        status, told = ran(capsys, "sim", "lock-server", *option)
-        assert (status, told) == (2, f"pdproto: {option[0]} is about the nodes of the hand-over: "
-                                     f"leave it out, or leave out SYSTEM")
 
 
 def test_another_seed_gives_other_runs(capsys: Output) -> None:

@@ -33,9 +33,9 @@ RUNS: Final = {
     "mutate": ("mutate", "lamp.py:SYSTEM", "--workers", "1"),
     "mutate a sample": ("mutate", "lamp.py:SYSTEM", "--workers", "1", "--sample", "5"),
     "bugs": ("bugs",),
-    "sim": ("sim", "--seeds", "5", "--requests", "10", "--faults", "loss"),
-    "sim a violation": ("sim", "--seeds", "3", "--requests", "30", "--pp", "2",
-                        "--faults", "abort,hang", "--bug", "B22"),
+    "cluster": ("cluster", "--seeds", "5", "--requests", "10", "--faults", "loss"),
+    "cluster a violation": ("cluster", "--seeds", "3", "--requests", "30", "--pp", "2",
+                            "--faults", "abort,hang", "--bug", "B22"),
 }
 runs = pytest.mark.parametrize("run", RUNS)
 
@@ -170,7 +170,7 @@ class TestRefused:
         content["question"] |= changes
         Path(file).write_text(json.dumps(content), encoding="utf-8")
 
-    def refusal(self, capsys: Output, *files: str, verb: str = "sim") -> str:
+    def refusal(self, capsys: Output, *files: str, verb: str = "cluster") -> str:
         capsys.readouterr()
         assert command(verb, "--merge", *files) == 2
         said = capsys.readouterr()
@@ -180,13 +180,13 @@ class TestRefused:
 
     @pytest.fixture
     def two(self) -> list[str]:
-        return shards(("sim", "--seeds", "2", "--requests", "5"), 2)[0]
+        return shards(("cluster", "--seeds", "2", "--requests", "5"), 2)[0]
 
     @pytest.mark.parametrize(("change", "line"), [
         ({"version": "0.0.9"}, "2.json is of pdproto 0.0.9, and 1.json of pdproto 0.1.0"),
         ({"code": "another"}, "2.json was written by other code of pdproto than 1.json"),
-        ({"arguments": ["--seeds", "3"]}, "2.json answers `sim --seeds 3`, and 1.json "
-                                          "`sim --seeds 2 --requests 5`"),
+        ({"arguments": ["--seeds", "3"]}, "2.json answers `cluster --seeds 3`, and 1.json "
+                                          "`cluster --seeds 2 --requests 5`"),
         ({"verb": "bugs"}, "2.json answers `bugs --seeds 2 --requests 5`"),
         ({"tables": "others"}, "2.json is about other tables than 1.json"),
     ])
@@ -207,7 +207,7 @@ class TestRefused:
             capsys, two[0], "again.json")
 
     def test_another_number_of_shards(self, two: list[str], capsys: Output) -> None:
-        files, _ = shards(("sim", "--seeds", "2", "--requests", "5"), 1)
+        files, _ = shards(("cluster", "--seeds", "2", "--requests", "5"), 1)
         assert f"{two[1]} is shard 2/2, and {files[0]} is shard 1/1" in self.refusal(
             capsys, files[0], two[1])
 
@@ -255,7 +255,7 @@ class TestRefused:
     (["--shar", "1/2"], "with --shard, write the names of options in full"),
 ])
 def test_usage(options: list[str], told: str, capsys: Output) -> None:
-    status = main(["sim", "--seeds", "2", *options])
+    status = main(["cluster", "--seeds", "2", *options])
     assert status == (2 if told else 0)
     assert told in " ".join(capsys.readouterr().err.split())
 
@@ -266,7 +266,7 @@ def test_one_search_is_not_divided(capsys: Output) -> None:
 
 
 def test_shards_of_another_verb(capsys: Output) -> None:
-    files, _ = shards(("sim", "--seeds", "1", "--requests", "5"), 1)
+    files, _ = shards(("cluster", "--seeds", "1", "--requests", "5"), 1)
     assert main(["prove", "--merge", *files]) == 2
-    assert ("1.json has answers of sim: use `python -m lab sim --merge`"
+    assert ("1.json has answers of cluster: use `python -m lab cluster --merge`"
             in capsys.readouterr().err)

@@ -43,7 +43,7 @@ API: Final[Mapping[str, tuple[str, ...]]] = {
         "pdproto.runtime.trace_shared.End",
         "pdproto.runtime.store.Shared",
         "pdproto.runtime.store.SharedStep",
-        "pdproto.sim.system.SimulatedSystem",
+        "pdproto.testing.simulated.SimulatedSystem",
     ),
     "Hand over a KV cache": (
         "pdproto.*",

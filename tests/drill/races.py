@@ -1,4 +1,4 @@
-"""Which defects of the catalogue `pdproto handoff --bug` shows on nodes, and why not the others.
+"""Which defects of the catalogue `python -m lab race` shows on nodes, and why not the others.
 
     python -m tests.drill.races            # arrange every race, and record what was seen
     python -m tests.drill.races B22 R19    # only these
@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-from pdproto.drill.race.arrange import NotArrangedError, arranged
+from lab.race.arrange import NotArrangedError, arranged
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pdproto.cli.main import main
-from pdproto.drill.race import arrange
-from pdproto.drill.race.arrange import Arranged, NotArrangedError, arranged
-from pdproto.drill.race.conduct import conduct
-from pdproto.drill.race.counterexample import runs, shortest
-from pdproto.drill.race.refusals import KEEPS
-from pdproto.drill.race.stage import Step
-from pdproto.drill.race.transfer import Transfer
-from pdproto.sim.defects import base_of, roles_of
+from lab.__main__ import main
+from lab.race import arrange
+from lab.race.arrange import Arranged, NotArrangedError, arranged
+from lab.race.conduct import conduct
+from lab.race.counterexample import runs, shortest
+from lab.race.refusals import KEEPS
+from lab.race.stage import Step
+from lab.race.transfer import Transfer
+from lab.sim.defects import base_of, roles_of
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import group
 from tests.drill.races import KEPT, RACES, outcome, recorded
@@ -126,7 +126,7 @@ Told = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def told(capsys: pytest.CaptureFixture[str]) -> Told:
     def run(*words: str) -> tuple[int, str, str]:
-        status = main(["handoff", *words])
+        status = main(["race", *words])
         captured = capsys.readouterr()
         return status, captured.out, captured.err
 
@@ -134,7 +134,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Told:
 
 
 def test_the_verb_names_the_promise_and_the_place(told: Told) -> None:
-    status, out, _ = told("--bug", "local-drain", "--pp", "2")
+    status, out, _ = told("local-drain")
     assert status == 1
     assert "drain_locally(k0, h0)" in out
     assert "✗ S5_same_decisions_same_queue: after drain_locally(k0, h0)" in out
@@ -142,21 +142,21 @@ def test_the_verb_names_the_promise_and_the_place(told: Told) -> None:
 
 
 def test_the_verb_refuses_with_another_status(told: Told) -> None:
-    status, out, err = told("--bug", "local-slot", "--pp", "2")
+    status, out, err = told("local-slot")
     assert (status, out) == (3, "")
-    assert err.startswith("pdproto: --bug is refused")
+    assert err.startswith("pdproto: local-slot is refused")
     assert "local-slot: nodes do not run its counterexample: step " in err
     assert err.count("\n") == 1
 
 
 def test_the_verb_knows_every_defect_and_no_other(told: Told) -> None:
-    status, _, err = told("--bug", "B999")
+    status, _, err = told("B999")
     assert status == 2
-    assert "--bug B999: there is no such defect" in err
+    assert "B999: there is no such defect" in err
 
 
 def test_the_numbers_name_the_steps(told: Told) -> None:
-    status, out, _ = told("--bug", "B22", "--json", "-")
+    status, out, _ = told("B22", "--json", "-")
     assert status == 1
     numbers: dict[str, Any] = json.loads(out)
     assert numbers["bug"] == "B22"

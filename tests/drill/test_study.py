@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.__main__ import main
+from lab.sim.study import MS, Arm, Ways
 from lab.study import lanes
 from lab.study.chart import LINES, chart
 from lab.study.distant import Distance
@@ -30,7 +31,6 @@ from lab.study.report import (
 )
 from pdproto.node.peer import Peer
 from pdproto.runtime.batches import Batch
-from pdproto.sim.study import MS, Arm, Ways
 
 CELL = Cell("arrival skew", "20 ms")
 

@@ -1,6 +1,6 @@
 """The defects that end-to-end tests must see: each is put into running nodes by its name.
 
-Most are edits of the tables (pdproto/sim/planted.py), of a historical defect or of one row. Those
+Most are edits of the tables (lab/sim/planted.py), of a historical defect or of one row. Those
 of code that no table describes change a function of this process.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from lab.sim import planted
 from pdproto.node import core
 from pdproto.node.data_path import Idle, WriteOutcome
 from pdproto.node.decode import verification
@@ -28,7 +29,6 @@ from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.wire import Life
-from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff import agreement, attempts, dp_rank, optimistic, registry, transfer
 from pdproto.spec.handoff.bootstrap import Ready, Record, e, entry, p

@@ -233,7 +233,7 @@ def page() -> str:
         "test with its defect; `python -m tests.e2e.seen --table` writes this page.", "",
         "| row | defect | test in `tests/` | how it failed | race |", "|---|---|---|---|---|",
         *rows, "", "## Which defects a drill shows", "",
-        "`pdproto handoff --bug ID` arranges the race of a defect of the catalogue on nodes, in",
+        "`python -m lab race ID` arranges the race of a defect of the catalogue on nodes, in",
         "the order of the shortest counterexample. It ends with status 1 when nodes with the",
         "edited tables break a promise there, and those with the unedited tables break none. It",
         "refuses a defect whose race it cannot arrange, with status 3.",

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from lab.sim import planted
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.sim import planted
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.handoff.ends import has_met
 from pdproto.spec.handoff.poll import KVPoll

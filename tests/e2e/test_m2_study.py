@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from lab.__main__ import main
+from lab.sim.study import percentile
 from lab.study import query
 from lab.study.lanes import Measured, measure
 from lab.study.rooms import PublishedRooms, Routing, SoughtRooms
 from pdproto.registry.app import RegistryServer
-from pdproto.sim.study import percentile
 
 REQUESTS = 10
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from lab.__main__ import main
+from lab.sim.study import RETRIES
 from lab.study import plan
 from lab.study.lanes import Measured, measure
 from lab.study.plan import BASE, Cell, arm, planned
 from lab.verbs import study
-from pdproto.sim.study import RETRIES
 
 REQUESTS, SEED = 12, 3
 SETTING = replace(BASE, skew_s=0.01, allocation_s=0.03, latency_s=0.004, load=0.8, running_slots=2)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from lab.sim.host import UnlimitedPace
 from pdproto.node.core import Core, run_turn
 from pdproto.node.ports import Arrived, ConnectionChange
 from pdproto.runtime.batches import Batch, decode, encode
 from pdproto.runtime.wire import AnyFrame
-from pdproto.sim.host import UnlimitedPace
 
 OWN: Final = "tcp://127.0.0.1:9"
 

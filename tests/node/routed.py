@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from lab.sim.host import UnlimitedPace
 from pdproto.node.core import Core, run_turn
 from pdproto.node.decode.node import Decode
 from pdproto.node.decode.receiver import Receiver
@@ -22,7 +23,6 @@ from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Registration, Room, Rooms
 from pdproto.runtime.batches import decode
 from pdproto.runtime.wire import AnyFrame
-from pdproto.sim.host import UnlimitedPace
 from pdproto.spec.handoff import dp_rank, routing
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.language.machine import Table

@@ -11,9 +11,9 @@ from contextlib import closing, suppress
 
 import pytest
 
+from lab.sim import planted
 from pdproto.node.drain import Drain
 from pdproto.runtime.errors import LocalProtocolError
-from pdproto.sim import planted
 from pdproto.spec.handoff import drain as tables
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import RunningNode

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from lab.sim import host
 from pdproto import DecodeNode, DirectDecodeNode, PrefillNode
 from pdproto.group.group import Group
 from pdproto.node.connections import Connections
 from pdproto.node.core import Core, run_turn
 from pdproto.node.link import Link
 from pdproto.node.ports import Arrived
-from pdproto.sim import host
 from pdproto.transport import event_loop
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,8 +29,8 @@ OTHER = {("group", name) for name in ("rank.py", "entry.py", "pass_entry.py", "r
 
 
 def modules(*folders: str) -> list[Path]:
-    return [path for folder in folders for path in sorted((ROOT / "pdproto" / folder).rglob("*.py"))
-            if (folder, path.name) not in OTHER]
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))
+            if (path.parent.name, path.name) not in OTHER]
 
 
 def called(path: Path) -> Iterator[str]:
@@ -46,7 +46,7 @@ def called(path: Path) -> Iterator[str]:
                 function, "id", "")
 
 
-@pytest.mark.parametrize("path", modules("node"), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", modules("pdproto/node"), ids=lambda path: path.stem)
 def test_a_node_does_no_io(path: Path) -> None:
     """No socket, no thread and no clock: they are on the other side of node/ports.py."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -61,7 +61,8 @@ def test_the_loop_and_the_simulator_run_the_same_function() -> None:
     assert vars(host)["run_turn"] is run_turn
 
 
-@pytest.mark.parametrize("path", modules("sim", "transport", "group"), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", modules("lab/sim", "pdproto/transport", "pdproto/group"), ids=lambda path: path.stem)
 def test_no_other_module_orders_the_parts_of_a_turn(path: Path) -> None:
     """The loop's end is an exception: it says farewell, which is no turn."""
     allowed = {"event_loop.py": {"farewells"}}

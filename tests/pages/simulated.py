@@ -1,6 +1,6 @@
 """Simulated clusters whose nodes have the data paths of real ones, on devices that are late.
 
-Nodes and servers are those of pdproto/sim, and so are the clients, who abort and use pages again at
+Nodes and servers are those of lab/sim, and so are the clients, who abort and use pages again at
 once. The copies of pages (pdproto/pages) run on a simulated device of each rank. Their thread and
 their engine run in virtual time. So a seed decides everything, also in which order streams work.
 
@@ -22,6 +22,12 @@ from unittest import mock
 import numpy as np
 import torch
 
+from lab.sim.cluster import Cluster
+from lab.sim.event_queue import EventQueue
+from lab.sim.fabric import ONE_LIFE_A_PAGE, SOURCE_PAGES, Pages, SinkSide
+from lab.sim.host import Host
+from lab.sim.outcome import RunOutcome
+from lab.sim.plan import Kind, Plan, Shape, planned
 from pdproto.engine.contract import (
     Address,
     Buffer,
@@ -48,13 +54,7 @@ from pdproto.pages.host_device import HostDevice, HostStream
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.wire import Life
-from pdproto.sim.chance import Stream
-from pdproto.sim.cluster import Cluster
-from pdproto.sim.event_queue import EventQueue
-from pdproto.sim.fabric import ONE_LIFE_A_PAGE, SOURCE_PAGES, Pages, SinkSide
-from pdproto.sim.host import Host
-from pdproto.sim.outcome import RunOutcome
-from pdproto.sim.plan import Kind, Plan, Shape, planned
+from pdproto.testing.chance import Stream
 
 PAGE_BYTES: Final = 48  # padding follows the payload
 LAYERS: Final = 2

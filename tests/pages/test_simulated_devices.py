@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.sim.fabric import COMPLETE, ONE_LIFE_A_PAGE, SOURCE_PAGES
+from lab.sim.outcome import RunOutcome
+from lab.sim.plan import Kind
 from pdproto.pages import sink_pages
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import SourcePages
-from pdproto.sim.fabric import COMPLETE, ONE_LIFE_A_PAGE, SOURCE_PAGES
-from pdproto.sim.outcome import RunOutcome
-from pdproto.sim.plan import Kind
 from tests.e2e import defects
 
 pytest.importorskip("torch")

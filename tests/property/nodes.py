@@ -1,7 +1,7 @@
 """Real nodes with real engines, a network that goes wrong between them, and eyes on every step.
 
 What the nodes do is put together, life by life, into states of the tables, in which the properties
-of the spec are looked for (pdproto/sim/watch.py). A node tells of a step before it sends anything
+of the spec are looked for (lab/sim/watch.py). A node tells of a step before it sends anything
 of it, so what is seen has an order in which it can have happened.
 """
 
@@ -19,6 +19,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.sim.outcome import Roles, Violation
+from lab.sim.picture import Recording
+from lab.sim.plan import PlannedRequest
+from lab.sim.watch import Watch, Witness
 from pdproto.drill.handoff.rank import Pool
 from pdproto.engine.contract import (
     Address,
@@ -38,10 +42,6 @@ from pdproto.pages.source_pages import SourcePages
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.trace import TraceWriter
-from pdproto.sim.outcome import Roles, Violation
-from pdproto.sim.picture import Recording
-from pdproto.sim.plan import PlannedRequest
-from pdproto.sim.watch import Watch, Witness
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode, RunningNode
 from tests.node.data_paths import ENDED

@@ -31,13 +31,13 @@ from hypothesis.stateful import (
 )
 from rich.console import Console
 
+from lab.sim.defects import base_of, roles_of, runnable
+from lab.sim.outcome import SHIPPED, Roles
+from lab.sim.picture import trace_of
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.sender import Sender
-from pdproto.sim.defects import base_of, roles_of, runnable
-from pdproto.sim.outcome import SHIPPED, Roles
-from pdproto.sim.picture import trace_of
 from pdproto.spec.handoff.sink import SINK
 from pdproto.spec.handoff.source import SOURCE
 from pdproto.spec.handoff.transfer import SYSTEM

@@ -33,7 +33,6 @@ MEMBERS = "a member speaks for its own lives only; the tables know no members"
 NAMESAKE = "it has the name of a variable, and means something else"
 # Each function with the variable that it asks for.
 COPIES: Mapping[tuple[str, str], str] = {
-    ("drill/race/optimistic.py:_open", "stage"): SHOWN,
     ("group/entry.py:hear", "confirmed"): KEPT,
     ("group/entry.py:served", "status"): SHOWN,
     ("group/rank.py:_decision", "stage"): SHOWN,

@@ -58,7 +58,6 @@ BRANCHES: Mapping[str, str] = {
 # that compare what they read with a state are in COMPARES.)
 WINDOW = "which chunks and lives the tables of an end name at present"
 READS: Mapping[str, str] = {
-    "drill/race/optimistic.py:_open": SHOWN,
     "group/pass_entry.py:_is_ready": EVENT,
     "group/pass_entry.py:is_open": KEPT,
     "group/pass_rank.py:decide": KEPT,

@@ -24,7 +24,7 @@ from pdproto.spec.language.symbols import Variable
 PRODUCT = Path(__file__).resolve().parents[2] / "pdproto"
 FOLDERS = (
     "cli", "drill", "engine", "group", "items", "node", "pages", "registry", "runtime", "sglang",
-    "sim", "transport", "vllm",
+    "transport", "vllm",
 )  # fmt: skip
 SHOWN = "for an application, an operator or a metric; no row depends on it"
 EVENT = "which event the tables get; they may reject it"
@@ -36,8 +36,6 @@ QUIET = "which peers a drain waits for: none that is silent; its table hears onl
 # Each function that compares a state, and why it may.
 COMPARES: Mapping[str, str] = {
     "drill/handoff/group.py:_apply": EVENT,
-    "drill/race/optimistic.py:_serve_decode": EVENT,
-    "drill/race/optimistic.py:_serve_prefill": EVENT,
     "group/entry.py:_enter": SHOWN,
     "group/group.py:_known": SHOWN,
     "group/pass_entry.py:_enter": SHOWN,
@@ -83,8 +81,6 @@ COMPARES: Mapping[str, str] = {
     "vllm/loading.py:over": SHOWN,
 }
 SOURCES = handoff.__name__, wire.__name__, "pdproto.runtime"  # of states, messages and frames
-# The simulator ends a process, which a row of the world does.
-ENDS = {"sim/watch.py:gone"}
 LOADS = {"step.state", "LOAD.initial"}
 PEERS = {"_PEER.take(event, peer.state).state"}
 # A new prompt begins with `automaton.initial`; the others are answers, or move places.
@@ -231,7 +227,7 @@ def uses() -> Iterator[tuple[str, str]]:
 
 def test_no_module_decides_a_state() -> None:
     found = Counter(uses())
-    assert {where for where, what in found if what == "decides"} == ENDS
+    assert {where for where, what in found if what == "decides"} == set()
     assert {"compares", "looks up", "begins", "reports"} <= {what for _, what in found}
     assert found.total() > 20
 
@@ -260,9 +256,8 @@ def test_an_endpoint_is_where_its_automaton_says() -> None:
     assert {value for name, value in found if name == "loading.py"} == LOADS
     assert {value for name, value in found if name == "connections.py"} == PEERS
     assert {value for name, value in found if name == "binding_room.py"} == PROMPTS
-    # The watcher of the simulator keeps the state that it checks.
     assert {name for name, _ in found} == {
-        "binding_room.py", "connections.py", "endpoint.py", "loading.py", "watch.py"}
+        "binding_room.py", "connections.py", "endpoint.py", "loading.py"}
 
 
 @pytest.mark.parametrize(("line", "what"), [

@@ -6,9 +6,9 @@ from hashlib import sha256
 from random import Random
 from typing import Any
 
-from pdproto.sim.cluster import simulate
-from pdproto.sim.outcome import SHIPPED, Roles, RunOutcome
-from pdproto.sim.plan import Kind, Shape, planned
+from lab.sim.cluster import simulate
+from lab.sim.outcome import SHIPPED, Roles, RunOutcome
+from lab.sim.plan import Kind, Shape, planned
 
 
 def ran(

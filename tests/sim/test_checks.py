@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.sim.cluster import Cluster
+from lab.sim.defects import roles_of
+from lab.sim.outcome import DRAINED, ENDS, SHIPPED, STEADY, Roles
+from lab.sim.plan import Fault, Kind, Plan, Shape, planned
+from lab.sim.watch import Form, Watch, watched
 from pdproto.ground.layout import Cell, Indices
 from pdproto.node.handle import Handle
 from pdproto.runtime.automaton import Automaton, Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.wire import Life
-from pdproto.sim.cluster import Cluster
-from pdproto.sim.defects import roles_of
-from pdproto.sim.outcome import DRAINED, ENDS, SHIPPED, STEADY, Roles
-from pdproto.sim.plan import Fault, Kind, Plan, Shape, planned
-from pdproto.sim.watch import Form, Watch, watched
 from pdproto.spec.handoff import ends, roles
 from pdproto.spec.handoff.ends import Receiving, Sending
 from pdproto.spec.language.formula import Value

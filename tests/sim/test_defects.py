@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pdproto.sim.cluster import simulate
-from pdproto.sim.defects import base_of, roles_of, runnable
-from pdproto.sim.outcome import DRAINED, ENDS, PEERS, STEADY
-from pdproto.sim.plan import Fault, Kind, Shape, planned
+from lab.sim.cluster import simulate
+from lab.sim.defects import base_of, roles_of, runnable
+from lab.sim.outcome import DRAINED, ENDS, PEERS, STEADY
+from lab.sim.plan import Fault, Kind, Shape, planned
 from pdproto.spec.handoff import transfer
 from tests.sim.runs import ran
 

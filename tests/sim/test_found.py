@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 
+from lab.sim.cluster import simulate
+from lab.sim.fabric import WRITE
+from lab.sim.outcome import DRAINED, STEADY, RunOutcome
+from lab.sim.plan import Fault, Kind, Plan, PlannedRequest, Shape
 from pdproto.node.data_path import Fenced
 from pdproto.node.decode import known_runs
 from pdproto.node.decode.fences import Fences
 from pdproto.node.peer import Peer
 from pdproto.node.prefill.sinks import Sinks
 from pdproto.runtime.role import IncarnationsRole
-from pdproto.sim.cluster import simulate
-from pdproto.sim.fabric import WRITE
-from pdproto.sim.outcome import DRAINED, STEADY, RunOutcome
-from pdproto.sim.plan import Fault, Kind, Plan, PlannedRequest, Shape
 from pdproto.spec.bugs import incarnations
 from tests.sim.runs import ran
 

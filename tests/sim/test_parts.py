@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.node.data_path import WriteOutcome
-from pdproto.runtime.wire import Life
-from pdproto.sim.chance import Stream
-from pdproto.sim.cluster import simulate
-from pdproto.sim.defects import roles_of, runnable
-from pdproto.sim.event_queue import EventQueue
-from pdproto.sim.fabric import (
+from lab.sim.cluster import simulate
+from lab.sim.defects import roles_of, runnable
+from lab.sim.event_queue import EventQueue
+from lab.sim.fabric import (
     ONE_LIFE_A_PAGE,
     SOURCE_PAGES,
     WRITE,
@@ -22,11 +19,14 @@ from pdproto.sim.fabric import (
     SimulatedSink,
     SimulatedSource,
 )
-from pdproto.sim.host import Host
-from pdproto.sim.network import Line, Network
-from pdproto.sim.outcome import RunOutcome, Violation
-from pdproto.sim.plan import Fault, Kind, Plan, Shape, planned
-from pdproto.sim.shrink import shrunk
+from lab.sim.host import Host
+from lab.sim.network import Line, Network
+from lab.sim.outcome import RunOutcome, Violation
+from lab.sim.plan import Fault, Kind, Plan, Shape, planned
+from lab.sim.shrink import shrunk
+from pdproto.node.data_path import WriteOutcome
+from pdproto.runtime.wire import Life
+from pdproto.testing.chance import Stream
 from tests.sim.runs import ran
 
 OURS, OTHERS = Life(1, 7, 0), Life(2, 7, 1)

@@ -1,7 +1,7 @@
 """The tables of a process with a defect: a row that the process proposes by itself never fires."""
 
+from lab.sim import planted
 from pdproto.runtime.store import Shared
-from pdproto.sim import planted
 from pdproto.spec.bugs.registry import NO_INCARNATION, STALE_CACHE
 from pdproto.spec.handoff import registry
 from pdproto.spec.handoff.roles import Source

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import SearchLimits
 from pdproto.check.result import Verdict
-from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.language import (
     Call,
     Configuration,
@@ -25,6 +24,7 @@ from pdproto.spec.language import (
     Table,
     exists,
 )
+from pdproto.testing.simulated import SimulatedSystem
 from tests.check.systems import SIZES, Node, systems
 
 LIMITS = SearchLimits(states_max=20_000)

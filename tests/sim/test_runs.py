@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
+from lab.sim.cluster import Cluster, simulate
+from lab.sim.outcome import RunOutcome
+from lab.sim.plan import Kind, Shape, planned
+from lab.sim.watch import Part, View
 from pdproto.check.trace.verify import verify
 from pdproto.cli.systems import load
 from pdproto.node.handle import Handle
-from pdproto.sim.cluster import Cluster, simulate
-from pdproto.sim.outcome import RunOutcome
-from pdproto.sim.plan import Kind, Shape, planned
-from pdproto.sim.watch import Part, View
 from tests.sim.runs import ran, traced, without
 
 # Of all traces of the run below. It changes with the tables, the wire, the trace and the nodes:
@@ -23,7 +23,7 @@ from tests.sim.runs import ran, traced, without
 PINNED = "e82b59b6e7a8ab155de780814829268cd0e0f4335d2e1053b18d070b5bf7d680"
 PINNED_FAULTS = (Kind.LOSS, Kind.CRASH, Kind.ABORT, Kind.HANG)
 SAY_DIGEST = """
-from pdproto.sim.plan import Kind
+from lab.sim.plan import Kind
 from tests.sim.runs import traced
 faults = (Kind.LOSS, Kind.CRASH, Kind.ABORT, Kind.HANG)
 print(traced(4, *faults, requests=30, pp=2)[1].digest())

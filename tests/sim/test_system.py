@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from pdproto.cli.systems import load
-from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.bugs import registry as defects
 from pdproto.spec.bugs.bug import Bug
+from pdproto.testing.simulated import SimulatedSystem
 from tests.tiers import examples
 
 STORES: Final = frozenset({"entry"})  # as a server runs it

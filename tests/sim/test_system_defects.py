@@ -10,9 +10,9 @@ from typing import Final
 import pytest
 
 from pdproto.cli.systems import BUILT_IN, load
-from pdproto.sim.system import SimulatedSystem
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.system import System
+from pdproto.testing.simulated import SimulatedSystem
 from tests.sim.test_system import STORES
 
 # By the name of the system with the defect. A seed changes with the tables and the timing: look at

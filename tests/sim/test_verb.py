@@ -1,4 +1,4 @@
-"""`pdproto sim`: what it answers, what it writes, and that its commands replay."""
+"""`python -m lab cluster`: what it answers, what it writes, and that its commands replay."""
 
 import json
 from pathlib import Path
@@ -7,15 +7,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pdproto.cli.main import main
-from pdproto.sim import study, study_release
-from pdproto.sim.chart import LINES, chart
+from lab.__main__ import main
+from lab.sim import study, study_release
+from lab.sim.chart import LINES, chart
 
 FAILING = ("--seed", "0", "--requests", "30", "--pp", "2", "--faults", "abort,hang", "--bug", "B22")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    status = main(["sim", "--quiet", *map(str, arguments)])
+    status = main(["cluster", "--quiet", *map(str, arguments)])
     captured = capsys.readouterr()
     return status, " ".join((captured.out + captured.err).split())
 
@@ -48,7 +48,7 @@ def test_a_failure_is_made_small_drawn_and_replayed(
     assert told.startswith("VIOLATED 1 runs")
     assert "S1_writes_stay_in_own_memory violated for room=" in told
     assert "abort_receive(" in told, "the picture lacks the row that does it"
-    command = told.split("replay: pdproto sim ")[1].split(" S1_writes_stay")[0]
+    command = told.split("replay: python -m lab cluster ")[1].split(" S1_writes_stay")[0]
     assert command in page.read_text()
     status, again = run(capsys, *command.split())
     assert status == 1

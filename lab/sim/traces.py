@@ -1,0 +1,35 @@
+"""A run that writes a trace of every process, as the processes of a real cluster do."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from lab.sim.cluster import simulate
+from lab.sim.outcome import Roles, RunOutcome
+from lab.sim.plan import Plan
+from pdproto.testing.chance import Seeded
+
+
+def traced(plan: Plan, seeded: Seeded, roles: Roles, folder: Path | None) -> RunOutcome:
+    """Simulate the plan. folder: where to write a trace of each process; None for no traces."""
+    if folder is None:
+        return simulate(plan, seeded, roles=roles)
+    into = folder / f"seed-{plan.seed}"
+    into.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as files:
+        return simulate(plan, seeded, roles=roles,
+                        targets=lambda process: _File(into / f"{process}.jsonl", files))
+
+
+class _File:
+    """A file that the first line creates: a process without a step has no file."""
+
+    def __init__(self, path: Path, files: ExitStack) -> None:
+        self._path: Final = path
+        self._files: Final = files
+        self._file: BinaryIO | None = None
+
+    def write(self, data: bytes) -> int:
+        if self._file is None:
+            self._file = self._files.enter_context(self._path.open("wb"))
+        return self._file.write(data)

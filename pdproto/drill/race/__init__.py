@@ -1,1 +1,0 @@
-"""Real nodes on which the race of a defect is arranged: `pdproto handoff --bug`."""
