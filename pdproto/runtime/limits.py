@@ -122,7 +122,7 @@ LIMITS: Final = (
           "tests/e2e/test_many_chunks.py:test_servers_that_begin_lives_without_end_stop_no_other"),
     Limit("INCARNATIONS_MAX", "incarnations of a prefill rank of which one hand-over has heard",
           DROPPED,
-          "tests/node/test_known_runs.py:test_a_hand_over_bounds_the_runs_of_a_source"),
+          "tests/node/test_incarnations.py:test_a_hand_over_bounds_the_incarnations_of_a_source"),
     Limit("USED_ROOMS_MAX",
           "rooms whose requests a node counts",
           "those that have been quiet for longest start again at 0",

@@ -14,7 +14,7 @@ from lab.sim.fabric import WRITE
 from lab.sim.outcome import DRAINED, STEADY, RunOutcome
 from lab.sim.plan import Fault, Kind, Plan, PlannedRequest, Shape
 from pdproto.node.data_path import Fenced
-from pdproto.node.decode import known_runs
+from pdproto.node.decode import incarnations as known
 from pdproto.node.decode.fences import Fences
 from pdproto.node.peer import Peer
 from pdproto.node.prefill.sinks import Sinks
@@ -64,7 +64,7 @@ def with_table(monkeypatch: pytest.MonkeyPatch, bug: str, run: Callable[[], RunO
     """What the run violates if its decode nodes know runs by the table of this defect."""
     assert run().violation is None
     table = next(bug_.system.tables[0] for bug_ in incarnations.BUGS if bug_.id == bug)
-    monkeypatch.setattr(known_runs, "INCARNATIONS_ROLE", IncarnationsRole(table))
+    monkeypatch.setattr(known, "INCARNATIONS_ROLE", IncarnationsRole(table))
     violation = run().violation
     assert violation is not None
     return violation.name

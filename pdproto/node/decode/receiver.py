@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from pdproto.node.decode.known_runs import KnownIncarnations
+from pdproto.node.decode.incarnations import KnownIncarnations
 from pdproto.node.handle import Handle, Opener
 from pdproto.runtime import checked
 from pdproto.runtime.endpoint import Endpoint
