@@ -73,21 +73,6 @@ def key_number(key: Any) -> int:
         raise TypeError(f"key: want an integer, got {type(key).__name__}") from None
 
 
-def static_scales(scales: Any, entries: int) -> NDArray[np.float32]:
-    """Scales in host memory, float32 [entry].
-
-    Raises ValueError unless all are positive and finite.
-    """
-    told = np.asarray(in_host_memory(scales, "static"), np.float32)
-    if told.shape != (entries,):
-        raise ValueError(f"static: want {entries} scales, got shape {told.shape}")
-    wrong = np.flatnonzero(~((told > 0) & (told < np.inf)))
-    if wrong.size:
-        entry = int(wrong[0])
-        raise ValueError(f"static[{entry}]: want a positive finite scale, got {told[entry]}")
-    return told
-
-
 def in_host_memory(array: Any, name: str) -> Any:
     """`array` as numpy sees it. Raises TypeError for a tensor that numpy cannot read."""
     if not hasattr(array, "data_ptr"):

@@ -29,13 +29,12 @@ outside of the capture.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.kernels import host, host_cast
+from pdproto.kernels import host
 from pdproto.kernels.arguments import (
     DEFAULT,
     Launch,
@@ -47,13 +46,11 @@ from pdproto.kernels.arguments import (
     host_report,
     key_number,
     page_numbers,
-    static_scales,
 )
-from pdproto.kernels.derived import content_of, heads_of
 from pdproto.kernels.layout import KVLayout, Order
 from pdproto.kernels.many import pack_requests, unpack_requests
 from pdproto.kernels.pinned import Pinned
-from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, Scale, plan_chunk, plan_for
+from pdproto.kernels.plan import ChunkPlan, HeadRange, PeerPlan, plan_chunk, plan_for
 from pdproto.kernels.registration import entries_of, register
 from pdproto.kernels.report import HostReport, Outcome, Report
 from pdproto.kernels.request import Request
@@ -61,10 +58,10 @@ from pdproto.kernels.split_pages import SplitPages, split_pages
 
 __all__ = [
     "ChunkPlan", "HeadRange", "KVLayout", "Launch", "Order", "Outcome", "PeerPlan", "Pinned",
-    "Report", "Request", "Scale", "SplitPages", "coalesce_runs", "content_of", "digest_chunk",
-    "digest_pages", "digests_in", "entries_of", "heads_of", "new_report", "pack_cast", "pack_chunk",
-    "pack_requests", "pack_slices", "plan_chunk", "plan_for", "register", "split_pages",
-    "unpack_cast", "unpack_chunk", "unpack_requests", "unpack_slices", "warmup",
+    "Report", "Request", "SplitPages", "coalesce_runs", "digest_chunk", "digest_pages",
+    "digests_in", "entries_of", "new_report", "pack_chunk", "pack_requests", "pack_slices",
+    "plan_chunk", "plan_for", "register", "split_pages", "unpack_chunk", "unpack_requests",
+    "unpack_slices", "warmup",
 ]  # fmt: skip
 
 
@@ -264,74 +261,11 @@ def digest_chunk(
         host.digest_chunk(plan.only, source, sums, key)
 
 
-def pack_cast(
-    layout: KVLayout,
-    pages: Any,
-    chunk: Any,
-    *,
-    scale: Scale,
-    static: Any = None,
-    report: Report | None = None,
-    launch: Launch = DEFAULT,
-) -> ChunkPlan:
-    """Pack bfloat16 or float16 pages as fp8 e4m3 with the scales behind them; see `fp8`.
-
-    chunk: at least `plan.only.digest_offset` bytes. static: float32 [entry], positive and finite,
-    only with `Scale.STATIC`. On a GPU it is a tensor there: a call waits for the GPU to check the
-    scales the first time, and again after they were written to.
-    """
-    if (static is None) == (scale is Scale.STATIC):
-        raise ValueError(f"static: scales belong to Scale.STATIC, here scale is {scale.name}")
-    if layout.device != "cpu":
-        from pdproto.kernels import device_cast  # noqa: PLC0415 - needs torch and triton
-
-        return device_cast.pack_cast(
-            layout, pages, chunk, scale=scale, static=static,
-            report=report, launch=launch,
-        )  # fmt: skip
-    index = page_numbers(layout, pages)
-    plan = plan_for(layout, index.size, scale=scale)
-    told = None if static is None else static_scales(static, layout.entries)
-    targets = host_chunks(plan, [chunk], written=True)
-    check_apart(layout, plan, targets, (), "digests", written=True)
-    if index.size:
-        host_cast.pack_cast(layout, plan, index, targets, told)
-    return plan
-
-
-def unpack_cast(
-    layout: KVLayout,
-    pages: Any,
-    chunk: Any,
-    *,
-    scale: Scale,
-    order: Order | None = None,
-    report: Report | None = None,
-    launch: Launch = DEFAULT,
-) -> ChunkPlan:
-    """Store an fp8 chunk and its scales into `pages`, at the pools' own precision."""
-    if layout.device != "cpu":
-        from pdproto.kernels import device_cast  # noqa: PLC0415 - needs torch and triton
-
-        return device_cast.unpack_cast(
-            layout, pages, chunk, scale=scale, order=order,
-            report=report, launch=launch,
-        )  # fmt: skip
-    index = page_numbers(layout, pages, unique=True)
-    plan = plan_for(layout, index.size, order=order, scale=scale)
-    sources = host_chunks(plan, [chunk], written=False)
-    check_apart(layout, plan, sources, (), "digests", written=False)
-    if index.size:
-        host_cast.unpack_cast(layout, plan, index, sources)
-    return plan
-
-
 def warmup(
     layout: KVLayout,
     *,
     peers: Sequence[Sequence[HeadRange]] = (),
     orders: Sequence[Order] = (),
-    scales: Sequence[Scale] = (),
     in_flight: int | None = None,
     requests: bool = False,
 ) -> int:
@@ -341,23 +275,20 @@ def warmup(
     always included. On a CPU there is nothing to do.
 
     peers: the ways of slicing, as they will be given to pack and unpack. orders: of chunks that
-    will be unpacked, besides the layout's own. scales: of fp8 chunks. in_flight: how many chunks
-    with page numbers from host memory may wait for a slow stream (default: 32). Their numbers have
-    to fit a ring of pinned memory of 4 MiB, or of two of the largest chunk (`chunk_pages_max`). One
-    chunk more raises BlockingIOError. A later call can raise the number while copies run, and
-    cannot lower it. requests: launches of many requests as well (`pack_requests`).
+    will be unpacked, besides the layout's own. in_flight: how many chunks with page numbers from
+    host memory may wait for a slow stream (default: 32). Their numbers have to fit a ring of pinned
+    memory of 4 MiB, or of two of the largest chunk (`chunk_pages_max`). One chunk more raises
+    BlockingIOError. A later call can raise the number while copies run, and cannot lower it.
+    requests: launches of many requests as well (`pack_requests`).
     """
     if in_flight is not None and in_flight < 1:
         raise ValueError(f"in_flight: want at least 1, got {in_flight}")
     if layout.device == "cpu":
         return 0
-    from pdproto.kernels import device, device_cast  # noqa: PLC0415 - needs torch and triton
+    from pdproto.kernels import device  # noqa: PLC0415 - needs torch and triton
 
-    made = device.warmup(
+    return device.warmup(
         layout, peers=peers, orders=orders, in_flight=in_flight, requests=requests)
-    for scale, order in product(scales, {layout.order, *orders}):
-        made += device_cast.warmup(layout, scale, order)
-    return made
 
 
 def coalesce_runs(pages: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:

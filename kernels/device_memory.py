@@ -7,14 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import torch
 
 from pdproto.kernels.arguments import IN_FLIGHT
-from pdproto.kernels.cast_table import CastTable
 from pdproto.kernels.layout import KVLayout, Order
-from pdproto.kernels.plan import ChunkPlan, HeadRange, Scale
+from pdproto.kernels.plan import ChunkPlan, HeadRange
 from pdproto.kernels.report import NO_BAD_INDEX, Outcome, outcome_of, report_words
 from pdproto.kernels.table import Table, table_of
 from pdproto.kernels.uplink import Uplink
@@ -126,14 +125,9 @@ class Binding:
     sink: torch.Tensor  # for the findings of a copy without a report; never read
     nothing: torch.Tensor  # an argument in place of a chunk that the kernel does not read
     nothing_listed: torch.Tensor  # the same in place of page numbers
-    cast_tables: dict[tuple[Order, Scale | None], tuple[CastTable, torch.Tensor]] = field(
-        default_factory=dict
-    )
     tables: dict[tuple[Order, tuple[HeadRange, ...] | None], tuple[Table, torch.Tensor]] = field(
         default_factory=dict
     )
-    # The scales that were last checked, and how often they had been written to then.
-    static_scales: tuple[ref[torch.Tensor], int] | None = None
     lock: Lock = field(default_factory=Lock)
 
 

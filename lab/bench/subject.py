@@ -14,22 +14,21 @@ from typing import Final
 import torch
 
 from lab.bench.cases import RUN, Case, Listing, Operation
-from pdproto.kernels import fp8
+from lab.casts import fp8
+from lab.casts.cast import pack_cast, unpack_cast
 from pdproto.kernels.chunk import (
     ChunkPlan,
     KVLayout,
     Report,
-    Scale,
     digest_chunk,
     new_report,
-    pack_cast,
     pack_slices,
     plan_for,
     register,
-    unpack_cast,
     unpack_slices,
 )
 from pdproto.kernels.digest import page_digests
+from pdproto.kernels.plan import Scale
 
 COLD_BYTES: Final = 512 << 20
 """Bytes of traffic between two uses of the same memory: many times the cache of any GPU so far."""

@@ -24,8 +24,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import create_function_from_signature
 
-from pdproto.kernels import page_cast, page_copy
-from pdproto.kernels.device_cast import CastVariant
+from lab.casts.device import CastVariant
+from lab.casts.kernel import cast_kernel
+from pdproto.kernels import page_copy
 from pdproto.kernels.device_launch import OPTIONS
 from pdproto.kernels.table import Table
 from pdproto.kernels.tiling import variant_for
@@ -153,7 +154,7 @@ def main(asked: Collection[str]) -> None:
         depth, apart, scale, to_chunk = CASTS[name]
         casting = CastVariant(tl.bfloat16, 16, 256, depth, False, apart, scale, to_chunk, True)
         vectors = 256 * (1 if to_chunk else 2) / (WARPS * 32)
-        found[name] = _described(compiled(page_cast.cast_kernel, casting), vectors)
+        found[name] = _described(compiled(cast_kernel, casting), vectors)
     told = {"kernels": found, "specializations": _specializations(), "triton": triton.__version__}
     json.dump(told, sys.stdout)
 

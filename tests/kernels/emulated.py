@@ -17,7 +17,9 @@ import pytest
 import torch
 import triton
 
-from pdproto.kernels import device, device_cast, page_cast, page_copy
+from lab.casts import device as casts
+from lab.casts.kernel import COLUMNS as CAST_COLUMNS
+from pdproto.kernels import device, page_copy
 from pdproto.kernels.table import NUMERATOR_MAX
 from tests.kernels.codegen import compiled
 from tests.kernels.ptx import Program, Requests
@@ -55,7 +57,7 @@ def _spans(kernel: Any, named: dict[str, Any], *, many: bool) -> list[tuple[int,
     """[start, end) of everything that a launch may touch, from its arguments and its table."""
     tensors = [value for value in named.values() if isinstance(value, torch.Tensor)]
     spans = [(one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors]
-    columns = page_copy.COLUMNS if kernel is page_copy.copy_kernel else page_cast.COLUMNS
+    columns = page_copy.COLUMNS if kernel is page_copy.copy_kernel else CAST_COLUMNS
     rows = named["table_ptr"].reshape(-1, columns.value).tolist()
     for row in rows:
         spans.append((row[0], row[0] + named["pool_pages"] * row[1]))
@@ -95,7 +97,7 @@ def _of_requests(named: dict[str, Any], rows: list[list[int]]) -> Iterator[tuple
 
 def pytest_configure() -> None:
     """Compiled kernels in place of interpreted ones, in this process from now on."""
-    for module in (device, device_cast):
+    for module in (device, casts):
         module.run = run  # type: ignore[attr-defined]
 
 

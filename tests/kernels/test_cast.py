@@ -13,18 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pdproto.kernels import fp8
-from pdproto.kernels.arguments import static_scales
+from lab.casts import cast, fp8
+from lab.casts.cast import pack_cast, unpack_cast
+from lab.casts.scales import static_scales
 from pdproto.kernels.chunk import (
     ChunkPlan,
     Order,
-    Scale,
     new_report,
-    pack_cast,
     plan_for,
-    unpack_cast,
-    warmup,
 )
+from pdproto.kernels.plan import Scale
 from tests.kernels.paths import Path, on_device
 from tests.kernels.pools import POISON, Guarded
 
@@ -241,7 +239,7 @@ def test_static_scales_on_a_device_are_looked_at_when_they_were_written_to(
     layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
     chunk, scales = path.put(np.zeros(300, np.uint8)), path.put(np.ones(1, np.float32))
     look = mock.Mock(wraps=static_scales)
-    monkeypatch.setattr("pdproto.kernels.device_cast.static_scales", look)
+    monkeypatch.setattr("lab.casts.device.static_scales", look)
     for _ in range(3):
         pack_cast(layout, [0], chunk, scale=Scale.STATIC, static=scales)
     look.assert_called_once()
@@ -253,6 +251,5 @@ def test_static_scales_on_a_device_are_looked_at_when_they_were_written_to(
 def test_warmup_makes_the_casts_too(path: Path) -> None:
     pool = path.put(np.zeros((2, 2, 1, 32), np.float16))
     layout = path.relayout(path.layout([np.zeros((1, 1, 1, 1), np.uint8)]), [pool])
-    plain, all_of_them = warmup(layout), warmup(layout, scales=list(Scale))
     # Three scales, there and back, with page numbers of three kinds.
-    assert all_of_them - plain == (3 * 2 * 3 if path.triton else 0)
+    assert cast.warmup(layout, Scale) == (3 * 2 * 3 if path.triton else 0)

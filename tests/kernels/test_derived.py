@@ -10,22 +10,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pdproto.kernels import fp8
+from lab.casts import fp8
+from lab.casts.cast import pack_cast, unpack_cast
+from lab.casts.derived import content_of, heads_of
 from pdproto.kernels.chunk import (
     HeadRange,
     KVLayout,
     Order,
-    Scale,
-    content_of,
     digest_pages,
-    heads_of,
-    pack_cast,
     pack_chunk,
     plan_for,
     register,
-    unpack_cast,
 )
 from pdproto.kernels.digest import key_at, page_digests
+from pdproto.kernels.plan import Scale
 from tests.kernels.paths import Path
 
 torch = pytest.importorskip("torch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pdproto.kernels import fp8
+from lab.casts import fp8
 
 torch = pytest.importorskip("torch")
 EVERY = np.arange(1 << 16, dtype=np.uint16)

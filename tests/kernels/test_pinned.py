@@ -11,23 +11,22 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from pdproto.kernels.arguments import Numbers  # noqa: E402 - after torch
+from lab.casts.cast import pack_cast, unpack_cast  # noqa: E402 - after torch
+from pdproto.kernels.arguments import Numbers  # noqa: E402
 from pdproto.kernels.chunk import (  # noqa: E402
     Pinned,
     Request,
-    Scale,
     digest_chunk,
     digests_in,
     new_report,
-    pack_cast,
     pack_chunk,
     pack_requests,
     plan_for,
-    unpack_cast,
     unpack_chunk,
     unpack_requests,
 )
 from pdproto.kernels.device_arguments import chunk_tensors, digest_tensors  # noqa: E402
+from pdproto.kernels.plan import Scale  # noqa: E402
 from pdproto.kernels.prepared import prepare_pack, prepare_unpack  # noqa: E402
 from tests.kernels.paths import PATHS, Path, on_device  # noqa: E402
 from tests.kernels.pools import POISON, Geometry, new_pools  # noqa: E402

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdproto.kernels.chunk import HeadRange, Order, Scale, plan_chunk, plan_for, register
+from pdproto.kernels.chunk import HeadRange, Order, plan_chunk, plan_for, register
 from pdproto.kernels.layout import Shape
+from pdproto.kernels.plan import Scale
 
 SHAPES = st.lists(
     st.tuples(

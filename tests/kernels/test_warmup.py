@@ -15,20 +15,21 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from lab.casts import cast as casts  # noqa: E402
+from lab.casts.cast import pack_cast  # noqa: E402
+from lab.casts.device import bound_cast  # noqa: E402
+from lab.casts.table import cast_table_of  # noqa: E402
 from pdproto.kernels import device_launch, device_memory  # noqa: E402
-from pdproto.kernels.cast_table import cast_table_of  # noqa: E402
 from pdproto.kernels.chunk import (  # noqa: E402
     HeadRange,
     KVLayout,
-    Scale,
-    pack_cast,
     pack_chunk,
     pack_slices,
     plan_for,
     warmup,
 )
-from pdproto.kernels.device_cast import bound_cast  # noqa: E402
 from pdproto.kernels.device_memory import Binding, binding_of, bound_table  # noqa: E402
+from pdproto.kernels.plan import Scale  # noqa: E402
 from pdproto.kernels.table import table_of  # noqa: E402
 from pdproto.kernels.uplink import Uplink  # noqa: E402
 from tests.kernels.paths import PATHS  # noqa: E402
@@ -144,7 +145,7 @@ def test_threads_that_start_together_share_kernels(monkeypatch: pytest.MonkeyPat
     layout = _layout(np.float16)
     monkeypatch.setattr("pdproto.kernels.device_memory.Uplink", _slowly(Uplink))
     monkeypatch.setattr("pdproto.kernels.device_memory.table_of", _slowly(table_of))
-    monkeypatch.setattr("pdproto.kernels.device_cast.cast_table_of", _slowly(cast_table_of))
+    monkeypatch.setattr("lab.casts.device.cast_table_of", _slowly(cast_table_of))
     binding, *others = _together(lambda: binding_of(layout))
     assert all(other is binding for other in others)
     plan = plan_for(layout, 1, peers=PEERS)
@@ -157,7 +158,8 @@ def test_threads_that_start_together_share_kernels(monkeypatch: pytest.MonkeyPat
 
 def test_made_kernels_are_found_without_a_lock() -> None:
     layout = _layout(np.float16)
-    warmup(layout, scales=[Scale.PAGE])
+    warmup(layout)
+    casts.warmup(layout, [Scale.PAGE])
     binding, plan = binding_of(layout), plan_for(layout, 1)
     cast = plan_for(layout, 1, scale=Scale.PAGE)
 
@@ -193,7 +195,7 @@ def test_a_launch_that_fails_leaves_its_room_to_the_next(monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patch:
         patch.setattr("pdproto.kernels.device.run", fail)
-        patch.setattr("pdproto.kernels.device_cast.run", fail)
+        patch.setattr("lab.casts.device.run", fail)
         for _ in range(4):
             with pytest.raises(RuntimeError, match="out of memory"):
                 pack_chunk(layout, [0], _chunk(layout, 1))

@@ -1,7 +1,7 @@
 """The memory of a decode node's hand-overs, from the request for it until it is free again.
 
-Rule 1: a request gets in line when the table of its sources' incarnations (incarnations.py) says so.
-        This module keeps which requests a source's first batch concerns.
+Rule 1: a request gets in line when the table of its sources (incarnations.py) says so. This
+        module keeps which requests a source's first batch concerns.
 Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). This module carries
         out the effects.
 Rule 3: requests in line get memory first come first served. By default no timer ends their wait

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.kernels import fp8
+from lab.casts import fp8
 from pdproto.kernels.digest import BLOCK_BYTES
 from pdproto.kernels.host import Bytes, Index, Route, part_bytes, routes_of, rows_of
 from pdproto.kernels.layout import KVLayout, Order

@@ -1,6 +1,6 @@
 """The table that a cast kernel reads: where each entry's elements lie, in pool and chunk.
 
-Its columns are named in `page_cast`. It is like the table of a copy (`table`), but a row is about
+Its columns are named in `kernel`. It is like the table of a copy (`table`), but a row is about
 an entry. Units are counted in the order of the chunk, within a page or, if each head has its own
 scale, within a head of it.
 """

@@ -1,10 +1,11 @@
-"""The GPU path of chunks whose elements travel as fp8. The kernel is in `page_cast`."""
+"""The GPU path of chunks whose elements travel as fp8. The kernel is in `kernel`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, NamedTuple
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ import triton
 import triton.language as tl
 from numpy.typing import NDArray
 
-from pdproto.kernels import page_cast
-from pdproto.kernels.arguments import DEFAULT, Launch, spans_of, static_scales
-from pdproto.kernels.cast_table import cast_table_of
+from lab.casts import kernel
+from lab.casts.scales import static_scales
+from lab.casts.table import CastTable, cast_table_of
+from pdproto.kernels.arguments import DEFAULT, Launch, spans_of
 from pdproto.kernels.device_arguments import carried, chunk_tensors, page_tensor
 from pdproto.kernels.device_launch import (
     carry_in,
@@ -26,6 +28,7 @@ from pdproto.kernels.device_launch import (
     stream_for,
 )
 from pdproto.kernels.device_memory import (
+    BINDING,
     Binding,
     binding_of,
     capturing,
@@ -54,6 +57,25 @@ class CastVariant(NamedTuple):
     scale: int
     to_chunk: bool
     check: bool
+
+
+@dataclass
+class _Kept:
+    """What is kept of a layout. scales: those that were last checked, and how often they had been
+    written to then.
+    """
+
+    tables: dict[tuple[Order, Scale | None], tuple[CastTable, torch.Tensor]] = field(
+        default_factory=dict)
+    scales: tuple[ref[torch.Tensor], int] | None = None
+
+
+_KEPT: Final[WeakKeyDictionary[KVLayout, _Kept]] = WeakKeyDictionary()
+
+
+def _kept(layout: KVLayout) -> _Kept:
+    with BINDING:
+        return _KEPT.setdefault(layout, _Kept())
 
 
 def _launch(
@@ -85,7 +107,7 @@ def _launch(
         arguments = (rows, placed, *behind)
         if not to_chunk:
             carry_in(pairs, launch)
-        run(page_cast.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
+        run(kernel.cast_kernel, variant, grid, stream, arguments, pages=1, warps=_warps(variant))
         if to_chunk:
             carry_out(pairs, launch)
     finally:
@@ -117,7 +139,7 @@ def warmup(layout: KVLayout, scale: Scale, order: Order) -> int:
             binding.nothing.view(torch.float32), binding.sink, plan.only.scale_offset,
             layout.pages, 1, 1, 0,
         )  # fmt: skip
-        run(page_cast.cast_kernel, variant, 1, stream, idle, pages=1, warps=_warps(variant))
+        run(kernel.cast_kernel, variant, 1, stream, idle, pages=1, warps=_warps(variant))
     return 2 * len(kinds)
 
 
@@ -126,15 +148,16 @@ def bound_cast(
 ) -> tuple[CastVariant, torch.Tensor]:
     """The variant, and the table on the device; the first call makes them."""
     key = (plan.order, plan.scale)
-    bound = binding.cast_tables.get(key)
+    tables = _kept(layout).tables
+    bound = tables.get(key)
     if bound is None:
         with binding.lock:
-            bound = binding.cast_tables.get(key)
+            bound = tables.get(key)
             if bound is None:
                 device = torch_device(layout)
                 refuse_capture(device, "the table of this scale and this order")
                 made = cast_table_of(layout, plan)
-                bound = binding.cast_tables[key] = made, torch.from_numpy(made.rows).to(device)
+                bound = tables[key] = made, torch.from_numpy(made.rows).to(device)
     table, rows = bound
     units = min(UNITS_MAX, triton.next_power_of_2(table.longest))
     kind, *others = sorted({shape.element for _, shape in layout.shapes})
@@ -165,22 +188,22 @@ def pack_cast(
         want = f"contiguous float32 [{layout.entries}] on {torch_device(layout)}"
         raise ValueError(f"static: want {want}")
     if static is not None:
-        _check_static(binding_of(layout), static)
+        _check_static(_kept(layout), static)
     _launch(layout, plan, index, chunk, static, to_chunk=True, report=report, launch=launch)
     return plan
 
 
-def _check_static(binding: Binding, scales: torch.Tensor) -> None:
+def _check_static(kept: _Kept, scales: torch.Tensor) -> None:
     """Check scales once, and again after they were written to. Nothing else in a call waits."""
     # Tensors made in inference mode do not count what is written to them.
     version = 0 if scales.is_inference() else scales._version
-    known = binding.static_scales
+    known = kept.scales
     if known is not None and known[0]() is scales and known[1] == version:
         return
     if capturing(scales.device):
         raise RuntimeError("static: pack once with these scales before a graph is captured")
     static_scales(scales.cpu(), len(scales))
-    binding.static_scales = ref(scales), version
+    kept.scales = ref(scales), version
 
 
 def unpack_cast(
