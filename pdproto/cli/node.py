@@ -3,11 +3,12 @@
 import argparse
 from typing import Final
 
-from pdproto.cli import keys, probe, settings, top
+from pdproto.cli import doctor, keys, probe, settings, top
 
 PARTS: Final = (
     ("top", top, "show the present state of nodes: queues, leases, rates, and stuck hand-overs"),
     ("probe", probe, "ask a node or a registry whether it is healthy, ready or empty"),
+    ("doctor", doctor, "find out whether two hosts can hand over, before a model is loaded"),
     ("settings", settings, "print the settings of a node, and the source of each"),
     ("keys", keys, "write the secret of a cluster, by which its processes recognize each other"),
 )

@@ -101,6 +101,12 @@ def layout_of(
     vllm_config: Any, cache: KVCacheConfig, groups: Sequence[LayerGroup]
 ) -> Mapping[str, str]:
     """The description of this server's KV cache, which both servers compare."""
+    return {**model_of(vllm_config), "KV cache layout": str(cache.kv_cache_layout),
+            BLOCKS: groups_told(groups)}
+
+
+def model_of(vllm_config: Any) -> Mapping[str, str]:
+    """The part of it that is known before a model is loaded."""
     model, caching = vllm_config.model_config, vllm_config.cache_config
     dtype = model.dtype if caching.cache_dtype == "auto" else caching.cache_dtype
     return {
@@ -110,6 +116,4 @@ def layout_of(
         "KV heads": str(model.get_total_num_kv_heads()),
         "head size": str(model.get_head_size()),
         "KV cache dtype": str(dtype).removeprefix("torch."),
-        "KV cache layout": str(cache.kv_cache_layout),
-        BLOCKS: groups_told(groups),
     }

@@ -1,0 +1,1 @@
+"""`pdproto node doctor`: two hosts compare what they have in common, and hand over two pages."""
