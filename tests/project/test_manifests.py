@@ -1,6 +1,7 @@
 """The manifests for Kubernetes: valid, and in agreement with the settings and ports of pdproto."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,3 +185,28 @@ def test_only_prometheus_reaches_a_port_of_an_operator(path: Path) -> None:
                if each["kind"] == "NetworkPolicy"]
     for pod in (each["spec"]["template"] for each in told if "template" in each.get("spec", {})):
         assert any(labels.items() <= pod["metadata"]["labels"].items() for labels in guarded)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "compose").glob("*.yaml")), ids=named)
+def test_a_pair_of_compose_has_keys_and_a_router_that_leads_to_it(path: Path) -> None:
+    """Without keys a node of a container would listen for that container alone."""
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    services, secret = told["services"], told["secrets"]["pdproto"]["file"]
+    assert f"pdproto node keys deploy/compose/{secret}" in path.read_text(encoding="utf-8")
+    router = services.pop("router")
+    assert services.keys() == {"prefill", "decode"} == router["depends_on"].keys()
+    for name, service in services.items():
+        given = dict(service["environment"])
+        assert given.pop("PDPROTO_KEYS") == "/run/secrets/pdproto"
+        assert service["secrets"] == ["pdproto"]
+        operator = load(given).operator
+        assert service["healthcheck"]["test"][-1] == f"http://{operator}/ready"
+        flags = dict(each.split("=", 1) for each in service["command"] if "=" in each)
+        role = flags.get("--disaggregation-mode") or json.loads(
+            flags["--kv-transfer-config"])["kv_role"]
+        assert role == {"prefill": "kv_producer", "decode": "kv_consumer"}[name] or role == name
+        (asked,) = (each.partition("=")[2] or each for each in router["command"]
+                    if f"//{name}:" in each)
+        assert asked == f"http://{name}:{flags['--port']}"
+    for volume in router.get("volumes", ()):
+        assert (path.parent / volume.split(":")[0]).is_file()
