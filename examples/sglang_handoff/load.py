@@ -54,6 +54,7 @@ class Load:
     of pages are handed over, and decode's cached prefix counts pages of decode.
     hosts: the addresses of prefill and of decode, for SGLang's SGLANG_HOST_IP. spare: a rank has
     memory for so many times the requests that are under way, for one side may end them first.
+    switched: each rank has the other role first, and changes it as SGLang does at run time.
     """
 
     backend: str = "pdproto"
@@ -87,6 +88,7 @@ class Load:
     page_tokens: tuple[int, int] | None = None
     hosts: tuple[str, str] = (LOOPBACK, LOOPBACK)
     spare: int = 2
+    switched: bool = False
 
     @property
     def seats(self) -> tuple[Seat, ...]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from sglang.srt.disaggregation import role_switch
 from sglang.srt.disaggregation.decode import DecodePreallocQueue
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
-from sglang.srt.disaggregation.utils import TransferBackend, is_mla_backend
+from sglang.srt.disaggregation.utils import DisaggregationMode, TransferBackend, is_mla_backend
 from sglang.srt.runtime_context import get_parallel, process_model_config
 from sglang.srt.server_args import ServerArgs
 
@@ -91,9 +92,27 @@ def manager_of(load: Load, seat: Seat, memory: Memory, metadata: Any, published:
         token_to_kv_pool=memory.kv, draft_token_to_kv_pool=memory.draft,
         is_mla_backend=is_mla_backend(memory.kv), req_to_token_pool=memory.requests,
         enable_staging=False)
+    first, then = PrefillBootstrapQueue._init_kv_manager, DecodePreallocQueue._init_kv_manager
     if seat.side == "prefill":
-        return PrefillBootstrapQueue._init_kv_manager(asked)
-    return DecodePreallocQueue._init_kv_manager(asked)
+        first, then = then, first
+    if load.switched:
+        _end_role(first(asked), seat.side)
+    return then(asked)
+
+
+def _end_role(manager: Any, after: str) -> None:
+    """End a manager as SGLang's scheduler does when its server changes to another role."""
+    before = "decode" if after == "prefill" else "prefill"
+    queue = SimpleNamespace(kv_manager=manager)
+    scheduler: Any = SimpleNamespace(
+        disaggregation_mode=DisaggregationMode(before), disable_radix_cache=True,
+        disagg_prefill_bootstrap_queue=queue, disagg_decode_prealloc_queue=queue,
+        server_args=SimpleNamespace(enable_pd_role_switch=True),
+        _pd_role_switch_unhealthy=False, _pd_role_switch_in_progress=False)
+    refused = role_switch._reject_reason(scheduler, after)
+    if refused is not None:
+        raise ValueError(refused[0])
+    role_switch.teardown_disaggregation(scheduler)
 
 
 def name_memory(load: Load, request: Any, states: Any, prefix: int) -> None:

@@ -69,6 +69,7 @@ class PdprotoKVManager(BaseKVManager):
     """A rank's node under SGLang. Raises ValueError for a setting that is not supported."""
 
     enable_all_cp_ranks_for_transfer = False
+    supports_role_switch = True  # SGLang calls `teardown`, and makes a manager of the other role
     node: PrefillNode | DecodeNode
     prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
     # On prefill only:
@@ -83,6 +84,7 @@ class PdprotoKVManager(BaseKVManager):
     prefills: Prefills
     prefill_info_table: dict[str, PrefillServerInfo]
     refusals: Refusals | None = None
+    _forced = False  # a setting of prefill, which is set again for the next role
 
     def __init__(
         self,
@@ -185,6 +187,7 @@ class PdprotoKVManager(BaseKVManager):
             log.info("%s has no effect on decode: the registry says where rooms are published",
                      settings.FORCE_QUERY)
             envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(False)
+            self._forced = True
         is_direct = self.device is None and _is_direct(
             components, self.place, engine, self.settings)
         parallel, incarnation = self.parallel, new_incarnation()
@@ -286,6 +289,8 @@ class PdprotoKVManager(BaseKVManager):
 
     def teardown(self) -> None:
         """Unregister, end all hand-overs, and free every resource."""
+        if self._forced:
+            envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(True)
         if self._registrar is not None:
             self._registrar.stop()
         if self._queries is not None:

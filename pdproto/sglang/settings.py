@@ -24,7 +24,6 @@ CELLS: Final = "every cell of docs/servers.md"
 LISTS: Final = "tests/sglang/test_settings.py"
 ELSEWHERE: Final = ("it is not about the KV hand-over: none of SGLang's code that calls a backend "
                     "reads it")
-DIGESTS: Final = "every hand-over is verified by digests already"
 
 
 class Effect(Enum):
@@ -89,6 +88,8 @@ ENVIRONMENT: Final = (
          "cell *optimistic prefill*"),
         (SAMPLING_MASK, False, "it is part of the metadata row", WORK),
         (MASK_MAX, None, "SGLang itself refuses it", WORK),
+        ("SGLANG_TEST_DISAGG_KV_CHECKSUM_MISMATCH_PROB", 0.0, "SGLang's scheduler does it",
+         UNTESTED),
         ("SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX", True, "one chunk more",
          "tests/sglang/test_devices.py"),
         (POLLING, False, "SGLang's scheduler polls", CHUNKED),
@@ -107,7 +108,6 @@ ENVIRONMENT: Final = (
          "a failure is always reported after the last write to the pages"),
         ("SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT", 30.0,
          "no timer frees pages that a source may still write to"),
-        ("SGLANG_TEST_DISAGG_KV_CHECKSUM_MISMATCH_PROB", 0.0, DIGESTS),
         ("SGLANG_DISAGG_STAGING_POOL_SIZE_MB", 4096, "there is no staging buffer"),
         ("SGLANG_STAGING_USE_TORCH", False, "there is no staging buffer"),
         ("SGLANG_MOONCAKE_MAX_TRANSFER_BATCH_INDICES", 0, NOT_OURS),
@@ -125,7 +125,8 @@ ENVIRONMENT: Final = (
         ("SGLANG_MOONCAKE_CUSTOM_MEM_POOL", None,
          "it may put the rows of metadata on the GPU, and the backend reads them in host memory"),
         ("SGLANG_DISAGG_STAGING_BUFFER", False,
-         "the backend takes heads apart by itself, and has no staging buffer"),
+         "SGLang itself takes it with Mooncake and NIXL alone; the backend takes heads apart by "
+         "itself"),
     ),
 )
 
@@ -142,6 +143,10 @@ FLAGS: Final = (
         ("disaggregation_decode_retraction_backup", None, "SGLang's scheduler does it", CELLS),
         ("disaggregation_decode_extra_slots", None, "SGLang's scheduler does it", CHUNKED),
         ("disaggregation_decode_polling_interval", 1, "SGLang's scheduler does it", CHUNKED),
+        ("disaggregation_enable_kv_checksum", False, "SGLang compares its own checksum, which "
+         "goes over with the metadata row, beside the digests of every hand-over", WORK),
+        ("enable_pd_role_switch", False, "SGLang ends the manager of one role, and makes one of "
+         "the other", DRILL),
         ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", CHUNKED),
         ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it",
          "cell *optimistic prefill*"),
@@ -163,11 +168,9 @@ FLAGS: Final = (
     *_of(
         Effect.REFUSED,
         ("disaggregation_decode_allocation_policy", "early",
-         "only pages that decode has reserved early are written to yet"),
-        ("disaggregation_enable_kv_checksum", False, DIGESTS),
+         "SGLang itself takes prefill_complete with Mooncake alone"),
         ("disaggregation_decode_host_receive_threshold", 1.0,
          "the KV goes to the pool of decode, and not to host memory"),
-        ("enable_pd_role_switch", False, "a server keeps its role"),
     ),
 )
 

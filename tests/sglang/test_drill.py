@@ -60,6 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
     "wider decode, latent": {"decode_tp": 2, "latent": True, "states": ("dsa",)},
     "wider prefill, latent": {"prefill_tp": 2, "latent": True, "states": ("dsa",)},
     "context parallel": {"cp": 2},
+    "roles that have changed": {"switched": True, "chunks": 2},  # enable_pd_role_switch
     "pipeline and wider decode": {"pp": 2, "decode_tp": 2, "chunks": 2},
 }
 

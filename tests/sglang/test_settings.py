@@ -117,7 +117,6 @@ def test_a_refused_variable_is_named_with_its_value(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [
     ("disaggregation_decode_allocation_policy", "prefill_complete"),
-    ("disaggregation_enable_kv_checksum", True), ("enable_pd_role_switch", True),
     ("disaggregation_decode_host_receive_threshold", 0.5)])
 def test_a_refused_flag_is_named_with_its_value(name: str, value: object) -> None:
     told = refusal(reading(ENVIRONMENT), reading(FLAGS, **{name: value}))

@@ -16,6 +16,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 import torch
 from sglang.srt.arg_groups import validation_hook
+from sglang.srt.disaggregation.base.conn import BaseKVManager
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver
 from sglang.srt.disaggregation.utils import MetadataBuffers
 from sglang.srt.plugins import load_plugins
@@ -27,6 +28,7 @@ from examples.sglang_handoff.pools import write_config
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang import settings
+from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.pools import MetadataRows
 from pdproto.sglang.server import PdprotoKVBootstrapServer
 from pdproto.transport.keys import new_secret
@@ -35,11 +37,13 @@ from tests.waiting import until
 ROWS, MASK_TOKENS, ROOM = 4, 32, 7
 
 
-def rows(masked: pytest.MonkeyPatch | None) -> tuple[MetadataBuffers, MetadataRows]:
-    """SGLang's buffers of metadata with a sampling mask, and ours over them."""
+def rows(
+    masked: pytest.MonkeyPatch | None, *, summed: bool = False
+) -> tuple[MetadataBuffers, MetadataRows]:
+    """SGLang's buffers of metadata with a sampling mask or checksums, and ours over them."""
     if masked is not None:
         masked.setenv(settings.SAMPLING_MASK, "1")
-    buffers = MetadataBuffers(ROWS, 16, torch.float16, MASK_TOKENS)
+    buffers = MetadataBuffers(ROWS, 16, torch.float16, MASK_TOKENS, kv_checksum_enabled=summed)
     pointers, lengths, widths = buffers.get_buf_infos()
     described: Any = SimpleNamespace(
         aux_data_ptrs=pointers, aux_data_lens=lengths, aux_item_lens=widths)
@@ -65,6 +69,27 @@ def test_a_sampling_mask_on_one_side_only_is_refused_with_the_length_of_both_row
     _, source = rows(monkeypatch)
     with pytest.raises(ValueError, match=rf"a metadata row of {source.row_bytes} bytes, but rows "
                                          rf"here have {sink.row_bytes}"):
+        sink.write(0, source.read(0))
+
+
+def test_sglangs_checksum_goes_over_with_the_row() -> None:
+    """By disaggregation_enable_kv_checksum. Its scheduler writes it before the last `send`, and
+    compares it where both took the same layout: the signature, and the manager's own arguments.
+    """
+    prefill, source = rows(None, summed=True)
+    decode, sink = rows(None, summed=True)
+    request: Any = SimpleNamespace(metadata_buffer_index=1)
+    prefill.set_kv_checksum(request, 2**32 - 5, 2**63 - 1)
+    sink.write(2, source.read(1))
+    assert decode.get_kv_checksum(2) == (2**32 - 5, 2**63 - 1)
+    assert PdprotoKVManager.should_verify_kv_checksum is BaseKVManager.should_verify_kv_checksum
+    assert decode.get_kv_checksum(1) == (0, 0)
+
+
+def test_a_checksum_on_one_side_only_is_refused_with_the_length_of_both_rows() -> None:
+    _, sink = rows(None)
+    _, source = rows(None, summed=True)
+    with pytest.raises(ValueError, match="both servers need the same aux buffers"):
         sink.write(0, source.read(0))
 
 
