@@ -40,6 +40,7 @@ CONTINUED: Final = threading.Event()  # since it was stopped, which happens once
 class Engine:
     """How to make both ends of an engine, with any of its own arguments. name: in addresses.
     piece_bytes: of the smallest piece of its memory. is_local: its sink listens on a local socket.
+    keeps: it never gives back memory whose writer is gone without a report (rule 2 of one_sided.py).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Engine:
     stop_midway: Callable[[], None]
     piece_bytes: int = PAGE_BYTES
     is_local: bool = False
+    keeps: bool = False
 
 
 def stop() -> None:
@@ -153,7 +155,7 @@ ON_DEVICE: Final = {
                        stop_inside_a_copy, GRANULE_BYTES, is_local=True),
     **({} if MISSING["nixl"] else {
         "nixl-gpu": Engine("nixl-gpu", played("NixlPlayedSink"), played("NixlPlayedSource"),
-                           stop_before_a_transfer, GRANULE_BYTES)}),
+                           stop_before_a_transfer, GRANULE_BYTES, keeps=True)}),
 } if find_spec("torch") else {}
 OTHERS: Final = {
     "process-memory": Engine(
