@@ -40,7 +40,7 @@ CONTINUED: Final = threading.Event()  # since it was stopped, which happens once
 class Engine:
     """How to make both ends of an engine, with any of its own arguments. name: in addresses.
     piece_bytes: of the smallest piece of its memory. is_local: its sink listens on a local socket.
-    keeps: it never gives back memory whose writer is gone without a report (rule 2 of one_sided.py).
+    keeps: it gives back no memory whose writer is gone without a report (rule 2 of one_sided.py).
     """
 
     name: str

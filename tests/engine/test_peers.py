@@ -30,7 +30,7 @@ from pdproto.engine.frames import (
 )
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
-from pdproto.engine.sink import Sink
+from pdproto.engine.sink import Line, Sink
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.runtime.errors import RemoteProtocolError
@@ -241,17 +241,35 @@ def refusals(pair: Pair, count: int) -> Iterator[bytes]:
 
 def test_answers_wait_for_a_peer_that_reads_late(pair: Pair) -> None:
     """More than its socket holds, and fewer than are kept for it."""
-    sock = dial(grant(pair).address.endpoint)
-    assert sock.challenge.version == VERSION
-    for packet in refusals(pair, 3_000):
+    with dial(grant(pair).address.endpoint) as sock:
+        assert sock.challenge.version == VERSION
+        line = only_line(pair)
+        # A kernel whose buffers are full takes nothing more from the peer, until the peer reads.
+        writes = threading.Thread(target=send_all, args=(sock, refusals(pair, 3_000)))
+        writes.start()
+        until(lambda: line.outbox, "answers to wait")
+        for number in range(1, 3_001):
+            answer = b""
+            while len(answer) < FRAME_BYTES:
+                answer += sock.recv(FRAME_BYTES - len(answer))
+            assert decode(answer, frozenset({Kind.REFUSED})).write == number
+        writes.join()
+    assert pair.sink.counts().refused_writes == 3_000
+
+
+def send_all(sock: Dialled, packets: Iterator[bytes]) -> None:
+    for packet in packets:
         sock.send(packet)
-    until(lambda: pair.sink.counts().refused_writes == 3_000, "all of them to be refused")
-    for number in range(1, 3_001):
-        answer = b""
-        while len(answer) < FRAME_BYTES:
-            answer += sock.recv(FRAME_BYTES - len(answer))
-        assert decode(answer, frozenset({Kind.REFUSED})).write == number
-    sock.close()
+
+
+def only_line(pair: Pair) -> Line:
+    """The sink's end of its only connection, whose kernel holds few answers."""
+    sink = pair.sink
+    assert isinstance(sink, Sink)
+    until(lambda: sink.lines, "the peer to be accepted")
+    line: Line = sink.lines[0]
+    line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return line
 
 
 def test_a_peer_that_never_reads_is_dropped(
@@ -259,15 +277,11 @@ def test_a_peer_that_never_reads_is_dropped(
 ) -> None:
     monkeypatch.setattr("pdproto.engine.sink.UNREAD_ANSWERS_MAX", 10)
     with dial(grant(pair).address.endpoint) as sock:
-        sink = pair.sink
-        assert isinstance(sink, Sink)
-        until(lambda: sink.lines, "the peer to be accepted")
-        # Its own kernel holds few answers too: one whose buffers are full for long also drops what
-        # says that there is room the other way, and lets a peer wait for many seconds.
-        sink.lines[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        # A kernel whose buffers are full for long also drops what says that there is room the other
+        # way, and lets a peer wait for many seconds.
+        only_line(pair)
         with suppress(ConnectionError):
-            for packet in refusals(pair, 1_000_000):
-                sock.send(packet)
+            send_all(sock, refusals(pair, 1_000_000))
             pytest.fail("a million answers were kept for it")
     until(lambda: pair.sink.counts().dropped_peers == 1, "the peer to be dropped")
     assert "it has left 10 answers unread" in caplog.text
