@@ -66,9 +66,10 @@ class OneSidedSource(Source):
             return
         self._closed = True
         super().close()
-        left = [move for mover in list(self.movers) for move in mover.leave()]
+        left = [mover.leave() for mover in list(self.movers)]
         self.transport.close()
-        left.clear()  # Until now, the library may have read the memory of these writes.
+        for moves in left:  # Until now, the library may have read the memory of these writes.
+            moves.clear()
 
     def register(self, memory: Extent) -> None:
         """Let the library read this memory."""
@@ -93,9 +94,9 @@ class Move:
 
     description: of the sink's memory, if the library does not know it yet. target: an address in
     the sink's process. extents: where the bytes are. views: of those in host memory. segments:
-    source and target of the transfers that have not begun. registered: how many of the extents are
-    registered. refused: no other transfer may begin. problem:
-    why the write has failed. wrong: the part of the sink's description that the library rejects.
+    source and target of the transfers that have not begun. registered: so many of the extents are.
+    refused: no other transfer may begin. problem: why the write has failed. wrong: the part of the
+    sink's description that the library rejects.
     """
 
     posted: Posted
@@ -116,16 +117,16 @@ class Move:
         carried = self.posted.carried
         self.extents = (*(Extent(address_of(view), view.nbytes) for view in self.views),
                         *(() if carried is None else carried.extents))
-        self.segments = self._cut()
+        self.segments = cut(self.extents, self.target)
 
-    def _cut(self) -> Iterator[tuple[Extent, int]]:
-        target = self.target
-        for address, nbytes, gpu in self.extents:
-            most = SEGMENT_BYTES if gpu is None else GPU_SEGMENT_BYTES
-            for start in range(0, nbytes, most):
-                length = min(most, nbytes - start)
-                yield Extent(address + start, length, gpu), target + start
-            target += nbytes
+
+def cut(extents: tuple[Extent, ...], target: int) -> Iterator[tuple[Extent, int]]:
+    """Source and target of each transfer of a write."""
+    for address, nbytes, gpu in extents:
+        most = SEGMENT_BYTES if gpu is None else GPU_SEGMENT_BYTES
+        for start in range(0, nbytes, most):
+            yield Extent(address + start, min(most, nbytes - start), gpu), target + start
+        target += nbytes
 
 
 class Mover:
@@ -348,8 +349,7 @@ class OneSidedLine:
         if posted is None or posted.begun or peer is None:
             raise RemoteProtocolError(f"write {frame.write} is granted, but does not wait for it")
         posted.begun = True
-        target = frame.offset + posted.offset
-        move = Move(posted, peer, description, target, posted.views)
+        move = Move(posted, peer, description, frame.offset + posted.offset, posted.views)
         self._moves[frame.write] = move
         if self._mover is None:
             self._mover = Mover(self, self._source, self._endpoint)

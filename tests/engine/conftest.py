@@ -26,16 +26,22 @@ def pair(engine: Engine) -> Iterator[Pair]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
-    """No thread, no socket or other file, and no shared memory, once both ends are closed."""
+    """No thread, no socket or other file, and no shared memory, once both ends are closed; and
+    none of it waits for the collector of cycles.
+    """
     if mapped():
         gc.collect()  # an earlier test has left it to that
     threads, files = threading.active_count(), opened()
     assert not mapped()
-    yield
-    until(lambda: threading.active_count() <= threads, "threads to end")
-    for piece in KEPT.copy():  # these tests know that no writer goes on
-        piece.holders.clear()
-        piece.unheld()
-    until(lambda: len(opened()) <= len(files),
-          lambda: f"{opened().items() - files.items()} to be closed")
-    until(lambda: not mapped(), "memory to be unmapped")
+    gc.disable()
+    try:
+        yield
+        until(lambda: threading.active_count() <= threads, "threads to end")
+        for piece in KEPT.copy():  # these tests know that no writer goes on
+            piece.holders.clear()
+            piece.unheld()
+        until(lambda: len(opened()) <= len(files),
+              lambda: f"{opened().items() - files.items()} to be closed")
+        until(lambda: not mapped(), "memory to be unmapped")
+    finally:
+        gc.enable()

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from pdproto.engine.nixl import Progress
-from tests.engine.engines import MISSING
+from pdproto.engine.nixl import NixlSource, NixlTransport, Progress
+from tests.engine.engines import ENGINES, MISSING, Pair
 from tests.engine.libraries import LENGTH, ends_well, killed_in_mid_write, unregistered_in_mid_write
 from tests.waiting import until
 
@@ -47,6 +47,23 @@ def test_a_sink_that_ends_while_a_source_connects_ends_no_source(tries: int) -> 
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
     assert "under way" not in done.stdout
+
+
+@needs_library
+def test_a_source_that_closes_in_mid_write_gives_the_library_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """See `nothing_is_left`, which is what fails: its sockets, its threads and its memory."""
+    pair = Pair(ENGINES["nixl"])
+    monkeypatch.setattr(NixlTransport, "ended", lambda *_: None)  # the library takes its time
+    lease = pair.sink.lease("life", "source", 1 << 20)
+    assert lease is not None
+    source = NixlSource()
+    source.post(lease.address, 0, [bytes(1 << 20)])
+    until(lambda: any(move.handle for mover in source.movers for move in mover._moving),
+          "the transfer to begin")
+    source.close()
+    pair.close()
 
 
 def test_the_library_is_polled_only_while_a_source_may_write() -> None:
