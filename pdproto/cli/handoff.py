@@ -3,8 +3,9 @@
 It starts the ranks of a prefill and a decode server, hands over requests, and aborts some of them
 on the way. It also kills and restarts a rank (--kill), drains and replaces one (--drain), or stops
 the registry for a while (--cut). Then it checks that every byte arrived as it was sent, that both
-sides agree on each outcome, and that all memory was released. Exit status: 0 all of this holds, 1
-not, 3 no byte was compared.
+sides agree on each outcome, and that all memory was released. `--bug` is `python -m lab race`.
+Exit status: 0 all of this holds, 1 not, or the defect was seen, 3 no byte was compared, or the race
+of the defect cannot be arranged.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from pdproto.cli.options import (
     check_folder,
     check_targets,
     console,
+    of_laboratory,
     whole_number,
     write,
 )
@@ -96,6 +98,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
                         help="seed of the load: the same seed gives the same requests (default: 0)")
     parser.add_argument("--timeout", type=positive, default=600.0, metavar="S",
                         help="most seconds for all hand-overs (default: 600)")
+    parser.add_argument("--bug", metavar="ID",
+                        help="in a clone of the repository: instead of all this, arrange the race "
+                             "of this historical defect on nodes in virtual time; sizes and faults "
+                             "are those of its shortest counterexample")
     parser.add_argument("--trace", metavar="FOLDER",
                         help="write the rows that fire, one file for each rank; rows of other "
                              "systems than the hand-over go to a folder for each system")
@@ -119,6 +125,8 @@ def _configure_optimistic(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Hand over, verify and report; returns the exit status."""
+    if arguments.bug is not None:
+        return int(of_laboratory("lab.verbs.race", "--bug").run(arguments))
     _refuse(arguments)
     if arguments.trace is not None:
         Path(arguments.trace).mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
 from rich.console import Console
 
+import pdproto
 from pdproto.check.questions import names
 from pdproto.check.report.pen import WITHOUT_TERMINAL
 from pdproto.cli.systems import BUILT_IN
@@ -235,6 +237,18 @@ def without(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     """A command line without these options and their values."""
     return [argument for place, argument in enumerate(arguments)
             if argument not in options and (not place or arguments[place - 1] not in options)]
+
+
+def of_laboratory(module: str, option: str) -> Any:
+    """A module of the laboratory, which lies beside the package in a clone. Raises UsageError for
+    an option that needs it where there is none.
+    """
+    clone = Path(pdproto.__file__).parents[1]
+    if not (clone / "lab").is_dir():
+        raise UsageError(f"{option} needs the laboratory, and an installed package has none: run "
+                         f"it in a clone of the repository")
+    sys.path.append(str(clone))
+    return import_module(module)
 
 
 def check_targets(targets: Iterable[str | None]) -> None:

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pdproto
 from lab.__main__ import main
 from lab.race import arrange
 from lab.race.arrange import Arranged, NotArrangedError, arranged
@@ -16,6 +18,7 @@ from lab.race.refusals import KEEPS
 from lab.race.stage import Step
 from lab.race.transfer import Transfer
 from lab.sim.defects import base_of, roles_of
+from pdproto.cli.main import main as product
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.handoff import group
 from tests.drill.races import KEPT, RACES, outcome, recorded
@@ -153,6 +156,17 @@ def test_the_verb_knows_every_defect_and_no_other(told: Told) -> None:
     status, _, err = told("B999")
     assert status == 2
     assert "B999: there is no such defect" in err
+
+
+def test_the_hand_over_arranges_the_race_of_a_defect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a clone; a package that was installed from a wheel has no laboratory."""
+    assert product(["handoff", "--bug", "local-drain", "--pp", "2"]) == 1
+    assert "✗ S5_same_decisions_same_queue" in capsys.readouterr().out
+    monkeypatch.setattr(pdproto, "__file__", str(tmp_path / "pdproto" / "__init__.py"))
+    assert product(["handoff", "--bug", "local-drain"]) == 2
+    assert "--bug needs the laboratory" in capsys.readouterr().err
 
 
 def test_the_numbers_name_the_steps(told: Told) -> None:
