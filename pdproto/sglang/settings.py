@@ -185,8 +185,16 @@ Read = Callable[[str], Any]
 
 def unusual(settings: Iterable[Setting], effect: Effect, read: Read) -> list[tuple[Setting, Any]]:
     """The settings with this effect that are not at SGLang's default, each with its value."""
-    read_of = [(setting, read(setting.name)) for setting in settings if setting.effect is effect]
+    read_of = [(setting, _value(setting, read)) for setting in settings if setting.effect is effect]
     return [(setting, value) for setting, value in read_of if value != setting.default]
+
+
+def _value(setting: Setting, read: Read) -> Any:
+    """What SGLang says, or its default: a setting that another release lacks is not set."""
+    try:
+        return read(setting.name)
+    except AttributeError:
+        return setting.default
 
 
 def refusal(environment: Read, flags: Read) -> str | None:

@@ -2,7 +2,9 @@
 """
 
 import re
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,6 +135,14 @@ def test_a_setting_without_effect_is_told_in_one_line() -> None:
                     "(hand-overs share one queue, in turn), --disaggregation-ib-device=mlx5_0 "
                     "(PDPROTO_ENGINE names the engine that moves the bytes)")
     assert refusal(reading(ENVIRONMENT), reading(FLAGS)) is None
+
+
+def test_a_setting_that_a_release_lacks_is_not_set() -> None:
+    """Several of the environment are newer than 0.5.22, and a server asks for each when it starts.
+    """
+    nothing = partial(getattr, SimpleNamespace())
+    assert refusal(nothing, nothing) is None
+    assert without_effect(nothing, nothing) is None
 
 
 def test_time_outs_are_sglangs() -> None:
