@@ -5,7 +5,7 @@ composed system only those rows are mutated that none of its parts has. Without 
 and every composed system is mutated. Rows of the environment are left out, and the answer names
 them. If no property detects a mutant, a property may be missing. Exit status: 0 if no mutant
 survived, 1 if one did or if the unchanged tables violate a property, 2 if there is no such system,
-3 if a search reached a limit or was interrupted.
+3 if a search reached a limit or was interrupted, or if no mutant changes a run.
 """
 
 import argparse
@@ -190,6 +190,10 @@ def _report(campaigns: Sequence[Campaign], status: int, arguments: argparse.Name
             draw(campaigns, drawn)
     if arguments.json:
         write(json.dumps([as_json(campaign) for campaign in campaigns], indent=2), arguments.json)
+    if status == 0 and not any(campaign.tested for campaign in campaigns):
+        tried = sum(len(campaign.judged) for campaign in campaigns)
+        say(f"unknown: nothing was tested, for no mutant (of {tried:,}) changes a run")
+        return 3
     return status
 
 

@@ -54,6 +54,9 @@ wind = Machine("wind", world=True)
 WINDY = System("windy", "A lamp in the wind.", tables=(*SYSTEM.tables, Table(wind, rows=(
     Row("blow", when=light() == Lamp.ON, do=[light().to(Lamp.ON)], fair=False),
 ))), properties=SYSTEM.properties, final=SYSTEM.final, configurations=SYSTEM.configurations)
+STEADY = System("steady", "A lamp that stays as it is.", tables=(
+    *SYSTEM.tables, Table(lamp, rows=(Row("shine", on=Call("shine")),)),
+), properties=SYSTEM.properties, final=SYSTEM.final, configurations=SYSTEM.configurations)
 '''
 
 Output = pytest.CaptureFixture[str]
@@ -180,6 +183,15 @@ def test_a_system_that_does_not_hold(lamp: str, capsys: Output) -> None:
     assert main(["mutate", lamp.replace(":SYSTEM", ":DARK"), "--workers", "1"]) == 1
     told = capsys.readouterr().err
     assert "dark, default: everybody_knows is violated before anything is mutated" in told
+
+
+def test_mutants_that_change_no_run_test_nothing(lamp: str, capsys: Output) -> None:
+    steady = lamp.replace(":SYSTEM", ":STEADY")
+    assert main(["mutate", steady, "--row", "shine", "--workers", "1", "--quiet"]) == 3
+    printed, told = capsys.readouterr()
+    assert "unknown: nothing was tested, for no mutant (of 1) changes a run" in told
+    assert ["equivalent", "1"] in [line.split() for line in printed.splitlines()]
+    assert main(["mutate", steady, "--row", "turn_on", "--workers", "1", "--quiet"]) != 3
 
 
 def test_a_limit_before_anything_is_mutated(

@@ -9,6 +9,7 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import DUCKDB, PORTABLE
 from pdproto.check.report.as_json import to_json
 from pdproto.spec.language import Configuration, LeadsTo, SpecError, System
+from tests.oracle import tlc
 from tests.oracle.answers import Answer
 from tests.oracle.witness import assumed, wrongs
 
@@ -51,12 +52,16 @@ WAYS = (
     Way("duckdb, symmetry, dead bits", replace(PLAIN, engine=DUCKDB), True, True),
 )
 SLOW = frozenset({"duckdb", "duckdb, symmetry, dead bits"})
+TLC = Way(tlc.NAME)  # on the exported module; only if it is named, for it takes 10 s
 
 
 def differences(
     system: System, configuration: Configuration, expected: Answer, way: Way
 ) -> Iterator[str]:
     """Every difference between the checker, asked in this way, and the oracle."""
+    if way is TLC:
+        yield from tlc.differences(system, configuration, expected)
+        return
     asked = replace(configuration, symmetry=way.symmetry, dead_bits=way.dead_bits)
     try:
         told = to_json(check(system, asked, way.settings))

@@ -13,6 +13,7 @@ WAYS: Final = {
     "witness": (PropertyKind.SOMETIMES,),
     "liveness": (PropertyKind.LEADS_TO,),
 }
+UNNOTICEABLE: Final = (MutantOutcome.EQUIVALENT, MutantOutcome.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class Campaign:
     def counts(self) -> Counter[MutantOutcome]:
         """The number of mutants with each outcome."""
         return Counter(judged.outcome for judged in self.judged)
+
+    @property
+    def tested(self) -> int:
+        """The number of mutants that change a run, which something should notice."""
+        return sum(judged.outcome not in UNNOTICEABLE for judged in self.judged)
 
     def killed(self, way: str) -> int:
         """The number of mutants killed by a property of that kind. way: a key of WAYS."""
