@@ -3,8 +3,8 @@
 Of each named size and each defect whose search uses symmetry and dead bits, the same question is
 asked with neither. The record, lab/reductions.jsonl, has a line for each: the counts of both
 searches, and how their verdicts and shortest lengths differ; and, if the plain search met a limit,
-what it left undecided, often liveness alone. The smallest come first. A run that finds a record
-goes on behind it.
+what it left undecided, often liveness alone. Or it says why the question was not asked. The
+smallest come first. A run that finds a record asks what has no answer there.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def main() -> None:
     known = {name: line for name, line in known.items()
              if name in questions and ("stopped" not in line or not given.again)}
     for name in sorted(questions, key=_states):
-        if name not in known:
+        if "plain" not in known.get(name, {}):
             with ProcessPoolExecutor(1, get_context("spawn")) as alone:
                 known[name] = alone.submit(answer, name, given.gib, given.seconds).result()
             lines = (json.dumps(line) + "\n" for line in known.values())
