@@ -90,7 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_optimistic(parser)
     parser.add_argument("--publish-ms", type=amount, default=0.0, metavar="MS",
                         help="the time in which decode finds memory for a request (default: 0)")
-    parser.add_argument("--faults", default="", metavar="F=P,...",
+    parser.add_argument("--inject", default="", metavar="F=P,...",
                         help="hand-overs that every rank fails on purpose, by moment, such as "
                              "bootstrap=0.1,transfer=0.02: probabilities from 0 to 1 (default: "
                              "none)")
@@ -164,7 +164,7 @@ def _load(arguments: argparse.Namespace) -> Load:
         abort_within_s=0.02, in_flight=arguments.in_flight, retries=arguments.optimistic,
         release_at_once=arguments.release_at_once, force_retry=arguments.force_retry,
         forward_s=arguments.forward_ms / 1e3, publish_s=arguments.publish_ms / 1e3,
-        faults=arguments.faults,
+        faults=arguments.inject,
     )
 
 
@@ -194,9 +194,9 @@ def _refuse(arguments: argparse.Namespace) -> None:
     if arguments.direct and arguments.device != "cpu":
         raise UsageError("--direct writes into pools in host memory: leave out --device")
     try:
-        Settings(faults=arguments.faults)
+        Settings(faults=arguments.inject)
     except SettingsError as error:
-        raise UsageError(f"--{error}") from None
+        raise UsageError(f"--inject {str(error).removeprefix('faults=')}") from None
 
 
 def _refuse_drain(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`pdproto handoff --faults`: hand-overs of real processes fail on purpose, and spoil no other."""
+"""`pdproto handoff --inject`: hand-overs of real processes fail on purpose, and spoil no other."""
 
 import pytest
 
@@ -17,7 +17,7 @@ REQUESTS = 120
 def test_m5_8_ranks_fail_hand_overs_at_a_rate(options: tuple[str, ...]) -> None:
     """Each rank draws twice with 0.1, so that some fail and some do not. All is given back."""
     numbers = handoff("--requests", str(REQUESTS), "--abort-rate", "0",
-                      "--faults", "bootstrap=0.1,transfer=0.1", *options)
+                      "--inject", "bootstrap=0.1,transfer=0.1", *options)
     assert 0 < numbers["succeeded"] < REQUESTS
     assert numbers["failed"] <= numbers["injected_faults"]
     assert {why.rpartition(": ")[2] for why in numbers["reasons"]} == {"bootstrap", "transfer"}

@@ -23,9 +23,9 @@ from pdproto.kernels.chunk import (
     unpack_slices,
 )
 from pdproto.kernels.digest import key_at, page_digests
-from pdproto.kernels.reference import pack_reference, unpack_reference
 from tests.kernels.paths import Path
 from tests.kernels.pools import POISON, Geometry, Guarded, new_pools
+from tests.kernels.reference import pack_reference, unpack_reference
 
 # Rows of one head of one token: 656 is MLA in fp8 with its scales, 1152 the same in bfloat16,
 # 132 an fp8 index row (no multiple of 8), 2 a single element.

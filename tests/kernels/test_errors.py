@@ -25,10 +25,10 @@ from pdproto.kernels.chunk import (
     warmup,
 )
 from pdproto.kernels.digest import page_digests
-from pdproto.kernels.reference import pack_reference
 from pdproto.kernels.report import HostReport
 from tests.kernels.paths import PATHS, Path, on_device
 from tests.kernels.pools import POISON, Geometry, new_pools
+from tests.kernels.reference import pack_reference
 from tests.skips import INTERPRETED
 
 GEOMETRY: Final = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=32)

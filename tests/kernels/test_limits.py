@@ -21,11 +21,11 @@ from pdproto.kernels.chunk import (
     unpack_slices,
 )
 from pdproto.kernels.plan import HeadRange
-from pdproto.kernels.reference import pack_reference, unpack_reference
 from pdproto.kernels.table import NUMERATOR_MAX, Table, division, table_of
 from pdproto.kernels.tiling import tiling_for, variant_for
 from tests.kernels.paths import PATHS, Path, on_cpu
 from tests.kernels.pools import POISON, Geometry, new_pools
+from tests.kernels.reference import pack_reference, unpack_reference
 from tests.tiers import examples
 
 GIGABYTES: int = 6 << 30

@@ -25,9 +25,9 @@ from pdproto.kernels.chunk import (
 )
 from pdproto.kernels.digest import page_digests
 from pdproto.kernels.plan import PeerPlan
-from pdproto.kernels.reference import pack_reference, unpack_reference
 from tests.kernels.paths import Path, on_device
 from tests.kernels.pools import POISON, Geometry, Guarded, new_pools
+from tests.kernels.reference import pack_reference, unpack_reference
 from tests.tiers import examples
 
 GEOMETRY: Final = Geometry(entries=2, pages=6, tokens=2, heads=4, row_bytes=32)
