@@ -33,8 +33,10 @@ def test_every_cell_of_sglang_has_a_layout_and_a_defect() -> None:
 
 def test_every_cell_of_vllm_has_a_layout_and_a_defect() -> None:
     """defective.py imports vLLM, so its names are read."""
-    functions = {node.name.replace("_", "-") for node in ast.parse(DEFECTIVE.read_text()).body
-                 if isinstance(node, ast.FunctionDef)}
+    (table,) = (node for node in ast.parse(DEFECTIVE.read_text()).body
+                if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "DEFECTS")
+    functions = {node.id.replace("_", "-") for node in ast.walk(table)
+                 if isinstance(node, ast.Name)}
     for cells, layouts in ((of_vllm.CELLS, of_vllm.LAYOUTS), (on_gpu.CELLS, on_gpu.LAYOUTS)):
         for cell in cells:
             assert cell.layout in layouts

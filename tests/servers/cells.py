@@ -3,10 +3,19 @@
 from pathlib import Path
 from typing import Final
 
+from tests.servers import standstill
 from tests.servers.defects import DEFECTS
+from tests.servers.hooks import HOLDS_S
 from tests.servers.record import Cell, Record
+from tests.servers.standstill import HOLDS, IN_FLIGHT, MEANWHILE, STUTTERS, Standstill
 
 PLAIN: Final = "plain"
+BRIEFLY: Final = Standstill("prefill", 8.0)  # longer than makes a peer suspected
+STANDSTILLS: Final = (
+    *(Standstill(who, seconds) for who in ("prefill", "decode") for seconds in (3.0, 8.0, 20.0)),
+    *(Standstill("the registry", seconds) for seconds in (8.0, 20.0)),
+    *(Standstill(who, 20.0, STUTTERS) for who in ("prefill", "decode")),
+    *(Standstill(f"{who}'s scheduler", HOLDS_S, HOLDS) for who in ("prefill", "decode")))
 
 
 HEAD: Final = """# Real SGLang servers as tests
@@ -54,23 +63,30 @@ CELLS: Final = (
          "of 200 clients at once half close their connection: the others are served, nothing is "
          "left",
          "abort-lost", quick=True),
+    *(Cell(f"{one}", PLAIN, "stands_still",
+           f"{IN_FLIGHT} requests are in flight, and {MEANWHILE} more come: each is answered, "
+           "nothing is left, both serve on",
+           "registry-asked" if one.who == "the registry" else "silence-as-death",
+           quick=one == BRIEFLY, given=(one,)) for one in STANDSTILLS),
+    Cell("one room", PLAIN, "one_room",
+         "three clients send three prompts of one length under one room at once: each is answered "
+         "from its own prompt, or refused with the names of both",
+         "prompts-unnamed", quick=True),
+    Cell("room 0", PLAIN, "room_zero",
+         "each half of a request in room 0, which SGLang would keep for ever, fails at once with "
+         "the reason, nothing is left, others are served",
+         "room-zero-taken", quick=True),
+    Cell("three samples", PLAIN, "several_samples",
+         "requests for three samples each (`n`), which share a room", "room-once"),
     Cell("leak check", PLAIN, "leak_check",
          "a decode scheduler that loses a slot of a request ends: SGLang's own leak check is on",
          "leak-check-off", quick=True),
-    Cell("kill -9 prefill", PLAIN, "kill_prefill",
+    Cell("kill -9 prefill", "kill", "kill_prefill",
          "with 150 in flight every request ends within 10 s; decode serves with the next prefill",
          "loss-unnoticed", quick=True),
-    Cell("kill -9 decode", PLAIN, "kill_decode",
+    Cell("kill -9 decode", "kill", "kill_decode",
          "with 150 in flight every request ends within 10 s; prefill serves with the next decode",
          "decode-waited-for", quick=True),
-    Cell("decode stands still", PLAIN, "decode_stands_still",
-         "with 150 in flight decode is stopped for 7.5 s (SIGSTOP), and goes on: every request "
-         "is answered, nothing is left, both serve on",
-         "silence-as-death"),
-    Cell("prefill stands still", PLAIN, "prefill_stands_still",
-         "with 150 in flight prefill is stopped for 7.5 s (SIGSTOP), and goes on: every request "
-         "is answered, nothing is left, both serve on",
-         "silence-as-death"),
     Cell("registry restarts", PLAIN, "registry_restarts",
          "prefill's registry ends and comes back in mid-run: requests are served on",
          "registers-once"),
@@ -148,5 +164,5 @@ CELLS: Final = (
     Cell("Mooncake", "mooncake", "equality", "SGLang's own backend, the control", "wrong-page"),
 )
 RECORD: Final = Record(
-    CELLS, Path("docs/servers.md"), Path(__file__).with_name("seen_red.json"), HEAD, TAIL,
-    lambda defect: (DEFECTS[defect].__doc__ or "").strip().rstrip("."))
+    CELLS, Path("docs/servers.md"), Path(__file__).with_name("seen_red.json"), HEAD,
+    TAIL + standstill.table(), lambda defect: (DEFECTS[defect].__doc__ or "").strip().rstrip("."))

@@ -1,6 +1,7 @@
 """What the cells assert. Each check drives the servers of a layout and raises AssertionError."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -9,28 +10,38 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from examples.servers.serving import ServerError, free_port
 from examples.sglang_servers.__main__ import NEW_TOKENS
-from examples.sglang_servers.serving import SglangServer
-from pdproto.node.link import Link
+from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
 from tests.servers.census import settled
 from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
-from tests.servers.load import Answer, Ask, Way, asks, every_second, send, send_and_kill
+from tests.servers.load import (
+    ROOM_BITS,
+    Answer,
+    Ask,
+    Both,
+    Way,
+    asks,
+    every_second,
+    send,
+    send_and_kill,
+)
 from tests.servers.reference import Comparison
 from tests.servers.stage import POOL, POOL_TOKENS, Layout, Pair, Stage
+from tests.servers.standstill import ASKED, Outcome, Standstill
 from tests.servers.suite import Finding, UntestedError
 
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
 SERVES_AGAIN: Final = 40  # requests
-TOLD_S: Final = 0.5  # in which decode gives out its memory, and says so
-STILL_S: Final = 1.5 * Link().silent_s
 CHUNKS: Final = 65  # of a long prompt, at least
 LONG_TOKENS: Final = CHUNKS * CHUNK_TOKENS + 1
 FOUR_HEADS: Final = ("4 heads", "2 heads")
 LEAK: Final = "req_to_token_pool memory leak detected"
 NEVER_MET: Final = (f"_timeout after {PATIENCE_S} s",)
+OTHER_PROMPT: Final = "has two prompts"
 TOO_LONG: Final = ("exceeds the maximum allowed length",)
 
 
@@ -220,47 +231,75 @@ def kill_decode(stage: Stage, layout: Layout) -> Finding:
     return _survives(stage, layout, "decode", lambda pair: pair.through)
 
 
-def decode_stands_still(stage: Stage, layout: Layout) -> Finding:
-    """Decode is stopped for longer than prefill waits for a sign of life. Prefill begins no pass
-    meanwhile, so that requests wait for one whose memory at decode it has been told.
-    """
-    def stand_still(pair: Pair) -> None:
-        pair.prefill.post("/pause_generation", {"mode": "in_place"})
-        time.sleep(TOLD_S)
-        _stop(pair.decode)
-        pair.prefill.post("/continue_generation", {"torch_empty_cache": False})
-
-    return _stands_still(stage, layout, "decode", stand_still)
-
-
-def prefill_stands_still(stage: Stage, layout: Layout) -> Finding:
-    """Prefill is stopped for longer than decode waits for a sign of life."""
-    return _stands_still(stage, layout, "prefill", lambda pair: _stop(pair.prefill))
-
-
-def _stop(server: SglangServer) -> None:
-    server.signal_all(signal.SIGSTOP)
-    time.sleep(STILL_S)
-    server.signal_all(signal.SIGCONT)
-
-
-def _stands_still(
-    stage: Stage, layout: Layout, side: str, stand_still: Callable[[Pair], None]
-) -> Finding:
-    """A server stands still while requests are in flight, and goes on. Both halves of each are
-    asked at once. None may fail.
-    """
-    pair, wanted = stage.pair(layout), asks(150)
-    reference = stage.reference(layout.model, wanted)
-    answers, last = send_and_kill(pair.both, wanted, lambda: stand_still(pair))
-    failed = sum(not answer.is_full for answer in answers)
-    assert not failed, f"{failed} of {len(wanted)} failed while {side} stood still"
-    equal = reference.compare(wanted, answers)
-    assert not equal.wrong, equal.wrong[0]
+def stands_still(stage: Stage, layout: Layout, standstill: Standstill) -> Finding:
+    """Both halves of each request are asked at once. None may fail."""
+    pair = stage.pair(layout)
+    seen = meet(stage, pair, standstill)
+    assert seen.is_whole, f"{seen} of {seen.requests} when {standstill}: {seen.why}"
     pair.check_nothing_grew()
     after = _same(stage, pair, asks(SERVES_AGAIN), in_flight=16, way=pair.both)
-    return Finding(len(wanted) + after.requests, len(wanted) + after.equal,
-                   f"the last answer came {last:.1f} s after {side} went on")
+    return Finding(seen.requests + after.requests, seen.requests + after.equal, f"{seen}")
+
+
+def meet(stage: Stage, pair: Pair, standstill: Standstill) -> Outcome:
+    """Whatever becomes of the requests."""
+    reference = stage.reference(pair.layout.model, ASKED)
+    return standstill.meet(pair.both, reference, pair.signals)
+
+
+def one_room(stage: Stage, layout: Layout) -> Finding:
+    """Three clients send three prompts of one length under one room, at once, and decode gets them
+    in another order than prefill: each is answered from its own prompt, or refused with the names
+    of both.
+    """
+    pair, tokens = stage.pair(layout), 64
+    wanted = [replace(ask, prompt=ask.prompt[-tokens:])
+              for ask in asks(12, seed=6, shortest=tokens, longest=tokens + 1)]
+    reference = stage.reference(layout.model, wanted)
+    answers: list[Answer] = []
+    with ThreadPoolExecutor(3) as clients:
+        for number in range(0, len(wanted), 3):
+            way = _in_room(pair, random.getrandbits(ROOM_BITS))
+            answers += chain(*clients.map(
+                lambda ask, late, way=way: send(
+                    replace(way, late=late), [ask], in_flight=1, seconds=30.0),
+                wanted[number:number + 3], (0.2, 0.1, 0.0)))
+    found = reference.compare(wanted, answers)
+    assert not found.wrong, f"{len(found.wrong)} of {len(wanted)} are wrong, {found.wrong[0]}"
+    for answer in answers:
+        assert not answer.hung, "a request hangs for 30 s"
+        assert answer.is_full or OTHER_PROMPT in str(answer.error), answer.error
+    if not found.equal:
+        raise UntestedError("no request was answered")
+    pair.check_nothing_grew()
+    return Finding(len(wanted), found.equal, f"{len(wanted) - found.full} refused by name")
+
+
+def room_zero(stage: Stage, layout: Layout) -> Finding:
+    """It is refused at once at both servers, others are served, and decode's memory is free."""
+    pair = stage.pair(layout)
+    stage.reference(layout.model, asks(SERVES_AGAIN))
+    with ThreadPoolExecutor(1) as beside:
+        fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
+        told = _refused(_in_room(pair, NO_ROOM), (NO_ROOM_REASON,), 30.0,
+                        prefill=(NO_ROOM_REASON,))
+    found = fits.result()
+    pair.check_nothing_grew()
+    return replace(found, requests=found.requests + 4, note=told)
+
+
+def _in_room(pair: Pair, room: int) -> Both:
+    told = {"bootstrap_room": room}
+    return replace(pair.both, to_prefill=told, to_decode=told)
+
+
+def several_samples(stage: Stage, layout: Layout) -> Finding:
+    """The samples of a request share its room."""
+    pair = stage.pair(layout)
+    found = _same(stage, pair, [replace(ask, samples=3) for ask in asks(SERVES_AGAIN)],
+                  in_flight=SERVES_AGAIN, seconds=30.0)
+    pair.check_nothing_grew()
+    return replace(found, note="3 samples each")
 
 
 def ranks_by_name(stage: Stage, layout: Layout) -> Finding:
@@ -330,7 +369,7 @@ def misfit(stage: Stage, layout: Layout, want: Sequence[str], prefill: Sequence[
     pair = stage.pair(replace(layout, decode=(), decode_model=None))
     other = stage.start(layout, "decode-odd")
     try:
-        other.wait_healthy()
+        stage.wait_for(other)
         odd = replace(pair.both, decode=other.url)
         with ThreadPoolExecutor(1) as beside:
             fits = beside.submit(_same, stage, pair, asks(SERVES_AGAIN), in_flight=8)
@@ -380,7 +419,7 @@ def registry_restarts(stage: Stage, layout: Layout) -> Finding:
     time.sleep(2.0)
     fresh = stage.start(layout, "decode-fresh")
     try:
-        fresh.wait_healthy()
+        stage.wait_for(fresh)
         way = replace(pair.both, decode=fresh.url)
         after = _same(stage, pair, wanted[:SERVES_AGAIN], in_flight=SERVES_AGAIN, way=way,
                       seconds=40.0)
@@ -395,7 +434,7 @@ def never_met(stage: Stage, layout: Layout) -> Finding:
     pair = stage.pair(layout)
     other = stage.start(layout, "prefill-other")
     try:
-        other.wait_healthy()
+        stage.wait_for(other)
         told = _refused(replace(pair.both, prefill=other.url), NEVER_MET, 40.0,
                         prefill=[f"bootstrap{why}" for why in NEVER_MET])
         found = _same(stage, pair, asks(SERVES_AGAIN), in_flight=8)

@@ -266,16 +266,61 @@ def decode_waited_for() -> None:
 
 
 def silence_as_death() -> None:
-    """A peer that says nothing for as long as makes it suspected counts as gone."""
+    """A peer that says nothing for half as long as makes it suspected counts as gone."""
     from pdproto.node import connections
 
     def look(old: Any, self: Any, peer: Any, now: float) -> None:
-        if now - peer.heard > self._link.silent_s:
+        if now - peer.heard > self._link.silent_s / 2:
             self._take(peer, connections._REFUSED, "nothing heard")
         else:
             old(self, peer, now)
 
     wrap(connections.Connections, "_look", look)
+
+
+def registry_asked() -> None:
+    """Decode asks the registry about each request, and one that does not answer counts as gone."""
+    from pdproto.registry.lookups import Lookups
+    from pdproto.sglang.prefills import Prefills
+
+    def feed(old: Any, self: Any, *given: Any) -> Any:
+        self._feeds.clear()
+        return old(self, *given)
+
+    wrap(Prefills, "feed", feed)
+    wrap(Lookups, "of", lambda old, self, address, **_: old(self, address, fresh=True))
+
+
+def prompts_unnamed() -> None:
+    """Both servers name each prompt alike."""
+    from pdproto.sglang import prompts
+
+    replace(prompts, "prompt_of", lambda *_: b"any")
+
+
+def room_zero_taken() -> None:
+    """Room 0 is a room like the others."""
+    from pdproto.sglang import receiver, sender
+
+    for module in (receiver, sender):
+        replace(module, "NO_ROOM", None)
+
+
+def room_once() -> None:
+    """Prefill takes one request of a room."""
+    from pdproto.node.prefill.binding_rooms import BindingRooms
+
+    def begin(old: Any, self: Any, *given: Any, **named: Any) -> None:
+        old(self, *given, **named)
+        self.known = set()
+
+    def open_once(old: Any, self: Any, sender: Any) -> None:
+        if sender.room not in self.known:
+            self.known.add(sender.room)
+            old(self, sender)
+
+    wrap(BindingRooms, "__init__", begin)
+    wrap(BindingRooms, "open", open_once)
 
 
 def registers_once() -> None:
@@ -324,8 +369,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
-        queue_timed, decode_waited_for, silence_as_death, registers_once, port_ignored,
-        unregistered, norm_off)
+        queue_timed, decode_waited_for, silence_as_death, registry_asked, prompts_unnamed,
+        room_zero_taken, room_once, registers_once, port_ignored, unregistered, norm_off)
 }
 
 

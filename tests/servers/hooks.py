@@ -1,9 +1,11 @@
 """What a test puts into a server before it starts; the environment names it, the product never.
 
 SERVERS_DEFECT names a defect of defects.py. SIGUSR1 to a prefill server closes its registry, and
-opens it again a second later. SIGUSR2 to a scheduler makes it lose a slot of a request.
+opens it again a second later. SIGUSR2 to a scheduler makes it lose a slot of a request. SIGRTMIN
+has it hold its interpreter for HOLDS_S.
 """
 
+import ctypes
 import importlib
 import os
 import signal
@@ -16,6 +18,7 @@ from tests.servers.planting import replace, wrap
 
 DEFECT: Final = "SERVERS_DEFECT"
 HOOK: Final = "tests.servers.hooks:install"
+HOLDS_S: Final = 8
 
 
 def install() -> None:
@@ -24,6 +27,7 @@ def install() -> None:
         _let_mooncake_copy()
     _reopen_registry_on_signal()
     _lose_slot_on_signal()
+    signal.signal(signal.SIGRTMIN, lambda *_: ctypes.PyDLL(None).sleep(HOLDS_S))
     if defect := os.environ.get(DEFECT):
         importlib.import_module("tests.servers.defects").put_in(defect)
 

@@ -1,5 +1,6 @@
 """One pair of servers with its router at a time, kept for the cells that share a layout."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,26 @@ from typing import Any, Final, Generic, TypeVar
 from examples.servers.serving import Server
 from tests.servers.load import Ask, Through, Way
 from tests.servers.reference import Reference, Starts
+
+
+class Loading:
+    """A context around waits for servers that start, none within another. seconds: of all so far.
+    """
+
+    def __init__(self) -> None:
+        self._spent = 0.0
+        self._since: float | None = None
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._spent, self._since = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._spent + (0.0 if self._since is None else time.monotonic() - self._since)
+
 
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 
@@ -43,6 +64,7 @@ class KeptPair(Generic[V, S, L, P]):
         self.servers: Final = servers
         self.defect = defect
         self.number = 0  # of the pair, or of the server that was started last
+        self.loading: Final = Loading()
         self._folder: Final = folder
         self._pair: P | None = None
         self._references: Final[dict[str, Reference]] = {}
@@ -66,7 +88,8 @@ class KeptPair(Generic[V, S, L, P]):
             return pair
         self.end()
         self.number = next(NUMBERS)
-        self._pair = pair = self.open(layout)
+        with self.loading:
+            self._pair = pair = self.open(layout)
         return pair
 
     def answers_of(
@@ -77,7 +100,8 @@ class KeptPair(Generic[V, S, L, P]):
         """
         if name not in self._references:
             self._references[name] = Reference(self.servers, self.model(name), flags, way)
-        self._references[name].ensure(wanted)
+        with self.loading:
+            self._references[name].ensure(wanted)
         return self._references[name]
 
     def restart(self, side: str) -> S:
@@ -88,8 +112,13 @@ class KeptPair(Generic[V, S, L, P]):
         self.number = next(NUMBERS)
         new = self.start(self._pair.layout, side, old)
         setattr(self._pair, side, new)
-        new.wait_healthy()
+        self.wait_for(new)
         return new
+
+    def wait_for(self, server: S) -> None:
+        """Until it is healthy."""
+        with self.loading:
+            server.wait_healthy()
 
     def end(self) -> None:
         if self._pair is not None:

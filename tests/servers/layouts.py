@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tests.servers.stage import Layout
+from tests.servers.standstill import IN_FLIGHT
 
 TWO_RANKS: Final = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 TP_2: Final = ("--tp", "2")
@@ -19,7 +20,8 @@ SHORT_TOKENS: Final = 1024  # of the server whose memory is short
 CHUNK_TOKENS: Final = 16  # the smallest chunks of a prompt
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
-    "plain": Layout(env=BOOTSTRAP),
+    "plain": Layout(warm=IN_FLIGHT),
+    "kill": Layout(env=BOOTSTRAP),
     "impatient": Layout(env=PATIENCE),
     # SGLang's own time-out of five minutes: both halves hear of a misfit long before.
     "decode-page-16": Layout(decode=("--page-size", "16")),

@@ -23,10 +23,11 @@ NO_BACKEND: Final = "2.2.2.2"  # SGLang's FAKE_BOOTSTRAP_HOST
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One greedy request. new: tokens to be made."""
+    """One greedy request. new: tokens to be made. samples: equal ones, since it is greedy."""
 
     prompt: tuple[int, ...]
     new: int
+    samples: int = 1
 
     @property
     def key(self) -> str:
@@ -35,7 +36,8 @@ class Ask:
     def body(self) -> dict[str, Any]:
         return {
             "input_ids": list(self.prompt), "return_logprob": True,
-            "sampling_params": {"temperature": 0, "max_new_tokens": self.new, "ignore_eos": True},
+            "sampling_params": {"temperature": 0, "max_new_tokens": self.new, "ignore_eos": True,
+                                "n": self.samples},
         }
 
 
@@ -97,7 +99,7 @@ class Through:
 @dataclass(frozen=True)
 class Both:
     """Prefill and decode at once, with a room. registry: port that the two are told. to_prefill,
-    to_decode: what else the body of a half says.
+    to_decode: what else the body of a half says. late: by so many seconds decode is asked later.
     """
 
     prefill: str
@@ -105,6 +107,7 @@ class Both:
     registry: int
     to_prefill: dict[str, Any] = field(default_factory=dict)
     to_decode: dict[str, Any] = field(default_factory=dict)
+    late: float = 0.0
 
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
@@ -117,6 +120,7 @@ class Both:
         side = asyncio.create_task(_read(
             session, f"{self.prefill}/generate", body | self.to_prefill, there, start))
         try:
+            await asyncio.sleep(self.late)
             await _read(session, f"{self.decode}/generate", body | self.to_decode, answer, start)
             await side  # a request has ended when both of its halves have
             answer.prefill_error = there.error
@@ -159,7 +163,12 @@ async def _read(session: aiohttp.ClientSession, url: str, body: dict[str, Any], 
 
 
 def _take(answer: Answer, status: int, told: Any) -> None:
-    """What a server says; in a stream, the last one counts."""
+    """What a server says; in a stream, the last one counts. Samples of one request are equal."""
+    if status == 200 and isinstance(told, list):
+        if any(one["output_ids"] != told[0]["output_ids"] for one in told):
+            answer.error = f"samples differ: {[one['output_ids'] for one in told]}"
+            return
+        told = told[0]
     if status != 200 or not isinstance(told, dict) or "error" in told:
         answer.error = f"{status} {json.dumps(told)[:600]}"
         return

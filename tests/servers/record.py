@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LENGTH: Final = 160  # of a failure that the page shows
 
@@ -12,7 +12,8 @@ LENGTH: Final = 160  # of a failure that the page shows
 @dataclass(frozen=True, slots=True)
 class Cell:
     """layout: how servers are started. check: the name of the function that checks. defect: the
-    cell must fail under it. quick: it is part of a subset that takes a few minutes.
+    cell must fail under it. quick: it is part of a subset that takes a few minutes. given: to the
+    check, after the stage and the layout.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Cell:
     asserts: str
     defect: str
     quick: bool = False
+    given: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

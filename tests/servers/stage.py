@@ -1,5 +1,7 @@
 """Which servers run: one pair with its router at a time, kept for the cells that share a layout."""
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +16,12 @@ from tests.servers.census import Census, settled
 from tests.servers.kept_pair import KeptPair, ServerPair
 from tests.servers.load import Ask, Both, Through, Way, asks, send
 from tests.servers.reference import Reference
+from tests.servers.standstill import Signal
 from tests.servers.suite import UntestedError
 
 POOL_TOKENS: Final = 16384
 POOL: Final = ("--max-total-tokens", f"{POOL_TOKENS}", "--max-running-requests", "64")
 SLOW_TURN: Final = "a turn of its loop took"
-WARM: Final = 48  # requests before the census that later ones are compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Layout:
     """How a pair is started. Flags beside those of every server.
 
     evidence: what prefill's log shows once, or more often, if it does what the layout is for.
-    decode_evidence: the same of decode.
+    decode_evidence: the same of decode. warm: requests at once before the census with which later
+    ones are compared.
     """
 
     model: str = "llama"
@@ -39,6 +42,7 @@ class Layout:
     decode_model: str | None = None
     evidence: str = ""
     decode_evidence: str = ""
+    warm: int = 48
 
 
 @dataclass
@@ -56,6 +60,27 @@ class Pair(ServerPair[Layout, SglangServer]):
     def both(self) -> Both:
         assert self.prefill.bootstrap is not None
         return Both(self.prefill.url, self.decode.url, self.prefill.bootstrap)
+
+    @property
+    def signals(self) -> dict[str, Signal]:
+        """For a standstill. The registry is a part of prefill's first process."""
+        def to_schedulers(server: SglangServer) -> Signal:
+            def send(number: signal.Signals) -> None:
+                for pid in server.schedulers():
+                    os.kill(pid, number)
+
+            return send
+
+        return {"prefill": self.prefill.signal_all, "decode": self.decode.signal_all,
+                "the registry": self.prefill.signal_leader,
+                "prefill's scheduler": to_schedulers(self.prefill),
+                "decode's scheduler": to_schedulers(self.decode)}
+
+    def left(self) -> str:
+        """See standstill.Pair."""
+        held = {server.name: settled(server) for server in self.servers}
+        return ", ".join(f"{one.used} tokens and {one.busy} requests at {name}"
+                         for name, one in held.items() if one.used or one.busy)
 
     def told(self) -> str:
         """What the servers hold, and the end of decode's log."""
@@ -107,7 +132,7 @@ class Stage(KeptPair[Servers, SglangServer, Layout, Pair]):
             router = self.servers.router(f"router-{self.number}", [prefill], [decode])
             router.wait_healthy()
         pair = Pair(layout, prefill, decode, router)
-        send(pair.through, asks(WARM, seed=1), in_flight=WARM)
+        send(pair.through, asks(layout.warm, seed=1), in_flight=layout.warm)
         pair.take_census()
         return pair
 

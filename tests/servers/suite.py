@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from examples.servers.serving import ServerError
+from tests.servers.kept_pair import Loading
 from tests.servers.record import Cell, Record
 
 LIMIT_S: Final = 45 * 60.0  # of all cells
@@ -35,10 +36,18 @@ class TooLateError(Exception):
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Raises TooLateError in the body when these seconds are over. In the main thread only."""
+def within(seconds: float, apart: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
+    """Raises TooLateError in the body when these seconds are over. In the main thread only.
+
+    apart: seconds that have not counted so far.
+    """
+    end = time.monotonic() + seconds - apart()
+
     def ring(*_: object) -> None:
-        raise TooLateError(f"not done after {seconds:.0f} s")
+        left = end + apart() - time.monotonic()
+        if left <= 0:
+            raise TooLateError(f"not done after {seconds:.0f} s")
+        signal.setitimer(signal.ITIMER_REAL, left)
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -53,6 +62,9 @@ class Stage(Protocol):
     """The servers that run."""
 
     defect: str | None
+
+    @property
+    def loading(self) -> Loading: ...
 
     def end(self) -> None: ...
 
@@ -76,13 +88,14 @@ class Suite(Generic[S]):
     quick_s: float = LIMIT_S
 
     def run(self, stage: S, cell: Cell, seconds: float) -> tuple[str, str]:
-        """One cell, within these seconds. Returns its failure, "" if it is green, and its line.
+        """One cell, within these seconds, in which servers that start do not count: each has a
+        limit of its own. Returns its failure, "" if it is green, and its line.
 
         Raises ServerError, UntestedError or TooLateError under a defect: none of them shows it.
         """
         began = time.monotonic()
         try:
-            with within(seconds):
+            with within(seconds, lambda: stage.loading.seconds):
                 found = self.check(stage, cell)
         except (AssertionError, ServerError, UntestedError, TooLateError) as error:
             if stage.defect and not isinstance(error, AssertionError):
@@ -143,6 +156,8 @@ def arguments(about: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespa
                         help="the time limit of all cells together, in seconds")
     parser.add_argument("--only", nargs="+", metavar="CELL", help="these cells")
     parser.add_argument("--defects", action="store_true", help="each cell under its defect")
+    parser.add_argument("--standstills", nargs="*", metavar="BACKEND",
+                        help="measure the table of standstills, with these backends or all")
     parser.add_argument("--table", action="store_true", help="write the page of the cells")
     return parser.parse_args()
 

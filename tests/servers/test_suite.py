@@ -12,6 +12,7 @@ import pytest
 
 from examples.sglang_servers.without_gpu import FLAGS
 from tests.servers import machine, suite
+from tests.servers.kept_pair import Loading
 from tests.servers.record import Cell, Record
 from tests.servers.suite import Finding, Suite, TooLateError, run
 
@@ -26,6 +27,7 @@ class Empty:
 
     defect: str | None = None
     ended: list[bool] = field(default_factory=list)
+    loading: Loading = field(default_factory=Loading)
 
     def end(self) -> None:
         self.ended.append(True)
@@ -60,6 +62,22 @@ def test_a_cell_that_hangs_ends_in_time_and_the_next_one_runs(
     assert "not done after 0 s" in first
     assert "green" in second
     assert end.startswith("1 of 2 cells, ")
+
+
+def test_servers_that_start_slowly_take_no_time_of_a_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "CELL_S", 0.2)
+
+    def loads(stage: Empty, cell: Cell) -> Finding:
+        with stage.loading:
+            time.sleep(0.5)
+        return hangs(stage, cell)
+
+    assert run(of(loads, tmp_path), TOLD) == 1
+    first, second, _ = said(capsys)
+    assert "not done after 0 s" in first
+    assert "green" in second
 
 
 @pytest.mark.parametrize("defects", [False, True])

@@ -5,15 +5,18 @@
     python -m tests.vllm_servers --quick        a subset
     python -m tests.vllm_servers --only equality 'late read'
     python -m tests.vllm_servers --defects      each cell must fail under its defect
+    python -m tests.vllm_servers --standstills  measure the table of standstills
     python -m tests.vllm_servers --table        write docs/vllm-servers.md, or that of a GPU
 """
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from examples.vllm_servers.serving import CPU, CUDA, DEVICES, EAGER, servers_on
+from tests.servers import standstill
 from tests.servers.record import Cell, Record
 from tests.servers.suite import Finding, Suite, arguments, run
 from tests.vllm_servers import cells, checks, on_gpu
@@ -21,6 +24,7 @@ from tests.vllm_servers.stage import Stage
 
 FOLDERS: Final = {CPU: Path("out/vllm-servers"), CUDA: Path("out/vllm-servers-gpu")}
 RECORDS: Final = {CPU: cells.RECORD, CUDA: on_gpu.RECORD}
+BACKENDS: Final = {standstill.OURS: "defaults", "NixlConnector": "nixl"}
 LAYOUTS: Final[Mapping[str, Mapping[str, cells.Layout]]] = {
     CPU: cells.LAYOUTS, CUDA: on_gpu.LAYOUTS}
 
@@ -34,7 +38,7 @@ def main() -> int:
     folder, layouts = FOLDERS[told.device], LAYOUTS[told.device]
 
     def check(stage: Stage, cell: Cell) -> Finding:
-        found: Finding = getattr(checks, cell.check)(stage, layouts[cell.layout])
+        found: Finding = getattr(checks, cell.check)(stage, layouts[cell.layout], *cell.given)
         return found
 
     with servers_on(told.device)(folder / "log") as servers:
@@ -43,6 +47,14 @@ def main() -> int:
             stage.reference(checks.ALL)
             return stage
 
+        if told.standstills is not None:
+            stage = begin(None)
+            for backend in told.standstills or BACKENDS:
+                layout = layouts[BACKENDS[backend]]
+                standstill.measure("vLLM", backend, standstill.of_table(("prefill", "decode")),
+                                   partial(stage.pair, layout), partial(checks.meet, stage),
+                                   stage.end)
+            return 0
         return run(Suite(record, begin, check), told)
 
 

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from examples.vllm_servers.serving import HYBRID, NIXL, OURS
 from tests.servers.record import Cell, Record
+from tests.servers.standstill import IN_FLIGHT, MEANWHILE, Standstill
 
+STANDSTILLS: Final = tuple(Standstill(who, seconds) for who in ("prefill", "decode")
+                           for seconds in (3.0, 8.0, 20.0))
 DEFECT: Final = "VLLM_SERVERS_DEFECT"  # in the environment of a server: see defective.py
 PLUGIN_OFF: Final = "plugin-off"  # a defect of the environment
 
@@ -98,6 +101,10 @@ CELLS: Final = (
     Cell("prefill stopped", "defaults", "prefill_stopped",
          "prefill stands still for 8 s while a client waits and another leaves: both servers live",
          "told-twice", quick=True),
+    *(Cell(f"{one}", "defaults", "stands_still",
+           f"{IN_FLIGHT} requests are in flight, and {MEANWHILE} more come: each is answered, "
+           "nothing is held, both serve on",
+           "silence-as-death", given=(one,)) for one in STANDSTILLS),
     Cell("kill -9 prefill", "kill", "kill_prefill",
          "before the read and in mid-write, with 60 in flight: each request ends within 10 s; "
          "decode serves with the next prefill", "loss-unnoticed", quick=True),
@@ -109,6 +116,14 @@ CELLS: Final = (
          "a proxy that cuts what prefill has answered, or has another version or a room that never "
          "was: an error, at once",
          "params-unread"),
+    Cell("another prompt", "plain", "other_prompt",
+         "decode is asked for a prompt with what prefill has answered for another of its length: "
+         "an error at once, both servers say both values, and a later request without params is "
+         "answered right",
+         "prompts-uncompared"),
+    Cell("one room for several", "plain", "shared_room",
+         "a request of three samples (`n`), and one of two prompts: answered right, or an error at "
+         "once", "room-waits"),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
          "blocks-given-early"),

@@ -11,11 +11,23 @@ from examples.servers.serving import Server, ServerError
 from examples.vllm_servers.serving import OURS, gauge
 from pdproto.vllm.offer import KEY, VERSION
 from tests.servers.load import Ask, asks, every_second, send, send_and_kill
+from tests.servers.standstill import Outcome, Standstill
 from tests.servers.suite import Finding, UntestedError
 from tests.vllm_servers.cells import LEASE_S, Layout
 from tests.vllm_servers.figures import steps, within_a_millisecond
 from tests.vllm_servers.mid_write import READS, Read, begin_reads
-from tests.vllm_servers.stage import FAILED, NO_ANSWER, OK, Pair, Stage, Told, at_decode, at_prefill
+from tests.vllm_servers.stage import (
+    FAILED,
+    NO_ANSWER,
+    OK,
+    Completions,
+    Pair,
+    Stage,
+    Told,
+    at_decode,
+    at_prefill,
+    completion,
+)
 
 HELD_UP: Final = 0.01  # of the steps may take the connector more than a millisecond of CPU time
 HANGS_S: Final = 10.0  # after a server has died, every request has an end within this
@@ -26,7 +38,8 @@ LONG: Final = asks(60, new=48)
 FAILED_LOADS: Final = "pdproto_failed_loads_total"
 STOPPED: Final = asks(1, seed=3)
 LATE: Final = asks(3, seed=5, shortest=40)
-ALL: Final = (*MANY, *LONG, *STOPPED, *LATE)
+MIXED: Final = [Ask(ask.prompt[-90:], 8) for ask in asks(2, seed=8, shortest=90, longest=91)]
+ALL: Final = (*MANY, *LONG, *STOPPED, *LATE, *MIXED)
 
 
 def _same(stage: Stage, pair: Pair, wanted: Sequence[Ask], *, in_flight: int,
@@ -133,6 +146,21 @@ def prefill_stopped(stage: Stage, layout: Layout) -> Finding:
     pair.check_nothing_is_held()
     found = _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
     return Finding(found.requests + 2, found.equal, f"told after {seconds:.1f} s")
+
+
+def stands_still(stage: Stage, layout: Layout, standstill: Standstill) -> Finding:
+    """None of the requests may fail."""
+    pair = stage.pair(layout)
+    seen = meet(stage, pair, standstill)
+    assert seen.is_whole, f"{seen} of {seen.requests} when {standstill}: {seen.why}"
+    pair.check_nothing_is_held()
+    after = _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
+    return Finding(seen.requests + after.requests, seen.requests + after.equal, f"{seen}")
+
+
+def meet(stage: Stage, pair: Pair, standstill: Standstill) -> Outcome:
+    """Whatever becomes of the requests."""
+    return standstill.meet(pair.through, stage.reference(MANY), pair.signals)
 
 
 def kill_prefill(stage: Stage, layout: Layout) -> Finding:
@@ -243,6 +271,41 @@ def params_cut(stage: Stage, layout: Layout) -> Finding:
     assert at_decode(pair.decode, ask, params, 30.0) == Told(OK, _alone(stage, ask))
     pair.check_nothing_is_held()
     return Finding(1 + len(cut), 1, f"{len(cut)} fail")
+
+
+def other_prompt(stage: Stage, layout: Layout) -> Finding:
+    """Decode is asked for one prompt with the params of another, and then without params: its
+    prefix cache has nothing of the other one.
+    """
+    pair, (computed, asked) = stage.pair(layout), MIXED
+    params = at_prefill(pair.prefill, computed)
+    told = at_decode(pair.decode, asked, params, HANGS_S)
+    assert told == Told(FAILED), f"decode answers {told}, want status {FAILED}"
+    both = re.compile(rf"another prompt \(tokens: {params[KEY]['prompt']['tokens']} at prefill and "
+                      r"\w+ at decode\)")
+    pair.check_nothing_is_held()
+    for server in pair.servers:
+        words = server.log.read_text(errors="replace")
+        assert both.search(words), f"{server.name} does not say both values"
+    later = at_decode(pair.decode, asked, {}, 30.0)
+    assert later == Told(OK, _alone(stage, asked)), f"a request without params: {later}"
+    return Finding(2, 1, "one fails")
+
+
+def shared_room(stage: Stage, layout: Layout) -> Finding:
+    """Prefill draws one room for a request, and the request has several at decode."""
+    pair, served = stage.pair(layout), 0
+    (one, two), reference = MIXED, stage.reference(MIXED)
+    sampled = {"n": 3, "temperature": 1, "top_k": 1}  # vLLM refuses n > 1 of greedy requests
+    for body, choices in (({**completion(one.prompt, one.new), **sampled}, (one,) * 3),
+                          (completion((one.prompt, two.prompt), one.new), MIXED)):
+        (answer,) = send(Completions(pair.through.url, body), [one], in_flight=1, seconds=HANGS_S)
+        assert not answer.hung, f"a request hangs for {HANGS_S:.0f} s"
+        want = [token for each in choices for token in reference.tokens(each)]
+        assert str(answer.error).startswith(str(FAILED)) or answer.tokens == want, answer
+        served += answer.is_full
+    pair.check_nothing_is_held()
+    return Finding(2, served, f"{2 - served} fail at once")
 
 
 def differs(stage: Stage, layout: Layout) -> Finding:

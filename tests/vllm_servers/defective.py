@@ -16,10 +16,11 @@ from pdproto.items.data_path import SinkItems
 from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.vllm import loading, offering
+from pdproto.vllm import loading, offering, rooms
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
+from tests.servers.defects import silence_as_death
 from tests.servers.planting import wrap
 from tests.vllm_servers import patient_ranks
 from tests.vllm_servers.cells import DEFECT
@@ -167,6 +168,16 @@ def misfit_unnoticed() -> None:
     planting.replace(loading, "misfit", lambda *_: None)
 
 
+def prompts_uncompared() -> None:
+    """Decode does not compare its prompt with that of the offer."""
+    planting.replace(loading, "other_prompt", lambda *_: None)
+
+
+def room_waits() -> None:
+    """Prefill leaves a request waiting that comes for a room which has served one."""
+    wrap(rooms.ToldRooms, "refusal", lambda *_: None)
+
+
 def nixl_wrong_block() -> None:
     """NIXL's prefill names another block in place of a request's last one."""
     def finished(old: Any, self: Any, request: Any, blocks: Any) -> Any:
@@ -185,7 +196,7 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
-                   nixl_wrong_block)}
+                   nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

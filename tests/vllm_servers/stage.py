@@ -26,6 +26,7 @@ from examples.vllm_servers.serving import (
 from tests.servers.kept_pair import KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
+from tests.servers.standstill import Signal
 from tests.vllm_servers.cells import DEFECT, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
 
@@ -40,13 +41,17 @@ NO_ANSWER: Final = 0
 HELD: Final = ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
 
 
+@dataclass(frozen=True)
 class Completions(Through):
-    """A server of vLLM, or the proxy: asked in OpenAI's words."""
+    """A server of vLLM, or the proxy: asked in OpenAI's words. body: in place of each request's."""
+
+    body: dict[str, Any] | None = None
 
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
     ) -> None:
-        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        asked = self.body or completion(
+            body["input_ids"], body["sampling_params"]["max_new_tokens"])
         try:
             async with session.post(f"{self.url}/v1/completions", json=asked) as reply:
                 read(answer, reply.status, await reply.json(content_type=None))
@@ -54,8 +59,8 @@ class Completions(Through):
             answer.error = f"{type(error).__name__}: {error}"
 
 
-def completion(prompt: Sequence[int], new: int) -> dict[str, Any]:
-    """The body of a greedy request."""
+def completion(prompt: Sequence[int] | Sequence[Sequence[int]], new: int) -> dict[str, Any]:
+    """The body of a greedy request, of one prompt or of several."""
     return {"model": MODEL, "prompt": list(prompt), "max_tokens": new, "temperature": 0,
             "ignore_eos": True, "return_token_ids": True, "logprobs": 0}
 
@@ -65,9 +70,9 @@ def read(answer: Answer, status: int, told: Any) -> None:
     if status != 200 or not isinstance(told, dict) or "choices" not in told:
         answer.error = f"{status} {str(told)[:600]}"
         return
-    choice = told["choices"][0]
-    answer.tokens = choice["token_ids"]
-    answer.logprobs = (choice.get("logprobs") or {}).get("token_logprobs") or []
+    for choice in told["choices"]:
+        answer.tokens += choice["token_ids"]
+        answer.logprobs += (choice.get("logprobs") or {}).get("token_logprobs") or []
 
 
 def operator_of(server: Server, rank: int = 0) -> Server:
@@ -113,6 +118,19 @@ class Pair(ServerPair[Layout, Server]):
     def through(self) -> Completions:
         assert self.router is not None
         return Completions(self.router.url)
+
+    @property
+    def signals(self) -> dict[str, Signal]:
+        """For a standstill."""
+        return {"prefill": self.prefill.signal_all, "decode": self.decode.signal_all}
+
+    def left(self) -> str:
+        """See standstill.Pair."""
+        try:
+            self.check_nothing_is_held()
+        except AssertionError as error:
+            return str(error)
+        return ""
 
     def writes(self) -> float:
         """How many writes prefill has posted that have not ended."""
