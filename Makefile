@@ -125,7 +125,7 @@ serve-sglang: $(SERVERS) ## a tiny model over two SGLang servers and a router, w
 test-servers: $(SERVERS) ## real SGLang servers on this machine, every cell (45 minutes at most)
 	$(SGLANG)/bin/python -m tests.servers
 
-test-servers-quick: $(SERVERS) ## the same: equality, aborts and kills of one pair (6 minutes at most)
+test-servers-quick: $(SERVERS) ## the same: equality, aborts, a standstill and kills (6 minutes at most)
 	$(SGLANG)/bin/python -m tests.servers --quick
 
 # On a machine with an NVIDIA GPU. This Python has torch for it, and the engine with its compiled

@@ -31,7 +31,8 @@ cache, and at most two turns of our loops in a server have taken over 10 ms of p
 host may delay its guest, which counts as that. SGLang's own leak check, which ends an idle
 scheduler, is on: a cell asserts it.
 
-All cells together take 45 minutes at most, each 5, and those of `--quick` 6 together.
+All cells together take 45 minutes at most, each 5 without the time in which its servers start, and
+those of `--quick` 6 together.
 
 A cell counts once it was seen red with its defect put into the running servers
 (`python -m tests.servers --defects`).

@@ -165,10 +165,9 @@ P = TypeVar("P", bound=Pair)
 
 def measure(engine: str, backend: str, what: Sequence[Standstill], pair_of: Callable[[], P],
             meet: Callable[[P, Standstill], Outcome], end: Callable[[], None]) -> None:
-    """Replaces what the file has of this backend. end: the servers that run, which the next
-    standstill does not meet if something is left there.
+    """Replaces what the file has of these. end: the servers that run, which the next standstill
+    does not meet if something is left there.
     """
-    seen = {}
     for one in what:
         pair = pair_of()
         found = meet(pair, one)
@@ -178,22 +177,22 @@ def measure(engine: str, backend: str, what: Sequence[Standstill], pair_of: Call
                         why=found.why[:LENGTH])
         sys.stdout.write(f"{engine}, {backend}: {one}: {found} {found.why}\n")
         sys.stdout.flush()
-        seen[str(one)] = asdict(found)
+        known = _measured()
+        known.setdefault(engine, {}).setdefault(backend, {})[f"{one}"] = asdict(found)
+        MEASURED.write_text(json.dumps(known, indent=1) + "\n")
         if left or not found.serves:
             end()
     end()
-    known = _measured()
-    known.setdefault(engine, {})[backend] = seen
-    MEASURED.write_text(json.dumps(known, indent=1) + "\n")
 
 
 def table() -> str:
     """A section of a page: an engine's own backends beside ours."""
     rows = []
     for engine, seen in _measured().items():
-        ours, others = seen[OURS], [name for name in seen if name != OURS]
+        ours, others = seen.get(OURS, {}), [name for name in seen if name != OURS]
         for one, found in ours.items():
-            theirs = "; ".join(f"{Outcome(**seen[other][one])} ({other})" for other in others)
+            theirs = "; ".join(f"{Outcome(**seen[other][one])} ({other})"
+                               for other in others if one in seen[other]) or "not yet"
             rows.append(f"| {engine} | {one} | {Outcome(**found)} | {theirs} |\n")
     return HEAD + "".join(rows) if rows else ""
 
