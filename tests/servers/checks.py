@@ -238,6 +238,7 @@ def stands_still(stage: Stage, layout: Layout, standstill: Standstill) -> Findin
     assert seen.is_whole, f"{seen} of {seen.requests} when {standstill}: {seen.why}"
     pair.check_nothing_grew()
     after = _same(stage, pair, asks(SERVES_AGAIN), in_flight=16, way=pair.both)
+    pair.take_census()
     return Finding(seen.requests + after.requests, seen.requests + after.equal, f"{seen}")
 
 
