@@ -37,8 +37,8 @@ server (SIGSTOP) when the first of {IN_FLIGHT} requests are answered, send {MEAN
 it go on (SIGCONT), and write this table: with our backend, and with the engine's own one. A server
 that runs in a tenth of the time is stopped for 90 ms in 100. The times are those of two cores on
 which much else ran. Under vLLM 40 s are too long for ours: prefill keeps a prompt for 30 s that
-decode has not begun to load (`waits.bootstrap_timeout`), and still counts the time for which it
-stood still itself.
+decode has not begun to load (`waits.bootstrap_timeout`), and counts the time for which it stood
+still itself.
 
 | engine | what happens | with pdproto | with its own backend |
 |---|---|---|---|
