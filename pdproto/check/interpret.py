@@ -14,6 +14,7 @@ from pdproto.ground.delivery import Marks
 from pdproto.spec.language.channels import channel_of, ends_of
 from pdproto.spec.language.formula import (
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -77,6 +78,11 @@ class Interpreter:
                 if isinstance(symbol, Rigid):
                     return indices in self.given[symbol]
                 return state.get((symbol, indices), symbol.values[0]) == value
+            case AtLeast(summands, bound):
+                return sum(
+                    number for one in summands for chosen in self.environments(one.variables)
+                    for case, number in one.cases
+                    if self.holds(case, state, {**env, **chosen})) >= bound
         raise AssertionError(formula)
 
     def _each(self, variable: Sort, env: Mapping[Sort, int]) -> Iterator[dict[Sort, int]]:

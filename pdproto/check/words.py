@@ -4,14 +4,18 @@ An environment replaces variables by their elements. So the same formula is `vot
 and `vote(p0)` in a trace.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias, assert_never
 
+from pdproto.check.number_words import OPPOSITE, NumberWords
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.computed import Chosen
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import (
+    TRUE,
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -24,8 +28,9 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Sent, Symbol, Update
+from pdproto.spec.language.symbols import Cell, Computed, Each, Message, Sent, Symbol, Update
 from pdproto.spec.language.system import System
+from pdproto.spec.language.terms import Comparison, Term
 
 Elements: TypeAlias = Mapping[Sort, int]
 
@@ -88,10 +93,40 @@ def effect_text(effect: Sent | Each, elements: Elements = VARIABLES) -> str:
             assert_never(effect)
 
 
+def _numbers(elements: Elements) -> NumberWords:
+    """The texts of numbers with these elements in the places of variables."""
+
+    def inside(bound: Sequence[Sort]) -> Elements:
+        return {v: i for v, i in elements.items() if v not in bound}
+
+    return NumberWords(lambda symbol, arguments, bound: _applied(symbol, arguments, inside(bound)),
+                       lambda formula, bound: formula_text(formula, inside(bound)))
+
+
+def _value_text(value: object, elements: Elements) -> str:
+    """The text of a value that is assigned: a constant, an element, or a computed one."""
+    match value:
+        case Computed(term):
+            return _value_text(term, elements)
+        case bool() | Enum():
+            return value_name(value)
+        case Term():
+            return _numbers(elements).term(value)
+        case Chosen():
+            return _numbers(elements).chosen(value, lambda one: _value_text(one, elements))
+        case Cell(symbol, arguments):
+            return _applied(symbol, arguments, elements)
+        case Formula():
+            return formula_text(value, elements)
+        case Sort():
+            return _argument(value, elements)
+    return repr(value)
+
+
 def _for_each(variables: tuple[Sort, ...], where: Formula, elements: Elements) -> str:
+    condition = "" if where == TRUE else f" where {formula_text(where, elements)}"
     if not variables:
-        return ""
-    condition = "" if where == And(()) else f" where {formula_text(where, elements)}"
+        return condition
     return f" for each {', '.join(map(repr, variables))}{condition}"
 
 
@@ -139,6 +174,8 @@ def trigger_name(trigger: Trigger) -> tuple[str, str]:
 
 def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
     match formula:
+        case Comparison(left=left, sign=sign, right=right):
+            return _numbers(elements).compared(left, sign, right), _Binding.CLOSED
         case And() | Or() if len(formula.parts) == 1:
             return _text(formula.parts[0], elements)
         case And():
@@ -157,6 +194,8 @@ def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
             return _related(left, "=", right, elements), _Binding.CLOSED
         case Before(left, right):
             return _related(left, "before", right, elements), _Binding.CLOSED
+        case AtLeast():
+            return _numbers(elements).at_least(formula), _Binding.CLOSED
         case Atom(value=value):
             return _atom(formula, elements, positive=value is not False), _Binding.CLOSED
     raise AssertionError(formula)
@@ -195,6 +234,9 @@ def _atom(atom: Atom, elements: Elements, *, positive: bool) -> str:
 
 def _negated(part: Formula, elements: Elements) -> str:
     match part:
+        case Comparison():
+            opposite = OPPOSITE[part.sign]
+            return _numbers(elements).compared(part.left, opposite, part.right)
         case Atom(value=value):
             return _atom(part, elements, positive=value is False)
         case Same(left, right):
@@ -277,8 +319,7 @@ def _cell(atom: Atom, elements: Elements) -> str:
 def _reading(of: Atom | Update, elements: Elements) -> tuple[str, str]:
     """The texts of the cell and of its value."""
     arguments, value = of.symbol.reading(of.arguments, of.value)
-    text = value_name(value) if isinstance(value, bool | Enum) else _argument(value, elements)
-    return _applied(of.symbol, arguments, elements), text
+    return _applied(of.symbol, arguments, elements), _value_text(value, elements)
 
 
 def _about_element(formula: Forall | Exists, elements: Elements) -> str | None:

@@ -8,6 +8,7 @@ joined in one cube.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -15,12 +16,25 @@ from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.ground.channels import Case, Queue, QueueChange, Queues
+from pdproto.ground.clauses import (
+    CLAUSES_MAX,
+    TOO_MANY,
+    Weighed,
+    at_least,
+    joint,
+    product_of,
+    static,
+)
 from pdproto.ground.delivery import Deliveries, delivery_marks
+from pdproto.ground.diagram_of import diagram_of
+from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.spec.language.computed import alternatives
 from pdproto.spec.language.formula import (
     TRUE,
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -29,6 +43,7 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
+    all_of,
     free_variables,
     negated,
     normal,
@@ -42,15 +57,8 @@ from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
-
 ROWS_MAX: Final = 100_000
 CASES_MAX: Final = 4_096  # of one row at its parameters
-CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not fit masks
-
-NEVER: Final[list[Clause]] = [()]
-TRIVIAL: Final[list[Clause]] = []
-TOO_MANY: Final[list[Clause]] = [()]  # by identity: over CLAUSES_MAX clauses, which are not made
-
 
 @dataclass(frozen=True, slots=True)
 class GroundRow:
@@ -106,19 +114,40 @@ class Grounder:
 
         row: the row of the formula, for the error. Raises SpecError above CLAUSES_MAX clauses.
         """
-        what = "a formula" if row is None else f"row {row.name!r}: its guard"
-        place = self.place if row is None else row.place
-        return simplified(self._few_clauses(formula, environment, place, what))
-
-    def _few_clauses(
-        self, formula: Formula, environment: Environment, place: Place, what: str
-    ) -> list[Clause]:
-        """The clauses of a formula. Raises SpecError above CLAUSES_MAX; what: begins its text."""
-        clauses = self._clauses(formula, environment)
+        clauses = self.clauses(formula, environment)
         if clauses is TOO_MANY:
-            raise SpecError(place, f"{what} has over {CLAUSES_MAX:,} clauses at these sizes: split "
-                                   "it, or make a bound variable a parameter (`choose=`)")
-        return clauses
+            raise self._too_many(row)
+        return simplified(clauses)
+
+    def guards(
+        self, formula: Formula, environment: Environment, row: Row | None = None,
+        part: str = "its guard",
+    ) -> list[Guard]:
+        """Guards that exclude each other, and whose union is a formula in negation normal form.
+
+        One, or none where it cannot hold; or the cubes of a diagram, if a guard would have over
+        CLAUSES_MAX clauses. Raises SpecError if there are too many of both.
+        """
+        clauses = self.clauses(formula, environment)
+        if clauses is not TOO_MANY:
+            return [guard] if (guard := simplified(clauses)) is not None else []
+        if (cubes := self.cubes(formula, environment)) is None:
+            raise self._too_many(row, part)
+        return cubes
+
+    def cubes(self, formula: Formula, environment: Environment) -> list[Guard] | None:
+        """The cubes of the diagram of a formula in negation normal form; None if too many."""
+        diagrams = Diagrams()
+        with suppress(TooManyNodesError):
+            paths = diagrams.paths(diagram_of(self, diagrams, formula, environment), CASES_MAX)
+            return None if paths is None else [Guard(*assignment(one)) for one in paths]
+        return None
+
+    def _too_many(self, row: Row | None, part: str = "its guard") -> SpecError:
+        what = "a formula" if row is None else f"row {row.name!r}: {part}"
+        return SpecError(self.place if row is None else row.place, f"{what} has over "
+                         f"{CLAUSES_MAX:,} clauses at these sizes: split it, or make a bound "
+                         "variable a parameter (`choose=`)")
 
     def failures(self, claim: Formula, environment: Environment) -> list[Guard]:
         """Guards whose union is the negation of the claim."""
@@ -136,8 +165,7 @@ class Grounder:
                     for guard in self.patterns(body, {**environment, variable: i})
                 ]
             case _:
-                guard = self.guard(formula, environment)
-                return [] if guard is None else [guard]
+                return self.guards(formula, environment)
 
     def instances(self, claim: Formula) -> Iterator[Environment]:
         """Every choice of elements for the claim's free variables."""
@@ -147,30 +175,43 @@ class Grounder:
         """The indices of a cell with these arguments."""
         return tuple(environment[v] for v in arguments)
 
-    def _clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
+    def clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
+        """The clauses of a formula in negation normal form, or TOO_MANY."""
         match formula:
             case And(parts):
-                return _joint(self._clauses(part, environment) for part in parts)
+                return joint(self.clauses(part, environment) for part in parts)
             case Or(parts):
-                return _product(self._clauses(part, environment) for part in parts)
+                return product_of(self.clauses(part, environment) for part in parts)
             case Forall(variable, body):
-                return _joint(self._clauses(body, e) for e in self._each(variable, environment))
+                return joint(self.clauses(body, e) for e in self._each(variable, environment))
             case Exists(variable, body):
-                return _product(self._clauses(body, e) for e in self._each(variable, environment))
+                return product_of(self.clauses(body, e) for e in self._each(variable, environment))
             case Atom():
                 return self._atom(formula, environment, positive=True)
             case Not(Atom() as atom):
                 return self._atom(atom, environment, positive=False)
             case Same(left, right):
-                return _static(environment[left] == environment[right])
+                return static(environment[left] == environment[right])
             case Not(Same(left, right)):
-                return _static(environment[left] != environment[right])
+                return static(environment[left] != environment[right])
             case Before(left, right):
-                return _static(environment[left] < environment[right])
+                return static(environment[left] < environment[right])
             case Not(Before(left, right)):
-                return _static(environment[left] >= environment[right])
+                return static(environment[left] >= environment[right])
+            case AtLeast():
+                return at_least([*self._weighed(formula, environment)], formula.bound)
             case _:
                 raise AssertionError(f"not in negation normal form: {formula!r}")
+
+    def _weighed(self, formula: AtLeast, environment: Environment) -> Iterator[Weighed]:
+        """For each choice of elements that is counted, the clauses of its cases by their number."""
+        for summand in formula.summands:
+            for chosen in self.environments(summand.variables):
+                inner = {**environment, **chosen}
+                known: dict[int, list[list[Clause]]] = {}
+                for case, number in summand.cases:
+                    known.setdefault(number, []).append(self.clauses(normal(case), inner))
+                yield {n: product_of(parts) for n, parts in known.items()}
 
     def _each(self, variable: Sort, environment: Environment) -> Iterator[Environment]:
         for i in range(self.sizes[type(variable)]):
@@ -179,7 +220,7 @@ class Grounder:
     def _atom(self, atom: Atom, environment: Environment, *, positive: bool) -> list[Clause]:
         indices = self.cell(atom.arguments, environment)
         if isinstance(atom.symbol, Rigid):
-            return _static((indices in self.given[atom.symbol]) == positive)
+            return static((indices in self.given[atom.symbol]) == positive)
         values = atom.symbol.values
         wanted = (atom.value,) if positive else tuple(v for v in values if v != atom.value)
         return [tuple(self.layout.literal(atom.symbol, indices, value) for value in wanted)]
@@ -249,17 +290,21 @@ class Grounder:
         SpecError above CASES_MAX cases.
         """
         cases: list[Case] = [(guard, ())]
-        for update in table.assignments(row):
+        for update in table.written(row):
             for chosen in self.environments(update.variables):
                 inner = {**environment, **chosen}
-                choices = [(update.where, tuple(self._assigned(update, inner)))]
-                if update.variables:
+                where = () if update.where == TRUE else (update.where,)
+                choices = [
+                    (all_of(*where, *conditions),
+                     () if one is None else tuple(self._assigned(one, inner)))
+                    for conditions, one in alternatives(update)]
+                if where:
                     choices.append((Not(update.where), ()))
                 cases = [
                     (narrowed, (*before, *literals))
                     for holding, before in cases
                     for condition, literals in choices
-                    if (narrowed := self._narrowed(row, holding, condition, inner)) is not None
+                    for narrowed in self._narrowed(row, holding, condition, inner)
                 ]
                 if len(cases) > CASES_MAX:
                     raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
@@ -274,13 +319,16 @@ class Grounder:
 
     def _narrowed(
         self, row: Row, guard: Guard, condition: Formula, environment: Environment
-    ) -> Guard | None:
-        """The guard and the condition together; None where they cannot hold."""
+    ) -> Iterator[Guard]:
+        """The guard and the condition together, as guards that exclude each other."""
         if condition == TRUE:
-            return guard
-        what = f"row {row.name!r}: the `where` of an update"
-        clauses = self._few_clauses(normal(condition), environment, row.place, what)
-        return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
+            yield guard
+            return
+        for one in self.guards(normal(condition), environment, row, "the `where` of an update"):
+            both = simplified([(Literal(guard.mask, guard.value),), *guard.clauses,
+                               (Literal(one.mask, one.value),), *one.clauses])
+            if both is not None:
+                yield both
 
     def cells(self, update: Update, environment: Environment) -> Iterator[Indices]:
         """The indices of the cells of an update; ANY stands for every element."""
@@ -337,45 +385,9 @@ class Ground(Grounder):
         for table, row, layer in chosen:
             guard = normal(table.guard(row))
             for environment in self.environments(table.parameters(row)):
-                ground = self.guard(guard, environment, row)
-                if ground is not None:
+                for ground in self.guards(guard, environment, row):
                     for action in self._actions(table, row, environment, ground):
                         yield GroundRow(table, row, layer, environment, action)
-
-
-def _static(truth: bool) -> list[Clause]:
-    return TRIVIAL if truth else NEVER
-
-
-def _joint(parts: Iterator[list[Clause]]) -> list[Clause]:
-    """The clauses of a conjunction; one alone if it cannot hold, so that `_product` stays small."""
-    joint: list[Clause] = []
-    few = True
-    for clauses in parts:
-        if () in clauses and clauses is not TOO_MANY:
-            return NEVER
-        few = few and clauses is not TOO_MANY and len(joint) + len(clauses) <= CLAUSES_MAX
-        if few:
-            joint += clauses
-    return joint if few else TOO_MANY
-
-
-def _product(parts: Iterator[list[Clause]]) -> list[Clause]:
-    """The clauses of a disjunction: one clause from each part, joined. They are counted first."""
-    kept: list[list[Clause]] = []
-    count = 1
-    for clauses in parts:
-        if not clauses:
-            return TRIVIAL
-        count = min(count * (CLAUSES_MAX + 1 if clauses is TOO_MANY else len(clauses)),
-                    CLAUSES_MAX + 1)
-        kept.append(clauses)
-    if count > CLAUSES_MAX:
-        return TOO_MANY
-    joined = NEVER
-    for clauses in kept:
-        joined = [one + two for one in joined for two in clauses]
-    return joined
 
 
 def ground_for(

@@ -19,7 +19,7 @@ from typing import assert_never
 
 from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
 from pdproto.spec.language.conflicts import overriding
-from pdproto.spec.language.formula import And, Formula, free_variables, negated, normal
+from pdproto.spec.language.formula import TRUE, And, Formula, free_variables, negated, normal
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Sent, Update
@@ -85,8 +85,10 @@ class Writer(Expressions):
         *cleared, update = assigned.symbol.plain(assigned)
         kept = "" if ANY in assigned.arguments else f" if key != {key_of(assigned.arguments)}"
         changes = "".join(self._update(one, kept) for one in cleared) + self._update(update)
-        if not assigned.variables:
+        if assigned.where == TRUE and not assigned.variables:
             return changes
+        if not assigned.variables:
+            return f"*(({changes}) if {self.formula(normal(assigned.where))} else ()), "
         return f"*(change {self._selection(assigned)} for change in ({changes})), "
 
     def _selection(self, update: Update) -> str:

@@ -25,6 +25,7 @@ from typing import NoReturn, TypeAlias
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import (
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -33,9 +34,11 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
+    Summand,
     Value,
     free_variables,
     negated,
+    normal,
 )
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import SpecError
@@ -175,16 +178,18 @@ class Expressions:
                 return self._atom(formula)
             case Not(Atom() as atom):
                 return f"not ({self._atom(atom)})"
-            case Same(left, right):
-                return f"{left.name} == {right.name}"
-            case Not(Same(left, right)):
-                return f"{left.name} != {right.name}"
-            case Before(left, right):
-                return f"{left.name} < {right.name}"
-            case Not(Before(left, right)):
-                return f"{left.name} >= {right.name}"
-            case _:
-                raise AssertionError(f"not in negation normal form: {formula!r}")
+            case AtLeast(summands, bound):
+                return f"{' + '.join(map(self._counted, summands)) or '0'} >= {bound}"
+        return _identity(formula)
+
+    def _counted(self, summand: Summand) -> str:
+        """The sum over all elements of bounded sorts."""
+        for variable in summand.variables:
+            if type(variable) not in self.bounded:
+                self.refuse(f"a count of all of {type(variable).__name__}: bound the sort")
+        loops = " ".join(f"for {v.name} in {self.elements(type(v))}" for v in summand.variables)
+        numbers = [f"{n} * ({self.formula(normal(case))})" for case, n in summand.cases if n]
+        return f"sum({' + '.join(numbers) or '0'} {loops})"
 
     def _any_of(self, parts: tuple[Formula, ...]) -> str:
         cell = one_cell(parts)
@@ -314,6 +319,20 @@ class Expressions:
                     atom = floor[0]
                     self.floors[atom.symbol] = atom.arguments.index(variable)
                 self.find_floors(body)
+
+
+def _identity(formula: Formula) -> str:
+    """The expression that compares two variables."""
+    match formula:
+        case Same(left, right):
+            return f"{left.name} == {right.name}"
+        case Not(Same(left, right)):
+            return f"{left.name} != {right.name}"
+        case Before(left, right):
+            return f"{left.name} < {right.name}"
+        case Not(Before(left, right)):
+            return f"{left.name} >= {right.name}"
+    raise AssertionError(f"not in negation normal form: {formula!r}")
 
 
 def key_of(arguments: tuple[Sort, ...]) -> str:

@@ -5,6 +5,7 @@ A spec builds values and runs nothing. The rules of the language: docs/reference
 
 from enum import auto
 
+from .computed import if_then_else
 from .edit import (
     AddClause,
     AddEffect,
@@ -22,8 +23,10 @@ from .edit import (
 )
 from .formula import FALSE, TRUE, Formula, all_of, any_of, exists, forall, implies
 from .machine import Call, Completion, Machine, Row, Table, Timer
+from .numbers import count, max_of, min_of, size, sum_of
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
+from .ranges import Int
 from .shorthands import Ignore, Reject, each, lose
 from .sorts import ANY, Sort, majorities
 from .symbols import Message, Rigid, Sizes, State, Tuples
@@ -50,6 +53,7 @@ __all__ = [
     "Fairness",
     "Formula",
     "Ignore",
+    "Int",
     "LeadsTo",
     "Machine",
     "Message",
@@ -72,11 +76,17 @@ __all__ = [
     "all_of",
     "any_of",
     "auto",
+    "count",
     "each",
     "edited",
     "exists",
     "forall",
+    "if_then_else",
     "implies",
     "lose",
     "majorities",
+    "max_of",
+    "min_of",
+    "size",
+    "sum_of",
 ]

@@ -19,7 +19,7 @@ from .symbols import Reading, Update
 def check_conflicts(table: Table, row: Row, guard: Formula) -> None:
     """Raise SpecError for two updates that can hit one cell with different values."""
     kept = set(_kept_apart(guard))
-    for one, two in combinations(table.assignments(row), 2):
+    for one, two in combinations(table.written(row), 2):
         if one.symbol is not two.symbol or overrides(two, one):
             continue
         (here, value), (there, other) = _reading(one, "first"), _reading(two, "second")

@@ -8,8 +8,20 @@ one, and after each update: an assignment clears the cell first (decision 047).
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, TypeVarTuple, cast
 
-from .formula import And, Atom, Exists, Forall, Formula, NoFormula, Not, Or, Value, all_of, implies
+from .formula import (
+    And,
+    Atom,
+    Exists,
+    Forall,
+    Formula,
+    Not,
+    Or,
+    Value,
+    all_of,
+    implies,
+)
 from .kinds import shown
+from .no_formula import NoFormula
 from .place import SpecError, here
 from .sorts import ANY, Sort
 from .symbols import Reading, Update, Variable

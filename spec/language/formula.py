@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias, cast
 
 from .kinds import shown
+from .no_formula import Bindable
 from .place import SpecError, here
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Formula:
 @dataclass(frozen=True, slots=True, repr=False)
 class And(Formula):
     parts: tuple[Formula, ...]
+
+    @property
+    def mentions(self) -> tuple["Sort", ...]:
+        """Further free variables: of a comparison that is the same for all elements."""
+        return ()
 
     def __repr__(self) -> str:
         return f"all_of({', '.join(map(repr, self.parts))})" if self.parts else "TRUE"
@@ -142,6 +148,41 @@ class Exists(Formula):
         return f"exists({self.variable!r}, {self.body!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class Summand:
+    """A number for each choice of elements of the variables: that of the case that holds.
+
+    cases: formulas with their numbers. In each state one of them holds, and no two.
+    """
+
+    variables: tuple["Sort", ...]
+    cases: tuple[tuple[Formula, int], ...]
+
+    def times(self, factor: int) -> "Summand":
+        """The same with each number multiplied."""
+        return Summand(self.variables, tuple((one, n * factor) for one, n in self.cases))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AtLeast(Formula):
+    """The summands, over all choices of elements, are at least `bound` together (numbers.py)."""
+
+    summands: tuple[Summand, ...]
+    bound: int
+
+    def __repr__(self) -> str:
+        texts = []
+        for one in self.summands:
+            names = ", ".join(map(repr, one.variables))
+            texts += [f"{n} * count(({names},), {f!r})" for f, n in one.cases if n]
+        return f"({' + '.join(texts) or '0'} >= {self.bound})"
+
+    @property
+    def negation(self) -> "AtLeast":
+        """The formula that holds where this one does not."""
+        return AtLeast(tuple(one.times(-1) for one in self.summands), 1 - self.bound)
+
+
 _PRECEDENCE: Final = "Python reads {} before ==, so put each comparison in parentheses"
 
 
@@ -152,35 +193,6 @@ def _joined(left: Formula, sign: str, right: object) -> Formula:
     advice = "" if isinstance(right, bool) else f"; {_PRECEDENCE.format(sign)}"
     problem = f"{left!r} {sign} {shown(right)}: the right side is no formula{advice}"
     raise SpecError(here(), problem)
-
-
-class NoFormula:
-    """A value that is not a formula, with advice on what to write instead."""
-
-    __slots__ = ()
-
-    def __bool__(self) -> NoReturn:
-        raise SpecError(here(), f"{self!r} has no truth value here: {self.advice}")
-
-    @property
-    def advice(self) -> str:
-        """What to write instead."""
-        raise NotImplementedError
-
-    def __invert__(self) -> NoReturn:
-        raise SpecError(here(), f"~{self!r}: {self.advice}")
-
-    def __and__(self, _: object) -> NoReturn:
-        raise SpecError(here(), f"{self!r} & ...: {self.advice}")
-
-    def __or__(self, _: object) -> NoReturn:
-        raise SpecError(here(), f"{self!r} | ...: {self.advice}")
-
-
-class Bindable(NoFormula):
-    """A variable: a quantifier can bind it."""
-
-    __slots__ = ()
 
 
 TRUE: Final = And(())
@@ -232,7 +244,7 @@ def negated(formula: Formula) -> Formula:
 
 
 def normal(formula: Formula) -> Formula:
-    """Negation normal form: `Not` stands only before Atom, Same and Before."""
+    """Negation normal form: `Not` stands before Atom, Same and Before, and in what is counted."""
     match formula:
         case And(parts):
             return And(tuple(normal(part) for part in parts))
@@ -260,6 +272,8 @@ def _pushed(formula: Formula) -> Formula:
             return Forall(variable, normal(Not(body)))
         case Not(part):
             return normal(part)
+        case AtLeast():
+            return formula.negation
         case _:
             return Not(formula)
 
@@ -288,6 +302,39 @@ def _find_atoms(formula: Formula, positive: bool, found: list[tuple[Atom, bool]]
         _find_atoms(formula.part, not positive, found)
     elif isinstance(formula, _QUANTIFIED):
         _find_atoms(formula.body, positive, found)
+    elif isinstance(formula, AtLeast):
+        for part, rising in counted(formula):
+            _find_atoms(part, positive == rising, found)
+
+
+def counted(formula: AtLeast) -> Iterator[tuple[Formula, bool]]:
+    """The cases inside, each with whether the sum grows when more choices satisfy it.
+
+    A case that has neither the least nor the greatest number of its summand occurs with both.
+    """
+    for one in formula.summands:
+        numbers = [n for _, n in one.cases]
+        for part, n in one.cases:
+            if n > min(numbers):
+                yield part, True
+            if min(numbers) < n < max(numbers):
+                yield part, False
+
+
+def counts(formula: Formula) -> Iterator[AtLeast]:
+    """Every formula about counts inside, the outermost first."""
+    if isinstance(formula, AtLeast):
+        yield formula
+        for one in formula.summands:
+            for part, _ in one.cases:
+                yield from counts(part)
+    elif isinstance(formula, _JOINED):
+        for part in formula.parts:
+            yield from counts(part)
+    elif isinstance(formula, Not):
+        yield from counts(formula.part)
+    elif isinstance(formula, _QUANTIFIED):
+        yield from counts(formula.body)
 
 
 def free_variables(formula: Formula) -> tuple["Sort", ...]:
@@ -316,6 +363,8 @@ def _find_variables(
     elif isinstance(formula, _JOINED):
         for part in formula.parts:
             _find_variables(part, inside, free, bound)
+        if isinstance(formula, And) and formula.mentions:
+            free.update({v: None for v in formula.mentions if v not in inside})
     elif isinstance(formula, Not):
         _find_variables(formula.part, inside, free, bound)
     elif isinstance(formula, _QUANTIFIED):
@@ -323,12 +372,15 @@ def _find_variables(
         _find_variables(formula.body, (*inside, formula.variable), free, bound)
     elif isinstance(formula, _COMPARED):
         free.update({v: None for v in (formula.left, formula.right) if v not in inside})
+    elif isinstance(formula, AtLeast):
+        for one in formula.summands:
+            bound += one.variables
+            for part, _ in one.cases:
+                _find_variables(part, (*inside, *one.variables), free, bound)
 
 
 def strangers(formula: object) -> Iterator[object]:
-    """The values in a formula that are not formulas: `x is y`, `a and b` and the like are plain
-    bools.
-    """
+    """The values in a formula that are none, as `x is y` and `a and b`, which are bools."""
     match formula:
         case And(parts) | Or(parts):
             for part in parts:
@@ -337,6 +389,10 @@ def strangers(formula: object) -> Iterator[object]:
             yield from strangers(part)
         case Forall(_, body) | Exists(_, body):
             yield from strangers(body)
+        case AtLeast(summands):
+            for one in summands:
+                for part, _ in one.cases:
+                    yield from strangers(part)
         case Formula():
             return
         case _:

@@ -16,6 +16,8 @@ NEAR: Final = 0.7  # similarity of a mistyped name to a suggested one, from 0 to
 
 def shown(value: object) -> str:
     """A value as a spec writes it: `Phase.IDLE`, `Worker`, `'idle'`."""
+    if isinstance(value, Enum) and isinstance(value.value, int):
+        return str(value.value)
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, type):

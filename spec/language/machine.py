@@ -12,27 +12,20 @@ A row reads: in state `at`, on the trigger `on`, if `when` holds, go `to`, `do` 
 """
 
 import enum
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    TypeVarTuple,
-    get_args,
-    overload,
-)
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
 
+from .computed import in_range, resolved
 from .elements import ElementFunction
-from .formula import And, Formula
+from .formula import TRUE, And, Formula, forall, implies
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
+from .ranges import Int
+from .row import Row, RowKind
 from .sorts import Sort, wanted
-from .symbols import Each, Function, Relation, Sent, Symbol, Update
+from .symbols import Computed, Each, Function, Relation, Sent, Symbol, Update
+from .terms import NumberFunction
 from .triggers import Call, Completion, Timer, Trigger
 
 __all__ = [
@@ -133,6 +126,18 @@ class Machine(Generic[*Ps]):
         *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps, A, B, C]: ...
     @overload
+    def function(
+        self, name: str, values: Int, /, *, init: int | None = None
+    ) -> NumberFunction[*Ps]: ...
+    @overload
+    def function(
+        self, name: str, values: Int, a: type[A], /, *, init: int | None = None
+    ) -> NumberFunction[*Ps, A]: ...
+    @overload
+    def function(
+        self, name: str, values: Int, a: type[A], b: type[B], /, *, init: int | None = None
+    ) -> NumberFunction[*Ps, A, B]: ...
+    @overload
     def function(self, name: str, values: type[V], /) -> ElementFunction[V, *Ps]: ...
     @overload
     def function(
@@ -146,13 +151,16 @@ class Machine(Generic[*Ps]):
         self, name: str, values: Any, /, *sorts: type[Sort],
         edges: Mapping[Any, Collection[Any]] | None = None, init: Any = None,
     ) -> Any:
-        """A variable `name(self..., sorts...)`: a member of an enum, initially `init`, or the
-        first; or an element of a sort, initially none.
+        """A variable `name(self..., sorts...)`: a member of an enum, or a number of a range,
+        initially `init`, or the first; or an element of a sort, initially none.
         """
+        if isinstance(values, Int):
+            return self._numbers(name, values, sorts, edges, init)
         is_class = isinstance(values, type)
         require(is_class and issubclass(values, enum.Enum | Sort),
                 f"function {name!r}: its values are {shown(values)}: want an enum, such as "
-                "class Phase(State), or a sort; for a truth value use relation()")
+                "class Phase(State), numbers, as Int(0, 5), or a sort; for a truth value use "
+                "relation()")
         symbol: Function[Any, *tuple[Any, ...]] | ElementFunction[Any, *tuple[Any, ...]]
         if issubclass(values, Sort):
             require(edges is None and init is None,
@@ -165,6 +173,19 @@ class Machine(Generic[*Ps]):
                     f"init={no_value(init, name, values)}")
             ordered = tuple(dict.fromkeys((*first, *values)))
             symbol = Function(self, name, self.sorts + sorts, ordered, edges)
+        self.declare(symbol)
+        return symbol
+
+    def _numbers(self, name: str, range_: Int, sorts: tuple[type[Sort], ...],
+                 edges: object, init: object) -> NumberFunction[*tuple[Any, ...]]:
+        first = range_.low if init is None else init
+        require(edges is None, f"function {name!r}: edges= is for the values of an enum: say with "
+                               "when= from which numbers a row may move")
+        if type(first) is not int or first not in range_:
+            raise SpecError(here(), f"function {name!r}: init={shown(init)}: want a number of "
+                                    f"{range_!r}")
+        symbol: NumberFunction[*tuple[Any, ...]] = NumberFunction(
+            self, name, self.sorts + sorts, range_, first)
         self.declare(symbol)
         return symbol
 
@@ -194,86 +215,6 @@ class Machine(Generic[*Ps]):
 
     def __repr__(self) -> str:
         return self.name
-
-
-RowKind: TypeAlias = Literal["row", "ignore", "reject"]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Row:
-    """One line of a table.
-
-    on: the trigger; None is a step that the instance takes by itself as soon as the guard holds.
-    at, to: values of the table's state variable, before and after. at=() is any state.
-    when: further conditions. choose: parameters that the caller supplies (which page, which slot).
-    Every parameter is the machine's own, the trigger's, or chosen: there is no hidden choice.
-    fair: whether it fires if it stays enabled. By default calls are not fair, everything else is.
-    kind: "ignore" tolerates the trigger (why gives the reason); "reject" blames the peer.
-    """
-
-    name: str
-    on: Trigger = None
-    at: enum.Enum | tuple[enum.Enum, ...] = ()
-    to: enum.Enum | None = None
-    when: Formula | Sequence[Formula] = ()
-    choose: tuple[Sort, ...] = ()
-    do: Sequence[Update] = ()
-    send: Sequence[Sent | Each] = ()
-    fair: bool | None = None
-    why: str = ""
-    kind: RowKind = "row"
-    place: Place = field(default_factory=here, compare=False, kw_only=True)
-
-    if TYPE_CHECKING:  # one update, message or variable needs no list: see __post_init__
-        def __init__(  # noqa: PLR0913 - one for each field
-            self,
-            name: str,
-            on: Trigger = None,
-            *,
-            at: enum.Enum | tuple[enum.Enum, ...] = (),
-            to: enum.Enum | None = None,
-            when: Formula | Sequence[Formula] = (),
-            choose: Sort | tuple[Sort, ...] = (),
-            do: Update | Sequence[Update] = (),
-            send: Sent | Each | Sequence[Sent | Each] = (),
-            fair: bool | None = None,
-            why: str = "",
-            kind: RowKind = "row",
-            place: Place = ...,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        require_name("row", self.name, self.place)
-        require(self.kind in get_args(RowKind), f"row {self.name!r}: kind={self.kind!r}: want one "
-                f"of {', '.join(map(repr, get_args(RowKind)))}", self.place)
-        require(self.fair is None or isinstance(self.fair, bool),
-                f"row {self.name!r}: fair={shown(self.fair)}: want True or False", self.place)
-        # One update, message or variable needs no list, as one condition does not.
-        for name, single in (("do", Update), ("send", Sent | Each), ("choose", Sort)):
-            value = getattr(self, name)
-            if isinstance(value, single):
-                object.__setattr__(self, name, (value,))
-
-    @property
-    def states(self) -> tuple[enum.Enum, ...]:
-        return self.at if isinstance(self.at, tuple) else (self.at,)
-
-    @property
-    def conditions(self) -> tuple[Formula, ...]:
-        """The conjuncts of `when`."""
-        if isinstance(self.when, And):
-            return self.when.parts
-        return (self.when,) if isinstance(self.when, Formula) else tuple(self.when)
-
-    @property
-    def is_fair(self) -> bool:
-        return not isinstance(self.on, Call) if self.fair is None else self.fair
-
-    def __str__(self) -> str:
-        return self.name
-
-    def __repr__(self) -> str:
-        return f"Row({self.name!r})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -337,20 +278,40 @@ class Table:
         """The row's whole guard: state, trigger and conditions."""
         known = self._guards.get(id(row))
         if known is None or known[0] is not row:
-            on = (row.on.arrived,) if isinstance(row.on, Sent) else ()
-            known = self._guards[id(row)] = row, And((*on, *self.condition(row).parts))
+            whole = And((*self.written_guard(row).parts, *self.ranges(row)))
+            known = self._guards[id(row)] = row, whole
         return known[1]
+
+    def written_guard(self, row: Row) -> And:
+        """The row's whole guard without `ranges`."""
+        on = (row.on.arrived,) if isinstance(row.on, Sent) else ()
+        return And((*on, *self.written_condition(row).parts))
 
     def condition(self, row: Row) -> And:
         """The row's guard without its trigger."""
+        return And((*self.written_condition(row).parts, *self.ranges(row)))
+
+    def written_condition(self, row: Row) -> And:
+        """The same without `ranges`."""
         at = (self._state(row).among(*row.states),) if row.states else ()
         return And((*at, *row.conditions))
 
-    def assignments(self, row: Row) -> tuple[Update, ...]:
+    def ranges(self, row: Row) -> tuple[Formula, ...]:
+        """The conditions that no update leaves the range of its function (numbers.py, rule 2)."""
+        found = ((update, in_range(update)) for update in row.do if isinstance(
+            update.value, Computed))
+        return tuple(forall(update.variables, fits if update.where == TRUE else
+                            implies(update.where, fits)) for update, fits in found if fits != TRUE)
+
+    def written(self, row: Row) -> tuple[Update, ...]:
         """The row's whole update of variables as it is written: `to` and `do`, without messages."""
         if row.to is None:
             return tuple(row.do)
         return (self._state(row).to(row.to), *row.do)
+
+    def assignments(self, row: Row) -> tuple[Update, ...]:
+        """The same as assignments of constants: a computed value is one under each condition."""
+        return tuple(one for update in self.written(row) for one in resolved(update))
 
     def updates(self, row: Row) -> tuple[Update, ...]:
         """The assignments as updates of single values, in order; a later one wins."""
@@ -359,7 +320,8 @@ class Table:
     def formulas(self, row: Row) -> Iterator[Formula]:
         """The row's guard, and the `where` of each of its `each` effects."""
         yield self.guard(row)
-        yield from (update.where for update in row.do if update.variables)
+        yield from (one.where for update in row.do for one in resolved(update)
+                    if one.where != TRUE)
         yield from (effect.where for effect in row.send if isinstance(effect, Each))
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:

@@ -52,6 +52,14 @@ class Always:
 
 
 @dataclass(frozen=True, slots=True)
+class InRange(Always):
+    """Where nothing else stops a row, its updates stay in the ranges of their functions.
+
+    A system has one for each row that computes numbers (numbers.py, rule 2).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Sometimes:
     """The claim holds in some reachable state."""
 

@@ -9,7 +9,7 @@ from .formula import TRUE, And, Formula
 from .kinds import require, shown
 from .machine import Row, RowKind
 from .sorts import ANY, Sort
-from .symbols import Each, Message, Sent, Update
+from .symbols import Computed, Each, Message, Sent, Update
 from .triggers import Call, Completion, Timer
 
 
@@ -92,7 +92,8 @@ def _bulk(variables: tuple[Sort, ...], update: Update, where: Formula) -> Update
         require(variable in cell, f"each({variable!r}, {update!r}): {variable!r} names no cell of "
                 f"the update: leave it out, or write exists({variable!r}, ...) in where=")
     once = all(update.arguments.count(variable) == 1 for variable in variables)
-    if where is TRUE and once:
+    # A computed value may be another one in each cell.
+    if where is TRUE and once and not isinstance(update.value, Computed):
         every = tuple(ANY if one in variables else one for one in update.arguments)
         return replace(update, arguments=every)
     both = where if update.where is TRUE else And((where, update.where))

@@ -8,15 +8,17 @@ A sort is a class, a variable of it an instance, so that a type checker sees a w
     p, q = Participant("p"), Participant("q")
 
 A run of the explorer gives a sort its size; a proof leaves it open; at run time an element is a
-concrete identity. There are no numbers: where order matters, a sort is declared `ordered`.
+concrete identity. Elements are no numbers (those are in numbers.py): where order matters, a
+sort is declared `ordered`.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
-from .formula import Before, Bindable, Formula, Not, Same
+from .formula import Before, Formula, Not, Same
 from .kinds import require, shown
+from .no_formula import Bindable
 from .place import SpecError, here
 
 Sets: TypeAlias = Callable[[int], Collection[tuple[int, ...]]]

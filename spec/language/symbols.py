@@ -7,17 +7,42 @@ Every symbol is called with variables of its sorts: `rm(p) == RM.WORKING`, `hear
 
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, TypeVarTuple, cast
 
-from .formula import TRUE, Atom, Formula, NoFormula, Not, Or, Value
+from .formula import Atom, Formula, Not, Or, Value
 from .in_channel import InChannel
 from .kinds import no_value, require, require_name, shown
+from .no_formula import NoFormula
 from .place import Place, SpecError, here
 from .sorts import ANY, Sort, require_sorts, sorts_of, wanted
+from .states import Number, State
+from .updates import Computed, Update
 
 if TYPE_CHECKING:
     from .machine import Instance, Machine
+
+__all__ = [
+    "Cell",
+    "Computed",
+    "Each",
+    "Fact",
+    "Function",
+    "Message",
+    "Number",
+    "Reading",
+    "Relation",
+    "Rigid",
+    "Sent",
+    "Sizes",
+    "State",
+    "Symbol",
+    "Tuples",
+    "Update",
+    "Value",
+    "Variable",
+    "sent_by",
+]
 
 E = TypeVar("E", bound=enum.Enum)
 Ss = TypeVarTuple("Ss")
@@ -25,25 +50,6 @@ Ss = TypeVarTuple("Ss")
 Sizes: TypeAlias = Mapping[type[Sort], int]
 Reading: TypeAlias = tuple[tuple[Sort, ...], "Value | Sort"]
 Tuples: TypeAlias = Collection[tuple[int, ...]]
-
-
-class State(enum.Enum):
-    """Base of the enums in which functions take values. The first member is the initial value.
-
-    Members written with `auto()` read as their names in lower case.
-    """
-
-    @staticmethod
-    def _generate_next_value_(
-        name: str, start: int, count: int, last_values: list[Any]  # noqa: ARG004 - enum's protocol
-    ) -> str:
-        return name.lower()
-
-    # A name has only one member, so its identity is enough, and costs no call.
-    __hash__ = object.__hash__
-
-    def __str__(self) -> str:
-        return str(self.value)
 
 
 class Symbol(NoFormula):
@@ -199,9 +205,12 @@ class Cell(NoFormula, Generic[E]):
         """The value is one of these."""
         return Or(tuple(self == value for value in values))
 
-    def to(self, value: E) -> "Update":
-        """The update that assigns the value."""
-        return Update(self.symbol, self.arguments, self._checked(value))
+    def to(self, value: "E | Cell[E]") -> "Update":
+        """The update that assigns the value, or that of another function into the enum."""
+        given: object = value
+        if isinstance(given, NoFormula):
+            return Update(self.symbol, self.arguments, _computed(self.symbol, given))
+        return Update(self.symbol, self.arguments, self._checked(value))  # type: ignore[arg-type]  # no cell
 
     def _checked(self, value: E) -> E:
         given: object = value
@@ -224,8 +233,13 @@ class Cell(NoFormula, Generic[E]):
 class Fact(Atom):
     """A relation at its arguments: a formula as it stands, an update with `.to`."""
 
-    def to(self, value: bool) -> "Update":
-        """The update that sets or clears the relation here; ANY clears or sets in bulk."""
+    def to(self, value: bool | Formula) -> "Update":
+        """The update that sets or clears the relation here; ANY clears or sets in bulk.
+
+        A formula: the relation holds after the row where the formula held before it.
+        """
+        if isinstance(value, Formula | NoFormula):
+            return Update(self.symbol, self.arguments, _computed(self.symbol, value))
         _check_truth(value)
         return Update(self.symbol, self.arguments, value)
 
@@ -235,27 +249,11 @@ def _check_truth(value: object) -> None:
         raise SpecError(here(), f"{shown(value)}: a relation takes True or False")
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """An assignment of a constant. Arguments may be ANY.
+def _computed(symbol: Symbol, value: object) -> Computed:
+    from .computed import check_value  # noqa: PLC0415 - it knows the symbols
 
-    variables: those that stand for every choice of elements for which `where` holds before the row
-    (shorthands.py:each); empty for an assignment without a condition.
-    """
-
-    symbol: Symbol
-    arguments: tuple[Sort, ...]
-    value: Value
-    variables: tuple[Sort, ...] = ()
-    where: Formula = TRUE
-    place: Place = field(default_factory=here, compare=False)
-
-    def __repr__(self) -> str:
-        arguments, value = self.symbol.reading(self.arguments, self.value)
-        text = f"{self.symbol}({', '.join(map(repr, arguments))}) := {shown(value)}"
-        if not self.variables:
-            return text
-        return f"{text} for each {', '.join(map(repr, self.variables))} where {self.where!r}"
+    check_value(symbol, value)
+    return Computed(value)
 
 
 class Message(Symbol, Generic[*Ss]):

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from .elements import ElementFunction
-from .formula import Formula, atoms, every_variable
+from .formula import Formula, all_of, atoms, every_variable, implies
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
-from .properties import Always, LeadsTo, OnRow, Property, Sometimes
+from .properties import Always, InRange, LeadsTo, OnRow, Property, Sometimes
 from .sorts import Sort
 from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
@@ -82,6 +82,23 @@ class System:
             vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
         check_system(self, like)
+        vars(self)["properties"] = (
+            *(claim for claim in self.properties if not isinstance(claim, InRange)),
+            *self._in_range())
+
+    def _in_range(self) -> Iterator[InRange]:
+        """For each row that computes numbers, the claim that they stay in their ranges."""
+        for table, row in self.rows():
+            if ranges := table.ranges(row):
+                name = f"{row.name}_stays_in_range"
+                require(all(claim.name != name or isinstance(claim, InRange)
+                            for claim in self.properties),
+                        f"property {name!r}: row {row.name!r} computes numbers, so the system has "
+                        "a claim of this name: choose another one", row.place)
+                guard, fits = table.written_guard(row), all_of(*ranges)
+                yield InRange(name, implies(guard, fits) if guard.parts else fits,
+                              "guard the row, widen the range, or let it saturate",
+                              place=row.place)
 
     def _check_kinds(self) -> None:
         for word in ("name", "about"):

@@ -10,9 +10,10 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from .formula import Formula, NoFormula, strangers
+from .formula import Formula, strangers
 from .kinds import shown, suggestion
 from .machine import Call, Completion, Row, Table, Timer
+from .no_formula import NoFormula
 from .place import Place, SpecError
 from .properties import PROPERTY_KINDS, Always, LeadsTo, OnRow, Sometimes
 from .sorts import Sort

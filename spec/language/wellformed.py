@@ -10,16 +10,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .channels import check_channels, check_place, unreadable_in_channel
+from .computed import mentioned
 from .conflicts import check_conflicts
 from .deliveries import check_own_messages
-from .formula import (
-    Atom,
-    Formula,
-    atoms,
-    bound_variables,
-    free_variables,
-    normal,
-)
+from .formula import Atom, Formula, atoms, bound_variables, counts, free_variables, normal
 from .kinds import no_value, suggestion
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
@@ -69,6 +63,8 @@ def check_system(system: "System", like: "System | None" = None) -> None:
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
+        for counted in counts(axiom):
+            raise SpecError(system.place, f"axiom {name} counts, {counted!r}: say it with exists")
 
 
 def _check_rows(rows: Iterable[tuple[Table, Row]]) -> None:
@@ -227,6 +223,8 @@ def _check_parameters(table: Table, row: Row) -> None:
         _check_binding(row, parameters, (*update.variables, *bound_variables(update.where)))
         inner = (*update.arguments, *free_variables(update.where))
         used += [v for v in inner if v not in update.variables]
+    for update in row.do:
+        used += [v for v in mentioned(update.value) if v not in update.variables]
     for effect in row.send:
         match effect:
             case Each(variable, sent, where):

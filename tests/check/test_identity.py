@@ -38,13 +38,16 @@ from pdproto.spec.language import (
     machine,
     properties,
     ranking,
+    row,
     symbols,
     system,
     triggers,
+    updates,
 )
 from pdproto.spec.language.place import Place
 
-MODULES: Final = (formula, machine, properties, ranking, symbols, system, triggers)
+MODULES: Final = (
+    formula, machine, properties, ranking, row, symbols, system, triggers, updates)
 ANYWHERE: Final = Place("there.py", 1)
 
 

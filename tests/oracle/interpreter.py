@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, TypeAlias
 
+from pdproto.spec.language.computed import Chosen
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import (
     And,
@@ -24,10 +25,29 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Machine, Row, Table
+from pdproto.spec.language.numbers import Either, Extreme, Total
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update
+from pdproto.spec.language.symbols import (
+    Cell,
+    Computed,
+    Each,
+    Message,
+    Number,
+    Rigid,
+    Sent,
+    Symbol,
+    Update,
+)
 from pdproto.spec.language.system import System
+from pdproto.spec.language.terms import (
+    Arithmetic,
+    Comparison,
+    Constant,
+    NumberCell,
+    NumberFunction,
+    Term,
+)
 from pdproto.spec.language.triggers import Call, Completion, Timer
 
 Indices: TypeAlias = tuple[int, ...]
@@ -99,6 +119,10 @@ class Interpreter:
     def holds(self, formula: Formula, cells: Cells, env: Env) -> bool:
         """Whether the formula holds. env: the elements of its free variables."""
         match formula:
+            case Comparison():
+                one, two = (self.number(side, cells, env) for side in (formula.left, formula.right))
+                return {"==": one == two, "!=": one != two, "<": one < two, "<=": one <= two,
+                        ">": one > two, ">=": one >= two}[formula.sign]
             case And():
                 return all(self.holds(part, cells, env) for part in formula.parts)
             case Or():
@@ -119,6 +143,55 @@ class Interpreter:
                 at = tuple(env[v] for v in formula.arguments)
                 return bool(self._value(formula.symbol, at, cells) == formula.value)
         raise AssertionError(formula)
+
+    def number(self, term: Term, cells: Cells, env: Env) -> int:
+        """The number that a term is."""
+        match term:
+            case Constant():
+                return term.number
+            case NumberCell():
+                at = tuple(env[v] for v in term.arguments)
+                value: Number = self._value(term.symbol, at, cells)
+                return int(value.value)
+            case Arithmetic():
+                one, two = (self.number(part, cells, env) for part in (term.left, term.right))
+                match term.sign:
+                    case "+":
+                        return one + two
+                    case "-":
+                        return one - two
+                    case "*":
+                        return one * two
+                    case "//":
+                        return one // two
+                    case "%":
+                        return one % two
+            case Either():
+                side = term.yes if self.holds(term.where, cells, env) else term.no
+                return self.number(side, cells, env)
+            case Total() | Extreme():
+                found = [self.number(term.each, cells, env | chosen)
+                         for chosen in self.choices(term.variables)
+                         if self.holds(term.where, cells, env | chosen)]
+                if isinstance(term, Total):
+                    return sum(found)
+                extreme = min if term.word == "min_of" else max
+                return extreme(found) if found else term.otherwise  # type: ignore[return-value]  # none is empty without
+        raise AssertionError(term)
+
+    def computed(self, value: Any, cells: Cells, env: Env) -> Any:
+        """The value that an update assigns, from the state before the row."""
+        match value:
+            case Term():
+                return self.number(value, cells, env)
+            case Chosen():
+                side = value.yes if self.holds(value.where, cells, env) else value.no
+                return self.computed(side, cells, env)
+            case Cell():
+                return self._value(value.symbol, tuple(env[v] for v in value.arguments), cells)
+            case Formula():
+                return self.holds(value, cells, env)
+        return value
 
     def _value(self, symbol: Symbol, at: Indices, cells: Cells) -> Any:
         if isinstance(symbol, Rigid):
@@ -148,8 +221,10 @@ class Interpreter:
             after[step.table.state, step.own] = step.row.to
         for update in step.row.do:
             for chosen in self.choices(update.variables):
-                if self.holds(update.where, cells, step.env | chosen):
-                    self._assign(update, step.env | chosen, after)
+                env = step.env | chosen
+                if self.holds(update.where, cells, env) and not self._assign(
+                        update, env, cells, after):
+                    return None
         if not all(self._send(message, at, after) for message, at in self.sent(step)):
             return None
         return {cell: value for cell, value in after.items() if value != initial(cell[0])}
@@ -184,12 +259,22 @@ class Interpreter:
         elif self.consume:
             after[message, at] = after[message, at] - {step.own}
 
-    def _assign(self, update: Update, env: Env, after: Cells) -> None:
+    def _assign(self, update: Update, env: Env, cells: Cells, after: Cells) -> bool:
+        """Make the update; False where its number is out of range."""
         symbol, value = update.symbol, update.value
+        if isinstance(value, Computed):
+            value = self.computed(value.term, cells, env)
+        if isinstance(symbol, NumberFunction) and not isinstance(value, Number):
+            numbers = {one.value: one for one in symbol.range.values}
+            if symbol.range.saturates:
+                value = max(min(numbers), min(max(numbers), value))
+            if value not in numbers:
+                return False
+            value = numbers[value]
         arguments, sorts = update.arguments, symbol.sorts
         if isinstance(symbol, ElementFunction):
             element = arguments[-1]
-            value = None if element is ANY else env[element]  # type: ignore[assignment]  # an index
+            value = None if element is ANY else env[element]
             arguments, sorts = arguments[:-1], sorts[:-1]
         every = (range(self.sizes[sort]) if argument is ANY else (env[argument],)
                  for argument, sort in zip(arguments, sorts, strict=True))
@@ -198,6 +283,7 @@ class Interpreter:
                 after[symbol, at] = self.receivers(symbol, at) if value is True else frozenset()
             else:
                 after[symbol, at] = value
+        return True
 
     def sent(self, step: Step) -> Iterator[tuple[Message[*tuple[Any, ...]], Indices]]:
         """The messages that the step sends, in the order of the row. An `each` reads nothing that

@@ -10,8 +10,10 @@ from functools import cached_property
 from itertools import permutations, product
 from typing import Any
 
+from pdproto.spec.language.computed import Chosen
 from pdproto.spec.language.formula import (
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -24,8 +26,9 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Each, Function, Message, Rigid, Update, Variable
+from pdproto.spec.language.symbols import Computed, Each, Function, Message, Rigid, Update, Variable
 from pdproto.spec.language.system import Configuration, System
+from pdproto.spec.language.terms import Term
 from tests.oracle.interpreter import START, Cells, Env, Given, Interpreter, State, Step
 
 DEADLOCK = "deadlock"
@@ -204,13 +207,18 @@ def free(formula: Formula) -> tuple[Sort, ...]:
     """The variables of a formula that no quantifier binds."""
     match formula:
         case And() | Or():
-            return tuple(dict.fromkeys(v for part in formula.parts for v in free(part)))
+            parts = tuple(dict.fromkeys(v for part in formula.parts for v in free(part)))
+            return (*parts, *(v for v in getattr(formula, "mentions", ()) if v not in parts))
         case Not():
             return free(formula.part)
         case Forall() | Exists():
             return tuple(v for v in free(formula.body) if v != formula.variable)
         case Same() | Before():
             return tuple(dict.fromkeys((formula.left, formula.right)))
+        case AtLeast():
+            return tuple(dict.fromkeys(
+                v for one in formula.summands for case, _ in one.cases for v in free(case)
+                if v not in one.variables))
         case Atom():
             return tuple(dict.fromkeys(formula.arguments))
     raise AssertionError(formula)
@@ -249,33 +257,49 @@ def worlds(system: System, configuration: Configuration) -> list[list[Given]]:
     return found
 
 
+def _symbols_in(part: object) -> Iterator[Any]:
+    """The symbols in any part of a system."""
+    match part:
+        case And() | Or():
+            yield from _symbols_in(part.parts)
+        case Not():
+            yield from _symbols_in(part.part)
+        case Forall() | Exists():
+            yield from _symbols_in(part.body)
+        case AtLeast():
+            yield from _symbols_in([case for one in part.summands for case, _ in one.cases])
+        case Atom():
+            yield part.symbol
+        case LeadsTo():
+            yield from _symbols_in((part.premise, part.goal))
+        case Always() | Sometimes() | OnRow():
+            yield from _symbols_in(part.claim)
+        case tuple() | list():
+            for one in part:
+                yield from _symbols_in(one)
+        case _:
+            yield from _symbols_of_effect(part)
+
+
+def _symbols_of_effect(part: object) -> Iterator[Any]:
+    match part:
+        case Row():
+            yield from _symbols_in((part.when, part.do, part.send))
+        case Update(value=Computed(term=term), where=where):
+            yield from _symbols_in((term, where))
+        case Update() | Each():
+            yield from _symbols_in(part.where)
+        case Term():
+            yield from _symbols_in([*part.about()])
+        case Chosen():
+            yield from _symbols_in((part.where, part.yes, part.no))
+
+
 def _rigids(system: System) -> list[Rigid[*tuple[Any, ...]]]:
     """Every rigid relation that the system mentions."""
-    def inside(part: object) -> Iterator[Any]:
-        match part:
-            case And() | Or():
-                yield from inside(part.parts)
-            case Not():
-                yield from inside(part.part)
-            case Forall() | Exists():
-                yield from inside(part.body)
-            case Atom():
-                yield part.symbol
-            case Update() | Each():
-                yield from inside(part.where)
-            case Row():
-                yield from inside((part.when, part.do, part.send))
-            case LeadsTo():
-                yield from inside((part.premise, part.goal))
-            case Always() | Sometimes() | OnRow():
-                yield from inside(part.claim)
-            case tuple() | list():
-                for one in part:
-                    yield from inside(one)
-
     tables = (*system.tables, *(t for layer in system.faults.values() for t in layer))
     rows = tuple(row for table in tables for row in table.rows)
-    found = inside((rows, system.properties, system.final, tuple(system.axioms.values())))
+    found = _symbols_in((rows, system.properties, system.final, tuple(system.axioms.values())))
     return [symbol for symbol in dict.fromkeys(found) if isinstance(symbol, Rigid)]
 
 

@@ -37,10 +37,12 @@ from pdproto.check.opinions.tla_text import (
 from pdproto.check.words import trigger_text
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.channels import Channel, channel_of
+from pdproto.spec.language.formula import counts
 from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sent, Symbol, sent_by
+from pdproto.spec.language.terms import NumberFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +96,11 @@ class _Module(Context):
         yield f"\\*   java -cp tla2tools.jar tlc2.TLC -deadlock -config {self.name}.cfg {self.name}"
         for claim in self._consumed():
             yield from comment(f"not asked here: {claim}, if {Fairness.CONSUMED}")
-        more = ", Sequences, FiniteSets" if self.channels else ""
-        yield f"EXTENDS Naturals, TLC{more}"
+        numbers = any(isinstance(one, NumberFunction) for one in self.system.variables) or any(
+            True for formula in self.system.formulas() for _ in counts(formula))
+        more = ", Sequences" if self.channels else ""
+        more += ", FiniteSets" if self.channels or numbers else ""
+        yield f"EXTENDS {'Integers' if numbers else 'Naturals'}, TLC{more}"
         yield ""
         constants = [self.names[key] for key in (*self.system.sorts, *self.system.rigids)]
         if constants:

@@ -9,7 +9,9 @@ from typing import Final, TypeAlias
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.channels import Channel, channel_of, ends_of
 from pdproto.spec.language.formula import (
+    TRUE,
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -20,8 +22,19 @@ from pdproto.spec.language.formula import (
     Same,
     Value,
 )
+from pdproto.spec.language.numbers import Either, Extreme
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Symbol, Update, sent_by
+from pdproto.spec.language.symbols import (
+    Each,
+    Message,
+    Number,
+    Rigid,
+    Sent,
+    Symbol,
+    Update,
+    sent_by,
+)
+from pdproto.spec.language.terms import Arithmetic, Comparison, Constant, NumberCell, Term
 
 Scope: TypeAlias = Mapping[Sort, str]  # the name of each variable of ours that is bound here
 Effect: TypeAlias = Update | Sent | Each
@@ -42,6 +55,7 @@ OR: Final = " \\/ "
 PRIME: Final = "'"
 
 COLUMNS: Final = 100
+_SIGNS: Final = {"==": "=", "!=": "#", "//": "\\div"}
 OPEN, COMPARED, TERM = range(3)  # how strongly a text binds
 
 RESERVED: Final = frozenset(_WORDS.split())
@@ -95,6 +109,8 @@ def literal(value: Value) -> str:
     """A constant: TRUE, FALSE, or a string for a member of an enum."""
     if isinstance(value, bool):
         return str(value).upper()
+    if isinstance(value, Number):
+        return str(value)
     return string(value_name(value))
 
 
@@ -137,6 +153,8 @@ class Writer:
 
     def _text(self, formula: Formula, scope: Scope) -> tuple[str, int]:
         match formula:
+            case Comparison() | AtLeast():
+                return self._numbers(formula, scope), COMPARED
             case And(()):
                 return "TRUE", TERM
             case Or(()):
@@ -160,6 +178,43 @@ class Writer:
             case Atom():
                 return self._atom(formula, scope)
         raise AssertionError(formula)
+
+    def _numbers(self, formula: Comparison | AtLeast, scope: Scope) -> str:
+        if isinstance(formula, AtLeast):
+            return f"{self._counts(formula, scope)} >= {formula.bound}"
+        sign = _SIGNS.get(formula.sign, formula.sign)
+        return f"{self.term(formula.left, scope)} {sign} {self.term(formula.right, scope)}"
+
+    def term(self, term: Term, scope: Scope) -> str:
+        """A number in TLA+, in parentheses if it is not a single one."""
+        match term:
+            case Constant(number):
+                return str(number) if number >= 0 else f"({number})"
+            case NumberCell(symbol, arguments):
+                return applied(self.names[symbol], [scope[v] for v in arguments])
+            case Arithmetic(sign, left, right):
+                return (f"({self.term(left, scope)} {_SIGNS.get(sign, sign)} "
+                        f"{self.term(right, scope)})")
+            case Either(condition, yes, no):
+                return (f"(IF {self.formula(condition, scope, OPEN)} THEN {self.term(yes, scope)} "
+                        f"ELSE {self.term(no, scope)})")
+            case Extreme():
+                cases = term.cases()
+                tests = " [] ".join(f"{self.formula(f, scope)} -> {n}" for f, n in cases)
+                return f"(CASE {tests})"
+        (_, one), = term.value({}).counted
+        return f"({self._counts(AtLeast((one,), 0), scope)})"
+
+    def _counts(self, formula: AtLeast, scope: Scope) -> str:
+        """The sum of the summands."""
+        parts = []
+        for one in formula.summands:
+            inner = self.names.bind(scope, one.variables)
+            names = tuple_of([inner[v] for v in one.variables])
+            sorts = " \\X ".join(self.names[type(v)] for v in one.variables)
+            parts += [f"({n}) * Cardinality({{{names} \\in {sorts} : "
+                      f"{self.formula(case, inner, OPEN)}}})" for case, n in one.cases if n]
+        return " + ".join(parts) or "0"
 
     def _negation(self, part: Formula, scope: Scope) -> tuple[str, int]:
         match part:
@@ -211,9 +266,10 @@ class Writer:
     def after(self, symbol: Symbol, effects: Sequence[Effect], scope: Scope) -> str:
         """The symbol's value after a row: the effects on it in order, of which the last wins."""
         name = self.names[symbol]
-        if not symbol.sorts:
+        bulk = any(isinstance(effect, Each) or _is_bulk(effect) for effect in effects)
+        if not symbol.sorts and not bulk:
             return literal(_plain(effects[-1])[1])
-        if any(isinstance(effect, Each) or _is_bulk(effect) for effect in effects):
+        if bulk:
             return self._comprehension(symbol, effects, scope)
         parts = []
         for effect in effects:
@@ -267,6 +323,8 @@ class Writer:
             condition = self._covers(effect, places, inner)
             value = literal(_plain(effect)[1])
             text = f"IF {condition} THEN {value} ELSE {text}"
+        if not places:
+            return text
         bounds = self.quantified("", places, inner).removesuffix(" : ").strip()
         return f"[{bounds} |-> {text}]"
 
@@ -278,10 +336,12 @@ class Writer:
             variables = [effect.variable]
         elif isinstance(effect, Update):
             variables = effect.variables
-        if isinstance(effect, Sent) or not variables:
-            return _conjunction(_equal(arguments, places, scope))
+        if not variables:
+            where = _where(effect)
+            told = [] if where == TRUE else [self.formula(where, scope, COMPARED)]
+            return _conjunction([*_equal(arguments, places, scope), *told])
         inner = self.names.bind(scope, variables)
-        parts = [self.formula(effect.where, inner, COMPARED), *_equal(arguments, places, inner)]
+        parts = [self.formula(_where(effect), inner, COMPARED), *_equal(arguments, places, inner)]
         return f"({self.quantified(SOME, variables, inner)}{_conjunction(parts)})"
 
 
@@ -292,8 +352,14 @@ def letter(sent: Atom, scope: Scope) -> str:
 
 
 def _is_bulk(effect: Update | Sent) -> bool:
-    """Whether the effect is on several cells."""
-    return ANY in effect.arguments or (isinstance(effect, Update) and bool(effect.variables))
+    """Whether the effect is on several cells, or on one under a condition."""
+    return ANY in effect.arguments or _where(effect) != TRUE or (
+        isinstance(effect, Update) and bool(effect.variables))
+
+
+def _where(effect: Effect) -> Formula:
+    """The condition of an effect."""
+    return getattr(effect, "where", TRUE)
 
 
 def _equal(arguments: Sequence[Sort], places: Sequence[Sort], scope: Scope) -> list[str]:

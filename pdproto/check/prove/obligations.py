@@ -292,7 +292,7 @@ def _forbidden(update: Update, later: Sequence[Update]) -> Formula | None:
         for place, (argument, sort) in enumerate(zip(update.arguments, symbol.sorts, strict=True))
     )
     moves = Or(tuple(Atom(symbol, cell, value) for value in wrong))
-    if not update.variables and not later:
+    if update.where == TRUE and not later:
         return moves
     kept = (Not(hits(cell, one.arguments, one.where, one.variables)) for one in later)
     return normal(And((update.where, moves, *kept)))

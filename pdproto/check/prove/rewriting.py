@@ -177,9 +177,8 @@ def hits(
                 parts.append(Same(chosen[other], mine))
         elif mine != other:
             parts.append(Same(mine, other))
-    if variables:
-        left = tuple(variable for variable in variables if variable not in chosen)
-        parts.append(exists(left, renamed(where, chosen)))
+    left = tuple(variable for variable in variables if variable not in chosen)
+    parts.append(exists(left, renamed(where, chosen)))
     kept = tuple(part for part in parts if part != TRUE)
     return kept[0] if len(kept) == 1 else And(kept)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pdproto.check.load import NO_NAMES, LoadError, load_module
 from pdproto.check.prove.assumptions import in_words
+from pdproto.check.prove.counting import WithoutCounts
 from pdproto.check.prove.coverage import coverage
 from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.names import check_names, check_rows, strange
@@ -58,6 +59,17 @@ class ProofSubject:
             self, system=replace(system, faults=kept, configurations=explored, like=system),
             fault_free=replace(self.fault_free, without=spared_too), without=left_out,
         )  # fmt: skip
+
+    def without_counts(self) -> "ProofSubject":
+        """The subject with formulas about elements in the place of counts (counting.py)."""
+        counting = WithoutCounts(self.system)
+        lemmas, helping, calm = (tuple(map(counting.lemma, every)) for every in (
+            self.lemmas, self.helping, self.fault_free.lemmas))
+        system = counting.rewritten()
+        if system is self.system:
+            return self
+        return replace(self, system=system, lemmas=lemmas, helping=helping,
+                       fault_free=replace(self.fault_free, lemmas=calm))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -192,6 +204,7 @@ def with_proofs(
         ranked.get("FAULT_FREE", FaultFree()),
         base,
     )
+    one = one.without_counts()
     every = (*one.lemmas, *one.helping, *one.fault_free.lemmas)
     check_names(one.system, every, one.monotone, one.every_ranking)
     if not of_lemmas:

@@ -15,6 +15,7 @@ from pdproto.ground.layout import value_name
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import (
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -23,10 +24,12 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
+    Summand,
     Value,
     atoms,
 )
 from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Rigid, Symbol, Update
 
@@ -59,6 +62,7 @@ class TracedCells:
     def __init__(
         self, table: Table, bounded: Mapping[str, tuple[Hashable, ...]], fixed: int
     ) -> None:
+        self._place: Final = table.place
         self._bounded: Final = bounded
         self._fixed: Final = fixed
         # The relations that hold for all elements below a number, with that number.
@@ -117,7 +121,27 @@ class TracedCells:
             case Atom(symbol, arguments, value):
                 key = tuple([environment[variable] for variable in arguments])
                 return self._value(symbol, key, assumed) == value
+            case AtLeast(summands, bound):
+                return sum(self._number(one, environment, assumed) for one in summands) >= bound
         raise AssertionError(formula)
+
+    def _number(
+        self, summand: Summand, environment: Environment, assumed: Mapping[Cell, bool]
+    ) -> int:
+        """The sum over all choices of elements. Raises SpecError where it has no end."""
+        chosen: list[Environment] = [environment]
+        body = Or(tuple(case for case, _ in summand.cases))
+        for variable in summand.variables:
+            chosen = [inner for one in chosen for inner in self._each(variable, body, one)]
+        total = 0
+        for one in chosen:
+            number = next(n for case, n in summand.cases if self._holds(case, one, assumed))
+            if number and any(isinstance(one[v], Fresh) for v in summand.variables):
+                sorts = ", ".join(type(v).__name__ for v in summand.variables)
+                raise SpecError(self._place, f"a count of all of {sorts}: a trace does not tell "
+                                             "how many there are: bound the sort")
+            total += number
+        return total
 
     def _each(
         self, variable: Sort, body: Formula, environment: Environment

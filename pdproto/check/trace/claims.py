@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pdproto.check.trace.cells import Cell, Environment, Fresh
 from pdproto.spec.language.formula import (
     And,
+    AtLeast,
     Atom,
     Before,
     Exists,
@@ -24,6 +25,7 @@ from pdproto.spec.language.formula import (
     atoms,
     free_variables,
     negated,
+    normal,
 )
 from pdproto.spec.language.machine import Machine
 from pdproto.spec.language.properties import Always, OnRow
@@ -32,6 +34,7 @@ from pdproto.spec.language.symbols import Message, Symbol, Variable, sent_by
 from pdproto.spec.language.system import System
 
 Key: TypeAlias = tuple[Hashable, ...]
+ALTERNATIVES_MAX: Final = 256  # of one conjunction; with more it is tested as a whole
 
 
 class Case(NamedTuple):
@@ -88,6 +91,8 @@ class Claims:
                 return all(self._is_untold(one) for one in parts)
             case And(parts):
                 return any(self._is_untold(one) for one in parts)
+            case AtLeast():
+                return any(self._is_untold(atom) for atom, _ in atoms(part))
         return False
 
 
@@ -121,6 +126,9 @@ def _alternatives(
             for part in parts:
                 together = [(more, (*before, *behind)) for variables, before in together
                             for more, behind in _alternatives(part, variables)]
+                if len(together) > ALTERNATIVES_MAX:  # as in a comparison of two sums
+                    together = [(bound, (formula,))]
+                    break
             yield from together
         case Exists(variable, body) if variable not in bound:
             yield from _alternatives(body, (*bound, variable))
@@ -208,10 +216,25 @@ class Book:
                 others = () if sort in self._bounded else (Fresh(),)
                 return all(self._holds(body, {**environment, variable: element})
                            for element in (*self._elements.get(sort, ()), *others))
+            case AtLeast():
+                return self._is_counted(formula, environment)
             case Not(inner):
                 value = self._value(inner, environment)
                 return value is not None and not value
         return bool(self._value(formula, environment))
+
+    def _is_counted(self, formula: AtLeast, environment: Environment) -> bool:
+        """Whether the numbers that are certain are enough, whatever the others are."""
+        least = 0
+        for one in formula.summands:
+            unbounded = any(type(v) not in self._bounded for v in one.variables)
+            if unbounded and any(number < 0 for _, number in one.cases):
+                return False
+            for chosen in product(*(self._elements.get(type(v), ()) for v in one.variables)):
+                inner = {**environment, **dict(zip(one.variables, chosen, strict=True))}
+                certain = (n for case, n in one.cases if self._holds(normal(case), inner))
+                least += next(certain, min(number for _, number in one.cases))
+        return least >= formula.bound
 
     def _value(self, formula: Formula, environment: Environment) -> bool | None:
         """Whether a formula without parts holds; None if no line tells it."""

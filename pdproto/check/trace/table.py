@@ -15,7 +15,7 @@ from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices, Layout, value_name
 from pdproto.ground.local import index_tuples, local_symbols, rigid_relations
 from pdproto.ground.program import Action, Guard, Literal, assignment
-from pdproto.spec.language.formula import And, Formula, Value, atoms, normal
+from pdproto.spec.language.formula import TRUE, And, Formula, Value, atoms, normal
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import (
@@ -171,10 +171,10 @@ class LocalTable:
                               if line[:2] == (one.symbol.name, at)]
                     for line in before:
                         literal = always.pop(line, None) or perhaps.pop(line)
-                        if one.variables:
+                        if one.where != TRUE:
                             perhaps[line] = literal
                     line = one.symbol.name, at, value_name(one.value)
-                    found = perhaps if one.variables else always
+                    found = perhaps if one.where != TRUE else always
                     found[line] = self.layout.literal(one.symbol, at, one.value)
         return always, perhaps
 

@@ -1,0 +1,175 @@
+"""Updates whose value depends on the state before the row: `n(p).to(n(p) + 1)`, `if_then_else`.
+
+Rule 1: Such an update is one of several assignments of a constant, each under a condition; in each
+state one of the conditions holds, and no two. So a reader that knows assignments under a condition
+knows computed values, and the text of the spec is kept beside them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, overload
+
+from .formula import FALSE, TRUE, And, Atom, Formula, Not, Or, all_of, free_variables
+from .kinds import no_value, require, shown
+from .no_formula import NoFormula
+from .numbers import Either
+from .place import SpecError, here
+from .ranges import Linear
+from .sorts import Sort
+from .symbols import Cell, Computed, Symbol, Update
+from .terms import NumberFunction, Term, choices_of, decided, free, term, truth
+
+V = TypeVar("V")
+Choice: TypeAlias = tuple[tuple[Formula, ...], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Chosen(NoFormula):
+    """One value of an enum, or one truth value, where a condition holds, and another elsewhere."""
+
+    where: Formula
+    yes: Any
+    no: Any
+
+    @property
+    def advice(self) -> str:
+        return "it is a value: assign it, as in phase(p).to(if_then_else(...))"
+
+    def __repr__(self) -> str:
+        return f"if_then_else({self.where!r}, {shown(self.yes)}, {shown(self.no)})"
+
+
+@overload
+def if_then_else(condition: Formula, yes: Term, no: Term | int) -> Term: ...
+@overload
+def if_then_else(condition: Formula, yes: int, no: Term | int) -> Term: ...
+@overload
+def if_then_else(condition: Formula, yes: object, no: object) -> Any: ...
+def if_then_else(condition: Formula, yes: Any, no: Any) -> Any:
+    """The first value where the condition holds, and the second where it does not.
+
+    The values: numbers; or values of an enum and functions into it; or truth values and formulas.
+    """
+    given: object = condition
+    require(isinstance(given, Formula), f"if_then_else({shown(condition)}, ...): want a formula "
+            "first, such as busy(p)")
+    if isinstance(yes, Term) or type(yes) is int:
+        return Either(condition, term(yes, "if_then_else", "of"), term(no, "if_then_else", "of"))
+    return Chosen(condition, yes, no)
+
+
+def resolved(update: Update) -> tuple[Update, ...]:
+    """The update as assignments of constants, each under its condition."""
+    if not isinstance(update.value, Computed):
+        return (update,)
+    return tuple(replace(update, value=value, where=_both(update.where, condition))
+                 for value, condition in _by_value(update.symbol, update.value.term)
+                 if condition != FALSE)
+
+
+def in_range(update: Update) -> Formula:
+    """The formula that the value is one of the function's; TRUE if it always is."""
+    if not isinstance(update.value, Computed) or not isinstance(update.symbol, NumberFunction):
+        return TRUE
+    of, range_ = update.value.term, update.symbol.range
+    if range_.saturates:
+        return TRUE
+    ends = (of >= range_.low, of <= range_.high)
+    return all_of(*(end for end in ends if end.parts != (TRUE,)))
+
+
+def alternatives(update: Update) -> Iterator[tuple[tuple[Formula, ...], Update | None]]:
+    """The update as cases: conditions, and the constant that is assigned where all of them hold.
+
+    In each state one of the cases holds, and no two. None: the value is out of range.
+    """
+    if not isinstance(update.value, Computed):
+        yield (), update
+        return
+    if not isinstance(update.symbol, NumberFunction):
+        for conditions, value in _choices(update.symbol, update.value.term):
+            yield conditions, replace(update, value=value)
+        return
+    range_ = update.symbol.range
+    for conditions, value in choices_of(update.value.term):
+        if value.counted:
+            for number, one in _numbers_of(update.symbol, value):
+                yield (*conditions, one), replace(update, value=number)
+            if not range_.saturates:
+                yield (*conditions, truth(value.plus(Linear(-range_.low)), "<")), None
+                yield (*conditions, truth(value.plus(Linear(-range_.high)), ">")), None
+            continue
+        number = value.constant
+        if range_.saturates:
+            number = min(max(number, range_.low), range_.high)
+        yield conditions, replace(update, value=range_.value(number)) if number in range_ else None
+
+
+def _numbers_of(symbol: NumberFunction[*tuple[Any, ...]], value: Linear) -> Iterator[Any]:
+    """Each number of the range, with the formula that it is assigned for this value."""
+    range_ = symbol.range
+    for number in range_.values:
+        sign = "=="
+        if range_.saturates and number.value in (range_.low, range_.high):
+            sign = "<=" if number.value == range_.low else ">="
+        yield number, truth(value.plus(Linear(-number.value)), sign)
+
+
+def _by_value(symbol: Symbol, of: Any) -> Iterator[tuple[Any, Formula]]:
+    if isinstance(symbol, NumberFunction):
+        for place, number in enumerate(symbol.range.values):
+            yield number, decided(of, lambda value, place=place: [  # type: ignore[misc]  # of now
+                *_numbers_of(symbol, value)][place][1])
+        return
+    found: dict[Any, list[Formula]] = {}
+    for conditions, value in _choices(symbol, of):
+        found.setdefault(value, []).append(all_of(*conditions))
+    for value, parts in found.items():
+        yield value, parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def _choices(symbol: Symbol, of: Any) -> Iterator[Choice]:
+    """The values of an enum or truth values, each with the conditions under which it is assigned.
+    """
+    if isinstance(of, Chosen):
+        for condition, chosen in ((of.where, of.yes), (Not(of.where), of.no)):
+            for more, value in _choices(symbol, chosen):
+                yield (condition, *more), value
+    elif isinstance(of, Cell) and not symbol.is_boolean:
+        for value in of.symbol.values:
+            yield (Atom(of.symbol, of.arguments, value),), value
+    elif isinstance(of, Formula) and symbol.is_boolean:
+        yield (of,), True
+        yield (Not(of),), False
+    else:
+        yield (), of
+
+
+def mentioned(value: Any) -> Iterator[Sort]:
+    """The free variables of a computed value, also of one that is the same for all elements."""
+    match value:
+        case Computed(term):
+            yield from mentioned(term)
+        case Term():
+            yield from free(value)
+        case Formula():
+            yield from free_variables(value)
+        case Cell():
+            yield from value.arguments
+        case Chosen(where, yes, no):
+            for part in (where, yes, no):
+                yield from mentioned(part)
+
+
+def check_value(symbol: Symbol, of: Any) -> None:
+    """Raise SpecError unless the symbol has each of the values."""
+    if symbol.is_boolean and isinstance(of, Cell):
+        raise SpecError(here(), f"{of!r} is no truth value: compare it, as in {of.advice}")
+    for _, value in _choices(symbol, of):
+        if value not in symbol.values or type(value) is not type(symbol.values[0]):
+            raise SpecError(here(), no_value(value, symbol.signature, symbol.values))
+
+
+def _both(one: Formula, two: Formula) -> Formula:
+    return two if one == TRUE else And((one, two))
+

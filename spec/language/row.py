@@ -1,0 +1,92 @@
+"""Rows: the lines of a machine's table (machine.py)."""
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from .formula import And, Formula
+from .kinds import require, require_name, shown
+from .place import Place, here
+from .sorts import Sort
+from .symbols import Each, Sent, Update
+from .triggers import Call, Trigger
+
+RowKind: TypeAlias = Literal["row", "ignore", "reject"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Row:
+    """One line of a table.
+
+    on: the trigger; None is a step that the instance takes by itself as soon as the guard holds.
+    at, to: values of the table's state variable, before and after. at=() is any state.
+    when: further conditions. choose: parameters that the caller supplies (which page, which slot).
+    Every parameter is the machine's own, the trigger's, or chosen: there is no hidden choice.
+    fair: whether it fires if it stays enabled. By default calls are not fair, everything else is.
+    kind: "ignore" tolerates the trigger (why gives the reason); "reject" blames the peer.
+    """
+
+    name: str
+    on: Trigger = None
+    at: enum.Enum | tuple[enum.Enum, ...] = ()
+    to: enum.Enum | None = None
+    when: Formula | Sequence[Formula] = ()
+    choose: tuple[Sort, ...] = ()
+    do: Sequence[Update] = ()
+    send: Sequence[Sent | Each] = ()
+    fair: bool | None = None
+    why: str = ""
+    kind: RowKind = "row"
+    place: Place = field(default_factory=here, compare=False, kw_only=True)
+
+    if TYPE_CHECKING:  # one update, message or variable needs no list: see __post_init__
+        def __init__(  # noqa: PLR0913 - one for each field
+            self,
+            name: str,
+            on: Trigger = None,
+            *,
+            at: enum.Enum | tuple[enum.Enum, ...] = (),
+            to: enum.Enum | None = None,
+            when: Formula | Sequence[Formula] = (),
+            choose: Sort | tuple[Sort, ...] = (),
+            do: Update | Sequence[Update] = (),
+            send: Sent | Each | Sequence[Sent | Each] = (),
+            fair: bool | None = None,
+            why: str = "",
+            kind: RowKind = "row",
+            place: Place = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        require_name("row", self.name, self.place)
+        require(self.kind in get_args(RowKind), f"row {self.name!r}: kind={self.kind!r}: want one "
+                f"of {', '.join(map(repr, get_args(RowKind)))}", self.place)
+        require(self.fair is None or isinstance(self.fair, bool),
+                f"row {self.name!r}: fair={shown(self.fair)}: want True or False", self.place)
+        # One update, message or variable needs no list, as one condition does not.
+        for name, single in (("do", Update), ("send", Sent | Each), ("choose", Sort)):
+            value = getattr(self, name)
+            if isinstance(value, single):
+                object.__setattr__(self, name, (value,))
+
+    @property
+    def states(self) -> tuple[enum.Enum, ...]:
+        return self.at if isinstance(self.at, tuple) else (self.at,)
+
+    @property
+    def conditions(self) -> tuple[Formula, ...]:
+        """The conjuncts of `when`."""
+        if type(self.when) is And:  # a comparison is one conjunct
+            return self.when.parts
+        return (self.when,) if isinstance(self.when, Formula) else tuple(self.when)
+
+    @property
+    def is_fair(self) -> bool:
+        return not isinstance(self.on, Call) if self.fair is None else self.fair
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Row({self.name!r})"

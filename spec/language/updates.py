@@ -1,0 +1,55 @@
+"""Updates of variables."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .formula import TRUE, Formula
+from .kinds import shown
+from .place import Place, here
+from .sorts import Sort
+
+if TYPE_CHECKING:
+    from .symbols import Symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Computed:
+    """The value of an update that depends on the state before the row (computed.py).
+
+    term: a number, a formula, a function at its arguments, or a choice between two of these.
+    """
+
+    term: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Computed) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        return repr(self.term)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """An assignment. Arguments may be ANY.
+
+    value: a constant, or the `Computed` one of numbers.py.
+    variables: those that stand for every choice of elements for which `where` holds before the row
+    (shorthands.py:each). An update without them is made where `where` holds.
+    """
+
+    symbol: "Symbol"
+    arguments: tuple[Sort, ...]
+    value: Any
+    variables: tuple[Sort, ...] = ()
+    where: Formula = TRUE
+    place: Place = field(default_factory=here, compare=False)
+
+    def __repr__(self) -> str:
+        arguments, value = self.symbol.reading(self.arguments, self.value)
+        text = f"{self.symbol}({', '.join(map(repr, arguments))}) := {shown(value)}"
+        if not self.variables:
+            return text
+        return f"{text} for each {', '.join(map(repr, self.variables))} where {self.where!r}"
