@@ -30,12 +30,14 @@ class EngineKind:
 
     sink, source: open one side at an address of this host; a sink with so much staging memory.
     target_scope: see contract.SinkEngine. on_device: it needs pools on a device at both sides.
+    sink_at: opens a sink that listens on a given port; None: its library chooses the port.
     """
 
     sink: Callable[[str, int], SinkEngine]
     source: Callable[[str], SourceEngine]
     target_scope: Scope = Scope.NONE
     on_device: bool = False
+    sink_at: Callable[[str, int, int], SinkEngine] | None = None
 
 
 BUILT_IN: Final[Mapping[str, EngineKind]] = {
@@ -50,7 +52,9 @@ BUILT_IN: Final[Mapping[str, EngineKind]] = {
     "shm": EngineKind(lambda _, bytes_: SharedSink(capacity_bytes=bytes_),
                       lambda _: SharedSource()),
     "tcp": EngineKind(lambda host, bytes_: TcpSink(host=host, capacity_bytes=bytes_),
-                      lambda _: TcpSource(), TcpSink.target_scope),
+                      lambda _: TcpSource(), TcpSink.target_scope,
+                      sink_at=lambda host, bytes_, port: TcpSink(
+                          host=host, capacity_bytes=bytes_, port=port)),
 }
 GROUP: Final = "pdproto.engines"  # of the entry points of installed packages
 
@@ -135,14 +139,18 @@ def refuse_host_pools(name: str, remedy: str) -> None:
 
 
 def open_sink(
-    name: str, host: str = LOOPBACK, staging_bytes: int = CAPACITY_BYTES
+    name: str, host: str = LOOPBACK, staging_bytes: int = CAPACITY_BYTES, port: int = 0
 ) -> SinkEngine:
     """Open the sink's side of an engine.
 
     host: the address of this host to which sources connect; not used by `shm` and `cuda-ipc`.
-    staging_bytes: of the memory that it leases, at most. Raises EngineError if it does not start.
+    staging_bytes: of the memory that it leases, at most. port: where it listens, if the engine
+    allows to choose; 0 for any. Raises EngineError if it does not start.
     """
-    return ENGINES[name].sink(host, staging_bytes)
+    kind = ENGINES[name]
+    if port and kind.sink_at is not None:
+        return kind.sink_at(host, staging_bytes, port)
+    return kind.sink(host, staging_bytes)
 
 
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:

@@ -40,6 +40,8 @@ SECRETS: Final = frozenset({"secret", "faults_token"})
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
+PORTS: Final = 2  # of a rank: of its node and of its engine
+PORT_MAX: Final = 65_535
 TOKEN: Final = re.compile("[0-9A-Za-z_-]{16,}")
 NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
@@ -77,6 +79,8 @@ class Settings:
                                  "SGLang, where pages (blocks) of prefill and decode differ in "
                                  "size: a number that divides both; 0: whole pages")
     host: str = _about("", "the address of this host at which peers call; empty: the server's own")
+    port: int = _about(0, "the first port of a server's nodes: each rank has two, for its node and "
+                          "for its engine `tcp`; 0: any that are free")
     advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
     silent_s: float = _about(5.0, "how long a peer may say nothing before it is suspected to have "
@@ -114,13 +118,27 @@ class Settings:
         for problem in self._problems():
             raise SettingsError(problem)
 
-    def link(self) -> Link:
-        """The link of a node with these settings. Raises SettingsError for bad keys."""
+    def link(self, index: int = 0) -> Link:
+        """The link of a node with these settings. index: of its rank in its server. Raises
+        SettingsError for bad keys, and where there are too few ports.
+        """
         keys = self.load_keys()
-        return Link(tcp_at(self.host or LOOPBACK), sign_of_life_s=self.sign_of_life_s,
-                    silent_s=self.silent_s, absent_s=self.absent_s, grace_s=self.grace_s,
+        return Link(tcp_at(self.host or LOOPBACK, self._port_of(index)),
+                    sign_of_life_s=self.sign_of_life_s, silent_s=self.silent_s,
+                    absent_s=self.absent_s, grace_s=self.grace_s,
                     advertise=self.advertise or None,
                     curve=None if keys is None else keys.curve, insecure=self.insecure)
+
+    def engine_port(self, index: int = 0) -> int:
+        """The port of a decode node's engine; 0 for any. index: see `link`."""
+        return self._port_of(index) + bool(self.port)
+
+    def _port_of(self, index: int) -> int:
+        port = self.port + PORTS * index * bool(self.port)
+        if port + PORTS - 1 > PORT_MAX:
+            raise SettingsError(self._says("port", str(self.port), f"rank {index} has none: want "
+                                           f"{PORT_MAX + 1 - PORTS * (index + 1)} at most"))
+        return port
 
     def named(self, node: str) -> str:
         """The name of a node of this process: with the member whose keys it has, if it has any."""

@@ -64,13 +64,13 @@ class Worker:
             incarnation = get_world_group().broadcast_object(incarnation, src=0)
         rank = DecodeRank(TpRank(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
                     pipeline.world_size, self._settings.named(f"decode-{incarnation}"))
+        first = self._place_in_server() * (transfer.is_kv_producer + transfer.is_kv_consumer)
         if transfer.is_kv_producer:
-            self._offer(found, rank, device)
+            self._offer(found, rank, device, first)
         if transfer.is_kv_consumer:
-            self._load(found, rank, incarnation, device)
+            self._load(found, rank, incarnation, device, first + transfer.is_kv_producer)
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
-        for place, node in enumerate(nodes):
-            index = len(nodes) * self._place_in_server() + place
+        for index, node in enumerate(nodes, first):
             port = serve_operator(node, self._settings, index)
             if port is not None:
                 self._ports.append(port)
@@ -82,27 +82,32 @@ class Worker:
         world = get_world_group()
         return int(self._config.parallel_config.data_parallel_index * world.world_size + world.rank)
 
-    def _offer(self, found: Sequence[Component], rank: DecodeRank, device: Device | None) -> None:
+    def _offer(
+        self, found: Sequence[Component], rank: DecodeRank, device: Device | None, index: int
+    ) -> None:
+        """index: of the node among those of the server."""
         told, settings = ToldRooms(), self._settings
         data_path = SourceItems(found, rank.place, open_source(settings.engine, settings.host),
                                 device=device, threads=settings.copy_threads)
         name = settings.named(f"prefill-{rank.name().rpartition('decode-')[2]}")
-        node = PrefillNode(name, data_path, link=settings.link(), waits=settings.waits,
+        node = PrefillNode(name, data_path, link=settings.link(index), waits=settings.waits,
                            trace=settings.spans(name), refuses=told.refusal)
         self._offering = OfferingWorker(
             node, told, data_path, [component.item_bytes for component in found])
 
     def _load(
-        self, found: Sequence[Component], rank: DecodeRank, incarnation: int, device: Device | None
+        self, found: Sequence[Component], rank: DecodeRank, incarnation: int,
+        device: Device | None, index: int,
     ) -> None:
         settings = self._settings
-        engine = open_sink(settings.engine, settings.host, settings.staging_bytes)
+        engine = open_sink(settings.engine, settings.host, settings.staging_bytes,
+                           settings.engine_port(index))
         direct = device is None and _is_direct(found, rank.place, engine, settings)
         begin = DirectDecodeNode if direct else DecodeNode
         threads = settings.copy_threads
         data_path = (DirectItems(found, rank.place, engine, threads=threads) if direct
                      else SinkItems(found, rank.place, engine, device=device, threads=threads))
-        node = begin(rank.name(), data_path, link=settings.link(), incarnation=incarnation,
+        node = begin(rank.name(), data_path, link=settings.link(index), incarnation=incarnation,
                      waits=settings.waits, trace=settings.spans(rank.name()))
         self._loading = LoadingWorker(node, data_path, rank)
 

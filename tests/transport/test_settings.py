@@ -1,5 +1,8 @@
 """The settings: three ways to write them, one meaning, and a refusal that says what to write."""
 
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
 
@@ -8,9 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdproto.cli.main import main
-from pdproto.node.link import Link
+from pdproto.engine.engines import open_sink
+from pdproto.net.hosts import LOOPBACK
+from pdproto.node.link import Link, place_of
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport.nodes import PrefillNode
 from pdproto.transport.settings import NAMES, Settings, SettingsError, load, variable, written
+from tests.node.data_paths import Fabric, SourceDataPath
 
 SILENT = "silent_s"
 
@@ -83,6 +90,7 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({}, ["host=0.0.0.0"],
      "host=0.0.0.0 (--set): want an address of this host that peers can call, such as 10.0.0.5 or "
      "fd00::5"),
+    ({}, ["port=nine"], "port='nine' (--set): want a whole number above 0"),
     ({"PDPROTO_ENGINE": "shm", "PDPROTO_DIRECT": "1"}, [],
      "direct=1 (PDPROTO_DIRECT): engine shm declares no page fence, so a writer could not be kept "
      "out of pages: direct writes need tcp; or set direct=0"),
@@ -169,3 +177,39 @@ def test_no_secret_is_shown() -> None:
     assert "sss" not in shown
     assert "ttt" not in shown
     assert "faults_token=(hidden) (PDPROTO_FAULTS_TOKEN)" in settings.told()
+
+
+def test_each_rank_of_a_server_listens_on_two_ports_of_its_own() -> None:
+    """Seen red with the number of the rank left out: the second node cannot listen."""
+    with ExitStack() as closing:
+        first = closing.enter_context(free_ports(4))
+        settings = load({"PDPROTO_PORT": str(first)})
+        for rank in range(2):
+            sink = open_sink("tcp", settings.host or LOOPBACK, port=settings.engine_port(rank))
+            closing.callback(sink.close)
+            node = PrefillNode(f"p{rank}", SourceDataPath(f"p{rank}", Fabric()),
+                               link=settings.link(rank))
+            closing.callback(node.close)
+            assert place_of(node.endpoint) == (LOOPBACK, first + 2 * rank)
+            with socket.create_connection((LOOPBACK, first + 2 * rank + 1)):
+                pass  # the engine listens there
+    assert (load({}).engine_port(3), load({}).link(3).bind) == (0, f"tcp://{LOOPBACK}:0")
+
+
+def test_a_rank_without_a_port_is_named() -> None:
+    with pytest.raises(SettingsError, match=r"port=65530 .*: rank 3 has none: want 65528 at most"):
+        load({"PDPROTO_PORT": "65530"}).link(3)
+
+
+@contextmanager
+def free_ports(count: int) -> Iterator[int]:
+    """The first of so many free ports in a row."""
+    for first in range(21_000, 30_000, count):
+        with ExitStack() as tried:
+            try:
+                for port in range(first, first + count):
+                    tried.enter_context(socket.create_server((LOOPBACK, port)))
+            except OSError:
+                continue
+        yield first
+        return
