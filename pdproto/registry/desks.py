@@ -23,6 +23,7 @@ log = logging.getLogger("pdproto.registry")
 
 PROBLEMS: Final = (NotFoundError, RefusedError, RemoteProtocolError, UnreachableError)
 ASK_S: Final = 0.01  # between two questions about the same rooms
+SERVERS_MAX: Final = 64  # with threads; past these, the threads end that have nothing to do
 
 Job: TypeAlias = Callable[[], None]
 Answered: TypeAlias = Callable[[int | None], None]
@@ -36,9 +37,13 @@ class Desk:
         self._thread: Final = threads.ServiceThread(self._loop, name)
         self._thread.start()
 
+    def end(self) -> None:
+        """Have the thread end when the remaining jobs are done. Waits for nothing."""
+        self._jobs.put(None)
+
     def close(self) -> None:
         """Do the remaining jobs, and end the thread. A second call does nothing."""
-        self._jobs.put(None)
+        self.end()
         self._thread.join()
 
     def _loop(self) -> None:
@@ -121,11 +126,12 @@ class PrefillRegistry(Desk):
         self._client.close()
 
 
-class DecodeRegistries(Desk):
-    """The desk of a decode rank: it looks up prefill servers, and the ranks of rooms.
+class DecodeRegistries:
+    """The desks of a decode rank, one for each prefill server. They look up the server, and the
+    ranks of rooms. So a registry that hangs delays no request of another server.
 
     feeds: whether a prefill rank sends to this decode rank; by default all do. keys: see
-    RegistryClient.
+    RegistryClient. The node calls it in one thread.
     """
 
     def __init__(
@@ -133,40 +139,92 @@ class DecodeRegistries(Desk):
     ) -> None:
         self._keys: Final = keys
         self._feeds: Final = feeds
-        self._clients: Final[dict[str, RegistryClient]] = {}
-        self._directories: Final[dict[str, Directory]] = {}
-        self._asking: Final[dict[str, dict[int, list[Answered]]]] = {}  # by server and room
-        self._problems: Final[dict[str, str]] = {}
-        super().__init__("pdproto-lookups")
+        self._desks: Final[dict[str, ServerDesk]] = {}
 
     def look_up(
         self, server: str, room: int, lost: Sequence[str], found: Callable[[PrefillServer], None],
         failed: Callable[[str], None],
     ) -> None:
         """See DecodeDesk."""
-        self._jobs.put(lambda: self._look_up(server, room, frozenset(lost), found, failed))
+        try:
+            desk = self._desk(server)
+        except (OSError, ValueError) as error:  # no thread is to be had, or no such address
+            failed(str(error))
+            return
+        desk.put(lambda: desk.look_up(room, frozenset(lost), found, failed))
 
     def query(self, server: str, room: int, answered: Answered) -> None:
         """See DecodeDesk."""
-        self._jobs.put(lambda: self._query(server, room, answered))
+        desk = self._desk(server)
+        desk.put(lambda: desk.query(room, answered))
 
     def withdraw(self, server: str, room: int) -> None:
         """See DecodeDesk."""
-        self._jobs.put(lambda: self._withdraw(server, room))
+        desk = self._desks.get(server)
+        if desk is not None:  # otherwise nothing was asked
+            desk.put(lambda: desk.withdraw(room))
 
-    def _look_up(
-        self, server: str, room: int, lost: frozenset[str],
-        found: Callable[[PrefillServer], None], failed: Callable[[str], None],
+    def close(self) -> None:
+        """Do the remaining jobs, and end the threads. A second call does nothing."""
+        for desk in self._desks.values():
+            desk.end()
+        for desk in self._desks.values():
+            desk.close()
+
+    def _desk(self, server: str) -> "ServerDesk":
+        found = self._desks.get(server)
+        if found is None:
+            if len(self._desks) >= SERVERS_MAX:
+                for address in [one for one, desk in self._desks.items() if desk.is_idle]:
+                    self._desks.pop(address).end()
+            found = self._desks[server] = ServerDesk(server, self._feeds, self._keys)
+        return found
+
+
+class ServerDesk(Desk):
+    """The desk of a decode rank for one prefill server. See DecodeRegistries.
+
+    Raises ValueError for an address that is none, and OSError if no thread is to be had.
+    """
+
+    def __init__(self, server: str, feeds: Callable[[Rank], bool], keys: Keys | None) -> None:
+        self._server: Final = server
+        self._client: Final = RegistryClient(server, keys=keys)
+        self._feeds: Final = feeds
+        self._directory: Directory | None = None
+        self._asking: Final[dict[int, list[Answered]]] = {}  # by room
+        self._problem = ""
+        self._put = self._done = 0  # jobs: by the caller, and by the thread
+        super().__init__("pdproto-lookups")
+
+    def put(self, job: Job) -> None:
+        """Have the thread do this job."""
+        def do() -> None:
+            try:
+                job()
+            finally:
+                self._done += 1
+
+        self._put += 1
+        self._jobs.put(do)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to do. For the caller of `put`."""
+        return self._put == self._done and not self._asking
+
+    def look_up(
+        self, room: int, lost: frozenset[str], found: Callable[[PrefillServer], None],
+        failed: Callable[[str], None],
     ) -> None:
-        known = self._directories.get(server)
+        """See DecodeDesk. In the thread."""
+        known = self._directory
         if known is not None and any(at.name in lost for at in known.addresses().values()):
             known = None  # another run may have taken the place of that rank
         try:
             if known is None:
-                known = self._client(server).look_up_all(room)
-                self._directories.pop(server, None)
-                if known.is_whole:
-                    self._directories[server] = known
+                known = self._client.look_up_all(room)
+                self._directory = known if known.is_whole else None
         except (*PROBLEMS, ValueError) as error:
             failed(str(error))
             return
@@ -180,44 +238,38 @@ class DecodeRegistries(Desk):
                 sources.setdefault(rank.dp, {})[at.name] = tcp_at(at.rank_ip, at.rank_port)
         return sources
 
-    def _query(self, server: str, room: int, answered: Answered) -> None:
-        self._asking.setdefault(server, {}).setdefault(room, []).append(answered)
+    def query(self, room: int, answered: Answered) -> None:
+        """See DecodeDesk. In the thread."""
+        self._asking.setdefault(room, []).append(answered)
         if self._jobs.empty():
             self._ask()
 
-    def _withdraw(self, server: str, room: int) -> None:
-        rooms = self._asking.get(server, {})
-        if rooms.pop(room, None) is not None:
+    def withdraw(self, room: int) -> None:
+        """See DecodeDesk. In the thread."""
+        if self._asking.pop(room, None) is not None:
             try:
-                self._client(server).withdraw_rooms([room])
+                self._client.withdraw_rooms([room])
             except PROBLEMS as error:
                 log.info("room %d: its question ends by its age: %s", room, error)
 
     def _pause(self) -> float | None:
-        return ASK_S if any(self._asking.values()) else None
+        return ASK_S if self._asking else None
 
     def _ask(self) -> None:
         """Query all rooms of unknown rank, in one request."""
-        for server, rooms in self._asking.items():
-            for some in pieces([*rooms]):
-                try:
-                    answer = self._client(server).query_rooms(some)
-                except PROBLEMS as error:
-                    if self._problems.get(server) != str(error):
-                        log.warning("prefill server %s: %s", server, error)
-                    self._problems[server] = str(error)
-                    break
-                self._problems.pop(server, None)
-                for room in some:
-                    if room in answer.dp_ranks or room in answer.gone:
-                        for answered in rooms.pop(room):
-                            answered(answer.dp_ranks.get(room))
-
-    def _client(self, server: str) -> RegistryClient:
-        if server not in self._clients:
-            self._clients[server] = RegistryClient(server, keys=self._keys)
-        return self._clients[server]
+        for some in pieces([*self._asking]):
+            try:
+                answer = self._client.query_rooms(some)
+            except PROBLEMS as error:
+                if self._problem != str(error):
+                    log.warning("prefill server %s: %s", self._server, error)
+                self._problem = str(error)
+                break
+            self._problem = ""
+            for room in some:
+                if room in answer.dp_ranks or room in answer.gone:
+                    for answered in self._asking.pop(room):
+                        answered(answer.dp_ranks.get(room))
 
     def _end(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        self._client.close()

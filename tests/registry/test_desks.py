@@ -1,8 +1,10 @@
 """Data-parallel ranks over sockets: nodes, a registry, and the desks between them."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,9 @@ from pdproto.node.decode.receiver import Addressed, Receiver
 from pdproto.node.link import Link, place_of
 from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
+from pdproto.registry import desks
 from pdproto.registry.app import RegistryServer
-from pdproto.registry.client import RegistryClient
+from pdproto.registry.client import TIMEOUT_S, RegistryClient
 from pdproto.registry.desks import DecodeRegistries, PrefillRegistry
 from pdproto.registry.rooms import Limits
 from pdproto.registry.wire import Rank, Registration
@@ -155,6 +158,36 @@ def test_m1_2_a_look_up_fails_its_request_for_its_reason(closing: ExitStack) -> 
     no_address = server.decode.seek(10, "nowhere", pages=range(24, 27))
     until(lambda: no_address.poll() is KVPoll.FAILED)
     assert "registry address" in str(no_address.failure)
+
+
+def test_a_registry_that_hangs_delays_no_request_of_another_server(closing: ExitStack) -> None:
+    """Seen red with one thread for all servers: the healthy one is asked after 15 s."""
+    server = Server(closing)
+    hung = closing.enter_context(socket.create_server((OWN_HOST, 0)))
+    address = f"{OWN_HOST}:{hung.getsockname()[1]}"
+    stuck = [server.decode.seek(room, address, pages=[room]) for room in range(20, 23)]
+    began = monotonic()
+    sender = server.prefills[1].open(7)
+    receiver = server.decode.seek(7, server.address, pages=range(3))
+    until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+    sender.send(range(3))
+    until(polls([receiver], KVPoll.SUCCESS))
+    assert monotonic() - began < 2 * TIMEOUT_S
+    assert any(one.poll() is not KVPoll.FAILED for one in stuck)
+    hung.close()
+
+
+def test_threads_for_servers_that_are_asked_nothing_any_more_end(
+    closing: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desks, "SERVERS_MAX", 2)
+    server = Server(closing)
+    for port in range(1, 6):
+        receiver = server.decode.seek(port, f"{OWN_HOST}:{port}", pages=[port])
+        until(polls([receiver], KVPoll.FAILED))
+        receiver.close()
+    desk: Any = server.decode._node.routing._desk
+    until(lambda: sum(one._thread.is_alive() for one in desk._desks.values()) <= 2)
 
 
 def test_a_room_that_the_registry_does_not_list_fails_at_once(closing: ExitStack) -> None:
