@@ -17,7 +17,7 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from pdproto.net.hosts import address_of, family_of
+from pdproto.net.hosts import family_of
 from pdproto.node.link import host_of, place_of
 from pdproto.node.ports import Connection, ConnectionChange
 
@@ -53,9 +53,7 @@ class Monitor:
         self._files.register(file, select.EPOLLIN)
 
     def probe(self, connection: Connection, endpoint: str) -> None:
-        """See Connection. A name that stands for an address is not looked up here: its connection
-        counts as refused.
-        """
+        """See Connection. endpoint: with an address, or a path."""
         if any(probed is connection for probed, _, _ in self._probes.values()):
             return
         host, problem = host_of(endpoint), errno.ECONNREFUSED
@@ -64,7 +62,7 @@ class Monitor:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             if endpoint.startswith(IPC):
                 problem = sock.connect_ex(endpoint.removeprefix(IPC))
-            elif host is not None and address_of(host) is not None:
+            elif host is not None:
                 problem = sock.connect_ex(place_of(endpoint))
             # One that is refused at once is readable at once.
             self._probes[sock.fileno()] = connection, sock, problem

@@ -52,7 +52,7 @@ class Dealer:
         peer is known.
         """
         self._monitor: Final = monitor
-        self._endpoint: Final = endpoint
+        self._address = endpoint if name_in(endpoint) is None else None  # None: not resolved yet
         server = None if link.curve is None else link.curve.key_of(peer)
         if link.curve is not None and server is None:
             raise RemoteProtocolError(f"no key of {peer!r} is known: give its member keys with "
@@ -68,8 +68,8 @@ class Dealer:
                 self._socket.curve_publickey = link.curve.public
                 self._socket.curve_serverkey = server
             monitor.add(self, self._socket)
-            if name_in(endpoint) is None:
-                self._socket.connect(endpoint)
+            if self._address is not None:
+                self._socket.connect(self._address)
         except zmq.ZMQError as error:
             with suppress(zmq.ZMQError):
                 monitor.remove(self)
@@ -89,6 +89,7 @@ class Dealer:
 
     def call(self, endpoint: str) -> None:
         """Connect to this endpoint, which has the peer's address, unless it has been closed."""
+        self._address = endpoint
         with suppress(zmq.ZMQError):
             self._socket.setsockopt(zmq.IPV6, "[" in endpoint)
             self._socket.connect(endpoint)
@@ -102,8 +103,9 @@ class Dealer:
         return True
 
     def probe(self) -> None:
-        """See Connection."""
-        self._monitor.probe(self, self._endpoint)
+        """See Connection. A name that is not resolved yet says nothing about its host."""
+        if self._address is not None:
+            self._monitor.probe(self, self._address)
 
     def close(self) -> None:
         """See Connection. It may be called twice."""

@@ -1,7 +1,8 @@
 """Silence, suspicion and death: what a node knows of a run of a peer's process.
 
 A process that says nothing may stand still (stopped, frozen, without processor time), may be cut
-off, or may have ended. Only the last ends its requests at once, and it needs a proof.
+off, or may have ended. Its requests end at once only by a proof that it has ended (rule 1), and
+where its host refuses a connection (rule 4).
 
 Rule 1: a process has ended if it says so, if another run answers under its name, or if the
         application says so. Silence proves nothing, and neither does a connection that ends.
