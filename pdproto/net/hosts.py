@@ -6,9 +6,12 @@ server, because event loops call them and must not wait.
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from pathlib import Path
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
+BOOT: Final = Path("/proc/sys/kernel/random/boot_id")  # of the host
+NAMESPACE: Final = Path("/proc/self/ns/net")
 BACKLOG: Final = 128
 UNUSED_PORT: Final = 9  # `route_to` sends no packet, so that any port does
 
@@ -75,6 +78,16 @@ def is_elsewhere(host: str) -> bool:
         return address_of(route_to(host)) != address  # a host reaches its own addresses from them
     except OSError:
         return False
+
+
+def loopback() -> str:
+    """Which loopback interface this process has: that of its host and network namespace. Empty if
+    the system does not say.
+    """
+    try:
+        return f"{BOOT.read_text().strip()}:{NAMESPACE.stat().st_ino}"
+    except OSError:
+        return ""
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -34,7 +34,8 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
 
     tokens: of the prompt. firsts: the first block that prefill has, for each group. ranks: of
     prefill: the stage, the place, the name and the endpoint of each. layout: see layout.py. prompt:
-    what was computed, see prompts.py. seal: see seals.py; empty without a secret.
+    what was computed, see prompts.py. loopback: where the ranks listen, if only their own host can
+    call them (net/hosts.py). seal: see seals.py; empty without a secret.
     """
 
     version: int
@@ -44,6 +45,7 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
     ranks: Annotated[list[RankAt], Meta(min_length=1, max_length=RANKS_MAX)]
     layout: dict[str, str]
     prompt: Annotated[dict[str, Told], Meta(max_length=PROMPT_MAX)]
+    loopback: Told = ""
     seal: Annotated[str, Meta(max_length=64)] = ""
 
     @property

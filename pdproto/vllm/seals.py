@@ -6,7 +6,9 @@ server with the secret of the cluster seals its offers (HMAC-SHA-256), and decod
 Rule 1: with the shared secret, an offer without its seal is refused.
 Rule 2: without keys, an offer that names an address beyond this host is refused, unless the
         operator trusts every process of the network (`insecure`).
-Rule 3: the keys of members have no common secret, so offers are not sealed. The connection itself
+Rule 3: an offer of ranks that listen on the loopback interface of another host is refused: decode
+        would call its own.
+Rule 4: the keys of members have no common secret, so offers are not sealed. The connection itself
         proves then that the called member has the name of the offer.
 """
 
@@ -16,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from pdproto.net.hosts import is_loopback
+from pdproto.net.hosts import is_loopback, loopback
 from pdproto.node.link import host_of
 from pdproto.transport.settings import Settings
 from pdproto.vllm.offer import Offer
@@ -32,10 +34,15 @@ class Seals:
     def __init__(self, settings: Settings) -> None:
         keys = settings.load_keys()
         self._key: Final = b"" if keys is None else keys.sealing
+        self._loopback: Final = loopback()
         self._needs_loopback: Final = keys is None and not settings.insecure
 
     def sealed(self, offer: Offer) -> Offer:
-        """The offer with its seal, if this server has the secret of the cluster."""
+        """The offer with its loopback interface, if its ranks listen there, and with its seal, if
+        this server has the secret of the cluster.
+        """
+        if any(is_loopback(host_of(endpoint) or "") for *_, endpoint in offer.ranks):
+            offer = msgspec.structs.replace(offer, loopback=self._loopback)
         return msgspec.structs.replace(offer, seal=self._of(offer)) if self._key else offer
 
     def doubt(self, offer: Offer) -> str | None:
@@ -43,6 +50,9 @@ class Seals:
         if self._key and not hmac.compare_digest(offer.seal, self._of(offer)):
             return ("kv_transfer_params have no seal of this cluster: want those that prefill has "
                     "answered, unchanged, and the same secret (PDPROTO_KEYS) at both ends")
+        if offer.loopback and self._loopback not in ("", offer.loopback):
+            return ("prefill listens on the loopback interface of another host or container: set "
+                    "PDPROTO_KEYS on both servers (`pdproto node keys` makes them)")
         if self._needs_loopback:
             for _, _, name, endpoint in offer.ranks:
                 host = host_of(endpoint)

@@ -6,6 +6,7 @@ import pytest
 
 from pdproto.transport.keys import new_secret
 from pdproto.transport.settings import Settings
+from pdproto.vllm import seals
 from pdproto.vllm.loading import LoadingScheduler
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
 from pdproto.vllm.orders import Orders
@@ -26,9 +27,24 @@ def test_an_offer_of_this_cluster_is_believed() -> None:
     assert Seals(Settings(secret=SECRET)).doubt(OURS.sealed(offer())) is None
 
 
+def test_prefill_on_the_loopback_interface_of_another_host_is_named(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen red without the comparison: decode calls its own host, and the request fails after
+    seconds.
+    """
+    monkeypatch.setattr(seals, "loopback", lambda: "another host")
+    there = Seals(Settings())
+    told = there.sealed(offer())
+    assert there.doubt(offer_in(told.params())) is None
+    assert "loopback interface of another host" in str(SEALS.doubt(offer_in(told.params())))
+    assert not there.sealed(offer(BEYOND)).loopback
+
+
 CHANGES: dict[str, Any] = {
     "room": "8", "tokens": 11, "firsts": [1], "layout": {}, "prompt": {"a": "c"},
     "ranks": [[0, 0, "prefill", "tcp://10.6.6.6:1"]], "seal": "0" * 64,
+    "loopback": "another",
 }
 
 
