@@ -7,8 +7,9 @@ tensor parallelism holds its heads of each page, and a rank of a pipeline its la
 
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic, sleep
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from examples.sglang_handoff.load import HEADS, Load, Seat
 from examples.sglang_handoff.pools import Buffer, Memory, heads_of, kv_buffers, state_buffers
 
 SLICED = ("kv", "swa")
+KEPT_S: Final = 30.0  # as long as SGLang keeps pages of a failed request under other backends
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +135,17 @@ def name_memory(load: Load, request: Any, states: Any, prefix: int) -> None:
     DecodePreallocQueue._send_kv_metadata(
         queue, waiting, places.reshape(-1)[:load.request_tokens - prefix], size, states,
         decode_prefix_len=prefix)
+
+
+def keep_memory(manager: Any, receiver: Any) -> None:
+    """Wait until no write can reach the pages of a failed request. SGLang keeps them meanwhile."""
+    if not manager.enable_deferred_decode_kv_release:
+        return
+    receiver.ensure_abort_notified(force_arm=True)
+    until = monotonic() + KEPT_S
+    while receiver.abort_notified and monotonic() < until \
+            and not manager.is_abort_release_safe(receiver.bootstrap_room,
+                                                  len(receiver.bootstrap_infos)):
+        sleep(0.001)
+    manager.clear_deferred_abort_state(receiver.bootstrap_room)
+    receiver.clear()

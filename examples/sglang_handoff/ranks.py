@@ -26,7 +26,7 @@ from sglang.srt.server_args import ServerArgs
 from sglang.srt.utils.network import NetworkAddress
 
 from examples.sglang_handoff.load import HEADS, START_S, STATE_ITEMS, Load, Outcome, Seat
-from examples.sglang_handoff.model import filled, manager_of, name_memory
+from examples.sglang_handoff.model import filled, keep_memory, manager_of, name_memory
 from examples.sglang_handoff.pools import memory_of
 
 POLL_S: Final = 0.0002
@@ -143,9 +143,9 @@ class Rank:
         taken, self.pages = self.pages[:count], self.pages[count:]
         return taken, self.slots.pop()
 
-    def give(self, pages: list[int], slot: int) -> None:
-        self.pages += pages
-        self.slots.append(slot)
+    def give(self, request: "Running | Receiving") -> None:
+        self.pages += request.pages
+        self.slots.append(request.slot)
 
     def state_items(self, slot: int) -> list[Any]:
         """The pages of a request, for each state."""
@@ -231,8 +231,7 @@ def prefill(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -
                 _send(rank, room, request)
             elif poll in (0, 4):
                 _note(outcome, room, request.sender, poll)
-                del live[room]
-                rank.give(request.pages, request.slot)
+                rank.give(live.pop(room))
         # After the ends: decode may have named these rooms for memory that ends now.
         for room in rooms:
             if room > 0:
@@ -332,8 +331,9 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
                     outcome.latencies[room] = perf_counter() - request.opened
                 _verify(rank, room, request, outcome)
             _note(outcome, room, request.receiver, poll)
-            del live[room]
-            rank.give(request.pages, request.slot)
+            if poll != 4:
+                keep_memory(rank.manager, request.receiver)
+            rank.give(live.pop(room))
             outcome.seconds = perf_counter() - began
             pipe.send(room)
     outcome.processor_s = process_time() - spent

@@ -6,7 +6,7 @@ from sglang.srt.arg_groups.choices import add_disagg_transfer_backend_choices
 from sglang.srt.disaggregation import utils
 from sglang.srt.disaggregation.base import conn
 from sglang.srt.disaggregation.common.conn import KVTransferError, PrefillServerInfo
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeTransferQueue
 from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.managers.schedule_batch import Req
@@ -37,4 +37,6 @@ def found() -> Interface:
             | frozenset(f"KVArgs.{name}" for name in conn.KVArgs.__annotations__)
             | frozenset(f"KVPoll.{name}" for name in vars(conn.KVPoll) if name.isidentifier()
                         and not name.startswith("_"))
+            | of_attributes(DecodeTransferQueue, ("deferred_kv_release_timeout",
+                                                  "resolve_deferred_releases"))
             | of_attributes(Req, OF_REQUESTS) | of_attributes(KVTransferError, ("failure_reason",)))

@@ -50,6 +50,7 @@ from pdproto.sglang.plugin import (
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.prompts import note_request
+from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
@@ -62,6 +63,7 @@ from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
 
+QUERIES_MAX: Final = 16  # prefill servers that are asked at a time: one may hang
 INTERFACE: Final = "pdproto.sglang.interface"
 
 
@@ -70,6 +72,7 @@ class PdprotoKVManager(BaseKVManager):
 
     enable_all_cp_ranks_for_transfer = False
     supports_role_switch = True  # SGLang calls `teardown`, and makes a manager of the other role
+    supports_deferred_decode_kv_release = enable_deferred_decode_kv_release = True
     node: PrefillNode | DecodeNode
     prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
     # On prefill only:
@@ -85,6 +88,7 @@ class PdprotoKVManager(BaseKVManager):
     prefill_info_table: dict[str, PrefillServerInfo]
     refusals: Refusals | None = None
     _forced = False  # a setting of prefill, which is set again for the next role
+    held: dict[int, list[PdprotoKVReceiver]]  # failed requests whose pages SGLang keeps, by room
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class PdprotoKVManager(BaseKVManager):
         self._recomputing: Final = Recomputing()
         share_interpreter(self.settings)
         self._host: Final = self.settings.host
-        self._link: Final = self.settings.link()
+        self._link: Final = self.settings.link(self._index)
         self._keys: Final = self.settings.load_keys()
         self._waits: Final = self.settings.waits
         engine = self.settings.engine
@@ -133,7 +137,8 @@ class PdprotoKVManager(BaseKVManager):
                 threads=self.settings.copy_threads))
         else:
             self._begin_decode(components, open_sink(
-                engine, self._host, self.settings.staging_bytes))
+                engine, self._host, self.settings.staging_bytes,
+                self.settings.engine_port(self._index)))
         self._operator_port: Final = serve_operator(self.node, self.settings, self._index)
 
     @property
@@ -210,6 +215,7 @@ class PdprotoKVManager(BaseKVManager):
             TpRank(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
         self.refusals = Refusals()
+        self.held = {}
         note_requests(note_request, prefill=False)
         tell_of_decodes_refusals(tell_prefill, look_up)
         note_tokens()
@@ -270,10 +276,18 @@ class PdprotoKVManager(BaseKVManager):
         """See Prefills.ensure."""
         return self.prefills.ensure(bootstrap_addr)
 
+    def is_abort_release_safe(self, bootstrap_room: int, required_acks: int) -> bool:  # noqa: ARG002 - SGLang's
+        """Whether no write can reach the pages of the room's failed requests any more."""
+        return all(one.conclude_state is not None for one in self.held.get(bootstrap_room, ()))
+
+    def clear_deferred_abort_state(self, bootstrap_room: int) -> None:
+        """Forget the failed requests of a room: SGLang uses their pages again."""
+        self.held.pop(bootstrap_room, None)
+
     def _ensure_prefill_recompute_executor(self) -> ThreadPoolExecutor:
         """The executor in which SGLang asks the registry for data-parallel ranks."""
         if self._queries is None:
-            self._queries = ThreadPoolExecutor(1, "pdproto-queries")
+            self._queries = ThreadPoolExecutor(QUERIES_MAX, "pdproto-queries")
         return self._queries
 
     def submit_prefill_recompute(self, receiver: Any, request: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from math import inf
 from types import ModuleType
 from typing import Any, Final
 
@@ -38,9 +39,12 @@ def note_requests(notes: Callable[..., None], *, prefill: bool) -> None:
     _hook(SENDERS if prefill else RECEIVERS, notes, "BEFORE")
 
 
-def _note_tokens(_: Any, waiting: Any, kv_indices: Any, *__: Any, **___: Any) -> None:
-    """Note how many tokens decode wants, before SGLang names their pages to the receiver."""
+def _note_tokens(queue: Any, waiting: Any, kv_indices: Any, *_: Any, **__: Any) -> None:
+    """Note how many tokens decode wants, before SGLang names their pages to the receiver. From then
+    on no clock gives them back: only the end of the hand-over does.
+    """
     waiting.kv_receiver.tokens = len(kv_indices)
+    queue.transfer_queue.deferred_kv_release_timeout = inf
 
 
 def note_tokens() -> None:

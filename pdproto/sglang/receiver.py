@@ -5,10 +5,8 @@ The table decides the answer of a poll, and when the hand-over is opened, stoppe
 acts on the changes of its steps. One thread, the scheduler's, makes all calls.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,10 +26,7 @@ if TYPE_CHECKING:
     from pdproto.sglang.manager import PdprotoKVManager
     from pdproto.sglang.prefills import Feed
 
-log = logging.getLogger("pdproto.sglang")
-
 VIEW: Final = Automaton(scheduler.VIEW, {Life: 1})
-PAGES_BACK_S: Final = 10.0  # the longest wait for a fence to end all writes
 THE_LIFE: Final = (0,)  # an instance of the table has one life
 FIND, OPEN, GIVE_UP, CLEAR = map(VIEW.call, ("find", "open", "give_up", "clear"))
 STATUSES: Final[Mapping[KVPoll, Reported]] = {
@@ -43,9 +38,10 @@ STATUSES: Final[Mapping[KVPoll, Reported]] = {
 class PdprotoKVReceiver(BaseKVReceiver):
     """SGLang's receiver of one request. Raises ValueError for a request without a room.
 
-    bootstrap_infos: the places of the ranks that send, as soon as they are known. recomputed: why
-    prefill has not computed the KV again, "" if it has; None if it was not asked to. tokens: of the
-    next pages (plugin.py); None for whole pages.
+    bootstrap_infos: the places of the ranks that send, as soon as they are known. abort_notified:
+    whether SGLang keeps the pages of the failed request until no write can reach them.
+    recomputed: why prefill has not computed the KV again, "" if it has; None if it was not asked
+    to. tokens: of the next pages (plugin.py); None for whole pages.
     """
 
     require_staging = False
@@ -160,17 +156,19 @@ class PdprotoKVReceiver(BaseKVReceiver):
         return status if status in (KVPoll.FAILED, KVPoll.SUCCESS) else None
 
     def failure_exception(self) -> None:
-        """Raise KVTransferError with the reason.
+        """Raise KVTransferError with the reason, at once.
 
-        SGLang takes the pages back at once, and may have failed the request by itself. So a
-        hand-over that has not ended is given up first, and gives the pages back.
+        SGLang may have failed the request because another rank has. So a hand-over that has not
+        ended is given up, and `ensure_abort_notified` has SGLang keep its pages until it ends.
         """
-        if self.conclude_state is None:
+        is_from_another_rank = self.conclude_state is None
+        if is_from_another_rank:
             self._give_up("the decode scheduler has given the request up")
-            self._await_end()
         why = self._reason or (self.receiver.failure if self.receiver is not None else None)
-        self.clear()
-        raise KVTransferError(self.bootstrap_room, why or "the scheduler gave up")
+        if self._published is None or self.conclude_state is not None:
+            self.clear()
+        raise KVTransferError(self.bootstrap_room, why or "the scheduler gave up",
+                              is_from_another_rank=is_from_another_rank)
 
     def clear(self) -> None:
         """End the request. SGLang uses its pages again."""
@@ -178,7 +176,6 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     def abort(self) -> None:
         """Abort the hand-over."""
-        self.abort_notified = True
         self._give_up("aborted by the decode scheduler")
 
     def refuse(self, reason: str) -> None:
@@ -187,8 +184,12 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.clear()
 
     def ensure_abort_notified(self, *, force_arm: bool = False) -> None:  # noqa: ARG002 - its own
-        """Nothing to arrange: every source is told of every failure."""
-        self.abort_notified = True
+        """Have SGLang keep the pages of a failed request for as long as a write may reach them.
+        Every source is told of every failure without this call.
+        """
+        if self.conclude_state is None and not self.abort_notified:
+            self.abort_notified = True
+            self.kv_mgr.held.setdefault(self.bootstrap_room, []).append(self)
 
     # Events of the table, and its changes
 
@@ -231,14 +232,6 @@ class PdprotoKVReceiver(BaseKVReceiver):
             self._reason = str(error)
             return Slot.UNFIT
         return Slot.WRITTEN
-
-    def _await_end(self) -> None:
-        deadline = monotonic() + PAGES_BACK_S
-        while self.conclude_state is None and monotonic() < deadline:
-            sleep(0.001)
-        if self.conclude_state is None:
-            log.error("room %d: SGLang uses its pages again, but a write may still reach them: the "
-                      "fence was not done after %g s", self.bootstrap_room, PAGES_BACK_S)
 
     def _open(self) -> None:
         feed = self._feed

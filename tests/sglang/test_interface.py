@@ -28,12 +28,10 @@ DRIVING: Final = (*ROOT.glob("disaggregation/*.py"), *ROOT.glob("managers/*.py")
 # By how SGLang names the object, and by name the reason why ours need not have it.
 STAGING: Final = "SGLANG_DISAGG_STAGING_BUFFER is refused at start-up"
 ASKED: Final = "SGLang asks first whether it is there"
-DEFERRED: Final = "the class does not defer: enable_deferred_decode_kv_release is False"
 READ: Final[Mapping[type, tuple[tuple[str, ...], Mapping[str, str]]]] = {
     PdprotoKVManager: (("kv_manager", "kv_mgr"), {
         "transfer_infos": STAGING, "set_kv_buffer_tensors": ASKED,
         "register_buffer_to_engine": ASKED, "deregister_buffer_to_engine": ASKED,
-        "clear_deferred_abort_state": DEFERRED, "is_abort_release_safe": DEFERRED,
         "attn_cp_rank": "read by a function that other backends call",
         "attn_cp_size": "read by a function that other backends call"}),
     PdprotoKVReceiver: (("kv_receiver",), {}),
@@ -75,4 +73,3 @@ def test_an_exempt_name_is_one_that_sglang_reads_and_ours_has_not(kind: type) ->
     called, exempt = READ[kind]
     assert set(exempt) <= dict(read_of(called)).keys()
     assert not [name for name in exempt if has(kind, name)]
-    assert not PdprotoKVManager.enable_deferred_decode_kv_release

@@ -110,11 +110,12 @@ def test_every_flag_is_listed_with_its_default() -> None:
         name: getattr(theirs, name) for name in fields.Disagg.__struct_fields__}
 
 
-@pytest.mark.parametrize("name", [s.name for s in ENVIRONMENT if s.effect is Effect.REFUSED])
-def test_a_refused_variable_is_named_with_its_value(name: str) -> None:
-    told = refusal(reading(ENVIRONMENT, **{name: True}), reading(FLAGS))
+@pytest.mark.parametrize(("name", "value"), [
+    (s.name, s.default is not True) for s in ENVIRONMENT if s.effect is Effect.REFUSED])
+def test_a_refused_variable_is_named_with_its_value(name: str, value: bool) -> None:
+    told = refusal(reading(ENVIRONMENT, **{name: value}), reading(FLAGS))
     assert told is not None
-    assert told.startswith(f"the pdproto backend does not start with {name}=True: ")
+    assert told.startswith(f"the pdproto backend does not start with {name}={value}: ")
 
 
 @pytest.mark.parametrize(("name", "value"), [

@@ -1,0 +1,147 @@
+"""A request that another rank of decode has failed: SGLang's own transfer queue keeps its pages
+until no write can reach them, and its scheduler waits for nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http import HTTPStatus
+from math import inf
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang.srt.disaggregation import decode
+from sglang.srt.disaggregation.decode import DecodeTransferQueue
+from sglang.srt.disaggregation.utils import KVPoll as TheirPoll
+
+from pdproto.node.decode.receiver import Receiver
+from pdproto.sglang.manager import PdprotoKVManager
+from pdproto.sglang.plugin import _note_tokens
+from tests.items.test_data_path import Pair
+from tests.sglang.test_receiver import Manager, receiver_of
+from tests.waiting import until
+
+
+class Ranks:
+    """Decode's transfer queue on one rank of several. failed: whether another rank has failed."""
+
+    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failed = False
+        self.given_back: list[Any] = []
+        self.answered: list[HTTPStatus] = []
+        monkeypatch.setattr(decode, "poll_and_all_reduce", self._polls)
+        monkeypatch.setattr(decode, "all_reduce_flags", lambda flags, **_: flags)
+        monkeypatch.setattr(decode, "prepare_abort",
+                            lambda *_, status_code: self.answered.append(status_code))
+        monkeypatch.setattr(decode, "release_kv_cache",
+                            lambda request, *_, **__: self.given_back.append(request))
+        self.manager: Any = Manager(pair)
+        self.receiver = receiver_of(self.manager)
+        self.queue = self._queue()
+
+    def _polls(self, pollers: Any, *_: Any, **__: Any) -> list[int]:
+        polls = [int(poller.poll()) for poller in pollers]
+        return [TheirPoll.Failed] * len(polls) if self.failed else polls
+
+    def _queue(self) -> Any:
+        """SGLang's queue with as much of a scheduler as it reads."""
+        queue: Any = DecodeTransferQueue.__new__(DecodeTransferQueue)
+        queue.queue, queue._deferred_releases = [], []
+        queue.enable_staging = queue.enable_host_receive = False
+        queue.enable_deferred_kv_release, queue.deferred_kv_release_timeout = True, 30.0
+        queue.gloo_group = queue.tree_cache = None
+        queue.tp_rank = 0
+        queue.metadata_buffers = SimpleNamespace(clear_slot=lambda _: None)
+        queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(free=lambda _: None)
+        queue.scheduler = SimpleNamespace(
+            enable_decode_hicache=False, enable_hisparse=False,
+            output_streamer=SimpleNamespace(stream_output=lambda *_: None),
+            metrics_reporter=SimpleNamespace(enable_metrics=False))
+        queue._clean_hicache_prefetch_resources = lambda _: None
+        return queue
+
+    def publish(self) -> None:
+        """Put the request into the queue, as SGLang's _send_kv_metadata does."""
+        waiting = SimpleNamespace(
+            kv_receiver=self.receiver, metadata_buffer_index=0, hicache_restore_status=None,
+            host_staged=False,
+            req=SimpleNamespace(rid="r", bootstrap_room=1, return_logprob=False,
+                                finished_reason=None))
+        _note_tokens(SimpleNamespace(transfer_queue=self.queue), waiting, np.array([2]))
+        self.receiver.init(0)
+        self.receiver.send_metadata(np.array([2]))
+        self.queue.queue.append(waiting)
+
+    def turn(self) -> None:
+        """An iteration of the scheduler."""
+        self.queue.resolve_deferred_releases()
+        self.queue.pop_transferred()
+
+    def given_back_in_a_turn(self) -> bool:
+        self.turn()
+        return bool(self.given_back)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    with ExitStack() as closing:
+        yield Pair(closing, [range(4)])
+
+
+@pytest.fixture
+def ranks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    found = Ranks(pair, monkeypatch)
+    found.manager.held = {}
+    for name in ("is_abort_release_safe", "clear_deferred_abort_state"):
+        setattr(found.manager, name, getattr(PdprotoKVManager, name).__get__(found.manager))
+    found.manager.enable_deferred_decode_kv_release = \
+        PdprotoKVManager.enable_deferred_decode_kv_release
+    return found
+
+
+def test_pages_of_a_request_that_another_rank_has_failed_are_kept_while_a_write_may_come(
+    pair: Pair, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen red with the wait in `failure_exception` (the scheduler stands still for 10 s, and then
+    gives the pages back), and with `enable_deferred_decode_kv_release` of the base class (they are
+    given back at once).
+    """
+    freed: list[Receiver] = []
+    memory = pair.node._node.memory
+    free, may_free = memory.free_pages, Event()
+    monkeypatch.setattr(memory, "free_pages",
+                        lambda one: free(one) if may_free.is_set() else freed.append(one))
+    ranks.publish()
+    ranks.failed = True
+    ranks.turn()
+    assert ranks.answered == [HTTPStatus.INTERNAL_SERVER_ERROR], "its client has heard already"
+    until(lambda: bool(freed))  # the copy goes on
+    for _ in range(3):
+        ranks.turn()
+    assert (ranks.given_back, ranks.queue.num_pending_deferred_releases()) == ([], 1)
+    assert ranks.queue.deferred_kv_release_timeout == inf, "no clock gives them back"
+    may_free.set()
+    pair.node._core.ask(lambda: free(freed[0]))
+    until(ranks.given_back_in_a_turn)
+    assert (ranks.manager.held, ranks.queue.num_pending_deferred_releases()) == ({}, 0)
+    until(lambda: not pair.node.metrics.read()["num_remembered_lives"])
+
+
+def test_pages_that_no_write_can_reach_are_given_back_at_once(ranks: Ranks) -> None:
+    ranks.publish()
+    ranks.receiver.abort()
+    until(ranks.given_back_in_a_turn)
+    assert (ranks.manager.held, ranks.queue.num_pending_deferred_releases()) == ({}, 0)
+
+
+def test_a_rank_that_keeps_pages_for_another_alone_asks_nothing(ranks: Ranks) -> None:
+    """Its own hand-over has ended, or it has had none."""
+    assert ranks.manager.is_abort_release_safe(7, 0)
+    ranks.manager.clear_deferred_abort_state(7)
