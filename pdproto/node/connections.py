@@ -107,7 +107,7 @@ class Connections:
         before = peer
         connection = self._transport.connect(name, endpoint)
         peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
-        peer.broken = now + self._link.grace_s  # a host that refuses has no such process
+        peer.broken = now + self._link.silent_s
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = self._called[connection] = peer

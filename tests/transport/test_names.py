@@ -16,7 +16,7 @@ from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls
 from tests.waiting import until
 
-QUICK = Link(sign_of_life_s=0.05, grace_s=0.1)
+QUICK = Link(sign_of_life_s=0.05, silent_s=0.2)
 
 
 class Names:
@@ -64,7 +64,7 @@ def test_names_are_resolved_beside_the_hand_overs(names: Names) -> None:
             receiver.close()
         until(polls([unknown], KVPoll.FAILED))
         assert "name unknown.test is not resolved: " in str(unknown.failure)
-        sleep(0.5)  # five times as long as an address has that refuses
+        sleep(0.8)  # four times as long as an address has to answer
         assert silent.poll() is not KVPoll.FAILED, "no name server has said that there is no host"
         names.silent.set()
         until(polls([silent], KVPoll.FAILED))
