@@ -50,7 +50,6 @@ from pdproto.sglang.plugin import (
 from pdproto.sglang.pools import MetadataRows, Model, kv_component, state_components
 from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.prompts import note_request
-from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.turns import Turns
@@ -88,7 +87,7 @@ class PdprotoKVManager(BaseKVManager):
     prefill_info_table: dict[str, PrefillServerInfo]
     refusals: Refusals | None = None
     _forced = False  # a setting of prefill, which is set again for the next role
-    held: dict[int, list[PdprotoKVReceiver]]  # failed requests whose pages SGLang keeps, by room
+    held: dict[int, list[Any]]  # receivers of failed requests whose pages SGLang keeps, by room
 
     def __init__(
         self,
