@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Final
 
 from pdproto.check.mutate.campaign import Campaign
-from pdproto.check.mutate.edits import Mutant
+from pdproto.check.mutate.edits import EditKind, Mutant
 from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.processes import (
     NO_STORE,
@@ -67,6 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--row", metavar="ROW", action="append", default=[],
         help="mutate this row alone; may be given several times (default: every row)"
+    )
+    parser.add_argument(
+        "--change", action="append", default=[], choices=[kind.value for kind in EditKind],
+        metavar="KIND", help="make changes of this kind alone, such as 'drop conjunct'; may be "
+        "given several times (default: every kind)"
     )
     parser.add_argument(
         "--sample", metavar="N", type=whole_number, help="try N mutants, chosen at random"
@@ -171,7 +176,7 @@ def _picked(
     for row in arguments.row:
         if row not in known:
             raise UsageError(f"--row {row}: no table that is mutated has such a row")
-    return chosen(every, arguments.sample, arguments.seed, arguments.row)
+    return chosen(every, arguments.sample, arguments.seed, arguments.row, arguments.change)
 
 
 def _task(names: Names, number: int) -> str:

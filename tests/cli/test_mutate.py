@@ -119,6 +119,15 @@ def test_only_the_named_rows_are_mutated(lamp: str, capsys: Output) -> None:
     assert "--row sea: no table that is mutated has such a row" in capsys.readouterr().err
 
 
+def test_only_changes_of_the_named_kind_are_made(lamp: str, capsys: Output) -> None:
+    every = as_json(capsys, lamp, "--workers", "1")["ends"]
+    kinds = ("--change", "drop conjunct", "--change", "drop send")
+    found = as_json(capsys, lamp, *kinds, "--workers", "1")["ends"]
+    assert {end["change"] for end in found} == {"drop conjunct", "drop send"}
+    assert without_times({"ends": found}) == without_times(
+        {"ends": [end for end in every if end["change"] in {"drop conjunct", "drop send"}]})
+
+
 def test_a_sample_is_the_same_each_time(lamp: str, capsys: Output) -> None:
     def numbers(seed: int) -> list[int]:
         sample = ("--sample", "4", "--seed", str(seed))

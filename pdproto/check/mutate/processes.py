@@ -132,14 +132,14 @@ def _trials_of(subjects: Sequence[ProofSubject], measured: Sequence[Search]) -> 
 
 
 def chosen(every: Sequence[Sequence[Mutant]], sample: int | None, seed: int,
-           rows: Collection[str] = ()) -> list[list[int]]:
+           rows: Collection[str] = (), changes: Collection[str] = ()) -> list[list[int]]:
     """For each family, the numbers of the mutants to try, of those that may be tried.
 
-    sample: how many in all families together; None for all. rows: those of these rows alone; empty
-    for all.
+    sample: how many in all families together; None for all. rows, changes: those of these rows, and
+    of these kinds, alone; empty for all.
     """
     numbers = [(place, m.number) for place, mutants in enumerate(every) for m in mutants
-               if not rows or m.row.name in rows]
+               if (not rows or m.row.name in rows) and (not changes or m.change in changes)]
     if sample is not None and sample < len(numbers):
         numbers = Random(seed).sample(numbers, sample)  # noqa: S311 - no secret
     return [sorted(n for where, n in numbers if where == place) for place in range(len(every))]
