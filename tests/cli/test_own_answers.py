@@ -135,6 +135,7 @@ class TestSuggestions:
     def test_sufficient_lemmas_can_be_pasted(self, folder: Path, capsys: Output) -> None:
         assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 0
         out = capsys.readouterr().out
+        assert "not proved by" not in out
         text = out.partition("to put beside the system:\n")[2]
         names = "Decision, Participant, Vote, abort, commit, decision, heard, prepared, vote"
         lemmas = f"from pdproto.spec.examples.two_phase_commit import {names}\n{text}"
@@ -152,6 +153,7 @@ class TestSuggestions:
         assert main(["prove", "two-phase-commit", "--suggest", "--quiet"]) == 3
         out = capsys.readouterr().out
         assert "not proved by 1 inductive clauses of 5" in out
+        assert "It needs no lemma" not in out
         assert "unproved  agreement" in out
         assert 'Always("lemma_1", heard(p))' in out
 

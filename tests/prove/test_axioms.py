@@ -81,6 +81,7 @@ def test_the_command_line_refuses_it(more: list[str], capsys: Output) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert "contradict each other" in err
+    assert "no contradiction" not in err
 
 
 def test_lemmas_are_not_suggested_from_a_contradiction() -> None:

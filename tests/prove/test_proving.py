@@ -170,6 +170,10 @@ def test_the_command_line_shows_the_failing_row(capsys: pytest.CaptureFixture[st
     told = capsys.readouterr().out
     assert "mutual_exclusion at enter is not inductive" in told
     assert "a run of 7 steps violates it: this is a defect" in told
+    false = ("the claim is false", "in the state at the start", "does not follow", "is not met",
+             "is too weak", "a lemma is missing", "no run of up to")
+    of_the_claim = told.split("mutual_exclusion at enter")[1].split("no_peer_is_at_fault")[0]
+    assert [one for one in false if one in of_the_claim] == []
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
