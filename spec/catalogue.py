@@ -137,6 +137,8 @@ CATALOGUE: Final = (
     Entry("decode-scheduler", "handoff.scheduler:SYSTEM", lemmas="scheduler_lemmas"),
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas"),
     Entry("presence", "handoff.presence:SYSTEM", lemmas="presence_lemmas", runs=True),
+    Entry("presence-told", "handoff.presence:TOLD", lemmas="presence_lemmas"),
+    Entry("presence-silence", "handoff.presence:SILENCE"),
     Entry("incarnations", "handoff.incarnations:SYSTEM",
           lemmas="incarnations_lemmas", ranking="incarnations_ranking", runs=True),
     Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", runs=True),

@@ -27,12 +27,15 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    DropRow,
     Fairness,
     Ignore,
     LeadsTo,
     Machine,
     Message,
     OnRow,
+    ReplaceProperties,
+    ReplaceRow,
     Row,
     Sometimes,
     State,
@@ -40,6 +43,7 @@ from pdproto.spec.language import (
     Table,
     all_of,
     auto,
+    edited,
     forall,
     implies,
 )
@@ -79,6 +83,9 @@ KNOWN: Final = (Presence.PRESENT, Presence.SUSPECTED, Presence.OVERDUE)
 SILENT: Final = (Presence.SUSPECTED, Presence.OVERDUE)
 OVER: Final = (Presence.LOST, Presence.ENDED)
 
+# Its name is at another address now, or it writes a format that nobody reads here.
+REPLACE: Final = Call("replace", any_time=True)
+
 WATCHER: Final = Table(watcher, state=presence, rows=(
     Row("suspect", on=Call("silence"), at=Presence.PRESENT, to=Presence.SUSPECTED, fair=True,
         why="a sign of life is due"),
@@ -92,8 +99,9 @@ WATCHER: Final = Table(watcher, state=presence, rows=(
     Row("lose", on=refused(e), at=KNOWN, to=Presence.LOST,
         why="no process listens there, and no part of a request will come from it"),
     Ignore(refused(e), at=OVER, why="it is lost already"),
-    Row("replace", on=Call("replace"), at=KNOWN, to=Presence.LOST,
-        why="its name is at another address now, or it writes a format that nobody reads here"),
+    Row("replace", on=REPLACE, at=KNOWN, to=Presence.LOST,
+        why="no part of a request will come from it at this address"),
+    Ignore(REPLACE, at=OVER, why="it is lost already"),
     Row("hear_again", on=sign(e), at=SILENT, to=Presence.PRESENT, why="it has gone on"),
     Row("begin_again", on=sign(e), at=Presence.LOST, to=Presence.PRESENT,
         why="it has gone on, and requests that come from now on may be served"),
@@ -131,8 +139,53 @@ SYSTEM: Final = System(
               why="rule 3: a suspicion alone fails no request"),
         LeadsTo("L7_the_end_of_a_process_is_noticed", ended(e), presence(e).among(*OVER),
                 under=(Fairness.CONSUMED,), why="at once, or by silence in the end"),
-        Sometimes("a_suspected_process_goes_on", all_of(
-            presence(e) == Presence.PRESENT, cut(e), ~ended(e))),
+        Sometimes("a_suspected_process_may_run", all_of(
+            presence(e) == Presence.SUSPECTED, ~ended(e))),
+        Sometimes("a_lost_process_may_run", all_of(presence(e) == Presence.LOST, ~ended(e))),
     ),
+    configurations={"default": Configuration({Incarnation: 2})},
+)
+
+# Of each way to lose a process the other one hides whether a row takes it.
+TOLD: Final[System] = edited(
+    SYSTEM, "presence-told",
+    *map(DropRow, (
+        "suspect", "give_up", "forget", "replace", "ignore_replace_lost_ended")),
+    ReplaceProperties((
+        Always("L7_only_a_host_that_refuses_loses_a_process",
+               implies(presence(e) == Presence.LOST, refused(e)),
+               why="rule 1: a connection that ends proves nothing"),
+        Always("L7_only_a_cut_is_a_reason_for_suspicion",
+               implies(presence(e) == Presence.SUSPECTED, cut(e))),
+        Always("L7_no_request_is_given_up_without_a_clock", presence(e) != Presence.OVERDUE,
+               why="rule 3: only the bound of the operator makes a process overdue"),
+        LeadsTo("L7_a_refusal_loses_a_process", refused(e), presence(e).among(*OVER), why="rule 4"),
+        LeadsTo("L7_a_proof_ends_a_process", proof(e), presence(e) == Presence.ENDED, why="rule 1"),
+        LeadsTo("L7_a_suspected_process_goes_on",
+                all_of(presence(e) == Presence.SUSPECTED, sign(e)),
+                presence(e) != Presence.SUSPECTED, why="rule 2: its requests go on when it does"),
+        LeadsTo("L7_a_lost_process_goes_on", all_of(presence(e) == Presence.LOST, sign(e)),
+                presence(e) != Presence.LOST, why="rule 5: it may still run"),
+        Sometimes("a_cut_connection_is_suspected", presence(e) == Presence.SUSPECTED),
+    )),
+    about="What a node knows of a run of a peer's process where no clock runs.",
+    configurations={"default": Configuration({Incarnation: 2})},
+)
+
+SILENCE: Final[System] = edited(
+    SYSTEM, "presence-silence",
+    DropRow("forget"),
+    ReplaceRow("suspect_cut", Ignore(
+        cut(e), at=Presence.PRESENT, why="here silence alone makes a process suspected")),
+    ReplaceRow("lose", Ignore(
+        refused(e), at=KNOWN, why="here another process under its name alone makes it lost")),
+    ReplaceProperties((
+        Sometimes("a_silent_process_is_overdue", presence(e) == Presence.OVERDUE),
+        Sometimes("a_replaced_process_is_lost", presence(e) == Presence.LOST),
+        LeadsTo("L7_a_silent_process_is_overdue", presence(e) == Presence.SUSPECTED,
+                presence(e) != Presence.SUSPECTED, why="rule 3"),
+    )),
+    about="What a node knows of a run of a peer's process where it hears of neither cuts nor "
+          "refusals.",
     configurations={"default": Configuration({Incarnation: 2})},
 )

@@ -201,7 +201,11 @@ LIVENESS: Final = (
         "L7_registrations_expire", "L7_sinks_hear_that_a_source_is_gone",
         "L7_a_dead_address_is_forgotten", "L7_a_landed_source_is_not_missed",
         "L7_only_a_dead_source_is_lost", "L7_only_a_process_that_has_ended_is_said_to_have",
-        "L7_a_request_waits_out_a_suspicion", "L7_the_end_of_a_process_is_noticed"),
+        "L7_a_request_waits_out_a_suspicion", "L7_the_end_of_a_process_is_noticed",
+        "L7_only_a_host_that_refuses_loses_a_process", "L7_only_a_cut_is_a_reason_for_suspicion",
+        "L7_no_request_is_given_up_without_a_clock", "L7_a_refusal_loses_a_process",
+        "L7_a_proof_ends_a_process", "L7_a_suspected_process_goes_on",
+        "L7_a_lost_process_goes_on", "L7_a_silent_process_is_overdue"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
         "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back"),
