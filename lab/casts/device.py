@@ -74,8 +74,11 @@ _KEPT: Final[WeakKeyDictionary[KVLayout, _Kept]] = WeakKeyDictionary()
 
 
 def _kept(layout: KVLayout) -> _Kept:
-    with BINDING:
-        return _KEPT.setdefault(layout, _Kept())
+    kept = _KEPT.get(layout)
+    if kept is None:
+        with BINDING:
+            kept = _KEPT.setdefault(layout, _Kept())
+    return kept
 
 
 def _launch(

@@ -199,9 +199,9 @@ class TestNothingLostHolds:
     @pytest.mark.parametrize(("verb", "told"), [
         (["prove", "two-phase-commit"], "unknown "),
         (["bugs", "B22"], ""),
-        (["sim", "--seeds", "2"], ""),
-        (["sim", "--study", "optimistic"], ""),
-        (["sim", "--study", "release-at-once"], ""),
+        (["cluster", "--seeds", "2"], ""),
+        (["cluster", "--study", "optimistic"], ""),
+        (["cluster", "--study", "release-at-once"], ""),
         (["mutate", "two-phase-commit"], ""),
     ])
     def test_other_verbs(
@@ -209,7 +209,7 @@ class TestNothingLostHolds:
     ) -> None:
         monkeypatch.setattr("pdproto.check.executor.maker_of", lambda _: self.LOST)
         elsewhere = ["--executor", "its.module:factory"]
-        assert main([*verb, *elsewhere, *([] if verb[0] == "sim" else ["--no-cache"])]) == 3
+        assert main([*verb, *elsewhere, *([] if verb[0] == "cluster" else ["--no-cache"])]) == 3
         said = capsys.readouterr()
         assert "HOLDS" not in said.out
         assert "  proved " not in said.out

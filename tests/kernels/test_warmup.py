@@ -170,7 +170,8 @@ def test_made_kernels_are_found_without_a_lock() -> None:
             and bound_cast(binding, layout, cast, True, True)[1] is not None
         )
 
-    with device_memory.BINDING, binding.lock, ThreadPoolExecutor(1) as pool:
+    # The pool waits for its thread last, when that one can have the locks.
+    with ThreadPoolExecutor(1) as pool, device_memory.BINDING, binding.lock:
         assert pool.submit(warm).result(10)
 
 

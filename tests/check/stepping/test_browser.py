@@ -13,6 +13,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
+from lab.__main__ import main as of_the_laboratory
 from pdproto.check.stepping.page import script
 from pdproto.check.stepping.recorded import recorded
 from pdproto.check.stepping.walk import Walker
@@ -192,8 +193,10 @@ def test_the_page_of_one_life_shows_that_life_alone(
     browser: BrowserContext, tmp_path: Path
 ) -> None:
     """Of traces with four hand-overs, `--life` chooses one; the page names it and has its rows."""
-    assert main(["sim", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
-                 "--trace", str(tmp_path), "--quiet"]) == 0
+    assert of_the_laboratory(
+        ["cluster", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
+         "--trace", str(tmp_path), "--quiet"]
+    ) == 0
     traces = sorted((tmp_path / "seed-3").glob("*.jsonl"))
     lives = recorded(TRANSFER, traces, 3).lives
     assert len(set(lives)) == 4

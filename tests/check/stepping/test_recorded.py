@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.__main__ import main as of_the_laboratory
 from pdproto.check.rigid import interpretations
 from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
 from pdproto.check.stepping.walk import PathError, Walker
@@ -100,8 +101,10 @@ def test_a_whole_hand_over_is_one_path(
 
     The source does not know the life when it begins: its first line leaves it open.
     """
-    assert main(["sim", "--seed", "0", "--requests", "1", "--prefill", "1", "--decode", "1",
-                 "--trace", str(tmp_path), "--quiet"]) == 0
+    assert of_the_laboratory(
+        ["cluster", "--seed", "0", "--requests", "1", "--prefill", "1", "--decode", "1",
+         "--trace", str(tmp_path), "--quiet"]
+    ) == 0
     capsys.readouterr()
     traces = sorted((tmp_path / "seed-0").glob("*.jsonl"))
     status, out, err = stepped(capsys, monkeypatch, "transfer", "--trace", *traces)
@@ -118,8 +121,10 @@ def test_a_whole_hand_over_is_one_path(
 def hand_overs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Traces of four lives, between two prefill ranks and two decode ranks."""
     folder = tmp_path_factory.mktemp("hand_overs")
-    assert main(["sim", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
-                 "--trace", str(folder), "--quiet"]) == 0
+    assert of_the_laboratory(
+        ["cluster", "--seed", "3", "--requests", "4", "--prefill", "2", "--decode", "2",
+         "--trace", str(folder), "--quiet"]
+    ) == 0
     return sorted((folder / "seed-3").glob("*.jsonl"))
 
 
