@@ -10,7 +10,8 @@ nobody. tests/prove/test_paxos_proof.py takes each lemma away.
 """
 
 from pdproto.check.prove.proving import QUANTIFIED
-from pdproto.spec.examples.paxos import a, b, member, promise, q
+from pdproto.spec.examples.paxos import promise
+from pdproto.spec.examples.voting import a, b, member, q
 from pdproto.spec.language import DropClause, forall, implies
 from proofs.claim import Safety
 

@@ -21,6 +21,8 @@ CATALOGUE: Final = (
           lemmas="lock_server_lemmas"),
     Entry("lock-server-broken", "examples.lock_server_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("ring-election", "examples.ring_election:SYSTEM", Purpose.EXAMPLE),
+    Entry("consensus", "examples.voting:CONSENSUS", Purpose.EXAMPLE),
+    Entry("voting", "examples.voting:VOTING", Purpose.EXAMPLE, lemmas="voting_lemmas"),
     Entry("paxos", "examples.paxos:SYSTEM", Purpose.EXAMPLE, lemmas="paxos_lemmas"),
     Entry("paxos-broken", "examples.paxos_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("alternating-bit", "examples.alternating_bit:SYSTEM", Purpose.EXAMPLE,

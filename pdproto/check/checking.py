@@ -1,65 +1,21 @@
 """One check of one system: explore every interpretation, and give each property its verdict."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from time import monotonic
-from typing import Final
 
-from pdproto.check.engine import StoppedError
-from pdproto.check.explore import (
-    FIRST_VIOLATION,
-    INTERRUPTED,
-    NATIVE,
-    NO_LIMITS,
-    EngineChoice,
-    Exploration,
-    Monitor,
-    Reductions,
-    SearchLimits,
-    explore,
-    silent,
-)
-from pdproto.check.findings import VACUOUS, jointly, located, merged
-from pdproto.check.liveness import Lasso, Liveness
+from pdproto.check.explore import FIRST_VIOLATION, Exploration, Reductions, explore
+from pdproto.check.findings import VACUOUS, located, merged
 from pdproto.check.narrative import Narrator
-from pdproto.check.questions import (
-    DEADLOCK,
-    LeadsToInstance,
-    Question,
-    leads_to_instances,
-    questions,
-)
-from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verdict
+from pdproto.check.over_runs import RunClaims
+from pdproto.check.questions import DEADLOCK, Question
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.check.runs import NoRunError, Transition, replay, run, until_stuck
+from pdproto.check.runs import Transition, replay, until_stuck
+from pdproto.check.settings import CheckSettings
 from pdproto.check.totals import Totals
-from pdproto.check.words import assuming, formula_text
-from pdproto.ground.grounding import Ground, Interpretation, ground_for
-from pdproto.ground.program import Guard
-from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
-
-@dataclass(frozen=True, slots=True)
-class CheckSettings:
-    """How to check.
-
-    properties: the names to check; all if empty. workers: threads. keep_going: continue after a
-    violation. fairness: the assumptions for liveness; if empty, each property's own. monitor: is
-    called with the progress of each search. engine: of all searches.
-    """
-
-    properties: tuple[str, ...] = ()
-    limits: SearchLimits = NO_LIMITS
-    workers: int = 1
-    keep_going: bool = False
-    fairness: tuple[Fairness, ...] = ()
-    monitor: Monitor = silent
-    engine: EngineChoice = NATIVE
-
-    def wants(self, name: str) -> bool:
-        """Whether the property of this name is to be checked."""
-        return not self.properties or name in self.properties
+__all__ = ["CheckSettings", "World", "check"]
 
 
 def check(system: System, configuration: Configuration, settings: CheckSettings) -> CheckResult:
@@ -76,7 +32,7 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
     totals = Totals()
     for world in worlds:
         found = world.explore()
-        findings = [*world.safety_findings(found), *world.liveness_findings(found)]
+        findings = [*world.safety_findings(found), *world.graph_findings(found)]
         if len(worlds) > 1:
             findings = [located(finding, world.given) for finding in findings]
         safety.append(findings)
@@ -115,35 +71,8 @@ def _reduction_names(configuration: Configuration) -> tuple[str, ...]:
     return tuple(name for name, used in names if used)
 
 
-class World:
+class World(RunClaims):
     """The check of a system in one interpretation of its rigid symbols."""
-
-    def __init__(
-        self,
-        system: System,
-        configuration: Configuration,
-        settings: CheckSettings,
-        given: Interpretation,
-    ) -> None:
-        self.system: Final = system
-        self.configuration: Final = configuration
-        self.settings: Final = settings
-        self.given: Final = given
-        self.ground: Final = self._ground(Fairness.TIMERS)
-        self.questions: Final = self._asked(self.ground)
-        self.claims: Final = tuple(
-            claim
-            for claim in system.properties
-            if isinstance(claim, LeadsTo) and settings.wants(claim.name)
-        )
-        self.stopped = ""  # why liveness is not decided, although the search was complete
-
-    def _asked(self, ground: Ground) -> tuple[Question, ...]:
-        """The questions to check, in the bits of this ground system."""
-        return tuple(one for one in questions(ground) if self.settings.wants(one.name))
-
-    def _ground(self, fairness: Fairness) -> Ground:
-        return ground_for(self.system, self.configuration, self.given, fairness)
 
     def explore(self) -> Exploration:
         """The search for the safety questions. Liveness uses it too if its graph is the same."""
@@ -164,14 +93,6 @@ class World:
             monitor=self.settings.monitor,
             what=self.system.name,
             choice=self.settings.engine,
-        )
-
-    def _watched(self, ground: Ground) -> tuple[Guard, ...]:
-        return tuple(
-            guard
-            for claim in self.claims
-            for obligation in leads_to_instances(ground, claim)
-            for guard in (*obligation.premise, *obligation.goal)
         )
 
     def safety_findings(self, found: Exploration) -> Iterator[Finding]:
@@ -242,145 +163,6 @@ class World:
             return replay(self.ground, exact.program, exact.path(end)), ""
         finally:
             exact.engine.close()
-
-    def liveness_findings(self, found: Exploration) -> Iterator[Finding]:
-        """The verdict on each `leads_to`, under each of its assumptions of fairness."""
-        by_claim: dict[str, list[Finding]] = {claim.name: [] for claim in self.claims}
-        for variant in (Fairness.TIMERS, Fairness.NO_TIMERS, Fairness.CONSUMED):
-            here = [
-                (claim, under)
-                for claim in self.claims
-                if (under := [f for f in self._under(claim) if _variant(f) is variant])
-            ]
-            for name, finding in self._liveness_in(found, variant, here).items():
-                by_claim[name].append(finding)
-        for findings in by_claim.values():
-            yield jointly(findings)
-
-    def _under(self, claim: LeadsTo) -> tuple[Fairness, ...]:
-        return self.settings.fairness or claim.under
-
-    def _liveness_in(
-        self, found: Exploration, variant: Fairness, wanted: list[tuple[LeadsTo, list[Fairness]]]
-    ) -> dict[str, Finding]:
-        """The verdicts on one graph, by claim. After Ctrl-C, later claims stay undecided."""
-        judged = {claim.name: self._undecided(claim, under) for claim, under in wanted}
-        if not wanted or not found.complete or self.stopped:
-            return judged
-        shared = variant is Fairness.TIMERS and not self.configuration.symmetry
-        search = None
-        try:
-            search = found if shared else self._explore_again(variant)
-            self.stopped = search.stopped or self.settings.limits.forbid(search.liveness_bytes)
-            if not self.stopped:
-                liveness = Liveness(search)
-                for claim, under in wanted:
-                    judged[claim.name] = self._leads_to(search, liveness, claim, under)
-        except KeyboardInterrupt:
-            self.stopped = INTERRUPTED
-        except MemoryError:
-            self.stopped = f"memory ran out while liveness was checked, if {variant}"
-        except StoppedError as error:
-            self.stopped = f"{error}, while liveness was checked, if {variant}"
-        finally:
-            if search is not None and search is not found:
-                search.engine.close()
-        return judged
-
-    def _explore_again(self, variant: Fairness, *, exact: bool = False) -> Exploration:
-        """The graph that liveness needs: without symmetry, with other timers or deliveries."""
-        ground = self.ground if variant is Fairness.TIMERS else self._ground(variant)
-        return explore(
-            ground,
-            reductions=Reductions(dead_bits=self.configuration.dead_bits, exact=exact),
-            limits=self.settings.limits,
-            watched=self._watched(ground),
-            workers=self.settings.workers,
-            keep_going=True,
-            monitor=self.settings.monitor,
-            what=f"{self.system.name}, {variant}",
-            choice=self.settings.engine,
-        )
-
-    def _undecided(self, claim: LeadsTo, under: Sequence[Fairness]) -> Finding:
-        return Finding(
-            name=claim.name,
-            kind=PropertyKind.LEADS_TO,
-            claim=f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
-            verdict=Verdict.UNKNOWN,
-            assurance="not decided",
-            place=claim.place,
-            note=assuming(self.system, under),
-            under=tuple(under),
-        )
-
-    def _leads_to(
-        self, search: Exploration, liveness: Liveness, claim: LeadsTo, under: Sequence[Fairness]
-    ) -> Finding:
-        finding = self._undecided(claim, under)
-        instances = list(leads_to_instances(search.ground, claim))
-        for obligation in instances:
-            found = liveness.unfulfilled(obligation, under)
-            if found is not None:
-                lasso, fairness = found
-                trace, note = self._lasso(search, obligation, lasso, fairness)
-                return replace(
-                    finding,
-                    verdict=Verdict.VIOLATED,
-                    assurance=self._assurance(search, Verdict.VIOLATED),
-                    trace=trace,
-                    instance=obligation.instance,
-                    note=f"{assuming(self.system, (fairness,))}{note}",
-                    under=(fairness,),
-                )
-        return replace(
-            finding,
-            verdict=Verdict.HOLDS,
-            assurance=self._assurance(search, Verdict.HOLDS),
-            note=finding.note + _vacuity(liveness, instances),
-        )
-
-    def _lasso(
-        self, search: Exploration, obligation: LeadsToInstance, lasso: Lasso, fairness: Fairness
-    ) -> tuple[Trace | None, str]:
-        """The run that violates a `leads_to`, and a note if there is none to draw."""
-        narrator = Narrator(search.ground, self._asked(search.ground))
-        moves = run(search.program, lasso.rows)
-        if search.program.sweeps and narrator.witness.never_reaches(
-                obligation, fairness, moves, lasso.loop):
-            exact = self._explore_again(_variant(fairness), exact=True)
-            try:
-                if not exact.complete:
-                    return None, f"; no run is drawn: {exact.stopped}"
-                found = Liveness(exact).unfulfilled(obligation, (fairness,))
-                if found is None:
-                    raise NoRunError(f"no run violates {obligation.claim.name}, if {fairness}")
-                lasso = found[0]
-                moves = run(exact.program, lasso.rows)
-            finally:
-                exact.engine.close()
-        return narrator.unfulfilled(obligation, fairness, moves, lasso.loop), ""
-
-    def _assurance(self, found: Exploration, verdict: Verdict) -> str:
-        sizes = " ".join(f"{s.__name__}={n}" for s, n in self.configuration.sizes.items())
-        if verdict is Verdict.VIOLATED:
-            return f"refuted for {sizes}"
-        if found.complete:
-            return f"exhaustive for {sizes}"
-        if verdict is Verdict.HOLDS:
-            return f"seen for {sizes}"
-        return "not decided"
-
-
-def _variant(fairness: Fairness) -> Fairness:
-    """The assumption whose graph is used to check this assumption."""
-    return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
-
-
-def _vacuity(liveness: Liveness, instances: Iterable[LeadsToInstance]) -> str:
-    if any(liveness.is_ever_pending(obligation) for obligation in instances):
-        return ""
-    return f"; {VACUOUS}"
 
 
 def _verdict(question: Question, hit: bool, complete: bool) -> Verdict:

@@ -124,6 +124,11 @@ def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
     return np.fromiter(units, dtype=np.uint32, count=len(rows))
 
 
+def graph_for(fairness: Fairness) -> Fairness:
+    """The assumption whose graph is used: without safety nets, the graph with all timers."""
+    return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
+
+
 def is_fair(row: GroundRow, fairness: Fairness) -> bool:
     """Whether the ground row must fire in the end if it stays enabled."""
     if row.layer or not row.row.is_fair:

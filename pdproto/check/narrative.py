@@ -21,6 +21,7 @@ from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Sent
 
@@ -66,6 +67,11 @@ class Narrator:
         self._must_show(
             obligation.claim.name, self.witness.never_reaches(obligation, fairness, moves, loop))
         return self.trace(moves, loop=loop, blocked=loop is None)
+
+    def unrefined(self, claim: Refines, moves: Sequence[Transition]) -> Trace:
+        """A run whose last step no row of the abstract system takes."""
+        self._must_show(claim.name, self.witness.leaves(claim, moves))
+        return self.trace(moves)
 
     def _must_show(self, what: str, problem: str) -> None:
         if problem:

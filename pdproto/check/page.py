@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.check.words import (
     assumption_texts,
+    claim_text,
     effect_text,
     formula_text,
     trigger_text,
@@ -19,6 +20,7 @@ from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import TRUE, Formula
 from pdproto.spec.language.machine import Instance, Row, Timer
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Rigid, Variable
 from pdproto.spec.language.system import Configuration, System
@@ -161,6 +163,9 @@ def property_text(claim: Property, system: System) -> str:
             start = "from everywhere" if premise == TRUE else _formula(premise)
             text = f"{start} leads to {_formula(claim.goal)}, when "
             text += "; when ".join(assumption_texts(system, claim.under))
+        case Refines():
+            text = f"{claim_text(claim)}, where " + "; ".join(
+                code(update_text(one)) for one in claim.mapping)
         case _:
             assert_never(claim)
     reason = f": {cell(claim.why)}" if claim.why else ""

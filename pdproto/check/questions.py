@@ -29,6 +29,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 from pdproto.spec.language.system import System
@@ -88,7 +89,7 @@ def questions(ground: Ground) -> Iterator[Question]:
                 yield _sometimes(ground, claim)
             case OnRow():
                 yield _on_row(ground, claim)
-            case LeadsTo():
+            case LeadsTo() | Refines():
                 pass
     for variable in ground.system.bounded_variables():
         yield _edges(ground, variable)

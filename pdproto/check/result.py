@@ -27,6 +27,7 @@ class PropertyKind(StrEnum):
     ALWAYS = "always"
     SOMETIMES = "sometimes"
     LEADS_TO = "leads_to"
+    REFINES = "refines"  # each step is one of an abstract system, or a stutter
     EDGES = "edges"  # a variable moves along its declared edges only
     DEADLOCK = "deadlock"
     ANSWERS = "answers"  # every message has a row

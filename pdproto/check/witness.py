@@ -24,6 +24,7 @@ from pdproto.ground.grounding import Environment, Ground, GroundRow
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.formula import Or, Value, free_variables
 from pdproto.spec.language.properties import Always, Fairness, OnRow, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.symbols import Message, Variable
 
 
@@ -114,6 +115,30 @@ class Witness:
                         and _sender(message, sent) == at[:len(message.sender.variables)]):
                     yield (f"{row} writes {cell_name(*cell)} after {cell_name(message, sent)} was "
                            "sent")
+
+    def leaves(self, claim: Refines, moves: Sequence[Transition]) -> str:
+        """Whether the run ends with a step that the abstract system does not take."""
+        of = claim.abstract
+        book = Interpreter(of, self.ground.sizes, tuple(of.faults), self.ground.given)
+        *before, after = (self._mapped(claim, store) for store in self.stores(moves))
+        if not before:
+            return "" if after else "it begins in an initial state of the abstract system"
+        if after == before[-1]:
+            return "its last step changes nothing of the abstract system"
+        taken = next((step for step, to in book.steps(before[-1]) if to == after), None)
+        return "" if taken is None else f"{of.name} takes its last step, by {taken[0]}"
+
+    def _mapped(self, claim: Refines, store: Store) -> Store:
+        """The state of the abstract system; a cell without a value has an index more."""
+        state, found = dict(store), set[tuple[Cell, Value]]()
+        for mapped in claim.mapped:
+            for env in self._book.environments(mapped.arguments):
+                cell = mapped.symbol, tuple(env.values())
+                found |= {(cell, value) for value, formula in mapped.values
+                          if self._book.holds(formula, state, env)}
+                if not self._book.holds(mapped.fits, state, env):
+                    found.add(((mapped.symbol, (*cell[1], -1)), False))
+        return frozenset(found)
 
     def is_stuck(self, moves: Sequence[Transition]) -> str:
         """Whether the run ends in a state that is not final, and that no row changes."""

@@ -26,7 +26,8 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
-from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Cell, Computed, Each, Message, Sent, Symbol, Update
 from pdproto.spec.language.system import System
@@ -346,6 +347,13 @@ def _about_element(formula: Forall | Exists, elements: Elements) -> str | None:
         ):
             return f"{_reading(atom, inner)[0]} = {_reading(other, inner)[0]}"
     return None
+
+
+def claim_text(claim: LeadsTo | Refines) -> str:
+    """A claim about runs as text."""
+    if isinstance(claim, Refines):
+        return f"each step is one of {claim.abstract.name}, or changes nothing of it"
+    return f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}"
 
 
 def _called(name: str, parameters: tuple[Sort, ...], elements: Elements) -> str:

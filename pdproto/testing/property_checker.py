@@ -26,10 +26,11 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
+from pdproto.check.refining import Refinement
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.runs import NoRunError, Transition
-from pdproto.check.words import assuming, formula_text
+from pdproto.check.words import assuming, claim_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness, LeadsTo
@@ -96,6 +97,10 @@ class PropertyChecker:
             for obligation in leads_to_instances(ground, claim)
         ]
         self._good: Final[set[int]] = set()
+        self._refinements: Final = [
+            Refinement(ground, claim) for claim in ground.system.refinements
+            if not properties or claim.name in properties]
+        self._steps: Final[set[tuple[int, int]]] = set()
 
     def assumptions(self) -> tuple[Fairness, ...]:
         """The fairness assumptions of the liveness properties."""
@@ -104,6 +109,7 @@ class PropertyChecker:
 
     def check_state(self, cluster: Cluster) -> None:
         """Check every safety property in the present state. Raises ViolationError."""
+        self._check_steps(cluster.moves)
         state = cluster.history
         if state in self._good:
             return
@@ -113,6 +119,30 @@ class PropertyChecker:
         if len(self._good) >= GOOD_MAX:
             self._good.clear()
         self._good.add(state)
+
+    def _check_steps(self, moves: list[Transition]) -> None:
+        """Check each refinement in the last step that was taken, and at the start.
+
+        Not where delivery takes messages off the network, because a mapping may read them.
+        """
+        if self.ground.consume or not self._refinements:
+            return
+        before, after = (moves[-1].before, moves[-1].after) if moves else (0, 0)
+        if (before, after) in self._steps:
+            return
+        for one in self._refinements:
+            images = one.image(before), one.image(after)
+            wrong = one.starts(images[0]) if not moves else (
+                "" if one.allows(*images) else one.told(*images))
+            if wrong:
+                claim = one.claim
+                raise ViolationError(Finding(
+                    claim.name, PropertyKind.REFINES, claim_text(claim), Verdict.VIOLATED,
+                    "met by a run", claim.place, note=wrong,
+                    trace=self._narrator.unrefined(claim, moves)))
+        if len(self._steps) >= GOOD_MAX:
+            self._steps.clear()
+        self._steps.add((before, after))
 
     def settle(
         self, cluster: Cluster, fairness: Fairness, fire: Callable[[GroundRow], None]
@@ -224,7 +254,7 @@ class PropertyChecker:
         claim = obligation.claim
         return Finding(
             claim.name, PropertyKind.LEADS_TO,
-            f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}",
+            claim_text(claim),
             Verdict.VIOLATED, "met by a run", claim.place, instance=obligation.instance,
             trace=self._narrator.unfulfilled(obligation, fairness, moves, loop),
             note=assuming(self.ground.system, (fairness,)), under=(fairness,))

@@ -14,6 +14,23 @@ come late, twice or never, and nobody waits for all acceptors.
 
 from typing import Final
 
+from pdproto.spec.examples.voting import (
+    QUORUMS_MEET,
+    VOTING,
+    Acceptor,
+    Ballot,
+    Value,
+    a,
+    b,
+    c,
+    d,
+    member,
+    out,
+    q,
+    u,
+    v,
+    voted,
+)
 from pdproto.spec.language import (
     Always,
     Call,
@@ -22,10 +39,9 @@ from pdproto.spec.language import (
     LeadsTo,
     Machine,
     Message,
-    Rigid,
+    Refines,
     Row,
     Sometimes,
-    Sort,
     System,
     Table,
     all_of,
@@ -34,32 +50,7 @@ from pdproto.spec.language import (
     exists,
     forall,
     implies,
-    majorities,
 )
-
-
-class Acceptor(Sort):
-    """A process that votes."""
-
-
-class Quorum(Sort, of=Acceptor, sets=majorities):
-    """A set of acceptors that is large enough to choose a value."""
-
-
-class Ballot(Sort, ordered=True):
-    """An attempt to have a value chosen: its number, and the proposer that it belongs to."""
-
-
-class Value(Sort):
-    """A value that may be chosen."""
-
-
-a = Acceptor("a")
-q, r = Quorum("q"), Quorum("r")
-b, c, d = Ballot("b"), Ballot("c"), Ballot("d")
-u, v = Value("u"), Value("v")
-
-member = Rigid("member", q, a, given=Quorum.members)
 
 proposer = Machine("proposer", b)
 acceptor = Machine("acceptor", a)
@@ -119,6 +110,8 @@ LEARNER: Final = Table(learner, rows=(
 ))
 
 PROPERTIES: Final = (
+    Refines("voting", VOTING, (voted(a, b, v).to(vote(a, b, v)), out(a, b).to(left(a, b))),
+            why="an acceptor votes only as the abstract system lets it"),
     Always("agreement", implies(all_of(learned(b, v), learned(c, u)), u.same(v)),
            why="one value is chosen at most, and for ever"),
     Always("validity", implies(learned(b, v), accept(b, v)),
@@ -136,7 +129,7 @@ SYSTEM: Final = System(
     tables=(PROPOSER, ACCEPTOR, LEARNER),
     properties=PROPERTIES,
     final=exists((b, v), learned(b, v)),
-    axioms={"quorums_meet": forall((q, r), exists(a, all_of(member(q, a), member(r, a))))},
+    axioms=QUORUMS_MEET,
     configurations={
         "default": Configuration({Acceptor: 3, Ballot: 2, Value: 2}),
     },

@@ -10,7 +10,8 @@ Rule 2 of paxos.py forbids it: a promise reports the latest vote of the acceptor
 from typing import Final
 
 from pdproto.spec.examples.paxos import SYSTEM as PAXOS
-from pdproto.spec.examples.paxos import a, latest, value
+from pdproto.spec.examples.paxos import latest, value
+from pdproto.spec.examples.voting import a
 from pdproto.spec.language import DropClause, DropRow, System, any_of, edited
 
 SYSTEM: Final[System] = edited(

@@ -19,6 +19,7 @@ from pdproto.spec.language.formula import And, Atom, Exists, Forall, Not, Or
 from pdproto.spec.language.machine import Instance
 from pdproto.spec.language.place import here
 from pdproto.spec.language.properties import LeadsTo, OnRow, Property
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.symbols import Each, Sent, Symbol, Update, Variable
 from pdproto.spec.language.wellformed import symbols_of_row
 
@@ -105,6 +106,9 @@ class Renamed:
             case OnRow():
                 return replace(claim, row=self._rows.get(claim.row, claim.row),
                                claim=self.formula(claim.claim))
+            case Refines():
+                raise SpecError(claim.place, f"property {claim.name!r} is of the whole system: "
+                                             "say it of the composed one")
             case _:
                 return replace(claim, claim=self.formula(claim.claim))
 

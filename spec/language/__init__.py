@@ -27,6 +27,7 @@ from .numbers import count, max_of, min_of, size, sum_of
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
 from .ranges import Int
+from .refines import Refines
 from .shorthands import Ignore, Reject, each, lose
 from .sorts import ANY, Sort, majorities
 from .symbols import Message, Rigid, Sizes, State, Tuples
@@ -58,6 +59,7 @@ __all__ = [
     "Machine",
     "Message",
     "OnRow",
+    "Refines",
     "Reject",
     "ReplaceProperties",
     "ReplaceRow",

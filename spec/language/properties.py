@@ -3,6 +3,7 @@ elements in `sometimes`. Give each `always` a `sometimes` beside it, so that no 
 only because nothing happens.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from .formula import TRUE, Formula
 from .kinds import require, require_name, shown
 from .place import Place, here
+from .refines import Refines
 
 
 class Fairness(StrEnum):
@@ -138,6 +140,18 @@ def Drains(  # noqa: N802 - reads as a kind of property
     return LeadsTo(name, TRUE, goal, why=why, under=under)
 
 
-Property: TypeAlias = Always | Sometimes | OnRow | LeadsTo
+Property: TypeAlias = Always | Sometimes | OnRow | LeadsTo | Refines
 
-PROPERTY_KINDS: Final = (Always, Sometimes, OnRow, LeadsTo)
+PROPERTY_KINDS: Final = (Always, Sometimes, OnRow, LeadsTo, Refines)
+
+
+def formulas_of(claim: Property) -> Iterator[Formula]:
+    """Every formula of a property about the states of its system."""
+    match claim:
+        case Always() | Sometimes() | OnRow():
+            yield claim.claim
+        case LeadsTo():
+            yield claim.premise
+            yield claim.goal
+        case Refines():
+            yield from claim.formulas

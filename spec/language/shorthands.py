@@ -11,6 +11,7 @@ from .machine import Row, RowKind
 from .sorts import ANY, Sort
 from .symbols import Computed, Each, Message, Sent, Update
 from .triggers import Call, Completion, Timer
+from .updates import names_no_cell
 
 
 def Ignore(  # noqa: N802 - reads as a kind of row
@@ -88,9 +89,9 @@ def each(
 
 def _bulk(variables: tuple[Sort, ...], update: Update, where: Formula) -> Update:
     cell, _ = update.symbol.reading(update.arguments, update.value)
+    named = cell if where is TRUE else update.arguments  # check_each has the rest
     for variable in variables:
-        require(variable in cell, f"each({variable!r}, {update!r}): {variable!r} names no cell of "
-                f"the update: leave it out, or write exists({variable!r}, ...) in where=")
+        require(variable in named, f"each({variable!r}, {update!r}): {names_no_cell(variable)}")
     once = all(update.arguments.count(variable) == 1 for variable in variables)
     # A computed value may be another one in each cell.
     if where is TRUE and once and not isinstance(update.value, Computed):

@@ -238,15 +238,16 @@ class Fact(Atom):
 
         A formula: the relation holds after the row where the formula held before it.
         """
-        if isinstance(value, Formula | NoFormula):
-            return Update(self.symbol, self.arguments, _computed(self.symbol, value))
-        _check_truth(value)
-        return Update(self.symbol, self.arguments, value)
+        return _set(self, value)
 
 
-def _check_truth(value: object) -> None:
+def _set(atom: Atom, value: object) -> "Update":
+    """The update of a relation or message to a truth value, or to that of a formula."""
+    if isinstance(value, Formula | NoFormula):
+        return Update(atom.symbol, atom.arguments, _computed(atom.symbol, value))
     if not isinstance(value, bool):
         raise SpecError(here(), f"{shown(value)}: a relation takes True or False")
+    return Update(atom.symbol, atom.arguments, value)
 
 
 def _computed(symbol: Symbol, value: object) -> Computed:
@@ -335,12 +336,11 @@ class Sent(InChannel):
     def message(self) -> Message[*tuple[Any, ...]]:
         return cast("Message[*tuple[Any, ...]]", self.symbol)
 
-    def to(self, value: bool) -> Update:
-        """Only for world rows: put the message on the network, or take it off."""
-        _check_truth(value)
+    def to(self, value: bool | Formula) -> Update:
+        """Only for world rows and mappings: put the message on the network, or take it off."""
         require(self.message.fifo is None, f"{self!r} waits in a channel: the network takes the "
                 f"first message of a channel with lose({self.symbol}), and adds one with send=")
-        return Update(self.symbol, self.arguments, value)
+        return _set(self, value)
 
     def addressed(self, instance: "Instance") -> tuple[Sort, ...]:
         """This atom's arguments in the places that name the instance's own variables."""

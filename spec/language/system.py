@@ -10,7 +10,8 @@ from .formula import Formula, all_of, atoms, every_variable, implies
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
-from .properties import Always, InRange, LeadsTo, OnRow, Property, Sometimes
+from .properties import InRange, Property, formulas_of
+from .refines import Refines
 from .sorts import Sort
 from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
 from .wellformed import check_system, symbols_of_edit
@@ -148,8 +149,14 @@ class System:
     @cached_property
     def rigids(self) -> tuple[Rigid[*tuple[Any, ...]], ...]:
         """Every rigid relation that a row, property or axiom mentions."""
-        found = (atom.symbol for formula in self.formulas() for atom, _ in atoms(formula))
+        found = [atom.symbol for formula in self.formulas() for atom, _ in atoms(formula)]
+        found += (symbol for claim in self.refinements for symbol in claim.abstract.rigids)
         return tuple(s for s in dict.fromkeys(found) if isinstance(s, Rigid))
+
+    @property
+    def refinements(self) -> tuple[Refines, ...]:
+        """The properties about systems that this one refines."""
+        return tuple(claim for claim in self.properties if isinstance(claim, Refines))
 
     @cached_property
     def sorts(self) -> tuple[type[Sort], ...]:
@@ -162,6 +169,7 @@ class System:
         for formula in self.formulas():
             free, bound = every_variable(formula)
             found += map(type, (*free, *bound))
+        found += (sort for claim in self.refinements for sort in claim.abstract.sorts)
         return tuple(dict.fromkeys(found))
 
     def require_sizes(self, sizes: Sizes) -> None:
@@ -188,12 +196,7 @@ class System:
         for table, row in self.rows():
             yield from table.formulas(row)
         for claim in self.properties:
-            match claim:
-                case Always() | Sometimes() | OnRow():
-                    yield claim.claim
-                case LeadsTo():
-                    yield claim.premise
-                    yield claim.goal
+            yield from formulas_of(claim)
         if self.final is not None:
             yield self.final
         yield from self.axioms.values()

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .formula import TRUE, Formula
-from .kinds import shown
+from .kinds import require, shown
 from .place import Place, here
 from .sorts import Sort
 
@@ -53,3 +53,16 @@ class Update:
         if not self.variables:
             return text
         return f"{text} for each {', '.join(map(repr, self.variables))} where {self.where!r}"
+
+
+def names_no_cell(variable: Sort) -> str:
+    """The problem with a variable of `each` for which an update has no cell of its own."""
+    return (f"{variable!r} names no cell of the update: leave it out, or write "
+            f"exists({variable!r}, ...) in where=")
+
+
+def check_each(update: Update, place: Place) -> None:
+    """Raise SpecError for an `each` over values; only a mapping may have one (refines.py)."""
+    cell, _ = update.symbol.reading(update.arguments, update.value)
+    for variable in update.variables:
+        require(variable in cell, f"{update!r}: {names_no_cell(variable)}", place)

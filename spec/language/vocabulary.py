@@ -15,7 +15,7 @@ from .kinds import shown, suggestion
 from .machine import Call, Completion, Row, Table, Timer
 from .no_formula import NoFormula
 from .place import Place, SpecError
-from .properties import PROPERTY_KINDS, Always, LeadsTo, OnRow, Sometimes
+from .properties import PROPERTY_KINDS, Always, formulas_of
 from .sorts import Sort
 from .symbols import Each, Sent, Update
 
@@ -61,7 +61,8 @@ def check_parts(system: "System") -> None:
             raise SpecError(system.place, told)
         for part in _items(parts):
             if not isinstance(part, kind):
-                wanted = "Table" if kind is Table else "Always, Sometimes, OnRow and LeadsTo"
+                wanted = "Table" if kind is Table else (
+                    "Always, Sometimes, OnRow, LeadsTo and Refines")
                 problem = f"{name}= has {shown(part)}: want a tuple of {wanted}"
                 raise SpecError(system.place, problem)
     claims = [claim for claim in system.properties if isinstance(claim, Always)]
@@ -160,12 +161,8 @@ def _no_formula(stranger: object) -> str:
 
 def _claims(system: "System") -> Iterator[tuple[object, Place, str]]:
     for claim in system.properties:
-        match claim:
-            case Always() | Sometimes() | OnRow():
-                yield claim.claim, claim.place, f"property {claim.name!r}"
-            case LeadsTo():
-                yield claim.premise, claim.place, f"property {claim.name!r}"
-                yield claim.goal, claim.place, f"property {claim.name!r}"
+        for formula in formulas_of(claim):
+            yield formula, claim.place, f"property {claim.name!r}"
     if system.final is not None:
         yield system.final, system.place, "final"
     for name, axiom in system.axioms.items():

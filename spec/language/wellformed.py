@@ -17,9 +17,11 @@ from .formula import Atom, Formula, atoms, bound_variables, counts, free_variabl
 from .kinds import no_value, suggestion
 from .machine import Call, Completion, Machine, Row, Table
 from .place import Place, SpecError
-from .properties import Always, LeadsTo, OnRow, Sometimes
+from .properties import OnRow, formulas_of
+from .refines import check_refines
 from .sorts import ANY, Sort
 from .symbols import Each, Message, Rigid, Sent, Symbol, Update, Variable, sent_by
+from .updates import check_each
 from .vocabulary import check_parts, check_vocabulary
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ def check_system(system: "System", like: "System | None" = None) -> None:
             check_place(atom, place, name)
             if not isinstance(atom.symbol, Rigid) and atom.symbol not in known:
                 raise SpecError(place, f"{name}: {atom.symbol} belongs to no machine of the system")
+    for claim in system.refinements:
+        check_refines(system, claim)
     for name, axiom in system.axioms.items():
         if any(not isinstance(atom.symbol, Rigid) for atom, _ in atoms(axiom)):
             raise SpecError(system.place, f"axiom {name}: it may use rigid symbols only")
@@ -82,8 +86,7 @@ def symbols_of_edit(system: "System", like: "System") -> Iterator[Symbol]:
         with suppress(SpecError):  # a malformed row is refused where it is checked
             yield from symbols_of_row(table, row)
     for claim in system.properties:
-        parts = (claim.premise, claim.goal) if isinstance(claim, LeadsTo) else (claim.claim,)
-        yield from (atom.symbol for part in parts for atom, _ in atoms(part))
+        yield from (atom.symbol for part in formulas_of(claim) for atom, _ in atoms(part))
 
 
 def _fresh(system: "System", like: "System | None") -> list[tuple[Table, Row]]:
@@ -122,15 +125,11 @@ def symbols_of_row(table: Table, row: Row) -> Iterable[Symbol]:
 def _claims(system: "System") -> Iterable[tuple[Formula, Place, str]]:
     for claim in system.properties:
         name = f"property {claim.name!r}"
-        match claim:
-            case OnRow(row=row) if system.row(row) is None:
-                near = suggestion(row, [one.name for _, one in system.rows()])
-                raise SpecError(claim.place, f"{name}: there is no row {row!r}{near}")
-            case Always() | Sometimes() | OnRow():
-                yield claim.claim, claim.place, name
-            case LeadsTo():
-                yield claim.premise, claim.place, name
-                yield claim.goal, claim.place, name
+        if isinstance(claim, OnRow) and system.row(claim.row) is None:
+            near = suggestion(claim.row, [one.name for _, one in system.rows()])
+            raise SpecError(claim.place, f"{name}: there is no row {claim.row!r}{near}")
+        for formula in formulas_of(claim):
+            yield formula, claim.place, name
     if system.final is not None:
         if free_variables(system.final):
             raise SpecError(system.place, "final: bind its variables with forall or exists")
@@ -224,6 +223,7 @@ def _check_parameters(table: Table, row: Row) -> None:
         inner = (*update.arguments, *free_variables(update.where))
         used += [v for v in inner if v not in update.variables]
     for update in row.do:
+        check_each(update, row.place)
         used += [v for v in mentioned(update.value) if v not in update.variables]
     for effect in row.send:
         match effect:

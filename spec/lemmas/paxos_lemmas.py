@@ -8,25 +8,18 @@ Languages 1, OOPSLA, 2017).
 from typing import Final
 
 from pdproto.spec.examples.paxos import (
-    a,
     accept,
-    b,
-    c,
-    d,
     latest,
     learned,
     left,
-    member,
     promise,
     promised,
     proposal,
-    q,
     report,
-    u,
-    v,
     value,
     vote,
 )
+from pdproto.spec.examples.voting import a, b, c, d, member, q, u, v
 from pdproto.spec.language import Always, all_of, any_of, exists, forall, implies
 
 LEMMAS: Final = (

@@ -12,17 +12,8 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.counts import Counts
 from pdproto.check.result import Verdict
 from pdproto.spec.examples import paxos, paxos_broken
-from pdproto.spec.examples.paxos import (
-    Acceptor,
-    Ballot,
-    Value,
-    a,
-    b,
-    left,
-    member,
-    promise,
-    q,
-)
+from pdproto.spec.examples.paxos import left, promise
+from pdproto.spec.examples.voting import Acceptor, Ballot, Value, a, b, member, q
 from pdproto.spec.language import (
     Configuration,
     DropClause,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pdproto.check import checking, explore, liveness, questions
+from pdproto.check import checking, explore, liveness, questions, refining
 from pdproto.ground import channels, grounding
 from pdproto.spec.language import Row, elements
 from pdproto.spec.language.symbols import Each, sent_by
@@ -15,7 +15,7 @@ from tests.oracle.answers import answer
 from tests.oracle.compare import WAYS, differences
 from tests.oracle.judged import STATES_MAX
 from tests.oracle.search import TooManyError
-from tests.oracle.systems import draw
+from tests.oracle.systems import ABOVE, draw
 
 
 def nothing(*_: object) -> Iterator[Any]:
@@ -44,6 +44,8 @@ DEFECTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "no premise is looked for": (questions, "_premise", lambda _: None),
     "each sends to all": (grounding.Grounder, "sent", sent_to_all),
     "a message waits in any place of its channel": (channels.Queues, "_is_long", nothing),
+    "a system above has every step": (refining.Refinement, "allows", lambda *_: True),
+    "a system above starts anywhere": (refining.Refinement, "starts", lambda *_: ""),
     "the longest of several topologies": (
         checking, "merged", lambda found: max(found, key=lambda f: f.trace_length or 0)),
 }
@@ -62,6 +64,8 @@ SEEDS = {
     "no premise is looked for": 2,
     "each sends to all": 9,
     "a message waits in any place of its channel": 5,
+    "a system above has every step": ABOVE + 4,
+    "a system above starts anywhere": ABOVE + 0,
     "the longest of several topologies": 39,
 }
 MOST = 2_000
@@ -90,7 +94,7 @@ def main() -> None:
     """Print the first seed that shows each defect."""
     for name in DEFECTS:
         with put_in(name):
-            found = next(filter(differs, range(MOST)), None)
+            found = next(filter(differs, (*range(MOST), *range(ABOVE, ABOVE + MOST))), None)
         sys.stdout.write(f"    {name!r}: {found},\n")
 
 

@@ -25,6 +25,7 @@ from pdproto.spec.language.formula import (
 )
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Computed, Each, Function, Message, Rigid, Update, Variable
 from pdproto.spec.language.system import Configuration, System
@@ -274,6 +275,8 @@ def _symbols_in(part: object) -> Iterator[Any]:
             yield from _symbols_in((part.premise, part.goal))
         case Always() | Sometimes() | OnRow():
             yield from _symbols_in(part.claim)
+        case Refines():
+            yield from _symbols_in(part.mapping)
         case tuple() | list():
             for one in part:
                 yield from _symbols_in(one)

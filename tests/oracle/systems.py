@@ -51,10 +51,12 @@ from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.wellformed import check_row
 from tests.oracle.numbers import NumberParts
 from tests.oracle.parts import Own, Parts
+from tests.oracle.refined import with_refinement
 
 TRIES = 12  # of a part that the language may refuse
 LAYERS = "lossy", "crash"
 NUMBERS = 100_000_000  # from this seed on, systems have numbers
+ABOVE = 200_000_000  # from this seed on, they also have a claim of refinement
 
 
 def draw(seed: int) -> tuple[System, Configuration]:
@@ -62,7 +64,9 @@ def draw(seed: int) -> tuple[System, Configuration]:
     for number in range(100):
         rng = Random(f"{seed} {number}")  # noqa: S311 - no secret
         with suppress(SpecError, RefusedError, IndexError):
-            return Draw(rng, NumberParts if seed >= NUMBERS else Parts).system()
+            drawing = Draw(rng, NumberParts if seed >= NUMBERS else Parts)
+            system, configuration = drawing.system()
+            return (system if seed < ABOVE else with_refinement(drawing, system)), configuration
     raise AssertionError(f"no system at seed {seed}")
 
 

@@ -22,11 +22,11 @@ from pdproto.spec.language.edit import Edit
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.symbols import Symbol
 from tests.layers import imports
-from tests.oracle.systems import NUMBERS, draw
+from tests.oracle.systems import ABOVE, NUMBERS, draw
 
 HERE = Path(__file__).parent
-ORACLE = ("interpreter", "search", "fair", "orbits", "answers", "witness")
-DRAWING = ("parts", "systems", "numbers")
+ORACLE = ("interpreter", "search", "fair", "orbits", "answers", "witness", "above")
+DRAWING = ("parts", "systems", "numbers", "refined")
 DRAWN = 120  # systems, in which each word must occur
 
 # Classes of the language that are no part of a system.
@@ -35,7 +35,7 @@ OUTSIDE = {
     "Channel": "how the checker names a channel", "Place": "a file and a line",
     "Postponed": "stands for a system that is refused", "SpecError": "what a refusal raises",
     "Term": "a base of numbers", "Chooser": "the same", "Number": "a base of enums",
-    "Linear": "how a comparison of counts is written",
+    "Mapped": "how the checker reads a mapping", "Linear": "how a comparison of counts is written",
     "Symbol": "a base of symbols", "Variable": "a base of variables of machines",
     "State": "a base of enums", "Instance": "a machine at variables: in messages, by their ends",
     "InChannel": "a base of messages as formulas", "Formula": "a base of formulas",
@@ -100,7 +100,8 @@ def classes() -> dict[str, type]:
 def census() -> Mapping[tuple[str, str], set[str]]:
     """For each class and field of the drawn systems, the values that occur, as text."""
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for seed in (*range(DRAWN), *range(NUMBERS, NUMBERS + DRAWN // 2)):
+    few = DRAWN // 2
+    for seed in (*range(DRAWN), *range(NUMBERS, NUMBERS + few), *range(ABOVE, ABOVE + few)):
         system, configuration = draw(seed)
         known: set[int] = set()
         for one in walked((system, configuration), known):

@@ -9,8 +9,10 @@ from typing import Any
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Or
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message
+from tests.oracle.above import Above
 from tests.oracle.answers import Answer, World
 from tests.oracle.fair import is_fair
 from tests.oracle.interpreter import START, Cells, Env, State, Step, initial
@@ -116,6 +118,9 @@ class _Told:
                 yield f"{blocked['row']}({blocked['parameters']}) can fire at the end"
         if isinstance(self.claim, LeadsTo):
             yield from self._wrong_lasso()
+        elif isinstance(self.claim, Refines):
+            wrong = Above(self.graph, self.claim).wrong_end(self.states)
+            yield from (wrong,) if wrong else ()
         elif self.told["name"] == DEADLOCK:
             if not self.graph.is_stuck(last):
                 yield "the last state is not stuck"

@@ -9,7 +9,8 @@ from pdproto.check.prove.obligations import Obligation, claims, obligations
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.stratified import edges, stratified
 from pdproto.spec.examples import paxos, paxos_broken
-from pdproto.spec.examples.paxos import Acceptor, Ballot, Quorum, Value, a, c, left, member, q, vote
+from pdproto.spec.examples.paxos import left, vote
+from pdproto.spec.examples.voting import Acceptor, Ballot, Quorum, Value, a, c, member, q
 from pdproto.spec.language import Always, System, exists, forall, implies
 from pdproto.spec.lemmas.paxos_lemmas import LEMMAS
 

@@ -8,7 +8,7 @@ from pdproto.check.mutate.trials import Judged, MutantOutcome, Trials
 from pdproto.check.result import PropertyKind
 
 WAYS: Final = {
-    "safety": (PropertyKind.ALWAYS,),
+    "safety": (PropertyKind.ALWAYS, PropertyKind.REFINES),
     "deadlock": (PropertyKind.DEADLOCK,),
     "witness": (PropertyKind.SOMETIMES,),
     "liveness": (PropertyKind.LEADS_TO,),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pdproto.check.explore import Exploration, Reductions, SearchLimits, explore
-from pdproto.check.liveness import Liveness
+from pdproto.check.liveness import Liveness, graph_for
 from pdproto.check.questions import (
     DEADLOCK,
     LeadsToInstance,
@@ -17,6 +17,7 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
+from pdproto.check.refining import Refinement
 from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, ground_for
@@ -109,9 +110,17 @@ def _unseen(found: Exploration, asked: Iterable[Question]) -> Iterator[tuple[str
 
 
 def liveness(system: System, configuration: Configuration, limits: SearchLimits) -> Kill | Seen:
-    """The first `leads_to` that a fair run violates. Raises the errors of `safety`."""
+    """The first refinement that a step violates, or the first `leads_to` that a fair run does.
+
+    Raises the errors of `safety`.
+    """
     claims = [claim for claim in system.properties if isinstance(claim, LeadsTo)]
     states = 0
+    for ground in _grounds(system, configuration) if system.refinements else ():
+        found = _unrefined(ground, configuration, limits)
+        if isinstance(found, Kill):
+            return found
+        states += found.states
     for fairness in GRAPHS:
         owed = [
             (claim, under)
@@ -124,7 +133,7 @@ def liveness(system: System, configuration: Configuration, limits: SearchLimits)
                 for claim, under in owed
                 for obligation in leads_to_instances(ground, claim)
             ]
-            found = explore(
+            search = explore(
                 ground,
                 reductions=Reductions(dead_bits=configuration.dead_bits),
                 limits=limits,
@@ -134,13 +143,31 @@ def liveness(system: System, configuration: Configuration, limits: SearchLimits)
                 keep_going=True,
             )
             try:
-                kill = _unfulfilled(found, watched, limits)
-                states += found.engine.states
+                kill = _unfulfilled(search, watched, limits)
+                states += search.engine.states
             finally:
-                found.engine.close()
+                search.engine.close()
             if kill is not None:
                 return kill
     return Seen(states)
+
+
+def _unrefined(ground: Ground, configuration: Configuration, limits: SearchLimits) -> Kill | Seen:
+    """The first refinement that a step violates, in one interpretation."""
+    every = [Refinement(ground, claim) for claim in ground.system.refinements]
+    found = explore(
+        ground, reductions=Reductions(dead_bits=configuration.dead_bits), limits=limits,
+        watched=[guard for one in every for guard in one.watched], keep_going=True)
+    try:
+        if stopped := found.stopped or limits.forbid(found.liveness_bytes):
+            raise UndecidedError(stopped)
+        for one in every:
+            broken, _ = one.broken(found)
+            if broken is not None:
+                return Kill(one.claim.name, PropertyKind.REFINES, steps=len(broken.rows))
+        return Seen(found.engine.states)
+    finally:
+        found.engine.close()
 
 
 def _unfulfilled(
@@ -159,11 +186,6 @@ def _unfulfilled(
                 obligation.claim.name, PropertyKind.LEADS_TO, steps=len(unfulfilled[0].rows)
             )
     return None
-
-
-def graph_for(fairness: Fairness) -> Fairness:
-    """The assumption whose graph is used: without safety nets, the graph with all timers."""
-    return Fairness.TIMERS if fairness is Fairness.DETECTORS else fairness
 
 
 def _grounds(

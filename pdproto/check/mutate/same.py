@@ -13,8 +13,9 @@ from itertools import chain, product
 from typing import Final, NamedTuple
 
 from pdproto.check.explore import Reductions, SearchLimits, explore
+from pdproto.check.liveness import graph_for
 from pdproto.check.mutate.edits import Mutant
-from pdproto.check.mutate.kills import GRAPHS, UndecidedError, graph_for
+from pdproto.check.mutate.kills import GRAPHS, UndecidedError
 from pdproto.check.questions import Pattern, Question
 from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations

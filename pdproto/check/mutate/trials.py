@@ -33,6 +33,7 @@ from pdproto.check.mutate.same import same_graph
 from pdproto.ground.layout import TooLargeError
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.system import Configuration, System
 
 GROWTH_MAX: Final = 10  # a mutant's search may have so many times the states of the original
@@ -92,7 +93,9 @@ class BaseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One search in a system. endless: for liveness, instead of safety. states: of the original."""
+    """One search in a system. endless: for claims about runs, and not about states. states: of the
+    original.
+    """
 
     system: str
     configuration: str
@@ -147,7 +150,7 @@ def searches(system: System) -> Iterator[Search]:
 
     Raises SpecError for a system without configurations.
     """
-    endless = any(isinstance(claim, LeadsTo) for claim in system.properties)
+    endless = any(isinstance(claim, LeadsTo | Refines) for claim in system.properties)
     names = [name for name in system.configurations if name not in LEFT_OUT]
     if not names:
         problem = f"{system.name} names no sizes to explore: add configurations="

@@ -9,9 +9,10 @@ from pdproto.check.opinions.opinion import Opinion, in_each_world
 from pdproto.check.questions import DEADLOCK, questions
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.check.words import formula_text
+from pdproto.check.words import claim_text
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.properties import Fairness, LeadsTo
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.system import Configuration, System
 
 NOT_ASKED: Final = f"TLC is not asked about runs in which {Fairness.CONSUMED}"
@@ -61,8 +62,9 @@ def _findings(ground: Ground, told: Opinion, sizes: dict[str, int]) -> Iterator[
                   "wherever nothing more can happen, the state is declared final")
     for claim in ground.system.properties:
         if isinstance(claim, LeadsTo):
-            text = f"{formula_text(claim.premise)} leads to {formula_text(claim.goal)}"
-            yield _asked(claim, finding(claim.name, PropertyKind.LEADS_TO, text))
+            yield _asked(claim, finding(claim.name, PropertyKind.LEADS_TO, claim_text(claim)))
+        elif isinstance(claim, Refines):
+            yield finding(claim.name, PropertyKind.REFINES, claim_text(claim))
 
 
 def _asked(claim: LeadsTo, found: Finding) -> Finding:

@@ -20,6 +20,7 @@ from typing import Final
 
 from pdproto.check.opinions.tla_context import SPECIFICATIONS, Context
 from pdproto.check.opinions.tla_properties import properties
+from pdproto.check.opinions.tla_refines import refinement
 from pdproto.check.opinions.tla_text import (
     ALL,
     COMPARED,
@@ -62,21 +63,28 @@ class Model:
 
 def tla(ground: Ground, name: str) -> Model:
     """The model of a system at given sizes, under the module name `name`."""
-    return _Module(ground, name).model()
+    return Module(ground, name).model()
 
 
-class _Module(Context):
-    def __init__(self, ground: Ground, name: str) -> None:
-        super().__init__(ground)
+class Module(Context):
+    """The lines of a module. outer, prefix: of an abstract system in another module."""
+
+    def __init__(
+        self, ground: Ground, name: str, outer: Context | None = None, prefix: str = ""
+    ) -> None:
+        super().__init__(ground, outer, prefix)
         self.name: Final = name
-        self.given: Final = {symbol: self.names[symbol, "given"] for symbol in self.system.rigids}
         self.fairness: Final = tuple(
             f for f in SPECIFICATIONS if f is None or self.claimed(f))
+        self.abstract: Final = tuple(
+            (claim, Module(Ground(claim.abstract, ground.sizes, tuple(claim.abstract.faults),
+                                  ground.given), name, self, f"{claim.name}_"))
+            for claim in (() if prefix else self.system.refinements))
 
     def model(self) -> Model:
         """The module with its configurations."""
-        lines = [*self._head(), *self._state(), *self._actions(), *self._specifications(),
-                 *properties(self), "=" * 80, ""]
+        lines = [*self._head(), *self._state(), *self.actions(), *self._specifications(),
+                 *properties(self), *self._refinements(), "=" * 80, ""]
         return Model(
             self.name,
             "\n".join(lines),
@@ -84,6 +92,11 @@ class _Module(Context):
             {SPECIFICATIONS[f]: self._asked_under(f) for f in self.fairness},
             tuple(c.name for c in self.system.properties if isinstance(c, Sometimes)),
         )
+
+    def _refinements(self) -> Iterator[str]:
+        for claim, abstract in self.abstract:
+            yield from comment(claim.why)
+            yield from refinement(self, abstract, claim, abstract.actions(), abstract.start())
 
     # What the module is about.
 
@@ -112,7 +125,7 @@ class _Module(Context):
                 for at in sorted(self.ground.given[symbol])
             )
             truth = literal(bool(self.ground.given[symbol]))
-            yield f"{self.given[symbol]} == {f'{{{elements}}}' if symbol.sorts else truth}"
+            yield f"{self.names[symbol, 'given']} == {f'{{{elements}}}' if symbol.sorts else truth}"
         for title, axiom in self.system.axioms.items():
             yield from comment(title)
             yield f"ASSUME {self.closed(axiom)}"
@@ -142,11 +155,15 @@ class _Module(Context):
             yield f"  /\\ {self.names[channel]} \\in {self._queues(channel)}"
         yield ""
         yield "Init =="
+        yield from self.start()
+        yield ""
+
+    def start(self) -> Iterator[str]:
+        """A conjunct for each variable: its value at the start."""
         for symbol in self.plain:
             yield self._initially(symbol, symbol.sorts, literal(symbol.values[0]))
         for channel in self.channels:
             yield self._initially(channel, channel.ends, "<<>>")
-        yield ""
 
     def _initially(self, key: object, sorts: Sequence[type[Sort]], value: str) -> str:
         bounds = self.sort_of_each([f"x{i}" for i in range(1, len(sorts) + 1)], sorts)
@@ -173,7 +190,8 @@ class _Module(Context):
 
     # One action for each row.
 
-    def _actions(self) -> Iterator[str]:
+    def actions(self) -> Iterator[str]:
+        """An action for each row."""
         for table, row, _ in self.rows:
             told = (table.machine.name, trigger_text(row.on), row.why)
             yield from comment("; ".join(text for text in told if text))
@@ -194,7 +212,7 @@ class _Module(Context):
             same = [self.names[key] for key in (*self.plain, *self.channels)
                     if key not in effects and key not in turns]
             if same:
-                kept = f"<<{', '.join(same)}>>" if effects or turns else "vars"
+                kept = f"<<{', '.join(same)}>>" if effects or turns else self.tuple_name
                 yield f"  /\\ UNCHANGED {kept}"
             yield ""
 
@@ -269,14 +287,16 @@ class _Module(Context):
     def _configuration(self, fairness: Fairness | None) -> str:
         moves = {self.property_name(name) for name in (
             *(f"{variable.name}_edges" for variable in self.system.bounded_variables()),
-            *(f"{message.name}_carries" for message in self.carriers()))}
+            *(f"{message.name}_carries" for message in self.carriers()),
+            *(claim.name for claim in self.system.refinements))}
         asked = self._asked_under(fairness)
         temporal = [name for name in asked if fairness is not None or name in moves]
         invariants = [name for name in asked if name not in temporal]
         lines = [f"SPECIFICATION {SPECIFICATIONS[fairness]}"]
         constants = [f"  {self.names[sort]} = {{{self._elements(sort)}}}"
                      for sort in self.system.sorts]
-        constants += [f"  {self.names[symbol]} <- {name}" for symbol, name in self.given.items()]
+        constants += [f"  {self.names[symbol]} <- {self.names[symbol, 'given']}"
+                      for symbol in self.system.rigids]
         if constants:
             lines += ["CONSTANTS", *constants]
         if fairness is None:

@@ -36,32 +36,40 @@ class Context:
     (rigid symbol, "given") for an interpretation, and ("parameter", name) of an operator.
     """
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, outer: "Context | None" = None, prefix: str = "") -> None:
+        """outer: of a system that refines this one, in whose module it is. prefix: of its names."""
         self.ground: Final = ground
         self.system: Final = ground.system
-        self.names: Final = Names(_OWN)
-        for sort in self.system.sorts:
+        self.prefix: Final = prefix
+        shared = (*self.system.sorts, *self.system.rigids)
+        self.names: Final[Names] = Names(_OWN) if outer is None else outer.names.within(shared)
+        for sort in self.system.sorts if outer is None else ():
             self.names.declare(sort, sort.__name__)
         self.plain: Final = [s for s in self.system.variables
                              if not isinstance(s, Message) or s.fifo is None]
-        for symbol in (*self.system.rigids, *self.plain):
-            self.names.declare(symbol, symbol.name)
+        for symbol in (*(self.system.rigids if outer is None else ()), *self.plain):
+            self.names.declare(symbol, f"{prefix}{symbol.name}")
         self.channels: Final = channels_of(self.system.variables)
         for channel in self.channels:
             self.names.declare(channel, channel.name)
-        for symbol in self.system.rigids:
+        for symbol in self.system.rigids if outer is None else ():
             self.names.declare((symbol, "given"), f"{symbol.name}_given")
         self.rows: Final = [(table, row, layer)
                             for table, layer in self.system.tables_under(ground.faults)
                             for row in table.rows]
         for _, row, _ in self.rows:
-            self.names.declare(row.name, row.name)
-        self.asked: Final = tuple(names(self.system))
+            self.names.declare(row.name, f"{prefix}{row.name}")
+        self.tuple_name: str = self._own_name("vars")
+        self.next_name: str = self._own_name("Next")
+        self.asked: Final = tuple(names(self.system)) if outer is None else ()
         for claim in self.asked:
             self.names.declare(("property", claim), claim)
         for parameter in PARAMETERS:
             self.names.declare(("parameter", parameter), parameter)
         self.writer: Final = Writer(self.names)
+
+    def _own_name(self, name: str) -> str:
+        return self.names.declare(name, f"{self.prefix}{name}") if self.prefix else name
 
     def property_name(self, name: str) -> str:
         """The name of the property in the module."""

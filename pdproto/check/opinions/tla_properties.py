@@ -21,6 +21,7 @@ from pdproto.check.questions import BUSY, DEADLOCK, PEERS, sends_unasked
 from pdproto.spec.language.formula import FALSE, Formula, Or, atoms, free_variables
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Each, Message, Rigid, Variable
 
@@ -34,6 +35,8 @@ def properties(of: Context) -> Iterator[str]:
                 body = _safety(of, claim)
             case LeadsTo():
                 body = _leads_to(of, claim)
+            case Refines():
+                continue  # tla_refines.py
         if isinstance(claim, Sometimes):
             told.append(claim.name)
         yield from comment(claim.why)

@@ -84,6 +84,12 @@ class Names:
         self._given[key] = name
         return name
 
+    def within(self, kept: Iterable[object]) -> "Names":
+        """Further names for other keys, and the same ones for those that are kept."""
+        inner = Names(())
+        inner._given, inner._taken = {key: self._given[key] for key in kept}, self._taken
+        return inner
+
     def __getitem__(self, key: object) -> str:
         return self._given[key]
 

@@ -85,9 +85,12 @@ class _Run:
         violated = set(re.findall(r"(?:Invariant|Action property) (\w+) is violated", report))
         # An old TLC names the line of an action property, and not the property.
         violated |= {self._at_line(int(line)) for line in re.findall(
-            r"Action property line (\d+)", report)}
+            r"(?:Action property|Property) line (\d+)", report)}
+        violated |= {*re.findall(r"Property (\w+) is violated by the initial state", report)}
         found = re.findall(r"([\d,]+) states generated[^,\n]*, ([\d,]+) distinct states found",
                            report)
+        if not found and violated:  # it ends with an initial state that violates a property
+            return violated, set()
         if not found:
             raise FailedError(f"TLC tells no number of states: {_end(report)}")
         generated, self.states = (int(count.replace(",", "")) for count in found[-1])

@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # it needs the solver, which takes long to import
     from pdproto.check.prove.verdicts import Verdicts
 
 # Findings of other kinds may have the name of a claim, but no proof is about them.
-PROVABLE: Final = {PropertyKind.ALWAYS, PropertyKind.EDGES, PropertyKind.LEADS_TO}
+PROVABLE: Final = {
+    PropertyKind.ALWAYS, PropertyKind.EDGES, PropertyKind.LEADS_TO, PropertyKind.REFINES}
 
 
 def cache_folder() -> Path:

@@ -36,9 +36,11 @@ from pdproto.spec.language.formula import (
     forall,
     implies,
 )
+from pdproto.spec.language.kinds import require
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Always, InRange, LeadsTo, OnRow, Property, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort, majorities
 from pdproto.spec.language.symbols import Computed, Rigid, Update
 from pdproto.spec.language.system import System
@@ -57,8 +59,9 @@ class WithoutCounts:
     def rewritten(self) -> System:
         """The system without counts; itself if it has none. Raises SpecError for other counts."""
         system = self.system
-        if not self._members and not any(
-                True for formula in system.formulas() for _ in counts(formula)):
+        everywhere = (system, *(claim.abstract for claim in system.refinements))
+        if not self._members and not any(True for one in everywhere
+                                         for formula in one.formulas() for _ in counts(formula)):
             return system
         tables = tuple(map(self._table, system.tables))
         faults = {name: tuple(map(self._table, layer)) for name, layer in system.faults.items()}
@@ -176,6 +179,30 @@ class WithoutCounts:
                                goal=self.formula(claim.goal, claim.place, what))
             case Always() | Sometimes() | OnRow():
                 return replace(claim, claim=self.formula(claim.claim, claim.place, what))
+            case Refines():
+                return self._refinement(claim)
+
+    def _refinement(self, claim: Refines) -> Refines:
+        """The claim without counts: in the abstract system, and in what is mapped to relations."""
+        of = claim.abstract
+        abstract = replace(
+            of, tables=tuple(map(self._table, of.tables)), properties=(), final=None,
+            faults={name: tuple(map(self._table, layer)) for name, layer in of.faults.items()},
+            configurations={}, like=of)
+
+        def plain(update: Update) -> Update:
+            value = update.value
+            if isinstance(value, Computed) and isinstance(value.term, Formula):
+                what = f"property {claim.name!r}"
+                return replace(update, value=Computed(self.formula(
+                    value.term, claim.place, what)))
+            return update
+
+        found = replace(claim, abstract=abstract, mapping=tuple(map(plain, claim.mapping)))
+        for formula in found.formulas:
+            require(not any(True for _ in counts(formula)), f"property {claim.name!r}: no proof "
+                    "can assign a count", claim.place)
+        return found
 
 
 def _named(formula: AtLeast) -> Formula | None:

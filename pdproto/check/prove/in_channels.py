@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from pdproto.check.prove.judgement import Judgement, Status
 from pdproto.check.prove.obligations import Method, Obligation
 from pdproto.check.prove.places import ProofRows
-from pdproto.spec.language.formula import TRUE
+from pdproto.spec.language.formula import TRUE, And, Not
 from pdproto.spec.language.system import System
 
 Decide: TypeAlias = Callable[[System, Sequence[Obligation], float], Iterator[Judgement]]
@@ -18,8 +18,11 @@ ADVICE: Final = "bound the search with --bmc K, or explore sizes with `pdproto c
 def refusal(places: ProofRows, obligation: Obligation) -> Judgement | None:
     """The verdict that the claim is of no form that a proof can have; None if it is of one."""
     # A ranking has been found provable as a whole (ranking_in_channels.py).
-    ranked = obligation.claim.method is Method.RANKING
-    reason = places.obstacle(TRUE if ranked else obligation.claim.formula)
+    claim = obligation.claim
+    formula = TRUE if claim.method is Method.RANKING else claim.formula
+    if claim.refines is not None:  # it reads the mapping before and after a row
+        formula = And(tuple(part for one in claim.refines.formulas for part in (one, Not(one))))
+    reason = places.obstacle(formula)
     return None if reason is None else Judgement(Status.REFUSED, f"{reason}; {ADVICE}")
 
 

@@ -2,9 +2,10 @@
 
 The proof is by induction: the claim holds at the start, and after each row that fires in a state in
 which all claims hold. So there is an obligation for each claim and each row, also for the fault
-rows of all layers. Five kinds of claims are about one state only: a claim that follows from others
-(`by`); a property of states in which a row can fire (`OnRow`); a variable moves along its edges; no
-`reject` row is ever enabled; and no row without a trigger sends in a state that it does not change.
+rows of all layers. Six kinds of claims are about one state only: a claim that follows from others
+(`by`); a property of states in which a row can fire (`OnRow`); what a row does to the state of a
+simpler system (stepwise.py); a variable moves along its edges; no `reject` row is ever enabled; and
+no row without a trigger sends in a state that it does not change.
 
 An obligation is a *sequent*: some formulas hold for all elements, and others for some elements, its
 constants. It is met if no state of any size satisfies all of them.
@@ -18,10 +19,12 @@ from typing import Any, Final
 from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.rewriting import apart, before_row, hits, initially, marked
 from pdproto.check.prove.settling import unmoved, written
+from pdproto.check.prove.stepwise import Stepwise
 from pdproto.check.questions import BUSY, PEERS, name_of_edges, sends_unasked
 from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
+    FALSE,
     TRUE,
     And,
     Atom,
@@ -37,6 +40,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Always, OnRow
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Update, Variable
 from pdproto.spec.language.system import System
@@ -56,6 +60,7 @@ class Method(StrEnum):
     EDGES = "edges"
     REJECTS = "rejects"
     BUSY = "busy"
+    REFINES = "step by step"
     COVERAGE = "coverage"
     RANKING = "ranking"
 
@@ -73,6 +78,7 @@ class Claim:
     row: str = ""  # of ON_ROW
     by: tuple[str, ...] = ()  # of CONSEQUENCE
     part_of: str = ""  # for COVERAGE and RANKING: the group of the claim
+    refines: Refines | None = None  # of REFINES
 
     @property
     def inductive(self) -> bool:
@@ -167,6 +173,9 @@ def _properties(system: System) -> Iterator[Claim]:
             case OnRow():
                 yield Claim(claim.name, claim.claim, Method.ON_ROW, claim.place, claim.why,
                             row=claim.row)
+            case Refines():
+                yield Claim(claim.name, Or(()), Method.REFINES, claim.place, claim.why,
+                            refines=claim)
             case _:
                 pass  # a witness is found by the explorer, and so is a fair run
 
@@ -202,6 +211,9 @@ def obligations(
             found.append(_initiation(claim))
         elif claim.method is Method.CONSEQUENCE:
             found.append(_consequence(claim, every))
+        elif claim.refines is not None:
+            start = Stepwise(claim.refines).initially()
+            found.append(_initiation(replace(claim, formula=start)))
         found += _steps(places, claim, assumed)
     return tuple(found)
 
@@ -259,6 +271,10 @@ def _violations(
                     moved = _forbidden(update, overriding(updates, number))
                     if moved is not None:
                         yield (moved,), table.parameters(row)
+        case Method.REFINES if claim.refines is not None:
+            broken = normal(negated(Stepwise(claim.refines).step(table, row)))
+            if broken != FALSE:
+                yield (broken,), table.parameters(row)
         case Method.REJECTS if row.kind == "reject":
             yield (), table.parameters(row)
         case Method.BUSY if sends_unasked(table, written_row):

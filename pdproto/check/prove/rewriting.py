@@ -103,7 +103,7 @@ def before_row(formula: Formula, table: Table, row: Row) -> Formula:
     The formula and the row must have no variable in common (`apart`).
     """
     writes = tuple(_writes(table, row))
-    return _mapped(formula, lambda atom: _written(atom, writes))
+    return mapped_atoms(formula, lambda atom: _written(atom, writes))
 
 
 def initially(formula: Formula) -> Formula:
@@ -114,21 +114,22 @@ def initially(formula: Formula) -> Formula:
             return atom
         return TRUE if atom.value == atom.symbol.values[0] else FALSE
 
-    return _mapped(formula, start)
+    return mapped_atoms(formula, start)
 
 
-def _mapped(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
+def mapped_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
+    """The formula with each atom replaced by another formula."""
     match formula:
         case And(parts):
-            return And(tuple(_mapped(part, change) for part in parts))
+            return And(tuple(mapped_atoms(part, change) for part in parts))
         case Or(parts):
-            return Or(tuple(_mapped(part, change) for part in parts))
+            return Or(tuple(mapped_atoms(part, change) for part in parts))
         case Not(part):
-            return Not(_mapped(part, change))
+            return Not(mapped_atoms(part, change))
         case Forall(variable, body):
-            return Forall(variable, _mapped(body, change))
+            return Forall(variable, mapped_atoms(body, change))
         case Exists(variable, body):
-            return Exists(variable, _mapped(body, change))
+            return Exists(variable, mapped_atoms(body, change))
         case Atom():
             return change(formula)
         case _:

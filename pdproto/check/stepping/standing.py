@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 from pdproto.check.questions import (
@@ -12,10 +13,12 @@ from pdproto.check.questions import (
     Question,
     leads_to_instances,
 )
+from pdproto.check.refining import Refinement
 from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import Walker
-from pdproto.check.words import formula_text
+from pdproto.check.words import claim_text
 from pdproto.spec.language.properties import LeadsTo
+from pdproto.spec.language.refines import Refines
 
 REASONS_MAX: Final = 3  # of one property in one state
 
@@ -54,6 +57,8 @@ def standings(walker: Walker, moves: Sequence[Transition]) -> Iterator[Standing]
     for claim in walker.system.properties:
         if isinstance(claim, LeadsTo):
             yield _leads_to(walker, claim, states)
+        elif isinstance(claim, Refines):
+            yield _refines(walker, claim, states)
     yield _deadlock(walker, states[-1])
 
 
@@ -90,10 +95,20 @@ def _leads_to(walker: Walker, claim: LeadsTo, states: Sequence[int]) -> Standing
             where = f"{instance.instance}: " if instance.instance else ""
             owed.append(f"{where}since {f'step {since}' if since else 'the start'}")
     return Standing(
-        claim.name, "leads_to", f"{formula_text(claim.premise)} leads to "
-        f"{formula_text(claim.goal)}", claim.why, Stands.OWED if owed else Stands.SETTLED,
-        tuple(owed[:REASONS_MAX]),
+        claim.name, "leads_to", claim_text(claim), claim.why,
+        Stands.OWED if owed else Stands.SETTLED, tuple(owed[:REASONS_MAX]),
     )
+
+
+def _refines(walker: Walker, claim: Refines, states: Sequence[int]) -> Standing:
+    one = Refinement(walker.ground, claim)
+    images = [one.image(state) for state in states]
+    wrong = [f"at step {number}: {one.told(before, after)}"
+             for number, (before, after) in enumerate(pairwise(images), 1)
+             if not one.allows(before, after)]
+    because = tuple(filter(None, (one.starts(images[0]), *wrong)))[:REASONS_MAX]
+    return Standing(claim.name, "refines", claim_text(claim), claim.why,
+                    Stands.VIOLATED if because else Stands.HOLDS, because)
 
 
 def _owed_since(instance: LeadsToInstance, states: Sequence[int]) -> int | None:

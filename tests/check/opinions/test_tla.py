@@ -23,6 +23,7 @@ from pdproto.spec.examples import (
     paxos,
     ring_election,
     two_phase_commit,
+    voting,
 )
 from pdproto.spec.examples.lock_server import Client, Round
 from pdproto.spec.examples.ring_election import Node
@@ -105,7 +106,8 @@ def own_names() -> System:
         (lock_server.SYSTEM, Configuration({Client: 2, Round: 1}, faults=("lossy",))),
         (ring_election.SYSTEM, Configuration({Node: 2})),
         (paxos.SYSTEM, Configuration({
-            paxos.Acceptor: 3, paxos.Quorum: 3, paxos.Ballot: 1, paxos.Value: 2})),
+            voting.Acceptor: 3, voting.Quorum: 3, voting.Ballot: 1, voting.Value: 2})),
+        (voting.VOTING, voting.VOTING.configurations["default"]),
         (awkward_system(), Configuration({Thing: 2})),
         (own_names(), Configuration({Thing: 2})),
         (lease_lock.SYSTEM, Configuration({lease_lock.Client: 2, lease_lock.Token: 2})),
