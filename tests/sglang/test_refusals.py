@@ -80,7 +80,7 @@ def test_a_setting_that_keeps_the_backend_from_starting_is_named(
     assert "does not start with --disaggregation-decode-allocation-policy=prefill_comp" in told
     monkeypatch.setenv("SGLANG_DISAGG_STAGING_BUFFER", "1")
     told = refusal(monkeypatch, prefill=True, policy="early")
-    assert "does not start with SGLANG_DISAGG_STAGING_BUFFER=True: the backend takes heads" in told
+    assert "does not start with SGLANG_DISAGG_STAGING_BUFFER=True: SGLang itself takes it" in told
 
 
 @pytest.mark.parametrize(("engine", "asked", "item_bytes", "direct"), [
