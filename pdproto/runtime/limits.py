@@ -31,6 +31,7 @@ MALFORMED_NAMES_MAX: Final = 1_024
 WAITING_FRAMES_MAX: Final = 1 << 17
 EARLY_LIVES_MAX: Final = 1 << 17
 USED_ROOMS_MAX: Final = 1 << 16
+ENDED_ROOMS_MAX: Final = 1_024
 EARLY_DECISIONS_MAX: Final = 4_096
 TOLD_MAX: Final = 64
 INCARNATIONS_MAX: Final = 8
@@ -127,6 +128,10 @@ LIMITS: Final = (
           "rooms whose requests a node counts",
           "those that have been quiet for longest start again at 0",
           AT),
+    Limit("ENDED_ROOMS_MAX",
+          "rooms that a prefill node no longer keeps, and of which it remembers that it did",
+          "a decode request for an older one waits for a sender, as for a room that is not open",
+          "tests/node/test_keeps.py:test_so_many_ended_rooms_are_remembered"),
     Limit("EARLY_DECISIONS_MAX",
           "decisions of a group that a rank keeps before their request",
           "later ones are dropped; the entry repeats them",

@@ -24,6 +24,7 @@ from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
 from pdproto.node.node import Node
 from pdproto.node.prefill.in_doubt import InDoubtAtSink
+from pdproto.node.prefill.keeps import NO_PLACES, Places
 from pdproto.node.prefill.node import Prefill
 from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.prefill.sender import Sender
@@ -209,7 +210,8 @@ class PrefillNode(RunningNode):
     dp: the data-parallel rank of this node, where the server has several.
     refuses: called in the loop for a room that a sink introduces and that is not open here. It
     returns why no sender will open it, or None if one may. A refused sink fails at once, with that
-    reason. role: the tables to run, if not those of the hand-over.
+    reason. role: the tables to run, if not those of the hand-over. places: bound what `keep` keeps;
+    default: nothing.
 
     Raises OSError if the node cannot listen at `link`, ValueError for a bad name or timer.
     """
@@ -217,7 +219,7 @@ class PrefillNode(RunningNode):
     _node: Prefill
     _kind: Callable[..., Prefill] = Prefill
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two have a default
         self,
         name: str,
         data_path: SourceDataPath,
@@ -228,12 +230,14 @@ class PrefillNode(RunningNode):
         refuses: Callable[[int], str | None] = lambda _: None,
         role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None,
+        places: Places = NO_PLACES,
     ) -> None:
         link = _link(link)
         checked.function("refuses", refuses)
         super().__init__(self._kind(
             name, data_path, link=link, incarnation=new_incarnation(), waits=waits, trace=trace,
-            role=role, dp=dp, refuses=lambda room: self._refusal(room) or refuses(room)), link)
+            role=role, dp=dp, places=places,
+            refuses=lambda room: self._refusal(room) or refuses(room)), link)
 
     def open(
         self, room: int, on_released: Callable[[], None] | None = None,
@@ -254,6 +258,21 @@ class PrefillNode(RunningNode):
         a room or a prompt that is none.
         """
         return self._met(self._node.open(room, on_released, watcher, named, use, prompt))
+
+    def keep(
+        self, room: int, *, pages: int, watcher: Callable[[Sender], None],
+        on_over: Callable[[], None], prompt: bytes | None = None,
+    ) -> Sender:
+        """Open a room to any number of decode requests: each gets a sender of its own.
+
+        Further ones are served until the wait `keep` has ended after the last of them, while
+        `places` last; then they fail at once, with the reason. pages: how many pages the request
+        has. watcher: called with each sender after each of its steps; it sends the pages when
+        `poll` returns WAITING_FOR_INPUT. on_over: called in the loop when no request will read
+        the pages any more, unless the node is closed before. room, prompt: see `open`. Returns the
+        sender of the first decode request. Raises as `open` does.
+        """
+        return self._met(self._node.keep(room, pages, watcher, on_over, prompt))
 
     def in_doubt(self) -> tuple[InDoubtAtSink, ...]:
         """Writes that the engine has given up on, and that may still land; the oldest first.

@@ -78,6 +78,8 @@ class Settings:
     page_tokens: int = _about(0, "tokens of the parts of pages that are handed over under vLLM and "
                                  "SGLang, where pages (blocks) of prefill and decode differ in "
                                  "size: a number that divides both; 0: whole pages")
+    keep_pages: int = _about(0, "pages that prefill keeps under vLLM for further decode requests, "
+                                "for `waits.keep`; 0: an eighth of its KV cache")
     host: str = _about("", "the address of this host at which peers call; empty: the server's own")
     port: int = _about(0, "the first port of a server's nodes: each rank has two, for its node and "
                           "for its engine `tcp`; 0: any that are free")
@@ -96,8 +98,7 @@ class Settings:
     log: str = _about("text", "how the log is written", ("text", "json"))
     faults: str = _about("", "hand-overs that fail on purpose, for tests: probabilities such as "
                              "bootstrap=0.1,transfer=0.02; empty: none do")
-    faults_token: str = _about("", "the token of those who may set faults by the operator's port; "
-                                   "empty: nobody may")
+    faults_token: str = _about("", "the token to set faults by the operator's port; empty: none")
     otel: str = _about("", "the URL of an OpenTelemetry collector for spans of hand-overs, such as "
                            "http://10.0.0.9:4318; empty: there are none")
     keys: str = _about("", "the file with the keys of this process, as `pdproto node keys` writes "
@@ -107,8 +108,7 @@ class Settings:
     store: str = _about("", "the members of the etcd that registries share, as URLs with commas "
                             "between them; empty: the registry is alone")
     store_name: str = _about("default", "the name of the prefill server in the store")
-    store_ca: str = _about("", "the file with the certificate authority of etcd; empty: the "
-                               "system's")
+    store_ca: str = _about("", "the file with etcd's certificate authority; empty: the system's")
     store_certificate: str = _about("", "the file with the certificate and the key that etcd "
                                         "demands of its clients")
     waits: Mapping[str, float] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class Settings:
                               ("absent_s", self.absent_s), ("grace_s", self.grace_s),
                               ("switch_s", self.switch_s),
                               *((WAIT + name, self.wait(name)) for name in self.waits)):
-            if isnan(seconds) or seconds < 0 or (seconds == 0 and name != f"{WAIT}heartbeat"):
+            if isnan(seconds) or seconds < 0 or (seconds == 0 and name not in MAY_BE_0):
                 yield self._says(name, f"{seconds:g}", "want more than 0 seconds")
         least = SIGNS_MISSED * self.sign_of_life_s
         if self.silent_s <= least:
@@ -263,6 +263,7 @@ class Settings:
 
 
 WAIT: Final = "waits."
+MAY_BE_0: Final = {WAIT + name for name, wait in WAITS.items() if not wait.seconds}
 NAMES: Final[Mapping[str, About]] = {
     **{each.name: each.metadata["about"] for each in fields(Settings) if each.metadata},
     **{WAIT + name: About(f"seconds, after which {wait.leads_to}") for name, wait in WAITS.items()},

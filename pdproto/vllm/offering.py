@@ -1,20 +1,19 @@
 """Prefill's two halves: blocks are kept, offered to decode, sent, and freed.
 
 Rule 1: vLLM keeps the blocks of a request from its end until `finished_sending` names it, once.
-Rule 2: a worker names a request when its blocks are not read any more, by the table of the source
-        (SENDING_SETTLED in spec/handoff/poll.py), whether decode has them or not.
+Rule 2: a worker names a request when no decode request reads its blocks, or may still ask for
+        them, by the table of kept rooms (spec/handoff/keep.py), whether decode has them or not.
 """
 
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from pdproto.items.data_path import SourceItems, placement_in
 from pdproto.items.pieces import pieces
-from pdproto.node.handle import ENDED
 from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import computed_with
 from pdproto.runtime.errors import RemoteProtocolError
@@ -94,13 +93,13 @@ def shorten(request: Any, tokens: int) -> None:
 @dataclass(slots=True)
 class Sending:
     """A request whose blocks are kept. computed: says when the pass that computes them has ended
-    (see MarksPages). is_sent: the blocks have been given to the node.
+    (see MarksPages). sent: the senders that have been given the blocks.
     """
 
     request: str
     blocks: Blocks
     computed: Sequence[int]
-    is_sent: bool = False
+    sent: set[Sender] = field(default_factory=set)
 
 
 class OfferingWorker:
@@ -122,24 +121,23 @@ class OfferingWorker:
         for order in orders.send:
             # Here, because vLLM's stream is the current one of this thread.
             sending = Sending(order.request, order.blocks, self._data_path.mark(()))
-            self.node.open(order.room, watcher=partial(self._look, sending))
-            self._rooms.told(order.room)
+            self.node.keep(order.room, pages=sum(map(len, order.blocks)),
+                           watcher=partial(self._look, sending),
+                           on_over=partial(self._over.append, order.request))
 
     def over(self) -> set[str]:
         """The requests whose blocks have become free since the last call."""
         return {self._over.popleft() for _ in range(len(self._over))}
 
     def _look(self, sending: Sending, sender: Sender) -> None:
-        """In the node's loop, after each step of the hand-over."""
-        if not sending.is_sent and sender.poll() is KVPoll.WAITING_FOR_INPUT:
-            sending.is_sent = True
+        """In the node's loop, after each step of one of its hand-overs: the room is open."""
+        self._rooms.told(sender.room)
+        if sender not in sending.sent and sender.poll() is KVPoll.WAITING_FOR_INPUT:
+            sending.sent.add(sender)
             self._send(sending, sender)
-        if sender.settled in ENDED:
-            sender.watchers = ()
-            if sender.failure is not None:
-                log.warning("request %s, room %d: decode did not take its KV cache: %s",
-                            sending.request, sender.room, sender.failure)
-            self._over.append(sending.request)
+        if sender.settled is KVPoll.FAILED:
+            log.warning("request %s, room %d: decode did not take its KV cache: %s",
+                        sending.request, sender.room, sender.failure)
 
     def _send(self, sending: Sending, sender: Sender) -> None:
         try:

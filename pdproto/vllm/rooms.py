@@ -9,12 +9,12 @@ decode is refused at once if the room is over, and need not wait for a timeout.
 from secrets import randbits
 from typing import Final
 
+from pdproto.node.prefill.keeps import OVER
+
 RUN_BITS: Final = 30  # rooms have 63 bits as messages carry them
 COUNT_BITS: Final = 32
 LAST: Final = (1 << COUNT_BITS) - 1
 
-OVER: Final = ("prefill has handed this request over already, or has given its blocks back: "
-               "send the whole request again")
 OTHER_RUN: Final = ("this prefill server has drawn no such room: it has been started anew, "
                     "or another server has its address: send the whole request again")
 
@@ -40,8 +40,10 @@ class ToldRooms:
         self._last = 0
 
     def told(self, room: int) -> None:
-        """Note a room from the scheduler. Rooms come in the order in which they were drawn."""
-        self._run, self._last = room >> COUNT_BITS, room & LAST
+        """Note a room that has been opened. Rooms are opened in the order in which they were
+        drawn.
+        """
+        self._run, self._last = room >> COUNT_BITS, max(self._last, room & LAST)
 
     def refusal(self, room: int) -> str | None:
         """Why a room that is not open will never be opened; None if it may be opened later."""

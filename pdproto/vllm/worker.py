@@ -12,6 +12,7 @@ from pdproto.items.components import Component
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.direct import DirectItems, places_of
 from pdproto.items.shares import TpRank, share_for
+from pdproto.node.prefill.keeps import places_in
 from pdproto.pages.device import Device
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.interpreter import share_interpreter
@@ -27,6 +28,7 @@ from pdproto.vllm.ranks import DecodeRank
 from pdproto.vllm.rooms import ToldRooms
 
 log = logging.getLogger("pdproto.vllm")
+KEPT_PART: Final = 8  # of the KV cache is kept for further decode requests: one in so many
 
 
 class Worker:
@@ -91,9 +93,14 @@ class Worker:
                                 device=device, threads=settings.copy_threads)
         name = settings.named(f"prefill-{rank.name().rpartition('decode-')[2]}")
         node = PrefillNode(name, data_path, link=settings.link(index), waits=settings.waits,
-                           trace=settings.spans(name), refuses=told.refusal)
+                           trace=settings.spans(name), refuses=told.refusal,
+                           places=places_in(settings.keep_pages or self._pages() // KEPT_PART))
         self._offering = OfferingWorker(
             node, told, data_path, [component.item_bytes for component in found])
+
+    def _pages(self) -> int:
+        """How many blocks, or parts of them, a request that had the whole KV cache would have."""
+        return self._blocks * max(self._parts)
 
     def _load(
         self, found: Sequence[Component], rank: DecodeRank, incarnation: int,

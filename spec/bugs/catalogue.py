@@ -10,6 +10,7 @@ from pdproto.spec.bugs import (
     end_to_end,
     group_attempts,
     incarnations,
+    keep,
     optimistic,
     registry,
     sink_group,
@@ -29,4 +30,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *sink_group.BUGS,
     *drain.BUGS,
     *incarnations.BUGS,
+    *keep.BUGS,
 )

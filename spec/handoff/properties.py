@@ -89,7 +89,7 @@ SAFETY: Final = (
         "S8_pages_return_before_landing", "S8_a_running_slot_has_one_owner",
         "S8_kv_is_held_while_the_first_chunk_is_computed",
         "S8_kv_is_held_while_the_last_chunk_is_computed", "S8_a_failed_request_is_computed",
-        "S8_kv_is_held_while_it_is_sent"),
+        "S8_kv_is_held_while_it_is_sent", "S8_kv_is_held_while_a_leg_reads_it"),
         assumes=_FENCE),
     Promise("S9", "Decode addresses the prefill rank that runs the room.", (
         "S9_decode_addresses_the_rank_of_the_room", "S9_a_met_room_runs_on_its_target",
@@ -139,6 +139,7 @@ SAFETY: Final = (
         "S19_a_success_has_the_prompt_of_its_life", "S19_a_running_life_has_its_prompt",
         "S19_only_other_prompts_differ", "S19_a_mix_up_ends_its_life",
         "S19_a_request_of_its_prompt_is_preferred", "S19_a_life_of_its_prompt_is_preferred",
+        "S19_a_leg_reads_the_kv_of_its_prompt",
         "a_room_has_two_prompts", "a_mix_up_is_found", "a_later_life_is_bound_first"),
         assumes="callers give one name to all that is computed alike, and to nothing else"),
 )
@@ -173,7 +174,7 @@ LIVENESS: Final = (
         "L2_a_mix_up_ends_its_life", "L2_a_mix_up_ends_its_request",
         "L2_a_failure_reaches_every_rank", "L2_a_life_fails_if_another_has_its_request",
         "L2_a_request_that_has_ended_ends_its_life",
-        "L2_a_life_that_has_ended_ends_its_request"),
+        "L2_a_life_that_has_ended_ends_its_request", "L2_a_leg_is_answered_at_once"),
         simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_a_published_room_is_listed",
@@ -186,7 +187,8 @@ LIVENESS: Final = (
         "L4_slots_come_back", "L4_the_entry_may_forget",
         "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back",
         "L4_a_request_is_given_back",
-        "L4_a_request_that_is_given_up_is_given_back", "L4_the_memory_comes_back"),
+        "L4_a_request_that_is_given_up_is_given_back", "L4_the_memory_comes_back",
+        "L4_the_kv_of_a_room_is_given_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
@@ -208,7 +210,8 @@ LIVENESS: Final = (
         "L7_a_lost_process_goes_on", "L7_a_silent_process_is_overdue"),
         simulator="within the heartbeat's time-out", assumes=_DETECTOR),
     Promise("L8", "No clock ends a lease: a time-out asks for a fence.", (
-        "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back"),
+        "S1_writes_stay_in_own_memory", "L4_every_chunk_comes_back",
+        "S8_kv_is_held_while_a_leg_reads_it", "no_clock_ends_a_room_that_is_read"),
         runtime="a timer that guards remote memory is renewed while the other side sends messages",
         assumes=_FENCE),
     Promise("L9", "No message and no error ends a thread.", ("no_row_is_busy",),

@@ -38,6 +38,9 @@ WAITS: Final[Mapping[str, Wait]] = {
     "no_decision": Wait(0.5, "the rank repeats its vote", again=True),
     "no_confirmation": Wait(0.5, "the entry rank repeats the decision", again=True),
     "no_release": Wait(0.5, "the rank repeats that its part has ended", again=True),
+    # A room that is asked for more than once (keep.py).
+    "keep": Wait(0.0, "prefill gives the pages of a request back, for which no further decode "
+                      "request has come"),
     # Registration and look-up (registry.py).
     "not_recorded": Wait(1.0, "the rank registers again", again=True),
     "sign_of_life": Wait(2.5, "the rank registers again, which shows that it lives", again=True),

@@ -17,6 +17,7 @@ from pdproto.engine.contract import EngineError
 from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
+from pdproto.node.prefill.keeps import NO_PLACES, Places
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff.poll import KVPoll
@@ -235,7 +236,7 @@ class Cluster:
         self, sources: int = 1, sinks: int = 1, *, link: Link | None = None,
         waits: Mapping[str, float] | None = None, prefill: Mapping[str, int] | None = None,
         decode: Mapping[str, int] | None = None,
-        refuses: Callable[[int], str | None] = lambda _: None,
+        refuses: Callable[[int], str | None] = lambda _: None, places: Places = NO_PLACES,
     ) -> None:
         self.fabric = Fabric()
         self.link = replace(link or Link(sign_of_life_s=0.05), bind=f"tcp://{OWN_HOST}:0")
@@ -246,7 +247,8 @@ class Cluster:
             name = f"p{number}"
             data_path = SourceDataPath(name, self.fabric, **(prefill or {}))  # type: ignore[arg-type]
             self.prefills.append(
-                PrefillNode(name, data_path, link=self.link, waits=self.waits, refuses=refuses))
+                PrefillNode(name, data_path, link=self.link, waits=self.waits, refuses=refuses,
+                            places=places))
         for number in range(sinks):
             self.decodes.append(self.decode(f"d{number}", 17, **(decode or {})))
 

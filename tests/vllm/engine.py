@@ -59,6 +59,7 @@ from tests.waiting import until
 
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 VOCABULARY: Final = 300
+KEEP_S: Final = 0.05  # so that tests whose rooms nobody asks for again wait for it no longer
 WIDE: Final = "get_tp_group", "get_world_group"
 
 
@@ -109,7 +110,8 @@ class Engine:
                                    spec) for number, spec in enumerate(specs or (full(),))]
         layout = "LBNHC" if tokens_outermost else "LBHNC"
         self.cache: Final = KVCacheConfig(blocks, [], groups, kv_cache_layout=layout)
-        transfer = transfer_config(role, policy, dict(extra or {}), multi=multi)
+        waits = {"keep": KEEP_S, **(extra or {}).get("waits", {})}
+        transfer = transfer_config(role, policy, {**(extra or {}), "waits": waits}, multi=multi)
         config = self._config(folder, transfer, prefix=prefix)
         config.cache_config.num_gpu_blocks = blocks
         if len(groups) == 1:

@@ -13,6 +13,7 @@ from pdproto.engine.engines import open_sink, open_source
 from pdproto.items.components import Component, Heads
 from pdproto.items.data_path import SinkItems, SourceItems
 from pdproto.items.shares import TpRank
+from pdproto.node.prefill.keeps import NO_PLACES, Places
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import Settings
 from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup
@@ -95,8 +96,10 @@ class Prefill:
         self, closing: ExitStack, groups: Sequence[LayerGroup] = FULL,
         layout: dict[str, str] = LAYOUT,
         waits: dict[str, float] | None = None, engine: str = "tcp", stages: int = 1,
+        places: Places = NO_PLACES,
     ) -> None:
         self.caches: Final = caches(len(groups), 7)
+        self._places: Final = places
         self.scheduler: Final = OfferingScheduler(groups, layout, SEALS)
         self.workers: Final = [self._worker(closing, stage, stages, waits, engine)
                                for stage in range(stages)]
@@ -112,7 +115,8 @@ class Prefill:
     ) -> OfferingWorker:
         told, components = ToldRooms(), of_stage(self.caches, stage, stages)
         data_path = SourceItems(components, ALONE, open_source(engine, HOST))
-        node = PrefillNode(f"prefill-{stage}", data_path, waits=waits, refuses=told.refusal)
+        node = PrefillNode(f"prefill-{stage}", data_path, waits=waits, refuses=told.refusal,
+                           places=self._places)
         closing.callback(node.close)
         return OfferingWorker(node, told, data_path, [one.item_bytes for one in components])
 
@@ -205,9 +209,11 @@ class Servers:
     """One of each. stages: of prefill's pipeline, and of decode's."""
 
     def __init__(self, closing: ExitStack, groups: Sequence[LayerGroup] = FULL, engine: str = "tcp",
-                 stages: tuple[int, int] = (1, 1), **waits: float) -> None:
+                 stages: tuple[int, int] = (1, 1), places: Places = NO_PLACES,
+                 **waits: float) -> None:
         there, here = stages
-        self.prefill = Prefill(closing, groups, waits=waits, engine=engine, stages=there)
+        self.prefill = Prefill(closing, groups, waits=waits, engine=engine, stages=there,
+                               places=places)
         self.decode: Final = Decode(closing, groups, waits=waits, engine=engine, stages=here)
 
     def step(self) -> None:

@@ -6,6 +6,7 @@ from time import sleep
 
 import pytest
 
+from pdproto.node.prefill.keeps import Places
 from pdproto.runtime import batches
 from pdproto.spec.handoff import load
 from pdproto.spec.handoff.load import Handoff
@@ -149,14 +150,79 @@ def test_a_request_that_comes_too_late_fails_at_once(closing: ExitStack) -> None
     servers.check({})
 
 
-def test_a_request_that_two_ask_for_is_given_to_one(closing: ExitStack) -> None:
-    servers = Servers(closing)
+ALSO_HERE = [20, 21, 22]
+
+
+@pytest.mark.parametrize("early", [0, 1, 2], ids=["both late", "one early", "both early"])
+@pytest.mark.parametrize("stages", [(1, 1), (2, 1)], ids=["one rank", "two of prefill"])
+def test_a_request_that_two_ask_for_is_given_to_both(
+    closing: ExitStack, early: int, stages: tuple[int, int]
+) -> None:
+    """Before prefill's workers have opened the room, or after. No clock runs."""
+    servers = Servers(closing, stages=stages, places=Places(1, 3), keep=600.0, no_news=600.0,
+                      no_bytes=600.0)
     params = servers.prefill.finish("r", TOKENS, THERE)
-    for name, blocks in (("r1", HERE), ("r2", [20, 21, 22])):
+    for place, (name, blocks) in enumerate((("r1", HERE), ("r2", ALSO_HERE))):
+        if place == early:
+            servers.prefill.step()
         servers.decode.arrive(name, TOKENS, params)
         servers.decode.place(name, blocks)
-        servers.until(lambda: not servers.decode.awaited, seconds=5.0)
+        servers.decode.step()
+    servers.until(lambda: not servers.decode.awaited)
+    assert servers.decode.heard == {"r1": False, "r2": False}
+    assert servers.prefill.kept == {"r"}
+    other = servers.prefill.finish("other", TOKENS, [5, 6, 7])  # it gets the only place
+    servers.decode.arrive("other", TOKENS, other)
+    servers.decode.place("other", [10, 11, 12])
+    servers.until(lambda: not servers.decode.awaited and servers.prefill.kept == {"other"})
+
+
+@pytest.mark.parametrize("early", [0, 1, 2], ids=["both late", "one early", "both early"])
+def test_where_nothing_is_kept_each_is_served_or_refused_at_once(
+    closing: ExitStack, early: int
+) -> None:
+    """Seen red with the second one early before a room had legs: it waited for 120 s."""
+    servers = Servers(closing, no_news=600.0, no_bytes=600.0)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    for place, (name, blocks) in enumerate((("r1", HERE), ("r2", ALSO_HERE))):
+        if place == early:
+            servers.until(lambda: not servers.decode.awaited)
+        servers.decode.arrive(name, TOKENS, params)
+        servers.decode.place(name, blocks)
+        servers.decode.step()
+    servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept, seconds=5.0)
+    assert servers.decode.heard["r1"] is False
+
+
+def test_a_request_that_comes_after_the_keep_is_refused_at_once(closing: ExitStack) -> None:
+    servers = Servers(closing, places=Places(8, 3), keep=0.1)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    for name, blocks in (("r1", HERE), ("r2", ALSO_HERE)):
+        servers.decode.arrive(name, TOKENS, params)
+        servers.decode.place(name, blocks)
+        servers.until(lambda: not servers.decode.awaited and not servers.prefill.kept, seconds=5.0)
     assert servers.decode.heard == {"r1": False, "r2": True}
+
+
+def test_another_decode_server_takes_over_from_one_that_has_died(closing: ExitStack) -> None:
+    """Before it has loaded, with the same params, and without a clock."""
+    servers = Servers(closing, places=Places(8, 3), keep=600.0)
+    other = Decode(closing)
+    params = servers.prefill.finish("r", TOKENS, THERE)
+    servers.decode.arrive("r", TOKENS, params)
+    servers.step()
+    for worker in servers.decode.workers:
+        worker.node.close()
+    other.arrive("again", TOKENS, params)
+    other.place("again", HERE)
+
+    def is_loaded() -> bool:
+        servers.prefill.step()
+        return bool(other.step().over)
+
+    until(is_loaded)
+    assert other.heard == {"again": False}
+    assert servers.prefill.kept == {"r"}
 
 
 def test_a_room_of_an_earlier_run_of_prefill_is_refused(closing: ExitStack) -> None:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from pdproto.items.components import Component, Numbering
 from pdproto.items.shares import TpRank, share_for
+from pdproto.node.prefill.keeps import OVER
 from pdproto.pages.chunks import pack_pages
 from pdproto.vllm.offer import KEY, VERSION, Offer, offer_in
 from pdproto.vllm.pools import components, device_of, layer_number
 from pdproto.vllm.ranks import DecodeRank, feed
-from pdproto.vllm.rooms import OTHER_RUN, OVER, Rooms, ToldRooms
+from pdproto.vllm.rooms import OTHER_RUN, Rooms, ToldRooms
 
 NAME = "model.layers.{}.self_attn.attn"
 

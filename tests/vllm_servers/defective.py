@@ -15,8 +15,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.nixl import NixlConnector
 from pdproto.items.data_path import SinkItems
 from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
+from pdproto.node.prefill.keeps import NO_PLACES, Keeps
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.vllm import loading, offering, rooms
+from pdproto.vllm import loading, offering, rooms, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
@@ -80,15 +81,14 @@ def blocks_given_early() -> None:
         old(self, orders)
         self._over.extend(order.request for order in orders.send)
 
-    def look(old: Any, self: Any, sending: Any, sender: Any) -> None:
-        over = list(self._over)
-        old(self, sending, sender)
-        self._over.clear()
-        self._over.extend(over)
+    def over(old: Any, self: Any) -> set[str]:
+        told: set[str] = old(self) - getattr(self, "told", set())
+        self.told = getattr(self, "told", set()) | told
+        return told
 
     wrap(Worker, "_offer", offer)
     wrap(offering.OfferingWorker, "take", take)
-    wrap(offering.OfferingWorker, "_look", look)
+    wrap(offering.OfferingWorker, "over", over)
 
 
 def loss_unnoticed() -> None:
@@ -176,6 +176,12 @@ def prompts_uncompared() -> None:
 def room_waits() -> None:
     """Prefill leaves a request waiting that comes for a room which has served one."""
     wrap(rooms.ToldRooms, "refusal", lambda *_: None)
+    wrap(Keeps, "meet", lambda *_: False)
+
+
+def nothing_kept() -> None:
+    """Prefill gives blocks back when the first decode request has ended."""
+    planting.replace(worker, "places_in", lambda _: NO_PLACES)
 
 
 def nixl_wrong_block() -> None:
@@ -196,7 +202,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
-                   nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits)}
+                   nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits,
+                   nothing_kept)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

@@ -58,7 +58,8 @@ class Binding:
 
     refuses: returns why no sender will open a room that a sink introduces; None if one may. early:
     lives without a sender. on_ended_early: the request of this endpoint is that of a sender that
-    has ended before. on_dropped: no sink may come any more for a sender that has failed.
+    has ended before. on_dropped: no sink may come any more for a sender that has failed. further:
+    answers a life without a sender, if its room is open to several; returns whether it has.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Binding:
             self._bind, self._tell, lambda: core.now, waits)
         self.on_ended_early: Callable[[Endpoint, Sender], None] = lambda *_: None
         self.on_dropped: Callable[[Sender], None] = lambda _: None
+        self.further: Callable[[Life], bool] = lambda _: False
         self._core: Final = core
         self._endpoints: Final = endpoints
         self._senders: Final = senders
@@ -85,11 +87,14 @@ class Binding:
 
     # Requests of the application
 
+    def count(self, sender: Sender) -> None:
+        """Give the sender the use of its room, if its caller has given it none."""
+        if sender.given_use is None:
+            sender.use = self._uses.next(sender.room)
+
     def put(self, sender: Sender) -> None:
         """Begin a hand-over that the router has put here."""
         self._core.metrics.add("handoffs_opened")
-        if sender.given_use is None:
-            sender.use = self._uses.next(sender.room)
         self.rooms.open(sender)
         if sender.endpoint.life is None:
             self._unbound.add(sender)
@@ -115,7 +120,7 @@ class Binding:
         if endpoint is None or life in self.rooms:
             self.rooms.hear(life, peer.name, by)
             endpoint = lives.get(life)
-        return endpoint or self._meet(life)
+        return endpoint or self._meet(life, by)
 
     def meet_earlier(self, peer: Peer, frame: Introduce | Publish) -> None:
         """Meet the lives that this one names, if their own introductions have not come. These are
@@ -134,7 +139,7 @@ class Binding:
         """
         self.rooms.hear(life, sink, Abort)
 
-    def _meet(self, life: Life) -> Endpoint:
+    def _meet(self, life: Life, by: type[Frame]) -> Endpoint:
         """The endpoint of a life that has no sender yet."""
         full = self.early.full_for(life)
         if full is not None:
@@ -145,6 +150,8 @@ class Binding:
         self.early.add(early)
         self._endpoints.stages.register(early)
         self._remembered.add(life, early.endpoint)
+        if by is not Abort and self.further(life):
+            return early.endpoint
         why = self._core.tell("refuses", self._refuses, life.room)
         if why is not None:
             # So that decode need not wait for a timeout.

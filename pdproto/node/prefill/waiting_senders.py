@@ -33,6 +33,10 @@ class ByRoom:
         return next((sender for sender in self._senders.get(room, ())
                      if sender.prompt == prompt), None)
 
+    def of_room(self, room: int) -> list[Sender]:
+        """The senders that wait in this room."""
+        return list(self._senders.get(room, ()))
+
     def of_life(self, life: Life) -> Sender | None:
         """The sender that waits with this life; None if there is none."""
         for sender in self._senders.get(life.room, ()):
