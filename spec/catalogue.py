@@ -30,6 +30,7 @@ CATALOGUE: Final = (
     Entry("alternating-bit-broken", "examples.alternating_bit_broken:SYSTEM", Purpose.EXAMPLE),
     Entry("snapshot", "examples.snapshot:SYSTEM", Purpose.EXAMPLE, lemmas="snapshot_lemmas"),
     Entry("snapshot-broken", "examples.snapshot_broken:SYSTEM", Purpose.EXAMPLE),
+    Entry("kv-hand-over", "handoff.hand_over:HAND_OVER"),
     Entry("registry", "handoff.registry:SYSTEM",
           lemmas="registry_lemmas", ranking="registry_ranking", runs=True),
     Entry("registry-late", "handoff.registry_late:SYSTEM", lemmas="registry_lemmas"),

@@ -16,7 +16,7 @@ from pdproto.check.runs import NoRunError, Transition
 from pdproto.check.witness import Witness
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.channels import Queue
-from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.grounding import Environment, Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
@@ -68,9 +68,9 @@ class Narrator:
             obligation.claim.name, self.witness.never_reaches(obligation, fairness, moves, loop))
         return self.trace(moves, loop=loop, blocked=loop is None)
 
-    def unrefined(self, claim: Refines, moves: Sequence[Transition]) -> Trace:
+    def unrefined(self, claim: Refines, over: Environment, moves: Sequence[Transition]) -> Trace:
         """A run whose last step no row of the abstract system takes."""
-        self._must_show(claim.name, self.witness.leaves(claim, moves))
+        self._must_show(claim.name, self.witness.leaves(claim, over, moves))
         return self.trace(moves)
 
     def _must_show(self, what: str, problem: str) -> None:

@@ -9,8 +9,14 @@ from pdproto.check.explore import INTERRUPTED, Exploration, Reductions, explore
 from pdproto.check.findings import VACUOUS, jointly
 from pdproto.check.liveness import Lasso, Liveness, graph_for
 from pdproto.check.narrative import Narrator
-from pdproto.check.questions import LeadsToInstance, Question, leads_to_instances, questions
-from pdproto.check.refining import Refinement
+from pdproto.check.questions import (
+    LeadsToInstance,
+    Question,
+    instance_text,
+    leads_to_instances,
+    questions,
+)
+from pdproto.check.refining import refinements
 from pdproto.check.result import Finding, PropertyKind, Trace, Verdict
 from pdproto.check.runs import NoRunError, run
 from pdproto.check.settings import CheckSettings
@@ -56,7 +62,7 @@ class RunClaims:
         watched: list[Guard] = []
         for claim in self.claims:
             if isinstance(claim, Refines):
-                watched += Refinement(ground, claim).watched
+                watched += (guard for one in refinements(ground, claim) for guard in one.watched)
                 continue
             for obligation in leads_to_instances(ground, claim):
                 watched += (*obligation.premise, *obligation.goal)
@@ -139,8 +145,10 @@ class RunClaims:
         )
 
     def _refines(self, search: Exploration, claim: Refines) -> Finding:
-        refinement = Refinement(search.ground, claim)
-        broken, moves = refinement.broken(search)
+        judged = [(one, *one.broken(search)) for one in refinements(search.ground, claim)]
+        moves = any(moved for _, _, moved in judged)
+        one, broken, _ = min(judged, key=lambda each: (each[1] is None, each[1] and len(
+            each[1].rows)))
         verdict = Verdict.HOLDS if broken is None else Verdict.VIOLATED
         finding = replace(self._undecided(claim, ()), verdict=verdict,
                           assurance=self._assurance(search, verdict))
@@ -148,8 +156,9 @@ class RunClaims:
             return finding if moves else replace(
                 finding, note=f"vacuous: it never moves {claim.abstract.name}")
         narrator = Narrator(search.ground, self._asked(search.ground))
-        trace = narrator.unrefined(claim, run(search.program, broken.rows))
-        return replace(finding, trace=trace, note="; ".join(filter(None, (broken.told, claim.why))))
+        trace = narrator.unrefined(claim, one.over, run(search.program, broken.rows))
+        note = "; ".join(filter(None, (broken.told, claim.why)))
+        return replace(finding, trace=trace, instance=instance_text(one.over), note=note)
 
     def _leads_to(
         self, search: Exploration, liveness: Liveness, claim: LeadsTo, under: Sequence[Fairness]

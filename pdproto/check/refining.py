@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pdproto.check.engine import Engine, Flags
 from pdproto.check.explore import Exploration
 from pdproto.check.graph import Graph, Walk
-from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.ground.grounding import Environment, Ground, GroundRow
 from pdproto.ground.layout import cell_name
 from pdproto.ground.program import WORD_BITS, Guard
 from pdproto.spec.language.formula import negated, normal
@@ -36,12 +36,19 @@ class Broken:
     told: str
 
 
-class Refinement:
-    """A claim of refinement about one ground system."""
+def refinements(ground: Ground, *claims: Refines) -> list["Refinement"]:
+    """The claims, or all of the system, each for every choice of elements."""
+    return [Refinement(ground, claim, over) for claim in claims or ground.system.refinements
+            for over in ground.environments(claim.over)]
 
-    def __init__(self, ground: Ground, claim: Refines) -> None:
+
+class Refinement:
+    """A claim of refinement about one ground system, for the elements of its `over` variables."""
+
+    def __init__(self, ground: Ground, claim: Refines, over: Environment) -> None:
         of = claim.abstract
         self.claim: Final = claim
+        self.over: Final = over
         self.abstract: Final = Ground(
             of, ground.sizes, tuple(of.faults), {one: ground.given[one] for one in of.rigids})
         self._bits: Final[list[tuple[int, tuple[Guard, ...]]]] = []
@@ -49,8 +56,8 @@ class Refinement:
         self._after: Final[dict[int, frozenset[int]]] = {}
         layout = self.abstract.layout
         for mapped in claim.mapped:
-            for env in ground.environments(mapped.arguments):
-                at = tuple(env.values())
+            for cell in ground.environments(mapped.arguments):
+                at, env = tuple(cell.values()), {**over, **cell}
                 for value, formula in mapped.values:
                     bits = layout.literal(mapped.symbol, at, value).value
                     self._bits.append((bits, tuple(ground.patterns(normal(formula), env))))

@@ -116,11 +116,13 @@ class Witness:
                     yield (f"{row} writes {cell_name(*cell)} after {cell_name(message, sent)} was "
                            "sent")
 
-    def leaves(self, claim: Refines, moves: Sequence[Transition]) -> str:
+    def leaves(
+        self, claim: Refines, over: Environment, moves: Sequence[Transition]
+    ) -> str:
         """Whether the run ends with a step that the abstract system does not take."""
         of = claim.abstract
         book = Interpreter(of, self.ground.sizes, tuple(of.faults), self.ground.given)
-        *before, after = (self._mapped(claim, store) for store in self.stores(moves))
+        *before, after = (self._mapped(claim, over, store) for store in self.stores(moves))
         if not before:
             return "" if after else "it begins in an initial state of the abstract system"
         if after == before[-1]:
@@ -128,12 +130,12 @@ class Witness:
         taken = next((step for step, to in book.steps(before[-1]) if to == after), None)
         return "" if taken is None else f"{of.name} takes its last step, by {taken[0]}"
 
-    def _mapped(self, claim: Refines, store: Store) -> Store:
+    def _mapped(self, claim: Refines, over: Environment, store: Store) -> Store:
         """The state of the abstract system; a cell without a value has an index more."""
         state, found = dict(store), set[tuple[Cell, Value]]()
         for mapped in claim.mapped:
-            for env in self._book.environments(mapped.arguments):
-                cell = mapped.symbol, tuple(env.values())
+            for chosen in self._book.environments(mapped.arguments):
+                cell, env = (mapped.symbol, tuple(chosen.values())), {**over, **chosen}
                 found |= {(cell, value) for value, formula in mapped.values
                           if self._book.holds(formula, state, env)}
                 if not self._book.holds(mapped.fits, state, env):

@@ -23,10 +23,11 @@ from pdproto.check.questions import (
     LeadsToInstance,
     Question,
     final_guards,
+    instance_text,
     leads_to_instances,
     questions,
 )
-from pdproto.check.refining import Refinement
+from pdproto.check.refining import refinements
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.runs import NoRunError, Transition
@@ -98,8 +99,8 @@ class PropertyChecker:
         ]
         self._good: Final[set[int]] = set()
         self._refinements: Final = [
-            Refinement(ground, claim) for claim in ground.system.refinements
-            if not properties or claim.name in properties]
+            one for one in refinements(ground)
+            if not properties or one.claim.name in properties]
         self._steps: Final[set[tuple[int, int]]] = set()
 
     def assumptions(self) -> tuple[Fairness, ...]:
@@ -139,7 +140,8 @@ class PropertyChecker:
                 raise ViolationError(Finding(
                     claim.name, PropertyKind.REFINES, claim_text(claim), Verdict.VIOLATED,
                     "met by a run", claim.place, note=wrong,
-                    trace=self._narrator.unrefined(claim, moves)))
+                    instance=instance_text(one.over),
+                    trace=self._narrator.unrefined(claim, one.over, moves)))
         if len(self._steps) >= GOOD_MAX:
             self._steps.clear()
         self._steps.add((before, after))

@@ -30,6 +30,7 @@ from pdproto.spec.handoff.bootstrap import Phase, Reason, Run, e, f
 from pdproto.spec.handoff.end_to_end_ends import RECEIVER
 from pdproto.spec.handoff.ends import COMMITTED, Sending, d, h, p, sending
 from pdproto.spec.handoff.engine import ENGINE
+from pdproto.spec.handoff.hand_over import REFINED
 from pdproto.spec.handoff.roles import Attempt, Incarnation
 from pdproto.spec.handoff.sink import POOL
 from pdproto.spec.language import (
@@ -116,7 +117,8 @@ RESTART: Final = edited(
 
 SYSTEM: Final = edited(
     RESTART, "end-to-end",
-    ReplaceProperties(tuple(c for c in RESTART.properties if c.name not in OF_TWO)),
+    ReplaceProperties((
+        REFINED, *(claim for claim in RESTART.properties if claim.name not in OF_TWO))),
     about="Registration, look-up, optimistic prefill and transfer of one room.",
     # One run, and it may die. A second run takes minutes, so RESTART has it.
     configurations={"default": Configuration(

@@ -43,18 +43,22 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Refines:
-    """Each step is one of the abstract system, or changes nothing of it (rules 1 and 2)."""
+    """Each step is one of the abstract system, or changes nothing of it (rules 1 and 2).
+
+    over: variables of the mapping for whose elements the claim is made, one by one.
+    """
 
     name: str
     abstract: "System"
     mapping: tuple[Update, ...]
     why: str = ""
+    over: tuple[Sort, ...] = field(default=(), kw_only=True)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
     if TYPE_CHECKING:  # one update needs no tuple
         def __init__(
             self, name: str, abstract: "System", mapping: Update | tuple[Update, ...],
-            why: str = "", *, place: Place = ...,
+            why: str = "", *, over: Sort | tuple[Sort, ...] = ..., place: Place = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -71,6 +75,12 @@ class Refines:
                 f"{named}: mapping= is {shown(updates)}: want an update for each variable of "
                 f"{self.abstract.name}, as in {EXAMPLE}", self.place)
         object.__setattr__(self, "mapping", updates)
+        over: object = self.over
+        if isinstance(over, Sort):
+            object.__setattr__(self, "over", (over,))
+        require(isinstance(over, Sort) or (
+            isinstance(over, tuple) and all(isinstance(v, Sort) for v in over)),
+            f"{named}: over= is {shown(over)}: want variables, as in over=(h,)", self.place)
         self._check_updates(named)
 
     def _check_updates(self, named: str) -> None:
@@ -82,14 +92,14 @@ class Refines:
             require(symbol not in seen, f"{named}: mapping= assigns {symbol} twice: write one "
                     "update, with if_then_else", update.place)
             seen.add(symbol)
-            plain = all(v is not ANY for v in update.arguments)
+            plain = all(v is not ANY and v not in self.over for v in update.arguments)
             require(plain and len(set(update.arguments)) == len(update.arguments),
                     f"{named}: mapping= assigns {update!r}: want a different variable for each "
                     f"argument of {symbol.signature}", update.place)
             for variable in (*free_variables(update.where), *mentioned(update.value)):
-                require(variable in update.arguments, f"{named}: {update!r} reads {variable!r}, "
-                        f"which is no argument of {symbol}: bind it with exists or forall",
-                        update.place)
+                require(variable in (*update.arguments, *self.over), f"{named}: {update!r} reads "
+                        f"{variable!r}, which is no argument of {symbol}: bind it with exists or "
+                        "forall, or name it in over=", update.place)
         for symbol in of.variables:
             require(not (isinstance(symbol, Message) and symbol.fifo is not None),
                     f"{named}: {symbol} of {of.name} waits in a channel, which no mapping computes:"

@@ -169,7 +169,8 @@ class System:
         for formula in self.formulas():
             free, bound = every_variable(formula)
             found += map(type, (*free, *bound))
-        found += (sort for claim in self.refinements for sort in claim.abstract.sorts)
+        for claim in self.refinements:
+            found += (*claim.abstract.sorts, *map(type, claim.over))
         return tuple(dict.fromkeys(found))
 
     def require_sizes(self, sizes: Sizes) -> None:

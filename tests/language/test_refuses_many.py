@@ -18,10 +18,12 @@ def each_for_no_cell(a: Any) -> object:
     return each(i, a.has(w, j).to(True), where=a.has(w, i))  # <- here
 
 
-@malformed("each(i, best(w) := i): i names no cell of the update: leave it out, "
-           "or write exists(i, ...) in where=")
+@malformed("row 'sweep' of worker: best(w) := i for each i where has(w, i): i names no cell of the "
+           "update: leave it out, or write exists(i, ...) in where=")
 def each_gives_one_cell_many_values(a: Any) -> object:
-    return each(i, a.best(w).to(i), where=a.has(w, i))  # <- here
+    return a.system(worker=[
+        Row("sweep", do=[each(i, a.best(w).to(i), where=a.has(w, i))]),  # <- here
+    ])
 
 
 @malformed("row 'sweep' of boss: it reads has, which is owned by worker: let a message from worker "

@@ -5,7 +5,7 @@ from typing import Any
 
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.symbols import Update
-from tests.oracle.interpreter import START, Cells, Given, Interpreter, State, initial
+from tests.oracle.interpreter import START, Cells, Env, Given, Interpreter, State, initial
 from tests.oracle.search import Graph, Verdict
 
 NO_STATE: State = frozenset({(("a cell with no value, or with two", ()), None)})
@@ -14,8 +14,8 @@ NO_STATE: State = frozenset({(("a cell with no value, or with two", ()), None)})
 class Above:
     """The system that another one refines, at the sizes of the other."""
 
-    def __init__(self, graph: Graph, claim: Refines) -> None:
-        self.graph, self.claim = graph, claim
+    def __init__(self, graph: Graph, claim: Refines, over: Env) -> None:
+        self.graph, self.claim, self.over = graph, claim, over
         below, self.system = graph.reader, claim.abstract
         given: Given = below.given
         self.reader = Interpreter(self.system, below.sizes, tuple(self.system.faults), given)
@@ -33,7 +33,8 @@ class Above:
     def _assign(self, update: Update, cells: Cells, found: Cells) -> bool:
         """Give each cell of the variable its value; False where one has none, or two."""
         below = self.graph.reader
-        for env in below.choices(update.arguments):
+        for cell in below.choices(update.arguments):
+            env = self.over | cell
             if below.holds(update.where, cells, env):
                 one: Cells = {}
                 if not below._assign(update, env, cells, one) or one.keys() & found.keys():
@@ -65,6 +66,13 @@ class Above:
         if len(states) == 1:
             return "" if self.image(states[0]) != START else "it starts as it should"
         return "" if self.is_bad(states[-2], states[-1]) else "its last step is one above"
+
+
+def jointly(graph: Graph, claim: Refines) -> Verdict:
+    """The verdict for all elements."""
+    found = [Above(graph, claim, over).verdict() for over in graph.reader.choices(claim.over)]
+    return Verdict(any(one.violated for one in found),
+                   min((one.length for one in found if one.length is not None), default=None))
 
 
 def refinements(properties: tuple[Any, ...]) -> Mapping[str, Refines]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.system import Configuration, System
-from tests.oracle.above import Above, refinements
+from tests.oracle.above import jointly, refinements
 from tests.oracle.fair import broken_instances, is_ever_pending
 from tests.oracle.interpreter import Given, Interpreter
 from tests.oracle.orbits import orbits
@@ -82,7 +82,7 @@ def answer(system: System, configuration: Configuration, most: int) -> Answer:
     whole.verdicts[DEADLOCK] = Verdict(bool(stuck), min(stuck, default=None))
     for name, refines in refinements(system.properties).items() if found else ():
         whole.verdicts[name] = _jointly(
-            [Above(world.graph(), refines).verdict() for world in whole.worlds], is_witness=False)
+            [jointly(world.graph(), refines) for world in whole.worlds], is_witness=False)
     for claim in system.properties:
         if isinstance(claim, LeadsTo):
             _live(whole, claim)

@@ -18,13 +18,14 @@ def with_refinement(draw: "Draw", system: System) -> System:
     above = Machine("above", host=True)
     below = rng.sample(parts.variables, min(len(parts.variables), rng.choice((1, 1, 2))))
     plain = [m for m in parts.messages if m.fifo is None]
+    over = parts.alpha("over") if rng.random() < 0.3 else None
     rows: list[Row] = []
     mapping: list[Any] = []
     shown: list[Any] = []
     for symbol in below:
         copy = declared(above, symbol)
         shown.append(copy)
-        mapping.append(mapped(draw, copy, symbol))
+        mapping.append(mapped(draw, copy, symbol, over))
         rows += steps(draw, copy, shown)
     if plain and rng.random() < 0.3:
         message = plain[0]
@@ -34,7 +35,10 @@ def with_refinement(draw: "Draw", system: System) -> System:
     layer = {"above": (Table(above, rows=tuple(rows[-1:])),)} if rng.random() < 0.3 else {}
     abstract = System(rng.choice(("above", "beyond")), "A random system.", (
         Table(above, rows=tuple(rows[:-1] if layer else rows)),), faults=layer)
-    claim = Refines("refines", abstract, tuple(mapping))
+    if over is None:
+        claim = Refines("refines", abstract, tuple(mapping))
+    else:
+        claim = Refines("refines", abstract, tuple(mapping), over=over)
     return replace(system, properties=(*system.properties, claim))
 
 
@@ -60,7 +64,7 @@ def cell_of(draw: "Draw", symbol: Any) -> tuple[Sort, ...]:
     return tuple(found)
 
 
-def mapped(draw: "Draw", copy: Any, symbol: Any) -> Any:
+def mapped(draw: "Draw", copy: Any, symbol: Any, over: Sort | None) -> Any:
     """The value of the copy: that of the symbol, or one that a formula decides."""
     rng, parts = draw.rng, draw.parts
     at = cell_of(draw, symbol)
@@ -70,9 +74,10 @@ def mapped(draw: "Draw", copy: Any, symbol: Any) -> Any:
         if rng.random() < 0.2:
             where = parts.formula((*at, value), parts.variables, (), 1)
         return each(value, copy(*at).to(value), where=where)
-    formula = parts.formula(at, parts.variables, (), 1)
+    formula = parts.formula(at if over is None else (*at, over), parts.variables, (), 1)
     if isinstance(symbol, Relation):
-        return copy(*at).to(symbol(*at) if rng.random() < 0.7 else formula)
+        plain = rng.random() < (0.7 if over is None else 0.3)
+        return copy(*at).to(symbol(*at) if plain else formula)
     if isinstance(symbol, NumberFunction):
         return copy(*at).to(symbol(*at) + rng.choice((0, 0, 0, 1)))
     other = symbol(*at) if rng.random() < 0.7 else if_then_else(

@@ -119,8 +119,10 @@ class _Told:
         if isinstance(self.claim, LeadsTo):
             yield from self._wrong_lasso()
         elif isinstance(self.claim, Refines):
-            wrong = Above(self.graph, self.claim).wrong_end(self.states)
-            yield from (wrong,) if wrong else ()
+            for over in self.graph.reader.choices(self.claim.over):
+                if self._is_instance(over):
+                    wrong = Above(self.graph, self.claim, over).wrong_end(self.states)
+                    yield from (wrong,) if wrong else ()
         elif self.told["name"] == DEADLOCK:
             if not self.graph.is_stuck(last):
                 yield "the last state is not stuck"

@@ -17,7 +17,7 @@ from pdproto.check.questions import (
     leads_to_instances,
     questions,
 )
-from pdproto.check.refining import Refinement
+from pdproto.check.refining import refinements
 from pdproto.check.result import PropertyKind
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground, ground_for
@@ -154,7 +154,7 @@ def liveness(system: System, configuration: Configuration, limits: SearchLimits)
 
 def _unrefined(ground: Ground, configuration: Configuration, limits: SearchLimits) -> Kill | Seen:
     """The first refinement that a step violates, in one interpretation."""
-    every = [Refinement(ground, claim) for claim in ground.system.refinements]
+    every = refinements(ground)
     found = explore(
         ground, reductions=Reductions(dead_bits=configuration.dead_bits), limits=limits,
         watched=[guard for one in every for guard in one.watched], keep_going=True)

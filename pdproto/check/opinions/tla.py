@@ -28,6 +28,7 @@ from pdproto.check.opinions.tla_text import (
     SOME,
     ChannelEffects,
     Effect,
+    Scope,
     applied,
     comment,
     literal,
@@ -36,7 +37,7 @@ from pdproto.check.opinions.tla_text import (
     tuple_of,
 )
 from pdproto.check.words import trigger_text
-from pdproto.ground.grounding import Ground
+from pdproto.ground.grounding import Environment, Ground
 from pdproto.spec.language.channels import Channel, channel_of
 from pdproto.spec.language.formula import counts
 from pdproto.spec.language.machine import Row, Table, Timer
@@ -77,9 +78,15 @@ class Module(Context):
         self.fairness: Final = tuple(
             f for f in SPECIFICATIONS if f is None or self.claimed(f))
         self.abstract: Final = tuple(
-            (claim, Module(Ground(claim.abstract, ground.sizes, tuple(claim.abstract.faults),
-                                  ground.given), name, self, f"{claim.name}_"))
+            (claim, [(self._elements_of(over), Module(
+                Ground(claim.abstract, ground.sizes, tuple(claim.abstract.faults), ground.given),
+                name, self, "_".join([claim.name, *(
+                    type(v).element(i) for v, i in over.items()), ""])))
+                for over in ground.environments(claim.over)])
             for claim in (() if prefix else self.system.refinements))
+
+    def _elements_of(self, environment: Environment) -> Scope:
+        return {v: self._element(type(v), i) for v, i in environment.items()}
 
     def model(self) -> Model:
         """The module with its configurations."""
@@ -94,9 +101,16 @@ class Module(Context):
         )
 
     def _refinements(self) -> Iterator[str]:
-        for claim, abstract in self.abstract:
+        for claim, each in self.abstract:
             yield from comment(claim.why)
-            yield from refinement(self, abstract, claim, abstract.actions(), abstract.start())
+            yield from comment(f"{claim.abstract.name}: {claim.abstract.about}")
+            for scope, abstract in each:
+                yield from refinement(self, abstract, claim, scope, abstract.actions())
+            yield f"{self.property_name(claim.name)} =="
+            for _, abstract in each:
+                yield from abstract.start()
+                yield f"  /\\ [][{abstract.next_name}]_{abstract.tuple_name}"
+            yield ""
 
     # What the module is about.
 

@@ -3,25 +3,24 @@
 from collections.abc import Iterable, Iterator
 
 from pdproto.check.opinions.tla_context import Context
-from pdproto.check.opinions.tla_text import OPEN, SOME, comment, literal
+from pdproto.check.opinions.tla_text import OPEN, SOME, Scope, literal
 from pdproto.spec.language.formula import TRUE
 from pdproto.spec.language.refines import Mapped, Refines
 from pdproto.spec.language.terms import NumberFunction
 
 
 def refinement(
-    of: Context, abstract: Context, claim: Refines, actions: Iterable[str], start: Iterable[str]
+    of: Context, abstract: Context, claim: Refines, over: Scope, actions: Iterable[str]
 ) -> Iterator[str]:
-    """The lines of the claim. abstract: the abstract system, in the module of the other one.
+    """The operators of the claim. abstract: the abstract system, in the module of the other one.
 
-    actions, start: the lines of its rows, and of its initial state.
+    over: the elements for which the claim is made. actions: the lines of the abstract rows.
     """
     names = abstract.names
-    yield from comment(f"{claim.abstract.name}: {claim.abstract.about}")
     for mapped in claim.mapped:
-        scope = of.names.bind({}, mapped.arguments)
+        scope = of.names.bind(over, mapped.arguments)
         bounds = of.writer.quantified("", mapped.arguments, scope).removesuffix(" : ").strip()
-        text = _value(of, mapped)
+        text = _value(of, mapped, scope)
         yield f"{names[mapped.symbol]} == {f'[{bounds} |-> {text}]' if bounds else text}"
     yield f"{abstract.tuple_name} == <<{', '.join(names[one] for one in abstract.plain)}>>"
     yield ""
@@ -30,15 +29,10 @@ def refinement(
     yield f"{taken} =="
     yield from abstract.each_row(SOME, [(table, row) for table, row, _ in abstract.rows], "{}")
     yield ""
-    yield f"{of.property_name(claim.name)} =="
-    yield from start
-    yield f"  /\\ [][{taken}]_{abstract.tuple_name}"
-    yield ""
 
 
-def _value(of: Context, mapped: Mapped) -> str:
+def _value(of: Context, mapped: Mapped, scope: Scope) -> str:
     """The value of a cell, computed from the variables of the refining system."""
-    scope = of.names.bind({}, mapped.arguments)
     symbol = mapped.symbol
     if symbol.is_boolean:
         ((value, formula),) = mapped.values

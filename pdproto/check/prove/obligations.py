@@ -272,9 +272,10 @@ def _violations(
                     if moved is not None:
                         yield (moved,), table.parameters(row)
         case Method.REFINES if claim.refines is not None:
-            broken = normal(negated(Stepwise(claim.refines).step(table, row)))
+            stepwise = Stepwise(claim.refines)
+            broken = normal(negated(stepwise.step(table, row)))
             if broken != FALSE:
-                yield (broken,), table.parameters(row)
+                yield (broken,), (*table.parameters(row), *stepwise.over)
         case Method.REJECTS if row.kind == "reject":
             yield (), table.parameters(row)
         case Method.BUSY if sends_unasked(table, written_row):

@@ -27,9 +27,10 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Row, Table
 from pdproto.spec.language.refines import Mapped, Refines
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Rigid, Value
+from pdproto.spec.language.symbols import Rigid, Value, sent_by
 
-CELL, INSIDE, TAKEN = "_cell", "_mapped", "_taken"  # marks on variables of cells, mappings, rows
+# Marks on the variables of cells, of mappings, of abstract rows, and of `over`.
+CELL, INSIDE, TAKEN, OVER = "_cell", "_mapped", "_taken", "_over"
 CHOICES_MAX: Final = 64  # of parameters of one abstract row
 
 
@@ -38,6 +39,7 @@ class Stepwise:
 
     def __init__(self, claim: Refines) -> None:
         self.claim: Final = claim
+        self.over: Final = tuple(marked(v, OVER) for v in claim.over)
         self.mapped: Final = {one.symbol: one for one in claim.mapped}
 
     def initially(self) -> Formula:
@@ -52,7 +54,12 @@ class Stepwise:
 
         stutter = self._each_cell(lambda one, value: self._same(
             self._value(one, value), after(self._value(one, value))))
+        moved = {one.symbol for one in self.mapped.values() for value, _ in one.values
+                 if after(self._value(one, value)) != self._value(one, value)}
+        # A row that writes what does not move is no step, but for one that changes nothing.
         steps = [step for other in self.claim.abstract.every_table for taken in other.rows
+                 if {update.symbol for update in other.updates(taken)} <= moved
+                 and {sent_by(effect).symbol for effect in taken.send} <= moved
                  for step in self._steps(table, row, other, taken, after)]
         fits = [forall(tuple(marked(v, CELL) for v in one.arguments), after(self._fits(one)))
                 for one in self.mapped.values() if one.fits != TRUE]
@@ -114,13 +121,12 @@ class Stepwise:
     def _fits(self, one: Mapped) -> Formula:
         return self._at(one, one.fits, ())
 
-    @staticmethod
-    def _at(one: Mapped, formula: Formula, arguments: tuple[Sort, ...]) -> Formula:
+    def _at(self, one: Mapped, formula: Formula, arguments: tuple[Sort, ...]) -> Formula:
         if formula in (TRUE, FALSE):
             return formula
         at = arguments or tuple(marked(v, CELL) for v in one.arguments)
-        inside = (marked(v, INSIDE) for v in one.arguments)
-        return renamed(apart(formula, INSIDE), dict(zip(inside, at, strict=True)))
+        inside = (marked(v, INSIDE) for v in (*one.arguments, *self.claim.over))
+        return renamed(apart(formula, INSIDE), dict(zip(inside, (*at, *self.over), strict=True)))
 
     def _image(self, formula: Formula) -> Formula:
         """A formula of the abstract system as one about the state that is mapped."""

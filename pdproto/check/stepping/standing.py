@@ -13,7 +13,7 @@ from pdproto.check.questions import (
     Question,
     leads_to_instances,
 )
-from pdproto.check.refining import Refinement
+from pdproto.check.refining import refinements
 from pdproto.check.runs import Transition
 from pdproto.check.stepping.walk import Walker
 from pdproto.check.words import claim_text
@@ -101,12 +101,14 @@ def _leads_to(walker: Walker, claim: LeadsTo, states: Sequence[int]) -> Standing
 
 
 def _refines(walker: Walker, claim: Refines, states: Sequence[int]) -> Standing:
-    one = Refinement(walker.ground, claim)
-    images = [one.image(state) for state in states]
-    wrong = [f"at step {number}: {one.told(before, after)}"
-             for number, (before, after) in enumerate(pairwise(images), 1)
-             if not one.allows(before, after)]
-    because = tuple(filter(None, (one.starts(images[0]), *wrong)))[:REASONS_MAX]
+    wrong = []
+    for one in refinements(walker.ground, claim):
+        images = [one.image(state) for state in states]
+        wrong += [one.starts(images[0]), *(
+            f"at step {number}: {one.told(before, after)}"
+            for number, (before, after) in enumerate(pairwise(images), 1)
+            if not one.allows(before, after))]
+    because = tuple(filter(None, wrong))[:REASONS_MAX]
     return Standing(claim.name, "refines", claim_text(claim), claim.why,
                     Stands.VIOLATED if because else Stands.HOLDS, because)
 
