@@ -8,8 +8,8 @@ Rule 1: a broken connection is opened again, whichever end notices. The peer rep
         opens a new connection: a firewall may have dropped the old one without a word, or another
         node may have its address now.
 Rule 2: queues are bounded. A peer that does not read loses frames, and the tables repeat them.
-Rule 3: a node that does not read cannot know which peer is silent. So the time for which its loop
-        stood still is not counted as silence of any peer.
+Rule 3: a node that does not read cannot know which peer is silent. So all times are of its own
+        clock, which stands still with it (own_clock.py).
 Rule 4: the table of a peer decides what its silence, the end of its connection and a refusal mean
         (spec/handoff/presence.py). Here they become events of that table.
 Rule 5: a turn looks only at peers that are due. So an idle node costs the signs of life of its
@@ -24,6 +24,7 @@ from math import inf
 from typing import Any, Final
 
 from pdproto.node.link import Link, member_of
+from pdproto.node.own_clock import OwnClock
 from pdproto.node.peer import Listener, OutgoingBatch, Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.runtime.automaton import Event
@@ -59,7 +60,9 @@ class Connections:
     replaces: see Part.
     """
 
-    def __init__(self, name: str, incarnation: int, link: Link, listener: Listener) -> None:
+    def __init__(
+        self, name: str, incarnation: int, link: Link, listener: Listener, clock: OwnClock
+    ) -> None:
         self.peers: Final[dict[str, Peer]] = {}
         self.dropped_frames = 0  # not kept for peers that do not read
         self.redials = 0  # broken connections that were opened again
@@ -69,18 +72,17 @@ class Connections:
         self._incarnation: Final = incarnation
         self._link: Final = link
         self._listener: Final = listener
+        self._clock: Final = clock
         self._transport: Transport
         self.dirty: Final[dict[str, Peer]] = {}  # peers to which a batch must go
         self._called: Final[dict[Connection, Peer]] = {}
         # When to look at which peer, the earliest first. Those before `Peer.due` count no more.
         self._looks: Final[list[tuple[float, int, Peer]]] = []
         self._numbers: Final = count()
-        self._turned = self._steady = 0.0
 
     def begin(self, transport: Transport) -> None:
         """Connect by this transport from now on."""
         self._transport = transport
-        self._turned = self._steady = transport.clock()
 
     def lost(self) -> tuple[str, ...]:
         """The names of the peers that count as gone. For any thread."""
@@ -215,15 +217,6 @@ class Connections:
 
     # Parts of a turn
 
-    def forgive_silence(self, now: float) -> None:
-        """Do not count the time for which the loop stood still as silence (rule 3)."""
-        still_s = now - self._turned - self._link.sign_of_life_s  # the longest wait of a loop
-        if still_s > 0.0:
-            self._steady = now if still_s > self._link.sign_of_life_s else self._steady
-            for peer in self.peers.values():
-                peer.heard += still_s
-        self._turned = now
-
     def note_heard(self, peer: Peer, unheard_ms: int, now: float) -> None:
         """Note a batch of the peer. unheard_ms: how long the peer has received nothing from here.
         """
@@ -237,7 +230,8 @@ class Connections:
             peer.deaf = None
             return
         peer.deaf = peer.deaf or now - unheard_ms / 1e3
-        if peer.broken is None and now - max(peer.called, self._steady) > self._link.unheard_s:
+        since = max(peer.called, self._clock.steady)
+        if peer.broken is None and now - since > self._link.unheard_s:
             self._open_again(peer, now)
 
     def _open_again(self, peer: Peer, now: float) -> None:

@@ -1,9 +1,8 @@
 """The turn of every node, without I/O: values and the time go in, effects come out.
 
-`Core.turn` fixes the order: requests of the application, compensation for a loop that stood still,
-messages, changed connections, waits and devices, checks of the peers, and the batches to send. The
-event loop (transport/event_loop.py) and the simulator (sim/host.py) both call it by `run_turn`.
-There is no other loop.
+`Core.turn` fixes the order: requests of the application, messages, changed connections, waits and
+devices, checks of the peers, and the batches to send. Its time is that of own_clock.py. The event
+loop (transport/event_loop.py) and the simulator (sim/host.py) both call it by `run_turn`.
 
 Rule 1: a node has no thread, no socket and no clock. One thread at a time takes its turns.
 Rule 2: a core has no subclass. The kinds of node differ in their parts (part.py), and a frame goes
@@ -22,6 +21,7 @@ from pdproto.node.connections import Connections
 from pdproto.node.handle import log_fields
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
+from pdproto.node.own_clock import OwnClock
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import OutgoingBatch, Peer, cut_off, endpoint_of, measure_peers
 from pdproto.node.ports import Arrived, Pace, Transport
@@ -61,12 +61,13 @@ class Core:
         self.repeats: Final = Repeats()
         self.malformed: Final[dict[str, int]] = {}  # malformed batches, by the sender's name
         self.mistakes = 0  # calls of the application that the tables do not allow
-        self.connections: Final = Connections(name, incarnation, link, self)
+        self.own_clock: Final = OwnClock(link.sign_of_life_s)
+        self.connections: Final = Connections(name, incarnation, link, self, self.own_clock)
         self.peers: Final = self.connections.peers
         self.parts = Parts(())
         self.again = False  # the node itself wants another turn at once
         self.backlog: Final = Backlog(self.is_late)
-        self.now = 0.0  # the time of this turn, in seconds of the transport's clock
+        self.now = self.turned = 0.0  # of this turn: on the own clock, and on the transport's
         self.on_defect: Callable[[Exception], None] = _raise
         self.on_callback_error: Callable[[str, Exception], None] = self._note_callback
         self.transport: Transport
@@ -88,7 +89,7 @@ class Core:
         """Run on this transport from now on."""
         self.transport, self.pace = transport, transport.pace
         self.ask, self.clock = transport.ask, transport.clock
-        self.now = transport.clock()
+        self.now = self.turned = self.own_clock.begin(self.clock())
         self.connections.begin(transport)
         for begin in self.parts.begin:
             begin(transport)
@@ -100,8 +101,8 @@ class Core:
         for problem in self.parts.problem:
             if (why := problem()) is not None:
                 return why
-        apart = cut_off(list(self.peers.values()), self.clock())
-        return None if apart is None else f"node {self.name}: {apart}"
+        apart = cut_off(list(self.peers.values()), self.own_clock.at(self.clock()))
+        return apart and f"node {self.name}: {apart}"
 
     # The turn
 
@@ -109,11 +110,11 @@ class Core:
         """Take one turn. arrived: the input since the last turn. now: in seconds of the transport's
         clock. Returns the effects, which the caller must carry out.
         """
-        pace, connections = self.pace, self.connections
-        self.now, self.again = now, False
+        pace, connections, self.again = self.pace, self.connections, False
+        self.turned, now = now, self.own_clock.turn(now)
+        self.now = now
         pace.begin("requests of the application")
         self._serve(arrived.requests)
-        connections.forgive_silence(now)
         pace.part("messages of peers")
         self._receive(arrived.batches, now)
         connections.note_changes(arrived.changes, now)
@@ -122,10 +123,9 @@ class Core:
         connections.check_peers(now)
         batches, due = connections.flush(now, pace), connections.check_at
         for of in self.parts.due:
-            at = of()
-            if at is not None and at < due:
+            if (at := of()) is not None and at < due:
                 due = at
-        return Effects(batches, due)
+        return Effects(batches, self.turned + due - now)
 
     def _serve_parts(self, now: float) -> None:
         """Serve waits and devices, in the order of the phases."""
@@ -153,14 +153,14 @@ class Core:
 
     def farewells(self, arrived: Arrived, now: float) -> Iterator[OutgoingBatch]:
         """Close the node: abort open hand-overs. Yields the last batches, which tell the peers."""
-        self.now = now
+        self.turned, self.now = now, self.own_clock.turn(now)
         try:
             self._serve(arrived.requests, to_the_end=True)
             for end in self.parts.end:
                 end()
         except Exception:
             log.exception("node %s: its last turn failed; some peers hear nothing of it", self.name)
-        yield from self.connections.farewells(now)
+        yield from self.connections.farewells(self.now)
 
     def close(self) -> None:
         """Close the devices of the node. No turn follows."""

@@ -42,8 +42,8 @@ class EndpointStages:
     """The stages of one node's endpoints. The owner of an endpoint has its stage, and the times of
     its changes.
 
-    node: its name. now: the time of the turn, in seconds of the node's clock. on_failed: called
-    with an endpoint that fails, and with its stage before the failure.
+    node: its name. now: the time of the turn, by the transport's clock. on_failed: called with an
+    endpoint that fails, and with its stage before the failure.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Endpoints:
         self.lives: Final[dict[Life, Endpoint]] = {}
         self.role: Final = role
         self.stages: Final = EndpointStages(
-            core.name, side, core.metrics, lambda: core.now, self._fail)
+            core.name, side, core.metrics, lambda: core.turned, self._fail)
         self._core: Final = core
         self._plans: Final = Plans(core, side, self._send)
         self._known: Final = self._plans.known

@@ -11,7 +11,9 @@ from time import monotonic
 from typing import Final
 
 from pdproto.net import threads
+from pdproto.node.own_clock import OwnClock
 from pdproto.registry.client import (
+    TIMEOUT_S,
     MissingError,
     NotFoundError,
     RegistryClient,
@@ -32,7 +34,8 @@ class Finder:
 
     address: of the registry, "host:port". sink: the name of the decode rank. ranks: the ranks that
     it needs. problem: why the last look-up failed, or "". retry_s: seconds between two
-    look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer.
+    look-ups. given_up_s: seconds after which the look-up fails if the registry does not answer;
+    time for which this process has stood still does not count.
     patience_s: seconds after a loss from which on the registry lists only runs that live. trace:
     records every row that fires. keys: see RegistryClient. watchers: called in the thread after
     each answer, and by `stop` (aio.py).
@@ -66,6 +69,7 @@ class Finder:
         self._epoch = 0
         self._lost_at = 0.0
         self._silent_since: float | None = None
+        self._clock: Final = OwnClock(TIMEOUT_S + retry_s)
         self._wanted: Final = threading.Event()
         self._stopping: Final = threading.Event()
         self._thread: Final = threads.ServiceThread(self._loop, "pdproto-finder")
@@ -151,9 +155,9 @@ class Finder:
                 self._part.look_again()
 
     def _wait_for_registry(self) -> None:
-        now = monotonic()
-        self._silent_since = self._silent_since or now
-        if now - self._silent_since >= self._given_up_s:
+        if self._silent_since is None:
+            self._silent_since = self._clock.begin(monotonic())
+        if self._clock.turn(monotonic()) - self._silent_since >= self._given_up_s:
             with self._lock:
                 self._part.give_up()
 

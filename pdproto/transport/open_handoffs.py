@@ -116,6 +116,7 @@ def _open(node: Node) -> list[Any]:
 
 
 def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
+    own = node.core.own_clock.at(now)
     endpoint, life = owner.endpoint, owner.endpoint.life
     state = endpoint.state  # which the loop may change meanwhile
     waiting = awaited(endpoint.automaton, state, node.side.failed)
@@ -124,9 +125,9 @@ def _told(node: Node, owner: Any, now: float) -> OpenHandoff:
         generation=None if life is None else life.generation, state=name_of(owner.stage),
         for_s=_seconds(now - owner.entered), open_s=_seconds(now - owner.opened),
         repeats=owner.repeats + endpoint.repeats,
-        waits_for=_named(node, endpoint.peers, [one for one in waiting if not one.fails], now),
-        fails_on=_named(node, endpoint.peers, [one for one in waiting if one.fails], now),
-        clocks=tuple(Clock(name, _seconds(deadline - now), WAITS[name].leads_to)
+        waits_for=_named(node, endpoint.peers, [one for one in waiting if not one.fails], own),
+        fails_on=_named(node, endpoint.peers, [one for one in waiting if one.fails], own),
+        clocks=tuple(Clock(name, _seconds(deadline - own), WAITS[name].leads_to)
                      for name, deadline in sorted(endpoint.armed.copy().items(),
                                                   key=lambda item: float(item[1]))),
         memory=endpoint.automaton.words(state), blame=owner.blame)

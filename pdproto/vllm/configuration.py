@@ -23,14 +23,13 @@ EXTRA: Final = "kv_connector_extra_config"
 WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
 ONE_STATE: Final = "none"  # vLLM's mode in which a request has one state
 CPU: Final = "cpu"
-BOOTSTRAP_S: Final = 30.0  # for how long prefill keeps blocks for a decode that has never called
-KEEP_S: Final = 5.0  # and for how long after the last decode request of a room, for the next one
+KEEP_S: Final = 5.0  # for how long prefill keeps blocks for a further decode request of a room
 
 
 def settings_of(vllm_config: Any) -> Settings:
     """The settings in `kv_connector_extra_config` and in the environment. Raises SettingsError."""
     extra = vllm_config.kv_transfer_config.kv_connector_extra_config
-    defaults = {"host": get_ip(), "waits.bootstrap_timeout": BOOTSTRAP_S, "waits.keep": KEEP_S}
+    defaults = {"host": get_ip(), "waits.keep": KEEP_S}
     return load(os.environ, defaults=defaults, tables={EXTRA: extra})
 
 

@@ -47,7 +47,7 @@ WAITS: Final[Mapping[str, Wait]] = {
     "no_sign_of_life": Wait(10.0, "the registry removes the rank"),
     "still_listed": Wait(11.0, "the sink ends, and goes on under a new name: the registry still "
                                "lists a run that it counts as gone"),
-    "registry_unreachable": Wait(10.0, "the hand-over fails, with a reason"),
+    "registry_unreachable": Wait(60.0, "the hand-over fails, with a reason"),
     "no_welcome": Wait(1.0, "the sink introduces itself to the rank again", again=True),
     # Registries that share a store (replica.py).
     "store_silent": Wait(5.0, "the registry answers no look-up until its store shows its changes"),

@@ -8,12 +8,16 @@ import pytest
 
 from pdproto.check.result import Verdict
 from pdproto.cli.systems import load
+from pdproto.node.link import Link
 from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.handoff.ends import RECEIVING_ENDED
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.handoff.transfer import SYSTEM
 from pdproto.spec.language import LeadsTo, ReplaceProperties, Timer, edited
 from tests.handoff.exploring import judged
+
+HANDOFF_WAITS = {"bootstrap_timeout", "queue_timeout", "transfer_timeout", "registry_unreachable",
+                 "no_decode", "unresolved"}  # a request ends with them
 
 
 def timed(name: str) -> dict[str, bool]:
@@ -30,6 +34,16 @@ def test_a_timer_that_is_infinite_by_default_is_not_fair_and_every_other_is(name
 
 def test_each_timer_has_a_row_somewhere() -> None:
     assert {row.partition(":")[0] for name in HANDOFF for row in timed(name)} == set(WAITS)
+
+
+def test_a_request_waits_at_least_as_long_as_for_a_peer_that_stands_still() -> None:
+    """A suspected peer fails no request before the operator's bound: also no other clock does. Seen
+    red with the 10 s for which a look-up waited for its registry.
+    """
+    assert {name for name in HANDOFF_WAITS if WAITS[name].seconds < Link().absent_s} == set()
+    ends = {name for name, wait in WAITS.items() if not wait.again and (
+        "fails" in wait.leads_to or "gives the room up" in wait.leads_to)}
+    assert ends - {"heartbeat"} == HANDOFF_WAITS, "heartbeat: the bound itself"
 
 
 def test_a_request_may_wait_for_memory_that_is_in_quarantine() -> None:

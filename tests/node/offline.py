@@ -74,12 +74,20 @@ class Offline:
         assert isinstance(connection, Line)
         return connection
 
+    def stand_still(self, seconds: float) -> None:
+        """Take no turn for so long."""
+        self.now += seconds
+
     def turn(
         self, *batches: tuple[str, bytes], after: float = 0.0,
         changes: Iterable[ConnectionChange] = (),
     ) -> None:
         """Take one turn with the batches of these senders, so many seconds after the last."""
-        self.now += after
+        until, stride = self.now + after, self._node.link.sign_of_life_s
+        while self.now + stride < until:  # a loop takes turns meanwhile
+            self.now += stride
+            run_turn(self._node, Arrived(), self.now)
+        self.now = until
         requests, self._requests = self._requests, []
         arrived = Arrived(requests, [(name, [data]) for name, data in batches], changes)
         run_turn(self._node, arrived, self.now)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORLD = {"asyncio", "os", "queue", "select", "selectors", "socket", "subprocess", "threading",
          "time", "zmq"}
 # The parts of a turn. Only the turn itself says in which order they come.
-PARTS = {"_serve_parts", "flush", "check_peers", "note_changes", "note_heard", "forgive_silence",
+PARTS = {"_serve_parts", "flush", "check_peers", "note_changes", "note_heard",
          "_take_batch", "farewells", "due"}
 
 # Not of a node: a rank's part in a group has waits of its own, which its phases serve.
@@ -81,7 +81,7 @@ class Order:
     def __init__(self, node: Core, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
         connections = node.connections
-        for owner, name in ((node, "_serve"), (connections, "forgive_silence"), (node, "_receive"),
+        for owner, name in ((node, "_serve"), (node, "_receive"),
                             (connections, "note_changes"), (node, "_serve_parts"),
                             (connections, "check_peers"), (connections, "flush")):
             monkeypatch.setattr(owner, name, self._noting(name, getattr(owner, name)))
@@ -111,8 +111,8 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     node.begin(NoTransport())  # type: ignore[arg-type]  # it needs no more
     order = Order(node, monkeypatch)
     assert run_turn(node, Arrived(), 100.0) > 100.0
-    assert order.seen == ["_serve", "forgive_silence", "_receive", "note_changes",
-                          "_serve_parts", "check_peers", "flush"]
+    assert order.seen == ["_serve", "_receive", "note_changes", "_serve_parts",
+                          "check_peers", "flush"]
 
 
 @pytest.mark.parametrize(("kind", "names"), [

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from io import BytesIO
+from itertools import chain, count
 from pathlib import Path
 from socket import create_server
 from threading import Thread
@@ -154,6 +155,20 @@ def test_m1_2_a_registry_that_is_down_fails_the_look_up_too(traced: Traced) -> N
             until(lambda: ports(finding) == [5001, 5011])
             assert finding.problem == ""
     assert fired("give_up") + fired("miss") == fired("clear") == fired("open") - 1
+
+
+def test_the_time_for_which_the_process_stands_still_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen red with the host's clock in its place: the look-up fails."""
+    times = chain([0.0], count(0.0, 3_600.0))  # each look comes an hour after the last one
+    monkeypatch.setattr("pdproto.registry.finder.monotonic", lambda: next(times))
+    with create_server((OWN_HOST, 0)) as unused:
+        port = unused.getsockname()[1]
+    told = BytesIO()
+    with finder(RegistryServer(OWN_HOST, port), FIRST, trace=SharedTrace("d0", told)):
+        until(lambda: told.getvalue().count(b"look_again") > 5)
+    assert b"give_up" not in told.getvalue()
 
 
 def test_the_problem_is_cleared_before_the_answer_can_be_read(

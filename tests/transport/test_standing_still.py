@@ -31,6 +31,8 @@ LINK: Final = Link(sign_of_life_s=0.1, silent_s=0.4, absent_s=600.0)
 SHORT: Final = replace(LINK, absent_s=1.0)
 ROOMS: Final = range(20)
 STANDS_S: Final = 1.5
+SHORT_WAIT: Final = {"bootstrap_timeout": 4.0, "no_news": 0.1}
+OUTLASTS_S: Final = 5.0  # it
 
 
 def prefill_process(pipe: Connection) -> None:
@@ -44,6 +46,22 @@ def prefill_process(pipe: Connection) -> None:
     until(polls(senders, status))
     pipe.send([sender.failure for sender in senders])
     pipe.recv()  # until the test ends
+
+
+def impatient_process(pipe: Connection) -> None:
+    """A rank of both sides, which waits for others for a short time only. It opens a room with each
+    side, and waits until both are met, or fail.
+    """
+    sinks, sources = Fabric(), Fabric()
+    prefill = PrefillNode("p1", SourceDataPath("p1", sources), link=LINK, waits=SHORT_WAIT)
+    decode = DecodeNode("d1", SinkDataPath("d1", sinks), link=LINK, waits=SHORT_WAIT)
+    pipe.send(prefill.endpoint)
+    source = pipe.recv()
+    ends = prefill.open(1), published([decode.open(2, {"p0": source})])[0]
+    pipe.send("open")
+    until(lambda: all(one.poll() in (KVPoll.WAITING_FOR_INPUT, KVPoll.FAILED) for one in ends))
+    pipe.send([one.failure for one in ends])
+    pipe.recv()
 
 
 def decode_process(pipe: Connection) -> None:
@@ -149,3 +167,21 @@ def test_no_request_fails_while_decode_stands_still() -> None:
             process.resume()
             until(polls(senders, KVPoll.WAITING_FOR_INPUT))
             assert prefill.lost_peers() == ()
+
+
+def test_a_process_does_not_count_the_time_for_which_it_stood_still() -> None:
+    """It stands still for longer than it waits for others, and they come when it has gone on. Seen
+    red with a node's clock that goes on: its request at prefill fails, of bootstrap_timeout.
+    """
+    with victim(impatient_process) as (process, pipe), cluster(link=LINK) as nodes:
+        (prefill,), (decode,) = nodes.prefills, nodes.decodes
+        source = pipe.recv()
+        pipe.send(prefill.endpoint)
+        assert pipe.recv() == "open"
+        suspend(process)
+        time.sleep(OUTLASTS_S)
+        process.resume()
+        sender, (receiver,) = prefill.open(2), published([decode.open(1, {"p1": source})])
+        assert pipe.poll(PATIENCE_S)
+        assert pipe.recv() == [None, None]
+        until(polls([sender, receiver], KVPoll.WAITING_FOR_INPUT))

@@ -24,7 +24,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorLogg
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 
 from pdproto.net.releases import Releases
-from pdproto.vllm.configuration import refuse
+from pdproto.spec.handoff.timers import WAITS
+from pdproto.vllm.configuration import refuse, settings_of
 from pdproto.vllm.connector import PdprotoConnector, Whereabouts
 from pdproto.vllm.interface import found
 from pdproto.vllm.offer import offer_in
@@ -68,6 +69,13 @@ LABELS = {"model_name": "tiny", "engine": "0"}
 def pair(closing: ExitStack, folder: Path, **named: Any) -> Servers:
     return Servers(Engine(closing, folder, "kv_producer", **named),
                    Engine(closing, folder, "kv_consumer", **named))
+
+
+def test_requests_wait_for_a_server_that_stands_still() -> None:
+    """Seen red with the 30 s for which vLLM's NixlConnector leases blocks."""
+    settings = settings_of(SimpleNamespace(
+        kv_transfer_config=SimpleNamespace(kv_connector_extra_config={})))
+    assert settings.wait("bootstrap_timeout") == WAITS["bootstrap_timeout"].seconds
 
 
 def test_each_call_of_vllm_is_answered_or_left_to_vllm_for_a_reason() -> None:

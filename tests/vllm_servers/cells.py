@@ -41,8 +41,10 @@ LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
 SOON: Final = {"waits": {"bootstrap_timeout": LEASE_S}}
 # On a busy machine with few cores the kernel leaves a process without a core for more than 5 s, the
 # default of silent_s. Cells that are not about silence must not see that as the end of a server.
-STEADY: Final = {"silent_s": 30.0}
-KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, **STEADY}  # only a kill is noticed soon
+SILENT: Final = {"silent_s": 30.0}
+ORPHANED_S: Final = 30.0  # for how long prefill keeps blocks for a decode that is never asked
+STEADY: Final = {"waits": {"bootstrap_timeout": ORPHANED_S}, **SILENT}
+KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, **SILENT}  # only a kill is noticed soon
 SHORT: Final = ("--num-gpu-blocks-override", "68")
 TWO: Final = ("--tensor-parallel-size", "2")
 FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
@@ -50,6 +52,7 @@ FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "plain": Layout(extra=STEADY),
     "defaults": Layout(),
+    "suspicious": Layout(extra={"waits": {"bootstrap_timeout": ORPHANED_S}}),
     "stock": Layout(extra=STEADY, module="pdproto.vllm.connector"),
     "landing": Layout(extra={"direct": False, **STEADY}),
     "shm": Layout(extra={"engine": "shm", "direct": False, **STEADY}),
@@ -98,7 +101,7 @@ CELLS: Final = (
     Cell("half leave", "plain", "half_leave",
          "of 120 clients half close their connection: the others are served, nothing is left",
          "end-untold", quick=True),
-    Cell("prefill stopped", "defaults", "prefill_stopped",
+    Cell("prefill stopped", "suspicious", "prefill_stopped",
          "prefill stands still for 8 s while a client waits and another leaves: both servers live",
          "told-twice", quick=True),
     *(Cell(f"{one}", "defaults", "stands_still",

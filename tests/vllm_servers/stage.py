@@ -27,10 +27,10 @@ from tests.servers.kept_pair import KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
-from tests.vllm_servers.cells import DEFECT, PLUGIN_OFF, Layout
+from tests.vllm_servers.cells import DEFECT, ORPHANED_S, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
 
-SETTLE_S: Final = 45.0  # prefill keeps a request for 30 s that decode is never asked for
+SETTLE_S: Final = ORPHANED_S + 15.0
 WRITES: Final = "num_prefill_writes"
 OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
 RANKS: Final = "--tensor-parallel-size"

@@ -52,7 +52,7 @@ class MemoryQueue:
                       self._longest_s)
 
     def add(self, receiver: Receiver, now: float) -> None:
-        """Put the receiver at the end of the queue. now: in seconds of the node's clock."""
+        """Put the receiver at the end of the queue. now: in seconds of the transport's clock."""
         receiver.queued = now
         self._asked.append(receiver)
 
@@ -147,13 +147,13 @@ class SinkMemory:
     def want(self, receiver: Receiver) -> None:
         """Queue the request for staging memory if the table allows it; it has its pages now."""
         if receiver.incarnations.place():
-            self.queue.add(receiver, self._core.now)
+            self.queue.add(receiver, self._core.turned)
 
     def greet(self, peer: Peer) -> None:
         """Tell the requests that have heard nothing of this peer that it has sent a batch."""
         for receiver in self._unmet.pop(peer.name, ()):
             if receiver.incarnations.greet(peer.name, peer.incarnation):
-                self.queue.add(receiver, self._core.now)
+                self.queue.add(receiver, self._core.turned)
 
     def part_from(self, peer: Peer, _why: str) -> None:
         """The peer counts as gone: no request waits for its first batch any more."""
@@ -188,7 +188,7 @@ class SinkMemory:
             return False
         granted = self._pool.grant(life, pages, receiver.slot)
         self._granted[life] = receiver
-        self._leased[life] = receiver.began = self._core.now
+        self._leased[life] = receiver.began = self._core.turned
         self._addresses[life] = addresses
         self._endpoints.take(endpoint, endpoint.automaton.device(*granted))
         self._receivers.injection.draw(TRANSFER, endpoint)
@@ -216,7 +216,7 @@ class SinkMemory:
     def release_lease(self, endpoint: Endpoint, _: Indices) -> None:
         """The table has ended the lease."""
         life = self._endpoints.life(endpoint)
-        self._core.metrics.add("held_chunk_seconds", self._core.now - self._leased.pop(life))
+        self._core.metrics.add("held_chunk_seconds", self._core.turned - self._leased.pop(life))
         self._data_path.release(life)
 
     def release_pages(self, endpoint: Endpoint, _: Indices) -> None:

@@ -62,7 +62,7 @@ class Senders(Handles):
         sender.chunks.append(pages)
         sender.metadata = metadata
         if not sender.began:
-            sender.began = self._core.now
+            sender.began = self._core.turned
             self.injection.draw(TRANSFER, endpoint)
 
     def give_up(self, sender: Sender, reason: str) -> None:

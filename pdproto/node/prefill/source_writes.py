@@ -115,13 +115,13 @@ class SourceWrites:
         self._under_way[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
         lane.begin(posted)
 
-    def collect(self, now: float) -> None:
-        """Give the outcomes of writes to the table. now: in seconds of the node's clock."""
+    def collect(self, _now: float) -> None:
+        """Give the outcomes of writes to the table."""
         for number, outcome, reason in self._data_path.outcomes():
             if number not in self._under_way:
                 continue  # it was in doubt, and has been counted as refused
             if outcome is WriteOutcome.ERROR:
-                self._give_up(number, reason, now)
+                self._give_up(number, reason)
             elif outcome is WriteOutcome.SKIPPED:
                 self._skip(number)
             else:
@@ -147,12 +147,12 @@ class SourceWrites:
     def _end_all(self, peer: Peer) -> None:
         self.cannot_land(peer.name, peer.incarnation, NEVER)
 
-    def _give_up(self, number: int, reason: str, now: float) -> None:
+    def _give_up(self, number: int, reason: str) -> None:
         """A write is in doubt from now on. Its hand-over fails at once, and gets its pages back."""
         endpoint, sink, chunk, _ = self._under_way[number]
         name, life = endpoint.peers[sink], self._endpoints.life(endpoint)
         endpoint.owner.blame = in_doubt_reason(name, reason)
-        self.in_doubt.add(name, life, number, now)
+        self.in_doubt.add(name, life, number, self._core.turned)
         self._endpoints.take(endpoint, endpoint.automaton.completion(
             "error", (sink, endpoint.place(chunk))))
         peer = self._core.peers.get(name)

@@ -1,0 +1,132 @@
+"""A node that does not run waits for nothing meanwhile: its own standstill fails no hand-over.
+
+Seen red with a clock that goes on (`OwnClock.at` that returns the time of the transport): each test
+here but the last fails, and with a wait of another clock in a part the last one.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pytest
+
+from lab.sim.cluster import simulate
+from lab.sim.plan import Fault, Kind, Plan, Shape, planned
+from pdproto.node.decode.node import Decode
+from pdproto.node.link import Link
+from pdproto.node.own_clock import OwnClock
+from pdproto.node.prefill.node import Prefill
+from pdproto.runtime.wire import Expecting, Introduce, Life
+from pdproto.spec.handoff.poll import KVPoll
+from pdproto.spec.handoff.presence import Presence
+from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
+from tests.node.offline import Offline
+from tests.node.routed import RoutedCluster
+
+SOURCES: Final = Path(__file__).resolve().parents[2] / "pdproto"
+D0, P0 = (f"tcp://127.0.0.{n}:1" for n in (1, 2))
+WAITS: Final = {"bootstrap_timeout": 20.0, "transfer_timeout": 20.0}
+STANDS_S: Final = 10_000.0
+# Of the transport's clock: the ages and lengths that metrics, spans and operators are told.
+TOLD: Final = {
+    "node/core.py": {"clock", "turned"},
+    "node/node.py": {"clock"}, "node/handle.py": {"clock"},
+    "node/endpoints.py": {"turned"}, "node/prefill/senders.py": {"turned"},
+    "node/prefill/source_writes.py": {"clock", "turned"},
+    "node/decode/sink_memory.py": {"clock", "turned"}, "node/decode/verification.py": {"clock"},
+}
+
+
+def test_only_the_time_of_a_rest_counts() -> None:
+    clock = OwnClock(1.0)
+    assert clock.begin(100.0) == 100.0
+    assert [clock.turn(at) for at in (100.5, 101.5, 141.5, 141.75)] == [100.5, 101.5, 102.5, 102.75]
+    assert clock.at(141.75) == 102.75
+    assert clock.at(1_000.0) == 103.75, "it goes no further until the next turn"
+    assert clock.steady == 102.5
+
+
+def test_prefill_stands_still_while_a_request_waits_for_decode() -> None:
+    node = Prefill("p0", SourceDataPath("p0", Fabric()), link=Link(), incarnation=5, waits=WAITS)
+    offline = Offline(node.core)
+    alone, met = node.open(7), node.open(8)
+    offline.hear("d0", Introduce(Life(8, 17, 0), ("d0",), D0))
+    assert (alone.poll(), met.poll()) == (KVPoll.BOOTSTRAPPING, KVPoll.BOOTSTRAPPING)
+    offline.stand_still(STANDS_S)
+    offline.turn()
+    assert (alone.poll(), met.poll()) == (KVPoll.BOOTSTRAPPING, KVPoll.BOOTSTRAPPING)
+    assert node.core.peers["d0"].presence is Presence.PRESENT
+    assert alone.metrics.seconds >= STANDS_S, "what is told is the time of the host"
+    offline.turn(after=WAITS["bootstrap_timeout"])
+    assert alone.failure == "bootstrap_timeout after 20 s"
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_decode_stands_still_while_a_request_waits_for_prefill(*, met: bool) -> None:
+    node = Decode("d0", SinkDataPath("d0", Fabric()), link=Link(), incarnation=17, waits=WAITS)
+    offline = Offline(node.core)
+    receiver = node.open(7, {"p0": P0})
+    receiver.publish([1, 2])
+    offline.turn()
+    if met:
+        offline.hear("p0", Expecting(receiver.life), incarnation=5)
+    waits = KVPoll.WAITING_FOR_INPUT if met else KVPoll.BOOTSTRAPPING
+    assert receiver.poll() is waits
+    offline.stand_still(STANDS_S)
+    offline.turn()
+    assert receiver.poll() is waits
+    wait = "transfer_timeout" if met else "bootstrap_timeout"
+    if met:  # prefill says that it lives, and sends nothing
+        for _ in range(20):
+            offline.turn(after=1.0)
+            offline.hear("p0", incarnation=5)
+    else:
+        offline.turn(after=WAITS[wait])
+    assert str(receiver.failure).startswith(f"{wait} after 20 s")
+
+
+def test_ranks_stand_still_while_a_room_waits_for_its_other_half() -> None:
+    """The waits of rooms, which decode or prefill has begun alone."""
+    cluster = RoutedCluster(publishes=True)
+    sender, receiver = cluster.put(7, 1), cluster.want(8)
+    cluster.settle()
+    cluster.now += STANDS_S
+    for _ in range(2):
+        for process in cluster.processes.values():
+            process.turn()
+        cluster.settle()
+    assert (sender.poll(), receiver.poll()) == (KVPoll.BOOTSTRAPPING, KVPoll.BOOTSTRAPPING)
+    cluster.pass_time(700.0)
+    assert (sender.poll(), receiver.poll()) == (KVPoll.FAILED, KVPoll.FAILED)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cluster_stands_still(seed: int) -> None:
+    """All its machines are suspended, for longer than all waits together, and go on."""
+    plan = planned(seed, Shape(requests=40, pp=1 + seed % 2), Random)
+    whole = simulate(_stopped(plan), Random)
+    assert whole.violation is None
+    assert (whole.succeeded, whole.failed) == (40, 0)
+
+
+def _stopped(plan: Plan) -> Plan:
+    servers = (*plan.servers(lambda one: one.prefill), *plan.servers(lambda one: one.decode))
+    return Plan(plan.seed, plan.shape, plan.requests, tuple(
+        Fault(number, Kind.PAUSE, 1.0, 1.0 + STANDS_S, server)
+        for number, server in enumerate(servers)))
+
+
+def other_clocks(source: str) -> Iterator[str]:
+    """The attributes of a module that give another time than that of the node's own clock."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in ("clock", "turned"):
+            yield node.attr
+
+
+def test_no_part_of_a_node_waits_by_another_clock() -> None:
+    found = {str(path.relative_to(SOURCES)): names for folder in ("node", "group")
+             for path in (SOURCES / folder).rglob("*.py")
+             if (names := set(other_clocks(path.read_text(encoding="utf-8"))))}
+    assert found == TOLD
