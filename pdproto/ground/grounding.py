@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import prod
 from typing import Any, Final, TypeAlias, assert_never
 
 from pdproto.ground.channels import Case, Queue, QueueChange, Queues
+from pdproto.ground.choices import Choices
 from pdproto.ground.clauses import (
     CLAUSES_MAX,
     TOO_MANY,
@@ -373,21 +373,21 @@ class Ground(Grounder):
         return tuple(self._rows())
 
     def _rows(self) -> Iterator[GroundRow]:
-        chosen = [
-            (table, row, layer)
-            for table, layer in self.system.tables_under(self.faults)
-            for row in table.rows
-            if self.timers or not isinstance(row.on, Timer)
-        ]
-        total = sum(prod(self.sizes[type(v)] for v in t.parameters(r)) for t, r, _ in chosen)
-        if total > ROWS_MAX:
-            raise TooLargeError(f"{total:,} ground rows at these sizes; {ROWS_MAX:,} is the limit")
-        for table, row, layer in chosen:
-            guard = normal(table.guard(row))
-            for environment in self.environments(table.parameters(row)):
-                for ground in self.guards(guard, environment, row):
-                    for action in self._actions(table, row, environment, ground):
-                        yield GroundRow(table, row, layer, environment, action)
+        total = 0
+        for table, layer in self.system.tables_under(self.faults):
+            for row in table.rows:
+                if isinstance(row.on, Timer) and not self.timers:
+                    continue
+                guard = normal(table.guard(row))
+                for environment in Choices(table.parameters(row), guard, self):
+                    total += 1
+                    if total > ROWS_MAX:
+                        raise TooLargeError(
+                            f"over {ROWS_MAX:,} ground rows at these sizes, at row {row.name!r}: "
+                            "say in its guard, by a rigid relation, which parameters it can have")
+                    for ground in self.guards(guard, environment, row):
+                        for action in self._actions(table, row, environment, ground):
+                            yield GroundRow(table, row, layer, environment, action)
 
 
 def ground_for(
