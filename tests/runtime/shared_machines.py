@@ -14,6 +14,7 @@ from pdproto.spec.handoff import (
     attempts,
     dp_rank,
     group,
+    keep,
     optimistic,
     optimistic_retracted,
     registry,
@@ -118,6 +119,7 @@ CASES = {
                    {Life: 2, Slot: 1, attempts.RunningSlot: 1, Page: 2, Attempt: 1}),
     "pool": Case(transfer.SYSTEM, sink_tables.POOL, (0,),
                  {sort: 1 if sort is Source else 2 for sort in transfer.SYSTEM.sorts}),
+    "kept rooms": Case(keep.SYSTEM, keep.KEEPER, (), {keep.KeptRoom: 2, Life: 2, Slot: 2}, (Slot,)),
     "desk": Case(desk.SYSTEM, desk.TABLE, (), {desk.Job: 2, desk.Tray: 2}, (desk.Tray,)),
 }
 

@@ -39,9 +39,12 @@ BRANCHES: Mapping[str, str] = {
     "group/rank.py:_decision": CARRIES,
     "group/rank.py:_follow": CARRIES,
     "group/rank.py:_take": CARRIES,
+    # An aborted life asks for nothing.
+    "node/prefill/binding.py:_meet": ROUTES,
     "node/prefill/binding_room.py:_hear": ROUTES,
     "node/prefill/binding_rooms.py:hear": ROUTES,
     "node/prefill/sinks.py:_unsaid": UNSAID,
+    "node/prefill/keeps.py:_answer": SAYS,
     "node/drain.py:_is_taken": SAYS,
     "node/drain.py:_leave": SAYS,
     "node/rooms.py:want": SAYS,
@@ -66,6 +69,7 @@ READS: Mapping[str, str] = {
     "node/decode/numbered_lives.py:_named":
         "which lives an introduction names; binding_ordered.py says so",
     "node/decode/numbered_lives.py:conclude": KEPT,
+    "node/prefill/keeps.py:_look": EVENT,
     "node/prefill/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
     "node/rooms.py:rank_of": SHOWN,
