@@ -129,6 +129,8 @@ class Module(Context):
         more += ", FiniteSets" if self.channels or numbers else ""
         yield f"EXTENDS {'Integers' if numbers else 'Naturals'}, TLC{more}"
         yield ""
+        for operator, sign in (("Least", "<="), ("Greatest", ">=")) if numbers else ():
+            yield f"{operator}(x1) == CHOOSE x2 \\in x1 : \\A x3 \\in x1 : x2 {sign} x3"
         constants = [self.names[key] for key in (*self.system.sorts, *self.system.rigids)]
         if constants:
             yield f"CONSTANTS {', '.join(constants)}"

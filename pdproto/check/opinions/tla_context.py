@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from pdproto.check.opinions.tla_text import ALL, AND, COLUMNS, OPEN, OR, SOME, Names, Writer
+from pdproto.check.opinions.tla_names import Names
+from pdproto.check.opinions.tla_text import ALL, AND, COLUMNS, OPEN, OR, SOME, Writer
 from pdproto.check.questions import names
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language.channels import channels_of
@@ -23,7 +24,7 @@ SPECIFICATIONS: Final[Mapping[Fairness | None, str]] = {
 }
 _OWN: Final = (
     "Init", "Next", "Progress", "Fault", "WithoutTimers", "vars", "TypeOK", "Final", "Tell",
-    "Reached", *SPECIFICATIONS.values(),
+    "Reached", "Least", "Greatest", *SPECIFICATIONS.values(),
     *(f"x{i}" for i in range(1, 10)),  # places of a cell, which ranges bind
 )
 PARAMETERS: Final = ("i", "name")  # of the operator Tell
@@ -108,7 +109,7 @@ class Context:
             line = heading + joiner.join(calls)
             yield from [line] if len(line) <= COLUMNS else (heading + call for call in calls)
         if not rows:
-            yield f"  {'FALSE' if word == SOME else 'TRUE'}"
+            yield f"  {joiner.strip()} {'FALSE' if word == SOME else 'TRUE'}"
 
     def sort_of_each(self, places: Sequence[str], sorts: Sequence[type[Sort]]) -> str:
         r"""`x1 \in Client, x2 \in Round`."""

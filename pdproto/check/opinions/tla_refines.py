@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from pdproto.check.opinions.tla_context import Context
-from pdproto.check.opinions.tla_text import OPEN, SOME, Scope, literal
+from pdproto.check.opinions.tla_names import Scope
+from pdproto.check.opinions.tla_text import OPEN, SOME, literal
 from pdproto.spec.language.formula import TRUE
 from pdproto.spec.language.refines import Mapped, Refines
 from pdproto.spec.language.terms import NumberFunction

@@ -1,11 +1,11 @@
-"""Formulas, updates and names in TLA+."""
+"""Formulas and updates in TLA+."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TypeAlias
 
+from pdproto.check.opinions.tla_names import Names, Scope
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.channels import Channel, channel_of, ends_of
 from pdproto.spec.language.formula import (
@@ -21,6 +21,7 @@ from pdproto.spec.language.formula import (
     Or,
     Same,
     Value,
+    exists,
 )
 from pdproto.spec.language.numbers import Either, Extreme
 from pdproto.spec.language.sorts import ANY, Sort
@@ -36,18 +37,8 @@ from pdproto.spec.language.symbols import (
 )
 from pdproto.spec.language.terms import Arithmetic, Comparison, Constant, NumberCell, Term
 
-Scope: TypeAlias = Mapping[Sort, str]  # the name of each variable of ours that is bound here
 Effect: TypeAlias = Update | Sent | Each
 
-# The words of TLA+ are in capitals, as the names of enum members never are; sorts may be.
-_WORDS: Final = """
-ACTION ASSUME ASSUMPTION AXIOM BY CASE CHOOSE CONSTANT CONSTANTS COROLLARY DEF DEFINE DEFS DOMAIN
-ELSE ENABLED EXCEPT EXTENDS HAVE HIDE IF IN INSTANCE LAMBDA LEMMA LET LOCAL MODULE NEW OBVIOUS
-OMITTED ONLY OTHER PICK PROOF PROPOSITION PROVE QED RECURSIVE SF_ STATE STRONG SUBSET SUFFICES TAKE
-TEMPORAL THEN THEOREM UNCHANGED UNION USE VARIABLE VARIABLES WEAK WF_ WITH WITNESS
-TRUE FALSE BOOLEAN STRING Nat Any Permutations Print PrintT SortSeq TLCEval TLCExt TLCGet TLCSet
-ToString JavaTime Assert RandomElement
-"""
 ALL: Final = "\\A"
 SOME: Final = "\\E"
 AND: Final = " /\\ "
@@ -58,8 +49,6 @@ COLUMNS: Final = 100
 _SIGNS: Final = {"==": "=", "!=": "#", "//": "\\div"}
 OPEN, COMPARED, TERM = range(3)  # how strongly a text binds
 
-RESERVED: Final = frozenset(_WORDS.split())
-
 
 @dataclass(frozen=True, slots=True)
 class ChannelEffects:
@@ -67,48 +56,6 @@ class ChannelEffects:
 
     taken: Sent | None
     sent: list[Sent | Each] = field(default_factory=list)
-
-
-class Names:
-    """The names of a module: each is given once, because TLA+ hides no name behind another."""
-
-    def __init__(self, own: Iterable[str]) -> None:
-        """own: names that the module has by itself."""
-        self._taken = {*RESERVED, *own}
-        self._given: dict[object, str] = {}
-
-    def declare(self, key: object, wanted: str) -> str:
-        """A name for the key: what is wanted, with underscores behind it if that is taken."""
-        name = _free(re.sub(r"\W", "_", wanted, flags=re.ASCII), self._taken)
-        self._taken.add(name)
-        self._given[key] = name
-        return name
-
-    def within(self, kept: Iterable[object]) -> "Names":
-        """Further names for other keys, and the same ones for those that are kept."""
-        inner = Names(())
-        inner._given, inner._taken = {key: self._given[key] for key in kept}, self._taken
-        return inner
-
-    def __getitem__(self, key: object) -> str:
-        return self._given[key]
-
-    def bind(self, scope: Scope, variables: Iterable[Sort]) -> Scope:
-        """The scope with the variables in it, each under a name that nothing else has there."""
-        inner = dict(scope)
-        for variable in variables:
-            others = {name for bound, name in inner.items() if bound != variable}
-            # Bound once more inside its own scope, it needs another name, too.
-            others |= {scope[variable]} if variable in scope else set()
-            inner[variable] = _free(variable.name, self._taken | others)
-        return inner
-
-
-def _free(wanted: str, taken: set[str]) -> str:
-    name = f"n_{wanted}" if wanted.startswith(("WF_", "SF_")) else wanted
-    while name in taken:
-        name += "_"
-    return name
 
 
 def literal(value: Value) -> str:
@@ -205,19 +152,33 @@ class Writer:
                 return (f"(IF {self.formula(condition, scope, OPEN)} THEN {self.term(yes, scope)} "
                         f"ELSE {self.term(no, scope)})")
             case Extreme():
-                cases = term.cases()
-                tests = " [] ".join(f"{self.formula(f, scope)} -> {n}" for f, n in cases)
-                return f"(CASE {tests})"
+                return self._extreme(term, scope)
         (_, one), = term.value({}).counted
         return f"({self._counts(AtLeast((one,), 0), scope)})"
+
+    def _extreme(self, term: Extreme, scope: Scope) -> str:
+        inner = self.names.bind(scope, term.variables)
+        names, sorts = self._choices(term.variables, inner)
+        where = self.formula(term.where, inner, OPEN)
+        kept = sorts if term.where == TRUE else f"{{{names} \\in {sorts} : {where}}}"
+        each = f"{{{self.term(term.each, inner)} : {names} \\in {kept}}}"
+        found = f"{'Least' if term.word == 'min_of' else 'Greatest'}({each})"
+        if term.otherwise is None:
+            return found
+        some = self.formula(exists(term.variables, term.where), scope, OPEN)
+        return f"(IF {some} THEN {found} ELSE {self.term(Constant(term.otherwise), scope)})"
+
+    def _choices(self, variables: Sequence[Sort], scope: Scope) -> tuple[str, str]:
+        """A tuple of the elements, and the set of such tuples."""
+        return (tuple_of([scope[v] for v in variables]),
+                " \\X ".join(self.names[type(v)] for v in variables))
 
     def _counts(self, formula: AtLeast, scope: Scope) -> str:
         """The sum of the summands."""
         parts = []
         for one in formula.summands:
             inner = self.names.bind(scope, one.variables)
-            names = tuple_of([inner[v] for v in one.variables])
-            sorts = " \\X ".join(self.names[type(v)] for v in one.variables)
+            names, sorts = self._choices(one.variables, inner)
             parts += [f"({n}) * Cardinality({{{names} \\in {sorts} : "
                       f"{self.formula(case, inner, OPEN)}}})" for case, n in one.cases if n]
         return " + ".join(parts) or "0"

@@ -129,8 +129,10 @@ class _Run:
             name = self.model.name
             Path(folder, f"{name}.tla").write_text(self.model.text, encoding="utf-8")
             Path(folder, f"{name}.cfg").write_text(configuration, encoding="utf-8")
-            command = ["java", "-XX:+UseParallelGC", "-cp", str(self.jar.resolve()), "tlc2.TLC",
-                       "-deadlock", "-workers", str(self.workers), *options, name]
+            # TLC unpacks its own modules into Java's temporary folder, under one name each.
+            command = ["java", f"-Djava.io.tmpdir={folder}", "-XX:+UseParallelGC",
+                       "-cp", str(self.jar.resolve()), "tlc2.TLC", "-deadlock",
+                       "-workers", str(self.workers), *options, name]
             done = subprocess.run(  # noqa: S603 - no shell, and our own arguments
                 command, cwd=folder, check=False, capture_output=True, text=True)
         if done.returncode not in ENDED:

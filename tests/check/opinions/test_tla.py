@@ -14,7 +14,7 @@ from pdproto.check.interpret import Interpreter
 from pdproto.check.opinions import tlc
 from pdproto.check.opinions.opinion import NotInstalledError
 from pdproto.check.opinions.tla import Model, tla
-from pdproto.check.opinions.tla_text import Names
+from pdproto.check.opinions.tla_names import Names
 from pdproto.check.rigid import interpretations
 from pdproto.ground.grounding import Ground
 from pdproto.spec.examples import (
@@ -42,8 +42,11 @@ from pdproto.spec.language import (
     Sort,
     System,
     Table,
+    count,
     exists,
     forall,
+    max_of,
+    min_of,
 )
 from tests.check import test_channels
 from tests.check.opinions import every_word
@@ -149,6 +152,54 @@ def test_claims_that_are_the_same_in_each_state() -> None:
     assert (told.missing, told.differences) == ({}, ())
     assert {frozenset(opinion.violated) for opinion in told.opinions} == {
         frozenset({"all_are_one"})}
+
+
+@needs_tlc
+def test_no_row_need_be_fair() -> None:
+    """Seen red: the formula of an assumption under which no row is fair could not be parsed."""
+    lamp = Machine("lamp")
+    lit = lamp.relation("lit")
+    system = System("lamp", "", (Table(lamp, rows=(
+        Row("light", on=Call("light"), do=lit().to(True)),)),), (
+        LeadsTo("it_is_lit", ~lit(), lit()),), final=TRUE)
+    told = compare(system, "one", Configuration({}), ("tlc",))
+    assert (told.missing, told.differences) == ({}, ())
+    assert {frozenset(opinion.violated) for opinion in told.opinions} == {frozenset({"it_is_lit"})}
+
+
+@needs_tlc
+def test_extremes_of_counts() -> None:
+    """Seen red: the export refused a least or greatest number of elements, which ours compares."""
+
+    class Door(Sort):
+        """One of two."""
+
+    m, n, x, y = map(Door, "mnxy")
+    lamp = Machine("lamp")
+    lit, dark = lamp.relation("lit", Door, Door), lamp.relation("dark", Door)
+    ways = count(n, lit(m, n))
+    system = System("lamp", "", (Table(lamp, rows=(
+        Row("light", choose=(x, y), when=max_of(m, ways) < 2, do=lit(x, y).to(True)),
+        Row("darken", choose=x, do=dark(x).to(True)),
+    )),), (
+        Always("one_each", max_of(m, ways) <= 1),
+        Always("one_each_where_dark", max_of(m, ways, where=dark(m), otherwise=0) <= 1),
+        Always("not_one", min_of(m, ways) != 1),
+        Always("few", min_of(m, ways) < 2),
+        Always("none_is_none", min_of(m, ways, where=dark(m), otherwise=2) <= 2),
+    ), final=TRUE)
+    told = compare(system, "two", Configuration({Door: 2}), ("tlc",))
+    assert (told.missing, told.differences) == ({}, ())
+    assert {frozenset(opinion.violated) for opinion in told.opinions} == {
+        frozenset({"one_each", "one_each_where_dark", "not_one"})}
+
+
+@needs_tlc
+def test_two_runs_of_tlc_share_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen red: TLC unpacks its modules, and one run read what another one had half written."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -Djava.io.tmpdir=/nowhere")
+    told = asked(two_phase_commit.SYSTEM, Configuration({Participant: 1}))
+    assert (told.missing, told.differences) == ({}, ())
 
 
 @needs_tlc
