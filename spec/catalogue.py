@@ -99,6 +99,8 @@ CATALOGUE: Final = (
           lemmas="transfer_lemmas"),
     Entry("transfer-drained", "handoff.transfer_fault_free:DRAINED",
           lemmas="transfer_lemmas"),
+    Entry("transfer-silence", "handoff.transfer_fault_free:SILENCE",
+          lemmas="transfer_lemmas"),
     Entry("transfer-two-sinks", "handoff.transfer_two:TWO_SINKS",
           lemmas="transfer_lemmas"),
     Entry("transfer-two-sources", "handoff.transfer_two:TWO_SOURCES",

@@ -104,8 +104,9 @@ PROPERTIES: Final = (
     OnRow("M1_3_no_look_up_when_all_ranks_have_joined", "fill", exists(q, ~joined(d, h, q)),
           why="a hand-over that needs no more addresses does not keep others from the cache"),
     OnRow("calls_wait_for_the_whole_cache", "call_on",
-          all_of(cache(d) == Cache.WHOLE, ~joined(d, h, p)),
-          why="a sink does not call a rank that has welcomed it already"),
+          all_of(cache(d) == Cache.WHOLE, ~joined(d, h, p), phase(d, h) == Phase.BOOTSTRAPPING),
+          why="a sink calls for a hand-over that looks for its ranks, and no rank that has "
+              "welcomed it already"),
     OnRow("a_question_is_repeated_until_answered", "look_again", ~got(d, p),
           why="the timer repeats only questions without an answer"),
     Always("M1_3_an_empty_cache_is_empty",

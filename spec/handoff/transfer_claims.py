@@ -148,8 +148,8 @@ BOTH_MEET: Final = LeadsTo(
 )
 
 SPOILT_ONLY: Final = OnRow(
-    "only_spoilt_parts_fail_by_the_digest", "find_spoilt", SPOILT,
-    why="a digest that agrees fails no hand-over",
+    "only_spoilt_parts_fail_by_the_digest", "find_spoilt", address(d, h, b) & SPOILT,
+    why="a digest that agrees fails no hand-over, and neither does memory of another life",
 )
 
 BOUNDED_IF_MET: Final = OnRow(
@@ -212,6 +212,14 @@ PARTIES: Final = (
           why="all of its part has landed"),
     OnRow("L7_only_a_dead_source_is_lost", "lose_source", sending(p, h) == Sending.GONE,
           why="a source that stands still goes on, and its request with it"),
+    OnRow("L7_only_a_source_of_this_sink_is_lost", "lose_source", feeds(p, d),
+          why="a rank that takes no part does not fail with its process"),
+    OnRow("L7_silence_fails_a_request_that_needs_the_source", "give_up_source",
+          feeds(p, d) & (claim(d, h, p) != Claim.LANDED),
+          why="a rank that takes no part, or whose part has landed, may stand still"),
+    OnRow("L7_silence_fails_a_request_that_needs_the_sink", "give_up_sink",
+          known(p, h, d) & feeds(p, d),
+          why="a sink that has never come may stand still: another clock ends the request"),
     OnRow("an_answered_abort_is_not_repeated", "abort_again",
           ABORTED_AGAIN,
           why="the sink repeats an abort only until the answer has come"),

@@ -6,9 +6,11 @@ when.
     transfer-landed         a source that has ended never says DRAINED, and no engine has a fence:
                             DONE settles a part that has landed, also when it crosses the abort
     transfer-drained        DONE counts for nothing once the sink has failed: DRAINED is enough
+    transfer-silence        no client leaves, no write fails and no clock runs out: only the silence
+                            of the other side ends a hand-over early
 
-The last two leave out one of two answers to an abort. With both there, either makes up for the
-other, and no property shows whether a row takes each of them.
+The second and the third leave out one of two answers to an abort. With both there, either makes up
+for the other, and no property shows whether a row takes each of them.
 """
 
 from dataclasses import replace
@@ -41,7 +43,7 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.roles import Chunk, Source
 from pdproto.spec.handoff.sink import THREATENS
 from pdproto.spec.handoff.source import part
-from pdproto.spec.handoff.transfer import NO_TIMERS, SYSTEM
+from pdproto.spec.handoff.transfer import NO_ERROR, NO_TIMERS, SYSTEM
 from pdproto.spec.handoff.transfer_claims import (
     A_SINK_HEARS,
     A_SOURCE_HEARS,
@@ -133,4 +135,24 @@ DRAINED: Final[System] = edited(
     )),
     about="The transfer whose failed sinks wait for DRAINED, also from a source that has landed.",
     configurations={"default": _UNFENCED},
+)
+
+SILENCE: Final[System] = edited(
+    # A DONE after the failure does not count here, so a part that has landed had before.
+    replace(DRAINED, configurations={}), "transfer-silence",
+    *map(DropRow, ("abort_send", "abort_receive", "meet_error")),
+    ReplaceRow("ignore_error_transferring_failed", NO_ERROR),
+    ReplaceProperties((
+        Sometimes("silence_may_fail_a_source",
+                  (sending(p, h) == Sending.FAILED) & (receiving(d, h) == Receiving.BOOTSTRAPPING)),
+        *(Sometimes(f"silence_may_fail_a_sink_{when}", all_of(
+            GIVEN_UP, forall(p, sending(p, h) != Sending.FAILED), state))
+          for when, state in (
+              ("before_there_is_memory", forall(b, ~address(d, h, b))),
+              ("while_it_waits", forall((b, p), all_of(
+                  address(d, h, b), sending(p, h) == Sending.BOOTSTRAPPING))),
+              ("while_parts_come", claim(d, h, p) == Claim.LANDED))),
+    )),
+    about="The transfer in which only silence of the other side ends a hand-over early.",
+    configurations={"default": replace(_UNFENCED, sizes={**_SIZES, Source: 2})},
 )

@@ -17,6 +17,7 @@ from pdproto.spec.handoff.ends import (
     Claim,
     Sending,
     aware,
+    can_fence,
     claim,
     d,
     feeds,
@@ -34,6 +35,7 @@ from pdproto.spec.language import (
     Sometimes,
     System,
     all_of,
+    any_of,
     edited,
 )
 
@@ -47,15 +49,20 @@ TOLD: Final[System] = edited(
     *(DropRow(row) for row in GIVE_UP if row != "fence_silent"),
     ReplaceProperties((
         SOURCE_HEARS,
-        LeadsTo("L2_a_fenced_source_becomes_aware", claim(d, h, p) == Claim.FENCED, aware(d, h, p),
-                under=ONCE_TOO, why="only then may the sink forget the life"),
+        LeadsTo("L2_a_fenced_source_becomes_aware",
+                claim(d, h, p).among(Claim.FENCING, Claim.FENCED),
+                aware(d, h, p) | claim(d, h, p).among(Claim.LANDED, Claim.DRAINED), under=ONCE_TOO,
+                why="only then may the sink forget the life, also if the fence never comes"),
         Sometimes("a_source_hears_after_the_fence", all_of(
-            claim(d, h, p) == Claim.FENCED, aware(d, h, p), sending(p, h) == Sending.FAILED)),
+            any_of(claim(d, h, p) == Claim.FENCED,
+                   ~can_fence(d) & (claim(d, h, p) == Claim.FENCING)),
+            aware(d, h, p), sending(p, h) == Sending.FAILED)),
     )),
     about="The transfer where no clock ends an end, and sinks fence sources that stand still.",
     configurations={
         "default": Configuration(
             LOSS.configurations["default"].sizes, faults=("lossy", "crash", "restart"),
             dead_bits=True),
+        "no-fence": LOSS.configurations["no-fence"],
     },
 )
