@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pdproto.check.opinions.tla_context import SPECIFICATIONS, Context
+from pdproto.check.opinions.tla_names import Scope
 from pdproto.check.opinions.tla_properties import properties
 from pdproto.check.opinions.tla_refines import refinement
 from pdproto.check.opinions.tla_text import (
@@ -28,7 +29,6 @@ from pdproto.check.opinions.tla_text import (
     SOME,
     ChannelEffects,
     Effect,
-    Scope,
     applied,
     comment,
     literal,
