@@ -51,7 +51,8 @@ def main() -> int:
             for backend in told.standstills or BACKENDS:
                 layout = replace(layouts[PLAIN], backend=backend)
                 standstill.measure(
-                    "SGLang", backend, standstill.of_table(("prefill", "decode", "the registry")),
+                    "SGLang", backend, standstill.of_table(
+                        ("prefill", "decode", "the registry"), told.only or ()),
                     partial(stage.pair, layout), partial(checks.meet, stage), stage.end)
             return 0
         suite = Suite(record, lambda defect: Stage(servers, folder, defect), check,

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,9 +36,7 @@ HEAD: Final = f"""
 server (SIGSTOP) when the first of {IN_FLIGHT} requests are answered, send {MEANWHILE} more, have
 it go on (SIGCONT), and write this table: with our backend, and with the engine's own one. A server
 that runs in a tenth of the time is stopped for 90 ms in 100. The times are those of two cores on
-which much else ran. Under vLLM 40 s are too long for ours: prefill keeps a prompt for 30 s that
-decode has not begun to load (`waits.bootstrap_timeout`), and counts the time for which it stood
-still itself.
+which much else ran.
 
 | engine | what happens | with pdproto | with its own backend |
 |---|---|---|---|
@@ -117,10 +115,11 @@ class Standstill:
                        whys.most_common(1)[0][0] if whys else "")
 
 
-def of_table(who: Sequence[str]) -> list[Standstill]:
-    """What the table compares."""
-    return [*(Standstill(one, seconds) for one in who for seconds in LENGTHS_S),
-            *(Standstill(one, 20.0, IS_STARVED) for one in who)]
+def of_table(who: Sequence[str], only: Collection[str]) -> list[Standstill]:
+    """What the table compares. only: these; all if there are none."""
+    every = [*(Standstill(one, seconds) for one in who for seconds in LENGTHS_S),
+             *(Standstill(one, 20.0, IS_STARVED) for one in who)]
+    return [one for one in every if not only or f"{one}" in only]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
     python -m tests.vllm_servers --quick        a subset
     python -m tests.vllm_servers --only equality 'late read'
     python -m tests.vllm_servers --defects      each cell must fail under its defect
-    python -m tests.vllm_servers --standstills  measure the table of standstills
+    python -m tests.vllm_servers --standstills  measure the table of standstills, or --only some
     python -m tests.vllm_servers --table        write docs/vllm-servers.md, or that of a GPU
 """
 
@@ -51,9 +51,9 @@ def main() -> int:
             stage = begin(None)
             for backend in told.standstills or BACKENDS:
                 layout = layouts[BACKENDS[backend]]
-                standstill.measure("vLLM", backend, standstill.of_table(("prefill", "decode")),
-                                   partial(stage.pair, layout), partial(checks.meet, stage),
-                                   stage.end)
+                what = standstill.of_table(("prefill", "decode"), told.only or ())
+                standstill.measure("vLLM", backend, what, partial(stage.pair, layout),
+                                   partial(checks.meet, stage), stage.end)
             return 0
         return run(Suite(record, begin, check), told)
 
