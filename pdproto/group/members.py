@@ -121,8 +121,9 @@ class Members:
     def _connect(self, _transport: Transport) -> None:
         for index, endpoint in self._endpoints.items():
             if index != self.me:
-                # A rank that starts late must not count as silent, so its silence begins later.
-                self._core.connect(self.names[index], endpoint).heard = self._core.now + JOIN_S
+                # A rank may start late: until then its silence, and a refusal, mean nothing.
+                peer = self._core.connect(self.names[index], endpoint)
+                peer.heard = peer.broken = self._core.now + JOIN_S
 
     @staticmethod
     def _refuse_stranger(batch: Batch) -> None:

@@ -109,7 +109,7 @@ class Connections:
         before = peer
         connection = self._transport.connect(name, endpoint)
         peer = Peer(name, endpoint, connection, [], 0.0, now, ours, now)
-        peer.broken = now + self._link.silent_s
+        peer.broken = now + self._link.grace_s  # its address is known, so it listens or has ended
         if before is not None and not before.ended:
             peer.mute = before.mute  # it stays silent until its next batch
         self.peers[name] = self._called[connection] = peer

@@ -3,7 +3,8 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from socket import create_server
 
@@ -16,8 +17,26 @@ from pdproto.runtime.wire import Life
 from tests.group.groups import LINK, NEVER, Ranks, Scheduler, ranks
 from tests.node.data_paths import OWN_HOST
 from tests.transport.proxy import Proxy, proxy
+from tests.waiting import until
 
 LIFE, OTHER = Life(7, 1, 0), Life(8, 1, 1)
+
+
+def test_a_rank_that_starts_late_is_awaited(tmp_path: Path) -> None:
+    """Seen red where a first connection that is refused is an end for ranks, too."""
+    link = replace(LINK, grace_s=0.1, silent_s=0.5)
+    endpoints = {index: f"ipc://{tmp_path}/{index}" for index in range(2)}
+    with ExitStack() as opened:
+        groups = []
+        for me in endpoints:
+            groups.append(Group(
+                "prefill", endpoints, me=me, slots=1, stop=lambda _: True, link=link))
+            opened.callback(groups[-1].close)
+            time.sleep(1.5 * (me == 0))  # for longer than a refusal takes
+            assert groups[0].ended is None
+        until(lambda: all(peer.incarnation for group in groups
+                          for peer in group._core.peers.values()))
+        assert [group.ended for group in groups] == [None, None]
 
 
 def run(waits: Waits[Life], until: float, *names: str) -> list[tuple[float, str]]:

@@ -4,6 +4,7 @@ Silence would tell after ten minutes here, so what tells is never silence.
 """
 
 import logging
+import socket
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -48,6 +49,20 @@ def test_m1_4_a_killed_source_is_noticed() -> None:
                                         "host refuses another one")
             until(lambda: (receiver.life, "p0") in nodes.landing.asked)
             nodes.settled()
+
+
+def test_an_address_that_refuses_is_an_end_at_once() -> None:
+    """As the address of a process that has ended. Seen red where the first connection to a peer has
+    as long as its silence: after ten minutes here.
+    """
+    with cluster(sources=0, link=PROMPT) as nodes, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and it does not listen
+        (decode,) = nodes.decodes
+        endpoint = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+        (receiver,) = published([decode.open(7, {"p0": endpoint})])
+        until(polls([receiver], KVPoll.FAILED))
+        assert receiver.failure == "lost connection to p0: its host refuses a connection"
+        nodes.settled()
 
 
 def test_a_connection_that_comes_back_is_no_loss() -> None:

@@ -16,7 +16,7 @@ from pdproto.transport.nodes import DecodeNode, PrefillNode
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath, polls
 from tests.waiting import until
 
-QUICK = Link(sign_of_life_s=0.05, silent_s=0.2)
+QUICK = Link(sign_of_life_s=0.05, silent_s=0.2, grace_s=0.1)
 
 
 class Names:
