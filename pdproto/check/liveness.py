@@ -6,9 +6,12 @@ finitely often: a run to a violation may have faults, but its loop has none.
 
 A `leads_to` fails if a run can stay for ever among states without the goal, once the premise has
 held. There are two ways to stay: in a state where no fair row would change anything (stuck), or in
-a strongly connected component in which every fair row is disabled somewhere or fires. Under weak
-fairness it is exact to examine the maximal components: a row that is enabled throughout a component
-and never fires in it is also enabled throughout each part of it, and never fires there.
+a strongly connected component in which every fair row is disabled somewhere or fires, and every
+strongly fair row fires or is enabled nowhere. Under weak fairness it is exact to examine the
+maximal components: a row that is enabled throughout a component and never fires in it is also
+enabled throughout each part of it, and never fires there. A strongly fair row that never fires in a
+component where it is enabled leaves only the parts without the states where it is (Emerson and Lei,
+"Modalities for model checking", Science of Computer Programming 8, 1987).
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,6 +49,7 @@ class Liveness:
         self.found: Final = found
         self.rows: Final = found.ground.rows
         self.units: Final = _units(self.rows)
+        self.strong: Final = np.array([row.row.is_strong for row in self.rows], bool)
         self.faults: Final = np.array([bool(row.layer) for row in self.rows], bool)
         self.graph: Final = Graph(found.engine, np.ones(len(self.rows), bool))
         first = found.engine.find(found.program.normal(found.program.initial[0]))
@@ -63,10 +67,14 @@ class Liveness:
         """
         goal = self._where(obligation.goal)
         pending = self._where(obligation.premise) & ~goal
+        if self.strong.any() and len(under) > 1:  # each removes other states
+            each = (self.unfulfilled(obligation, (one,)) for one in under)
+            return next((found for found in each if found is not None), None)
         masks = np.array([[is_fair(row, f) for row in self.rows] for f in under], bool)
         fair = np.packbits(masks, axis=0, bitorder="little").reshape(-1)
         assumed = Assumptions(len(under), fair, self.faults, self.units)
-        traps = self.found.engine.traps(pending, ~goal, assumed)
+        traps = self._without_strong(pending, ~goal, assumed, self.strong & masks[0]) if (
+            self.strong.any()) else self.found.engine.traps(pending, ~goal, assumed)
         for bit, fairness in enumerate(under):
             if traps.found >> bit & 1:
                 here = (traps.where >> bit & 1).astype(bool)
@@ -77,10 +85,34 @@ class Liveness:
         self, pending: Flags, allowed: Flags, here: Flags, traps: Traps, fair: Flags
     ) -> Lasso:
         stem, entry = self._stem(pending, allowed, here)
-        home = Component(self, traps.components == traps.components[entry])
-        loop = home.loop(entry, fair)
+        home = Component(self, (traps.components == traps.components[entry]) & (
+            here | ~self.strong.any()))
+        loop = home.loop(entry, fair, self.strong & fair)
         rows = tuple(self.rows[step.row] for step in (*stem, *loop))
         return Lasso(rows, len(stem) if loop else None)
+
+    def _without_strong(
+        self, pending: Flags, allowed: Flags, assumed: Assumptions, strong: Flags
+    ) -> Traps:
+        """The traps in which each strongly fair row fires, or is enabled nowhere. strong: [rows].
+        """
+        engine = self.found.engine
+        while True:
+            traps = engine.traps(pending, allowed, assumed)
+            here = traps.where.astype(bool)
+            positions = np.flatnonzero(here)
+            ways = Graph(engine, ~self.faults).out(positions)
+            ways = ways.only(strong[self.units[ways.rows]])
+            home = traps.components[ways.sources].astype(np.int64)
+            units = home * len(self.rows) + self.units[ways.rows]
+            inside = here[ways.targets] & (home == traps.components[ways.targets])
+            missed = ~np.isin(units, units[inside])
+            bad = np.zeros(len(here), bool)
+            bad[ways.sources[missed]] = True
+            good = here & ~np.isin(traps.components, traps.components[bad])
+            if good.any() or not bad.any():
+                return Traps(int(good.any()), good.astype(np.uint8), traps.components)
+            pending = allowed = here & ~bad
 
     def is_ever_pending(self, obligation: LeadsToInstance) -> bool:
         """Whether the premise holds in some state; otherwise the property is vacuous."""
@@ -146,8 +178,9 @@ class Component:
         self.graph: Final = liveness.graph
         self.faultless: Final = Graph(liveness.found.engine, ~liveness.faults)
 
-    def loop(self, entry: int, fair: Flags) -> list[Step]:
-        """Edges of a fair cycle through `entry`: each fair row fires or is disabled on it.
+    def loop(self, entry: int, fair: Flags, strong: Flags) -> list[Step]:
+        """Edges of a fair cycle through `entry`: each fair row fires or is disabled on it, and each
+        strongly fair one that is enabled anywhere in the component fires.
 
         Empty if the run is stuck at `entry`.
         """
@@ -156,12 +189,18 @@ class Component:
         wanted = fair & self._enabled(entry)
         loop: list[Step] = []
         current = entry
-        while wanted.any():
-            for step in self._towards(current, int(np.flatnonzero(wanted)[0])):
+        ways = self.faultless.out(np.flatnonzero(self.inside))
+        due = np.unique(self.units[ways.rows])
+        due = due[strong[due]]
+        while due.size or wanted.any():
+            steps = self._towards(current, int(due[0]), firing=True) if due.size else (
+                self._towards(current, int(np.flatnonzero(wanted)[0])))
+            for step in steps:
                 loop.append(step)
                 current = step.target
                 wanted[self.units[step.row]] = False
                 wanted &= self._enabled(current)
+                due = due[due != self.units[step.row]]
         if current == entry and loop:
             return loop
         return loop + self._between(current, entry)
@@ -172,18 +211,21 @@ class Component:
         flags[self.units[self.graph.out(np.array([position])).rows]] = True
         return flags
 
-    def _towards(self, start: int, unit: int) -> list[Step]:
-        """A shortest walk in the component that fires the unit, or ends where it is disabled."""
+    def _towards(self, start: int, unit: int, *, firing: bool = False) -> list[Step]:
+        """A shortest walk in the component that fires the unit, or ends where it is disabled.
+
+        firing: only one that fires it.
+        """
         walk = Walk(self.faultless, self.inside)
         frontier = walk.begin(np.array([start]))
         while True:
             ways = self.faultless.out(frontier)
-            firing = self.units[ways.rows] == unit
-            inside = ways.only(firing & self.inside[ways.targets])
+            fires = self.units[ways.rows] == unit
+            inside = ways.only(fires & self.inside[ways.targets])
             if inside.sources.size:
                 return [*walk.back(int(inside.sources[0])), inside.first()]
-            without = np.setdiff1d(frontier, ways.sources[firing])
-            if without.size:
+            without = np.setdiff1d(frontier, ways.sources[fires])
+            if without.size and not firing:
                 return walk.back(int(without[0]))
             frontier = walk.advance(frontier)
 

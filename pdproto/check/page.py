@@ -132,7 +132,7 @@ def row_heading(row: Row) -> str:
     elif places:
         heading.append(f"in {places}")
     if row.fair is not None and row.kind == "row":
-        heading.append("fair" if row.fair else "not fair")
+        heading.append("strongly fair" if row.is_strong else "fair" if row.fair else "not fair")
     if row.choose:
         heading.append(f"chooses {', '.join(map(repr, row.choose))}")
     name = row.name if row.kind == "row" else row.kind

@@ -179,6 +179,9 @@ class Witness:
             if (id(row.row), *row.environment.values()) not in taken and all(
                     self._fired(row, store) not in (None, store) for store in stores[loop:]):
                 return f"its loop leaves {row} out, which stays enabled and is fair"
+            if row.row.is_strong and (id(row.row), *row.environment.values()) not in taken and any(
+                    self._fired(row, store) not in (None, store) for store in stores[loop:]):
+                return f"its loop leaves {row} out, which is enabled there and is strongly fair"
         return ""
 
     def _environments(self, obligation: LeadsToInstance) -> Iterator[Environment]:

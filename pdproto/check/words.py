@@ -61,7 +61,9 @@ def assumption_texts(system: System, under: Iterable[Fairness]) -> tuple[str, ..
         Fairness.CONSUMED: any(isinstance(one, Message) for one in system.variables),
     }
     least = str(Fairness.TIMERS) if timers else FAIR_ROWS
-    return tuple(dict.fromkeys(str(one) if about[one] else least for one in under))
+    strong = [row.name for _, row in system.rows() if row.is_strong]
+    more = f", and {', '.join(strong)} if enabled again and again" if strong else ""
+    return tuple(dict.fromkeys(f"{one if about[one] else least}{more}" for one in under))
 
 
 def assuming(system: System, under: Iterable[Fairness]) -> str:

@@ -166,13 +166,22 @@ class PropertyChecker:
             raise AssertionError(f"the run neither ends nor repeats after {ROUNDS_MAX:,} rounds")
         begin = seen[cluster.state]
         for pending in self._pending(fairness):
-            if _unfulfilled(pending, cluster.moves, begin):
+            if _unfulfilled(pending, cluster.moves, begin) and not self._leaves_out(
+                    fair, cluster.moves[begin:]):
                 loop = begin if begin < len(cluster.moves) else None
                 raise ViolationError(
                     self._broken(pending.obligation, fairness, cluster.moves, loop)
                 )
         if self._deadlock and fairness is Fairness.TIMERS:
             self._look_for_deadlock(cluster)
+
+    @staticmethod
+    def _leaves_out(fair: list[GroundRow], loop: list[Transition]) -> bool:
+        """Whether the loop is not fair: a strongly fair row is enabled on it, and never fires."""
+        taken = {id(move.row) for move in loop}
+        return any(row.row.is_strong and id(row) not in taken and any(
+            row.action.guard.holds(move.before) and row.action.apply(move.before) != move.before
+            for move in loop) for row in fair)
 
     def _round(
         self, cluster: Cluster, fair: list[GroundRow], fire: Callable[[GroundRow], None]

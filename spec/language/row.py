@@ -13,6 +13,7 @@ from .symbols import Each, Sent, Update
 from .triggers import Call, Trigger
 
 RowKind: TypeAlias = Literal["row", "ignore", "reject"]
+Fair: TypeAlias = Literal["weak", "strong"] | bool | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -23,7 +24,8 @@ class Row:
     at, to: values of the table's state variable, before and after. at=() is any state.
     when: further conditions. choose: parameters that the caller supplies (which page, which slot).
     Every parameter is the machine's own, the trigger's, or chosen: there is no hidden choice.
-    fair: whether it fires if it stays enabled. By default calls are not fair, everything else is.
+    fair: whether it fires if it stays enabled ("weak", or True), or also if it is enabled again and
+    again ("strong"), or may never fire (False). By default calls may never, all else is weak.
     kind: "ignore" tolerates the trigger (why gives the reason); "reject" blames the peer.
     """
 
@@ -35,7 +37,7 @@ class Row:
     choose: tuple[Sort, ...] = ()
     do: Sequence[Update] = ()
     send: Sequence[Sent | Each] = ()
-    fair: bool | None = None
+    fair: Fair = None
     why: str = ""
     kind: RowKind = "row"
     place: Place = field(default_factory=here, compare=False, kw_only=True)
@@ -52,7 +54,7 @@ class Row:
             choose: Sort | tuple[Sort, ...] = (),
             do: Update | Sequence[Update] = (),
             send: Sent | Each | Sequence[Sent | Each] = (),
-            fair: bool | None = None,
+            fair: Fair = None,
             why: str = "",
             kind: RowKind = "row",
             place: Place = ...,
@@ -62,8 +64,10 @@ class Row:
         require_name("row", self.name, self.place)
         require(self.kind in get_args(RowKind), f"row {self.name!r}: kind={self.kind!r}: want one "
                 f"of {', '.join(map(repr, get_args(RowKind)))}", self.place)
-        require(self.fair is None or isinstance(self.fair, bool),
-                f"row {self.name!r}: fair={shown(self.fair)}: want True or False", self.place)
+        fair: object = self.fair
+        require(fair is None or isinstance(fair, bool) or fair in ("weak", "strong"),
+                f"row {self.name!r}: fair={shown(fair)}: want 'weak', 'strong' or False",
+                self.place)
         # One update, message or variable needs no list, as one condition does not.
         for name, single in (("do", Update), ("send", Sent | Each), ("choose", Sort)):
             value = getattr(self, name)
@@ -83,7 +87,12 @@ class Row:
 
     @property
     def is_fair(self) -> bool:
-        return not isinstance(self.on, Call) if self.fair is None else self.fair
+        return not isinstance(self.on, Call) if self.fair is None else bool(self.fair)
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether it fires if it is enabled again and again."""
+        return self.fair == "strong"
 
     def __str__(self) -> str:
         return self.name

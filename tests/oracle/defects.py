@@ -1,7 +1,7 @@
 """Defects of the checker that the oracle notices: each is put in, and makes a difference."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.oracle.answers import answer
 from tests.oracle.compare import WAYS, differences
 from tests.oracle.judged import STATES_MAX
 from tests.oracle.search import TooManyError
-from tests.oracle.systems import ABOVE, draw
+from tests.oracle.systems import ABOVE, STRONG, draw
 
 
 def nothing(*_: object) -> Iterator[Any]:
@@ -31,7 +31,7 @@ def sent_to_all(self: grounding.Grounder, row: Row, env: Any) -> Iterator[Any]:
             yield sent.message, self.cell(sent.arguments, {**env, **inner})
 
 
-DEFECTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
+DEFECTS: dict[str, tuple[object, str, Any]] = {
     "safety nets are fair": (
         liveness, "is_fair", lambda row, _: not row.layer and row.row.is_fair),
     "calls are fair": (liveness, "is_fair", lambda row, _: not row.layer),
@@ -44,6 +44,7 @@ DEFECTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "no premise is looked for": (questions, "_premise", lambda _: None),
     "each sends to all": (grounding.Grounder, "sent", sent_to_all),
     "a message waits in any place of its channel": (channels.Queues, "_is_long", nothing),
+    "strong fairness is weak": (Row, "is_strong", property(lambda _: False)),
     "a system above has every step": (refining.Refinement, "allows", lambda *_: True),
     "a system above starts anywhere": (refining.Refinement, "starts", lambda *_: ""),
     "the longest of several topologies": (
@@ -64,6 +65,7 @@ SEEDS = {
     "no premise is looked for": 2,
     "each sends to all": 9,
     "a message waits in any place of its channel": 5,
+    "strong fairness is weak": STRONG + 22,
     "a system above has every step": ABOVE + 4,
     "a system above starts anywhere": ABOVE + 13,
     "the longest of several topologies": 39,
@@ -94,7 +96,8 @@ def main() -> None:
     """Print the first seed that shows each defect."""
     for name in DEFECTS:
         with put_in(name):
-            found = next(filter(differs, (*range(MOST), *range(ABOVE, ABOVE + MOST))), None)
+            found = next(filter(differs, (
+                *range(MOST), *range(ABOVE, ABOVE + MOST), *range(STRONG, STRONG + MOST))), None)
         sys.stdout.write(f"    {name!r}: {found},\n")
 
 

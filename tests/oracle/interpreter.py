@@ -84,7 +84,7 @@ class Step:
         if self.layer or (fairness is Fairness.DETECTORS and isinstance(on, Timer)
                           and not on.detector):
             return False
-        return not isinstance(on, Call) if self.row.fair is None else self.row.fair
+        return not isinstance(on, Call) if self.row.fair is None else bool(self.row.fair)
 
 
 class Interpreter:

@@ -56,6 +56,7 @@ from tests.oracle.refined import with_refinement
 TRIES = 12  # of a part that the language may refuse
 LAYERS = "lossy", "crash"
 NUMBERS = 100_000_000  # from this seed on, systems have numbers
+STRONG = 300_000_000  # from this seed on, they also have rows that are strongly fair
 ABOVE = 200_000_000  # from this seed on, they also have a claim of refinement
 
 
@@ -66,8 +67,17 @@ def draw(seed: int) -> tuple[System, Configuration]:
         with suppress(SpecError, RefusedError, IndexError):
             drawing = Draw(rng, NumberParts if seed >= NUMBERS else Parts)
             system, configuration = drawing.system()
+            if seed >= STRONG:
+                return strengthened(drawing, system), configuration
             return (system if seed < ABOVE else with_refinement(drawing, system)), configuration
     raise AssertionError(f"no system at seed {seed}")
+
+
+def strengthened(drawing: "Draw", system: System) -> System:
+    """The system with other fairness of some rows."""
+    return replace(system, tables=tuple(replace(table, rows=tuple(
+        replace(row, fair=drawing.rng.choice(("strong", "strong", "weak", row.fair)))
+        if row.kind == "row" else row for row in table.rows)) for table in system.tables))
 
 
 class RefusedError(Exception):

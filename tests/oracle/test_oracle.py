@@ -11,11 +11,11 @@ from pdproto.check.opinions.tlc import jar
 from tests.oracle.compare import TLC
 from tests.oracle.defects import DEFECTS, SEEDS, differs, put_in
 from tests.oracle.judged import judged, told
-from tests.oracle.systems import ABOVE, NUMBERS
+from tests.oracle.systems import ABOVE, NUMBERS, STRONG
 
 BLOCK = 25
 DAY, NIGHT = 100, 2_000
-WITH_NUMBERS, WITH_ABOVE = range(NUMBERS, NUMBERS + 50), range(ABOVE, ABOVE + 50)
+OTHERS = [first for one in (NUMBERS, ABOVE, STRONG) for first in (one, one + BLOCK)]
 # Of a sample, so many systems have what makes it a question: a reader that says "holds" to
 # everything would be noticed.
 LEAST = {"deadlock": 30, "violated": 60, "witness": 25, "broken leads_to": 20, "kept leads_to": 15,
@@ -24,7 +24,7 @@ LEAST = {"deadlock": 30, "violated": 60, "witness": 25, "broken leads_to": 20, "
 
 @pytest.mark.parametrize("first", [
     pytest.param(first, marks=[] if first < DAY or first >= NUMBERS else pytest.mark.nightly)
-    for first in (*range(0, NIGHT, BLOCK), *WITH_NUMBERS[::BLOCK], *WITH_ABOVE[::BLOCK])])
+    for first in (*range(0, NIGHT, BLOCK), *OTHERS)])
 def test_the_checker_says_what_the_oracle_says(first: int) -> None:
     found = [judged(seed) for seed in range(first, first + BLOCK)]
     assert [one for one in found if one.differences] == [], told(found)

@@ -178,6 +178,11 @@ class _Told:
                     any(one is fair and after != state for one, after in self.graph.moves[state])
                     for state in states):
                 yield f"the loop leaves out {fair.row.name}({fair.parameters})"
+            if fair.is_fair(self.fairness) and fair.row.fair == "strong" and not any(
+                    fair is step for step in steps) and any(
+                    one is fair and after != state
+                    for state in states for one, after in self.graph.moves[state]):
+                yield f"the loop leaves out {fair.row.name}({fair.parameters}), strongly fair"
 
 
 def _changes(before: Cells, after: Cells) -> set[tuple[str, str, str]]:

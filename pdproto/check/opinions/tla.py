@@ -275,7 +275,7 @@ class Module(Context):
         self, fairness: Fairness, progress: Sequence[tuple[Table, Row]],
         faults: Sequence[tuple[Table, Row]],
     ) -> Iterator[str]:
-        yield from comment(f"if {fairness}: rows are weakly fair, faults happen finitely often")
+        yield from comment(f"if {fairness}: rows are fair, faults happen finitely often")
         following = "Next"
         if fairness is Fairness.NO_TIMERS:
             progress = [(t, r) for t, r in progress if not isinstance(r.on, Timer)]
@@ -288,7 +288,10 @@ class Module(Context):
         if faults:
             yield "  /\\ <>[][Progress]_vars"
         fair = [(t, r) for t, r in progress if _is_fair(r, fairness)]
-        yield from self.each_row(ALL, fair, "WF_vars({})")
+        for form, strong in (("WF_vars({})", False), ("SF_vars({})", True)):
+            rows = [(table, row) for table, row in fair if row.is_strong == strong]
+            if rows or not strong:
+                yield from self.each_row(ALL, rows, form)
         yield ""
 
     # The configurations of TLC.
