@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from lab.sim.defects import base_of
 from pdproto.spec.handoff.ends import source
+from pdproto.spec.handoff.keep import keeper
 from pdproto.spec.language.machine import Machine, Row
 from pdproto.spec.language.system import System
 
@@ -108,6 +109,9 @@ def unloaded(system: System) -> str:
                 f"by code; it takes nodes that load the rows of {machine.name}")
     if machine.world:
         return f"it edits {row}, of the engine or the network; it takes one with the defect"
+    if machine is keeper:
+        return (f"it edits {row}, and a request of a race has one decode request; it takes several "
+                f"of one room (tests/node/test_keeps.py)")
     return (f"it edits {row}, and nodes load no table of {machine.name} from {_design(system)}; "
             f"it takes nodes of that design")
 

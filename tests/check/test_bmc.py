@@ -190,6 +190,8 @@ SHORT: Final = (
     "O2-slot", "B06-attempts", "B36-attempts", "early-yield", "B02-transfer",
     "queue-timed", "queue-timed-by-decode", "goodbye-of-an-earlier-run",
     "failed-by-its-predecessor", "request-of-a-dead-life", "copy-runs-on", "silence-as-abort", "O6",
+    "keep-ends-under-a-read", "keep-without-a-bound", "keep-loses-a-place",
+    "keep-serves-another-prompt",
 )
 STEPS_SHORT: Final = 8
 SHORT_SAMPLE: Final = 6

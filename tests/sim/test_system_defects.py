@@ -51,6 +51,9 @@ SEEDS: Final = {
     "abort-in-quarantine": 2396, "met-by-any": 1123, "queue-timeout-unmet": 0,
     "group-free": 664, "empty-before-confirmed": 31, "O6": 3,
     "O6-forced": 23, "I1": 7238, "I2": 87,
+    "keep-ends-under-a-read": 1, "keep-without-a-clock": 45, "keep-without-a-bound": 1427,
+    "keep-loses-a-place": 11, "keep-waits-after-the-end": 5, "keep-serves-another-prompt": 0,
+    "keep-refuses-in-silence": 5,
 }
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.
 MISSED: Final = {
