@@ -202,6 +202,10 @@ CROSSED: Final = (
                      stage(k).among(*QUEUED, *FOR_A_RUNNING_SLOT))),
 )
 
+BOOTSTRAP_ONLY: Final = OnRow(
+    "prefill_does_not_time_a_request_that_has_its_bootstrap", "give_up_waiting", ~ready(h),
+    why="the request waits for its pass, and other requests let it run")
+
 # With a budget of one attempt. With more, a forced request runs again.
 FORCED_BACK: Final = (
     OnRow("M5_2_forced_back_after_the_last", "force_fall_back", forall(a, tried(h, a)),
@@ -245,7 +249,7 @@ SYSTEM: Final = System(
     "optimistic",
     "Prefill before its bootstrap has ended: slots, running slots, attempts and the sink's pages.",
     tables=(PREFILL, DECODE),
-    properties=SAFETY + CROSSED + LIVENESS,
+    properties=(*SAFETY, *CROSSED, BOOTSTRAP_ONLY, *LIVENESS),
     final=all_of(OVER, SOURCE_IS_FREE, SINK_IS_FREE),
     faults={"lossy": (LOSSY,)},
     configurations={

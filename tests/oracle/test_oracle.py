@@ -39,13 +39,14 @@ def test_what_was_once_wrong(seed: int) -> None:
     assert judged(seed).differences == ()
 
 
-# Of these, the exported modules could not be parsed, or were refused.
-ONCE_NOT_EXPORTED = (40021, 40044, 40053, 100040004)
+# Of these, modules could not be parsed, or were refused; of the last one, which violates a claim at
+# the start, no witness was found.
+ONCE_WRONG_BY_TLC = (40021, 40044, 40053, 100040004, 200000501)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [
-    *ONCE_NOT_EXPORTED, *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10)])
+    *ONCE_WRONG_BY_TLC, *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10)])
 def test_tlc_says_what_the_oracle_says(seed: int) -> None:
     try:
         jar()

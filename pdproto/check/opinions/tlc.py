@@ -73,8 +73,8 @@ class _Run:
         while found:
             configuration = "\n".join(line for line in configuration.splitlines()
                                       if line.strip() not in found)
-            found, _ = self._search(configuration)
-            violated |= found
+            found, more = self._search(configuration)
+            violated, reached = violated | found, reached | more
         names = self.model.properties[SAFETY]
         refuted = {names.get(name, name) for name in violated}
         return refuted | (set(self.model.sometimes) - reached)
