@@ -316,7 +316,7 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
     for rooms in _told(pipe, live):
         for room in rooms:
             pages, slot = rank.take(load.pages_of("decode") - load.cached(room))
-            rank.metadata.clear_slot(slot)
+            rank.metadata.bootstrap_room[slot] = 0
             live[room] = Receiving(rank.receiver_of(room), pages, slot, perf_counter())
             if room == load.warm + 1:
                 began = live[room].opened

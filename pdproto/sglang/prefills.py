@@ -87,8 +87,9 @@ class Prefills:
             attn_tp_size=server.attn_tp_size, attn_cp_size=server.attn_cp_size,
             dp_size=server.dp_size, pp_size=server.pp_size, page_size=server.page_size,
             kv_cache_dtype=server.kv_cache_dtype,
-            follow_bootstrap_room=server.follow_bootstrap_room, kv_layout=server.kv_layout,
+            follow_bootstrap_room=server.follow_bootstrap_room,
             prefill_http_port=server.prefill_http_port,
+            **({"kv_layout": server.kv_layout} if hasattr(PrefillServerInfo, "kv_layout") else {}),
         )
         return True
 

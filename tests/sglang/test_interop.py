@@ -12,6 +12,7 @@ import pytest
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Registration
+from tests.sglang.releases import of_newest
 from tests.skips import SGLANG
 
 conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=SGLANG)
@@ -52,6 +53,7 @@ def test_sglang_finds_the_ranks_in_our_registry(ours: str) -> None:
     client.close()
 
 
+@of_newest
 def test_sglang_is_told_of_a_policy_that_does_not_fit(ours: str) -> None:
     client = RegistryClient(ours)
     for tp in range(2):

@@ -157,6 +157,7 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
         sender.pop_decode_prefix_len()
         sender.get_max_transfer_tokens()
         sender.mark_prefill_complete()
+        sender.should_send_kv_chunk(1, last_chunk=True)
         sender.send(np.array([1]))
         sender.get_transfer_metric()
         if is_aborted:

@@ -37,7 +37,8 @@ class Ranks:
         self.given_back: list[Any] = []
         self.answered: list[HTTPStatus] = []
         monkeypatch.setattr(decode, "poll_and_all_reduce", self._polls)
-        monkeypatch.setattr(decode, "all_reduce_flags", lambda flags, **_: flags)
+        monkeypatch.setattr(decode, "all_reduce_flags", lambda flags, **_: flags,
+                            raising=False)  # 0.5.22 has none
         monkeypatch.setattr(decode, "prepare_abort",
                             lambda *_, status_code: self.answered.append(status_code))
         monkeypatch.setattr(decode, "release_kv_cache",
@@ -58,7 +59,8 @@ class Ranks:
         queue.enable_deferred_kv_release, queue.deferred_kv_release_timeout = True, 30.0
         queue.gloo_group = queue.tree_cache = None
         queue.tp_rank = 0
-        queue.metadata_buffers = SimpleNamespace(clear_slot=lambda _: None)
+        queue.metadata_buffers = SimpleNamespace(clear_slot=lambda _: None,
+                                                  bootstrap_room=[0] * 8)
         queue.req_to_metadata_buffer_idx_allocator = SimpleNamespace(free=lambda _: None)
         queue.scheduler = SimpleNamespace(
             enable_decode_hicache=False, enable_hisparse=False,

@@ -105,7 +105,8 @@ def prefill_queue(pair: Pair) -> Any:
     return PrefillQueue(
         kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
                                    named_rank=None, prompt=None),
-        transfer_backend=TransferBackend(NAME), queue=[], max_input_len=CAPACITY, bootstrap_port=1,
+        transfer_backend=TransferBackend(NAME), queue=[], max_input_len=CAPACITY,
+        max_total_num_tokens=CAPACITY, bootstrap_port=1,
         scheduler=SimpleNamespace(
             retire_unadmitted_request=retire,
             output_streamer=SimpleNamespace(stream_output=lambda *_: None)))

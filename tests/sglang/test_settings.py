@@ -29,6 +29,7 @@ from pdproto.sglang.settings import (
     without_effect,
 )
 from pdproto.sglang.settings import CELLS as EVERY_CELL
+from pdproto.sglang.versions import TESTED
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.settings import Settings
 from tests.servers.cells import CELLS
@@ -96,6 +97,7 @@ def test_a_flag_of_another_part_is_read_by_no_code_that_calls_a_backend(name: st
 
 
 def test_every_setting_of_its_environment_is_listed_with_its_default() -> None:
+    pytest.importorskip("sglang", minversion=TESTED.releases[-1], reason=SGLANG)
     environ = pytest.importorskip("sglang.srt.environ", reason=SGLANG)
     theirs = {name: field.default for name, field in vars(environ.Envs).items()
               if isinstance(field, environ.EnvField) and ABOUT.search(name)}

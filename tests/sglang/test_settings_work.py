@@ -32,6 +32,7 @@ from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.pools import MetadataRows
 from pdproto.sglang.server import PdprotoKVBootstrapServer
 from pdproto.transport.keys import new_secret
+from tests.sglang.releases import of_newest
 from tests.waiting import until
 
 ROWS, MASK_TOKENS, ROOM = 4, 32, 7
@@ -72,6 +73,7 @@ def test_a_sampling_mask_on_one_side_only_is_refused_with_the_length_of_both_row
         sink.write(0, source.read(0))
 
 
+@of_newest
 def test_sglangs_checksum_goes_over_with_the_row() -> None:
     """By disaggregation_enable_kv_checksum. Its scheduler writes it before the last `send`, and
     compares it where both took the same layout: the signature, and the manager's own arguments.
