@@ -51,7 +51,7 @@ from pdproto.cli.options import (
 from pdproto.cli.recall import add_no_cache
 from pdproto.cli.reports import say
 from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
-from pdproto.cli.systems import families, parts_of, subject
+from pdproto.cli.systems import as_written, families, parts_of
 from pdproto.cli.workers import add_workers, workers
 
 TOLD_AFTER: Final = 10.0  # seconds between two lines of progress
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(None if arguments.no_cache else user_cache(MUTANTS))
     spread = workers(arguments)
     try:
-        every = prepared(together, subject, spread, progress.say_sometimes, store)
+        every = prepared(together, as_written, spread, progress.say_sometimes, store)
     except NotHeldError as found:
         progress.say(str(found))
         if arguments.json != STANDARD_OUTPUT:
@@ -138,7 +138,7 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     families_tried: dict[Names, list[_Tried]] = {}
     for one in answers.answers(_Tried):
         families_tried.setdefault(one.names, []).append(one)
-    every = [known_trials(subject, names, tried[0].searches, None)
+    every = [known_trials(as_written, names, tried[0].searches, None)
              for names, tried in families_tried.items()]
     answers.require_tables(_tables(every))
     campaigns, lacking = [], []
@@ -233,7 +233,7 @@ def _judged(
     """The results of the mutants with these numbers, in order; after Ctrl-C those so far."""
     done: list[Judged] = []
     try:
-        with closing(judged(names, trials, picked, subject, spread, store)) as ends:
+        with closing(judged(names, trials, picked, as_written, spread, store)) as ends:
             for end in ends:
                 done.append(end)
                 if end.outcome in LEFT and not progress.quiet:

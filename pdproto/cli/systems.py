@@ -46,7 +46,15 @@ def load_with_module(name: str) -> tuple[System, ModuleType]:
 
 
 def subject(name: str, lemmas: str | None = None) -> ProofSubject:
-    """The system of that name with its lemmas and rankings. Raises the errors of `with_proofs`."""
+    """The system of that name as it is proved, with its lemmas and rankings.
+
+    Raises the errors of `as_written`, and SpecError for a count of which no proof can speak.
+    """
+    return as_written(name, lemmas).without_counts()
+
+
+def as_written(name: str, lemmas: str | None = None) -> ProofSubject:
+    """The same with its counts as they are written. Raises the errors of `with_proofs`."""
     return with_proofs(name, *load_with_module(name), lemmas)
 
 

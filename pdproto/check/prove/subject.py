@@ -204,7 +204,6 @@ def with_proofs(
         ranked.get("FAULT_FREE", FaultFree()),
         base,
     )
-    one = one.without_counts()
     every = (*one.lemmas, *one.helping, *one.fault_free.lemmas)
     check_names(one.system, every, one.monotone, one.every_ranking)
     if not of_lemmas:
