@@ -29,7 +29,7 @@ from pdproto.check.tables import GENERATED, joined
 from pdproto.check.words import assumption_texts, formula_text
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.machine import Row, Table
-from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
+from pdproto.spec.language.properties import PROPERTY_KINDS, LeadsTo, Property
 from pdproto.spec.language.system import System
 
 P = TypeVar("P")
@@ -206,7 +206,7 @@ def _properties(variant: System, base: System, change: Difference) -> Iterator[s
 
 
 def _claim(part: Part) -> Property:
-    assert isinstance(part, Always | Sometimes | OnRow | LeadsTo)  # noqa: S101 - by its key
+    assert isinstance(part, PROPERTY_KINDS)  # noqa: S101 - by its key
     return part
 
 
