@@ -141,6 +141,7 @@ CATALOGUE: Final = (
           lemmas="optimistic_lemmas"),
     Entry("decode-scheduler", "handoff.scheduler:SYSTEM", lemmas="scheduler_lemmas"),
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas"),
+    Entry("prefill-offer", "handoff.offered:SYSTEM", lemmas="offered_lemmas"),
     Entry("presence", "handoff.presence:SYSTEM", lemmas="presence_lemmas", runs=True),
     Entry("presence-told", "handoff.presence:TOLD", lemmas="presence_lemmas"),
     Entry("presence-silence", "handoff.presence:SILENCE"),

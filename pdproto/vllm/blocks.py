@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 NULL_BLOCK: Final = 0  # vLLM's, in place of a block that is not there
+BAND_TOKENS: Final = 512  # of the blocks that are handed over together, if there are several groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,23 @@ class LayerGroup:
         if self.window is None:
             return 0
         return max(0, tokens - self.window) // (self.block_tokens * self.parts) * self.parts
+
+    def first_kept(self, tokens: int, parts: int | None = None) -> int:
+        """The first block that a server surely has when it has computed these tokens. parts: of one
+        of its blocks, if it is another server.
+
+        vLLM frees a block when the next token does not look back at it.
+        """
+        if self.window is None:
+            return 0
+        parts = self.parts if parts is None else parts
+        return max(0, tokens - self.window + 1) // (self.block_tokens * parts) * parts
+
+    def ready(self, computed: int, tokens: int) -> int:
+        """Of the blocks of so many tokens, those that are final when `computed` are computed."""
+        if computed >= tokens:
+            return self.blocks(tokens)
+        return 0 if self.state else computed // self.block_tokens
 
     def __str__(self) -> str:
         if self.state:
@@ -101,8 +119,11 @@ def firsts(blocks: Sequence[Sequence[int]]) -> list[int]:
 
 def has_what_is_needed(groups: Sequence[LayerGroup], firsts: Sequence[int], tokens: int,
                        computed: int) -> bool:
-    """Whether prefill still has every block that decode needs. computed: tokens that decode has."""
-    return all(first <= max(group.first_needed(tokens), computed // group.block_tokens)
+    """Whether prefill still has every block that decode needs, and vLLM allocates each at decode:
+    it allocates none that the next token does not look back at. computed: tokens that decode has.
+    """
+    return all(max(first, group.first_kept(tokens))
+               <= max(group.first_needed(tokens), computed // group.block_tokens)
                for group, first in zip(groups, firsts, strict=True))
 
 
@@ -116,19 +137,46 @@ def wanted(groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens
     return found
 
 
-def last(blocks: Sequence[Sequence[int]], counts: Sequence[int]) -> list[list[int]]:
-    """At prefill: the last blocks of each group. counts: how many of each. Raises ValueError if one
-    is missing.
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Blocks of one group that follow one another: from the block `first` to the one before `end`.
     """
-    if len(blocks) != len(counts):
-        raise ValueError(f"{len(counts)} groups of blocks there and {len(blocks)} here: want the "
+
+    group: int
+    first: int
+    end: int
+
+
+def runs(groups: Sequence[LayerGroup], counts: Sequence[int], tokens: int) -> list[Run]:
+    """The order in which blocks are handed over: the last `counts` of each group.
+
+    Prefill sends blocks while it computes, so they go in the order of their tokens. Those of
+    several groups go band by band, because a chunk has blocks of one group. Both ends compute the
+    order. Raises ValueError for counts of other groups, or of more blocks than there are.
+    """
+    if len(counts) != len(groups):
+        raise ValueError(f"{len(counts)} groups of blocks there and {len(groups)} here: want the "
                          f"same model at both ends")
     found = []
-    for ids, count in zip(blocks, counts, strict=True):
-        chosen = list(ids[len(ids) - count:]) if count <= len(ids) else []
-        if len(chosen) < count or NULL_BLOCK in chosen:
-            raise ValueError(f"decode wants {count} blocks of a group, and prefill has "
-                             f"{sum(block != NULL_BLOCK for block in ids)}: want the same prompt "
-                             f"and the same block size at both ends")
-        found.append(chosen)
-    return found
+    for place, (group, count) in enumerate(zip(groups, counts, strict=True)):
+        total = group.blocks(tokens)
+        if count > total:
+            raise ValueError(f"decode wants {count} blocks of a group, and the prompt has {total}: "
+                             f"want the same prompt and the same block size at both ends")
+        first = total - count
+        for band, end in _bands(group, total, tokens, is_alone=len(groups) == 1):
+            if end > first:
+                found.append((band, Run(place, first, end)))
+                first = end
+    return [run for _, run in sorted(found, key=lambda one: (one[0], one[1].group))]
+
+
+def _bands(
+    group: LayerGroup, total: int, tokens: int, *, is_alone: bool
+) -> list[tuple[int, int]]:
+    """The bands of a group, each with its end. A state is final with the last token."""
+    bands = -(-tokens // BAND_TOKENS)
+    if is_alone or group.state:
+        return [(bands, total)]
+    ends = (-(-(band + 1) * BAND_TOKENS // group.block_tokens) for band in range(bands))
+    return [(band, min(total, end)) for band, end in enumerate(ends)]

@@ -22,6 +22,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorMetadata,
     KVConnectorRole,
     KVConnectorTransferResults,
+    KVConnectorWorkerMetadata,
     SupportsHMA,
 )
 from vllm.v1.request import RequestStatus
@@ -49,6 +50,7 @@ from pdproto.vllm.versions import TESTED
 from pdproto.vllm.worker import Worker
 
 if TYPE_CHECKING:
+    from vllm.v1.core.block_pool import BlockPool
     from vllm.v1.core.kv_cache_manager import KVCacheBlocks
     from vllm.v1.kv_cache_interface import KVCacheConfig
 
@@ -59,6 +61,19 @@ COMPLETE: Final = (RequestStatus.FINISHED_LENGTH_CAPPED, RequestStatus.FINISHED_
 
 class StepOrders(Orders, KVConnectorMetadata):
     """The orders of the scheduler's half to the workers in a step."""
+
+
+@dataclass(frozen=True)
+class Reads(KVConnectorWorkerMetadata):
+    """Of how many grants workers read nothing any more, by request and rank."""
+
+    grants: dict[str, dict[int, int]]
+
+    def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
+        """See vLLM's KVConnectorWorkerMetadata."""
+        assert isinstance(other, Reads)  # noqa: S101 - it is ours
+        return Reads({request: {**self.grants.get(request, {}), **other.grants.get(request, {})}
+                      for request in self.grants.keys() | other.grants.keys()})
 
 
 @dataclass(frozen=True)
@@ -92,7 +107,9 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
             self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
         if transfer.is_kv_producer:
-            self._offering = OfferingScheduler(self._block_groups, layout, Seals(settings))
+            self._offering = OfferingScheduler(self._block_groups, layout, Seals(settings),
+                                               self._groups_of, is_caching=bool(
+                                                   vllm_config.cache_config.enable_prefix_caching))
         if transfer.is_kv_consumer:
             self._loading = LoadingScheduler(self._block_groups, layout, Seals(settings))
 
@@ -121,6 +138,12 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
             self._offering.ranks = {
                 rank: (where.name, where.endpoint) for rank, where in sorted(metadata.items())
                 if isinstance(where, Whereabouts)}
+            self._offering.pins.ranks = len(self._offering.ranks)
+
+    def bind_gpu_block_pool(self, gpu_block_pool: "BlockPool") -> None:
+        """See vLLM's KVConnectorBase_V1."""
+        if self._offering is not None:
+            self._offering.pins.pool = gpu_block_pool
 
     def get_loaded_kv_cache_group_ids(self, request: Any) -> tuple[int, ...]:  # noqa: ARG002
         """See vLLM's KVConnectorBase_V1."""
@@ -130,7 +153,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def on_new_request(self, request: Any) -> None:
         """See vLLM's KVConnectorBase_V1."""
         if self._offering is not None:
-            self._offering.arrived(request)
+            self._offering.arrived(request, self._orders)
         if self._loading is not None:
             self._loading.arrived(request, self._orders)
 
@@ -153,15 +176,24 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
                                  num_external_tokens, self._orders)
 
     @timed
-    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:  # noqa: ARG002
+    def build_connector_meta(self, scheduler_output: Any) -> KVConnectorMetadata:
         """See vLLM's KVConnectorBase_V1."""
+        if self._offering is not None:
+            self._offering.computed(scheduler_output, self._orders)
         orders, self._orders = self._orders, StepOrders()
         return orders
 
+    @timed
     def update_connector_output(self, connector_output: Any) -> None:
-        """Nothing is to be done: what is kept for a request goes when the request ends, however its
-        load has ended (`request_finished_all_groups`).
+        """Unpin blocks that prefill has sent. What decode keeps for a request goes when the request
+        ends, however its load has ended (`request_finished_all_groups`).
         """
+        if self._offering is None:
+            return
+        if isinstance(reads := connector_output.kv_connector_worker_meta, Reads):
+            self._offering.pins.read(reads.grants)
+        for name in connector_output.finished_sending or ():
+            self._offering.pins.release(name)
 
     def request_finished(
         self, request: Any, block_ids: list[int]
@@ -203,7 +235,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     def handle_preemptions(self, kv_connector_metadata: KVConnectorMetadata) -> None:
         """Nothing is to be done: vLLM preempts requests that run. At decode they are loaded, and at
-        prefill their blocks are given to the node only after their end, when vLLM keeps them.
+        prefill the blocks that are given to the node are pinned.
         """
 
     @timed
@@ -219,10 +251,19 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
     def save_kv_layer(
         self, layer_name: str, kv_layer: Any, attn_metadata: Any, **_: Any
     ) -> None:
-        """Blocks are sent when the request is computed, from where they lie."""
+        """Blocks are sent when all layers of the step are computed, from where they lie."""
 
+    @timed
     def wait_for_save(self) -> None:
-        """vLLM keeps the blocks until `get_transfer_results` says that they are free."""
+        """Send the blocks that the step has computed. They stay where they are (offering.py)."""
+        orders = self._get_connector_metadata()
+        assert isinstance(orders, StepOrders)  # noqa: S101 - it is ours
+        self.worker.computed(orders)
+
+    def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
+        """See vLLM's KVConnectorBase_V1."""
+        reads = self.worker.reads()
+        return Reads(reads) if reads else None
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """Raises NotImplementedError: the answer has no place for the loads that failed, so its

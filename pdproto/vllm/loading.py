@@ -25,21 +25,23 @@ from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
 from pdproto.transport.nodes import DecodeNode
 from pdproto.vllm import ranks
-from pdproto.vllm.blocks import LayerGroup, carried, has_what_is_needed, wanted
+from pdproto.vllm.blocks import LayerGroup, carried, has_what_is_needed, runs, wanted
+from pdproto.vllm.early import TRANSFER_ID, introduction_in, room_in
 from pdproto.vllm.layout import Layout, misfit
 from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, Offer, offer_in
 from pdproto.vllm.orders import Begin, End, Fill, Orders
-from pdproto.vllm.prompts import other_prompt, prompt_of
+from pdproto.vllm.prompts import name_of, other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
 
 log = logging.getLogger("pdproto.vllm")
 
 SERVERS: Final = 256  # prefill servers whose ranks need not be read anew for each request
 LEFT: Final = "the request has ended at decode"
+API_REFUSED: Final = "decode's API has refused the request"
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
 THE_LIFE: Final = (0,)  # an instance of the table has one life
-OPEN, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
-    LOAD.call, ("open", "decline", "place", "spare", "refuse", "leave"))
+OPEN, OPEN_EARLY, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
+    LOAD.call, ("open", "open_early", "decline", "place", "spare", "refuse", "leave"))
 ENDS: Final[Mapping[KVPoll, Handoff]] = {
     KVPoll.SUCCESS: Handoff.LANDED, KVPoll.FAILED: Handoff.BROKEN,
 }
@@ -49,11 +51,12 @@ ENDS: Final[Mapping[KVPoll, Handoff]] = {
 class Expected:
     """A request at decode's scheduler.
 
-    problem: why it cannot be loaded. computed: tokens of it that decode has. is_placed: the order
-    to load it has been given.
+    firsts: the first block that prefill has or will have, for each group; None if it cannot be
+    loaded. problem: why. computed: tokens of it that decode has. is_placed: the order to load it
+    has been given.
     """
 
-    offer: Offer | None
+    firsts: Sequence[int] | None
     problem: str | None
     computed: int = 0
     is_placed: bool = False
@@ -77,17 +80,40 @@ class LoadingScheduler:
             if not params.get(FOR_DECODE):
                 self._note_unannounced(request)
             return
-        offer, problem = None, None
         try:
-            offer = offer_in(params)
-            if (doubt := self._seals.doubt(offer)) is not None:
-                raise ValueError(doubt)
-            problem = self._misfit(offer, request)
-            orders.begin.append(Begin(request.request_id, offer.room_number, offer.placed_ranks(),
-                                      problem))
+            begin, firsts = (self._drawn_by_proxy(params, request) if TRANSFER_ID in params
+                             else self._offered(params, request))
         except ValueError as error:
-            problem = str(error)
-        self._expected[request.request_id] = Expected(offer, problem)
+            self._expected[request.request_id] = Expected(None, str(error))
+            return
+        orders.begin.append(begin)
+        self._expected[request.request_id] = Expected(firsts, begin.problem)
+
+    def _offered(self, params: Mapping[str, Any], request: Any) -> tuple[Begin, Sequence[int]]:
+        """A request that prefill has computed. Raises ValueError for an offer that is not believed.
+        """
+        offer = offer_in(params)
+        if (doubt := self._seals.doubt(offer)) is not None:
+            raise ValueError(doubt)
+        return Begin(request.request_id, offer.room_number, offer.placed_ranks(),
+                     self._misfit(offer, request)), offer.firsts
+
+    def _drawn_by_proxy(
+        self, params: Mapping[str, Any], request: Any
+    ) -> tuple[Begin, Sequence[int]]:
+        """A request that prefill computes meanwhile, or will compute. The nodes compare prompts.
+        Raises ValueError for an introduction that is not believed, and for a bad id.
+        """
+        there, room = introduction_in(params), room_in(params)
+        if (doubt := self._seals.doubt(there)) is not None:
+            raise ValueError(doubt)
+        problem = API_REFUSED if getattr(request, "abort_immediately", False) else (
+            self._groups_misfit(len(there.parts)) or misfit(there.layout, self._layout))
+        tokens = carried(self._groups, request.num_prompt_tokens)
+        firsts = [group.first_kept(tokens, parts)
+                  for group, parts in zip(self._groups, there.parts, strict=False)]
+        return Begin(request.request_id, room, there.placed_ranks(), problem,
+                     name_of(prompt_of(request))), firsts
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
         """The number of tokens that come from prefill, and whether they come asynchronously.
@@ -99,9 +125,9 @@ class LoadingScheduler:
             return 0, False
         expected.computed = computed
         tokens = carried(self._groups, request.num_prompt_tokens)
-        offer = expected.offer
-        if computed >= tokens or (expected.problem is None and offer is not None
-                                  and not has_what_is_needed(self._groups, offer.firsts, tokens,
+        firsts = expected.firsts
+        if computed >= tokens or (expected.problem is None and firsts is not None
+                                  and not has_what_is_needed(self._groups, firsts, tokens,
                                                              computed)):
             return 0, False  # decode computes it, because prefill has freed a block that it needs
         return tokens - computed, True
@@ -123,10 +149,20 @@ class LoadingScheduler:
             log.warning("request %s cannot be loaded: %s", name, problem)
             orders.end.append(End(name, problem, fails=True))
         elif external:
-            orders.place.append(Fill(name, wanted(self._groups, blocks, tokens, expected.computed),
-                                      awaited=True))
+            orders.place.append(Fill(name, self._in_order(
+                wanted(self._groups, blocks, tokens, expected.computed), tokens), awaited=True))
         elif problem is None:
-            orders.place.append(Fill(name, [[] for _ in self._groups], awaited=False))
+            orders.place.append(Fill(name, [], awaited=False))
+
+    def _in_order(
+        self, blocks: Sequence[Sequence[int]], tokens: int
+    ) -> list[tuple[int, Sequence[int]]]:
+        """The last blocks of each group, in the order in which prefill sends them."""
+        before = [group.blocks(tokens) - len(ids)
+                  for group, ids in zip(self._groups, blocks, strict=True)]
+        return [(run.group, blocks[run.group][run.first - before[run.group]:
+                                              run.end - before[run.group]])
+                for run in runs(self._groups, list(map(len, blocks)), tokens)]
 
     def finished(self, request: Any, orders: Orders) -> None:
         """Note that the request is over, for any reason."""
@@ -149,15 +185,19 @@ class LoadingScheduler:
 
     def _misfit(self, offer: Offer, request: Any) -> str | None:
         if getattr(request, "abort_immediately", False):  # a stand-in of one token has come
-            return "decode's API has refused the request"
+            return API_REFUSED
         tokens = request.num_prompt_tokens
         if offer.tokens != tokens:
             return (f"the prompt has {offer.tokens} tokens at prefill and {tokens} at decode: want "
                     f"the same request, tokenizer and chat template at both ends")
-        if len(offer.firsts) != len(self._groups):
-            return (f"{len(offer.firsts)} groups of blocks at prefill and {len(self._groups)} at "
-                    f"decode: want the same model at both ends")
-        return misfit(offer.layout, self._layout) or other_prompt(offer.prompt, prompt_of(request))
+        return (self._groups_misfit(len(offer.firsts)) or misfit(offer.layout, self._layout)
+                or other_prompt(offer.prompt, prompt_of(request)))
+
+    def _groups_misfit(self, there: int) -> str | None:
+        if there == len(self._groups):
+            return None
+        return (f"{there} groups of blocks at prefill and {len(self._groups)} at decode: want the "
+                f"same model at both ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,13 +214,14 @@ class Loading:
 
     def __init__(self, request: str, told: Callable[["Loading"], None]) -> None:
         self.request: Final = request
-        self.blocks: Sequence[Sequence[int]] = ()
+        self.blocks: Sequence[tuple[int, Sequence[int]]] = ()
         self.receiver: Receiver | None = None
         self.reason = ""  # why it was aborted here, or could not be opened
+        self.is_asking = False  # its pages are known since it was opened: the node publishes them
         self.state = LOAD.initial
         self._told: Final = told
         self._lock: Final = Lock()
-        self._seen: tuple[KVPoll, bool] | None = None  # the last status in the node
+        self._seen: tuple[KVPoll, bool, bool] | None = None  # the last status in the node
 
     @property
     def failure(self) -> str:
@@ -197,6 +238,8 @@ class Loading:
         for symbol, _, value in step.changed:
             if symbol is load.stopped and self.receiver is not None:
                 self.receiver.abort(reason)
+            elif symbol is load.published and self.receiver is not None and not self.is_asking:
+                self.receiver.ask_memory()
             elif symbol is load.heard and value in load.TOLD:
                 self._told(self)
 
@@ -207,12 +250,13 @@ class Loading:
         status = receiver.poll()
         reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
             and not receiver.released
-        if (status, reached) == self._seen:
+        if (status, reached, receiver.is_met) == self._seen:
             return
-        self._seen = status, reached
+        self._seen = status, reached, receiver.is_met
         end = ENDS.get(status)
         self.take(LOAD.device((load.reached, THE_LIFE, reached), *(
-            [(load.handoff, THE_LIFE, end)] if end is not None else [])))
+            [(load.handoff, THE_LIFE, end)] if end is not None else []), *(
+            [(load.begun, THE_LIFE, True)] if receiver.is_met else [])))
         if end is not None:
             receiver.close()  # vLLM owns its blocks again
 
@@ -251,7 +295,7 @@ class LoadingWorker:
             if LOAD.value(loading.state, load.heard, THE_LIFE) is Heard.FAILED:
                 log.warning("request %s was not loaded: %s", loading.request, loading.failure)
                 loads.failed.add(loading.request)
-                loads.bad_blocks.update(*loading.blocks)
+                loads.bad_blocks.update(*(ids for _, ids in loading.blocks))
         return loads
 
     def _begin(self, order: Begin, place: Fill | None) -> None:
@@ -263,10 +307,12 @@ class LoadingWorker:
         except ValueError as error:
             loading.reason = str(error)
             return
-        loading.take(OPEN)
+        loading.take(OPEN if order.prompt is None else OPEN_EARLY)
+        loading.is_asking = order.prompt is None and place is not None
         loading.receiver = self.node.open(
             order.room, feed.sources, sinks=feed.sinks, on_released=loading.freed,
-            watcher=loading.look, pages=None if place is None else self._pages(place))
+            watcher=loading.look, pages=self._pages(place) if place and loading.is_asking else None,
+            prompt=order.prompt)
         if order.problem is not None:
             loading.take(DECLINE, order.problem)
 
@@ -274,11 +320,11 @@ class LoadingWorker:
         loading = self._loadings[order.request]
         loading.blocks = order.blocks
         if loading.receiver is not None and loading.receiver.pages is None:
-            loading.receiver.publish(self._pages(order))
+            loading.receiver.hold(self._pages(order), None)
         loading.take(PLACE if order.awaited else SPARE)
 
     def _pages(self, order: Fill) -> list[int]:
-        return [number for place, ids in enumerate(order.blocks) if ids
+        return [number for place, ids in order.blocks
                 for number in self._data_path.numbering.numbers_of(place, ids)]
 
     def _end(self, order: End) -> None:

@@ -1,62 +1,180 @@
-"""Prefill's two halves: blocks are kept, offered to decode, sent, and freed.
+"""Prefill's half in the scheduler: blocks are offered to decode as they are computed, and kept.
 
-Rule 1: vLLM keeps the blocks of a request from its end until `finished_sending` names it, once.
-Rule 2: a worker names a request when no decode request reads its blocks, or may still ask for
-        them, by the table of kept rooms (spec/handoff/keep.py), whether decode has them or not.
+Rule 1: vLLM keeps the blocks of a request from its end until `finished_sending` names it, once. A
+        worker names it (sending.py).
+Rule 2: a room that a proxy has drawn (early.py) opens with the step that follows the arrival of its
+        request, and each step grants the blocks that it computes. Any other room opens with the
+        step that computes the last of the prompt, so it is open before prefill answers.
+Rule 3: vLLM takes the blocks of a request that it preempts, and asks nobody. So blocks that are
+        granted are pinned (pins.py) until nothing reads them. They hold what was computed, also if
+        the request is computed again.
+Rule 4: a request that begins in a step with synchronous loads of another connector is granted when
+        it has ended: such a load may fail when its blocks would be on their way.
+Rule 5: without prefix caching a request is granted with the step that computes the last of it. A
+        request that is computed again would need its memory twice.
 """
 
 import logging
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
-from pdproto.items.data_path import SourceItems, placement_in
-from pdproto.items.pieces import pieces
-from pdproto.node.prefill.sender import Sender
-from pdproto.pages.copies import computed_with
-from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.spec.handoff.poll import KVPoll
-from pdproto.transport.nodes import PrefillNode
-from pdproto.vllm.blocks import LayerGroup, carried, firsts, held, last
+from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup, carried, firsts, held
+from pdproto.vllm.early import (
+    TRANSFER_ID,
+    TWICE,
+    DrawnRooms,
+    Introduction,
+    room_in,
+    wants_introduction,
+)
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
-from pdproto.vllm.orders import Blocks, Orders, Send
-from pdproto.vllm.prompts import Prompt, prompt_of
+from pdproto.vllm.orders import Blocks, Close, Grant, Open, Orders
+from pdproto.vllm.pins import Pins
+from pdproto.vllm.prompts import Prompt, name_of, prompt_of
 from pdproto.vllm.ranks import Ranks
-from pdproto.vllm.rooms import Rooms, ToldRooms
+from pdproto.vllm.rooms import Rooms
 from pdproto.vllm.seals import Seals
 
 log = logging.getLogger("pdproto.vllm")
 
 NOTHING: Final[tuple[bool, None]] = False, None
+LEFT: Final = "the request has ended at prefill before it was computed"
+TAKEN: Final = "vLLM has given the blocks of the request to others before they were sent"
+REFUSED: Final = "prefill's API has refused the request"
+
+
+@dataclass(slots=True)
+class Computed:
+    """A request at prefill's scheduler whose KV cache decode gets.
+
+    asked: tokens of its prompt. tokens: those that are handed over. early: the room that a proxy
+    has drawn. is_last: vLLM generates one token only. prompt: None if it is that of vLLM's request.
+    room: None until one is open. blocks: by group, as vLLM has them. granted: how many are, by
+    group. problem: why it is not handed over. is_late: by rule 4.
+    """
+
+    asked: int
+    tokens: int
+    early: int | None
+    is_last: bool
+    prompt: Prompt | None = None
+    room: int | None = None
+    blocks: Blocks = field(default_factory=list)
+    granted: list[int] = field(default_factory=list)
+    problem: str | None = None
+    is_late: bool = False
 
 
 class OfferingScheduler:
     """The scheduler's half at prefill. ranks: of this server; set when its workers are known.
-    seals: of its offers.
+    seals: of its offers. parts_of: the blocks, or parts of blocks, of vLLM's, by group. is_caching:
+    whether vLLM finds the blocks of an earlier pass again (rule 5).
     """
 
-    def __init__(self, groups: Sequence[LayerGroup], layout: Layout, seals: Seals) -> None:
+    def __init__(
+        self, groups: Sequence[LayerGroup], layout: Layout, seals: Seals,
+        parts_of: Callable[[Any], Blocks] = list, *, is_caching: bool = False,
+    ) -> None:
         self.ranks: Ranks = {}
+        self.pins: Final = Pins()
         self._groups: Final = groups
         self._layout: Final = layout
         self._rooms: Final = Rooms()
         self._seals: Final = seals
-        # The prompts of requests of which decode computes the last tokens.
-        self._shortened: Final[dict[str, Prompt]] = {}
+        self._parts_of: Final = parts_of
+        self._is_caching: Final = is_caching
+        self._drawn: Final = DrawnRooms()
+        self._requests: Final[dict[str, Computed]] = {}
 
-    def arrived(self, request: Any) -> None:
+    def arrived(self, request: Any, orders: Orders) -> None:
+        """Note a request whose KV cache decode gets, and open the room that a proxy has drawn."""
+        if not (request.kv_transfer_params or {}).get(FOR_DECODE):
+            return
+        name, one = request.request_id, self._expect(request)
+        self._requests[name] = one
+        if one.problem is not None:
+            log.warning("request %s is not handed over: %s", name, one.problem)
+        elif one.early is not None:
+            one.room, one.prompt = one.early, one.prompt or prompt_of(request)
+            request.max_tokens, one.is_last = 1, True
+            orders.open.append(Open(name, one.early, one.tokens, name_of(one.prompt)))
+
+    def _expect(self, request: Any) -> Computed:
         """Have vLLM compute no more tokens of a request than are handed over.
 
         A state would move on with each further token, also with one that prefill generates.
         """
-        params, tokens = request.kv_transfer_params or {}, request.num_prompt_tokens
-        kept = carried(self._groups, tokens)
-        if params.get(FOR_DECODE) and 0 < kept < tokens:
-            self._shortened[request.request_id] = prompt_of(request)
-            shorten(request, tokens - kept)
+        asked, prompt, early, problem = request.num_prompt_tokens, None, None, None
+        kept = carried(self._groups, asked)
+        try:
+            if TRANSFER_ID in request.kv_transfer_params:
+                early = room_in(request.kv_transfer_params)
+                problem = None if self._drawn.is_first(early) else TWICE
+        except ValueError as error:
+            problem = str(error)
+        if 0 < kept < asked:
+            prompt = prompt_of(request)
+            shorten(request, asked - kept)
+        return Computed(asked, request.num_prompt_tokens, early, request.max_tokens == 1, prompt,
+                        granted=[0] * len(self._groups), problem=problem)
+
+    def computed(self, scheduled: Any, orders: Orders) -> None:
+        """React to a step that vLLM has scheduled: grant the blocks that it computes."""
+        if not self._requests:
+            return
+        counts, cached = scheduled.num_scheduled_tokens, scheduled.scheduled_cached_reqs
+        late = bool(getattr(scheduled, "has_sync_kv_loads", True))
+        for new in scheduled.scheduled_new_reqs:
+            if (one := self._requests.get(new.req_id)) is not None:
+                one.blocks = [list(ids) for ids in new.block_ids]
+                one.is_late |= late
+                self._step(new.req_id, one, new.num_computed_tokens + counts[new.req_id], orders)
+        for place, name in enumerate(cached.req_ids):
+            if (one := self._requests.get(name)) is not None:
+                self._extend(one, cached.new_block_ids[place], name in cached.resumed_req_ids)
+                one.is_late |= late
+                self._step(name, one, cached.num_computed_tokens[place] + counts[name], orders)
+
+    @staticmethod
+    def _extend(one: Computed, new: Sequence[Sequence[int]] | None, is_resumed: bool) -> None:
+        if is_resumed:
+            one.blocks = [list(ids) for ids in new or ()]
+        else:
+            for ids, more in zip(one.blocks, new or (), strict=False):
+                ids.extend(more)
+
+    def _step(self, name: str, one: Computed, computed: int, orders: Orders) -> None:
+        """So many tokens of the request are computed at the end of the step."""
+        is_computed = one.is_last and computed >= one.tokens
+        is_early = one.early is not None and self._is_caching
+        if (one.problem is None and not one.is_late and self.pins.pool is not None
+                and (is_early or is_computed)):
+            self._open(name, one, orders)
+            self._grant(name, one, held(self._groups, self._parts_of(one.blocks), one.tokens),
+                        computed, orders)
+
+    def _open(self, name: str, one: Computed, orders: Orders) -> None:
+        if one.room is None:
+            one.room = self._rooms.draw()
+            orders.open.append(Open(name, one.room, one.tokens))
+
+    def _grant(
+        self, name: str, one: Computed, blocks: Blocks, computed: int, orders: Orders
+    ) -> None:
+        """Grant what has become final. A window's blocks that vLLM may free are not granted."""
+        new = []
+        for place, (group, ids) in enumerate(zip(self._groups, blocks, strict=True)):
+            first, end = one.granted[place], group.ready(computed, one.tokens)
+            kept = group.first_kept(one.tokens)
+            new.append([block if number >= kept else NULL_BLOCK
+                        for number, block in enumerate(ids[first:end], first)])
+            one.granted[place] = max(first, end)
+        if any(new):
+            orders.grant.append(Grant(name, new))
+            self.pins.pin(name, (block // group.parts for group, ids in zip(
+                self._groups, new, strict=True) for block in ids if block != NULL_BLOCK))
 
     def finished(
         self, request: Any, blocks: Sequence[Sequence[int]], orders: Orders, *, complete: bool
@@ -66,16 +184,48 @@ class OfferingScheduler:
         Returns whether vLLM must keep the blocks, and the kv_transfer_params for the proxy.
         """
         params, name = request.kv_transfer_params or {}, request.request_id
-        shortened = self._shortened.pop(name, None)
-        if not (complete and params.get(FOR_DECODE) and any(blocks)):
+        one = self._requests.pop(name, None)
+        if one is None and params.get(FOR_DECODE):
+            one = self._expect(request)
+        if one is None or one.problem is not None:
             return NOTHING
-        kept = held(self._groups, blocks, request.num_prompt_tokens)
-        room = self._rooms.draw()
-        orders.send.append(Send(name, room, kept))
-        offer = Offer(VERSION, str(room), request.num_prompt_tokens + (shortened is not None),
-                      firsts(kept), [(*rank, *where) for rank, where in self.ranks.items()],
-                      dict(self._layout), dict(shortened or prompt_of(request)))
-        return True, self._seals.sealed(offer).params()
+        if not complete or (one.room is None and not any(blocks)):
+            if one.room is None:
+                return NOTHING
+            is_refused = getattr(request, "abort_immediately", False)
+            orders.close.append(Close(name, REFUSED if is_refused else LEFT))
+            return True, None
+        kept = held(self._groups, blocks, one.tokens)
+        missing = [group.blocks(one.tokens) > granted
+                   for group, granted in zip(self._groups, one.granted, strict=True)]
+        starts = [group.first_kept(one.tokens) for group in self._groups]
+        problem = None
+        if any(missing) and not any(blocks):
+            problem = TAKEN
+        elif any(missing):
+            self._open(name, one, orders)
+            orders.grant.append(Grant(name, [
+                ids[granted:] for ids, granted in zip(kept, one.granted, strict=True)]))
+            starts = firsts(kept)
+        orders.close.append(Close(name, problem))
+        return True, self._params(params, request, one, starts)
+
+    def _params(
+        self, params: dict[str, Any], request: Any, one: Computed, starts: list[int]
+    ) -> dict[str, Any]:
+        """What prefill answers: an offer if it has drawn the room, and an introduction if the proxy
+        asks for one.
+        """
+        ranks, answer = [(*rank, *where) for rank, where in self.ranks.items()], {}
+        if one.early is None:
+            answer = self._seals.sealed(Offer(
+                VERSION, str(one.room), one.asked, starts, ranks, dict(self._layout),
+                dict(one.prompt or prompt_of(request)))).params()
+        if wants_introduction(params):
+            answer |= self._seals.sealed(Introduction(
+                VERSION, ranks, dict(self._layout), [group.parts for group in self._groups],
+            )).params()
+        return answer
 
 
 def shorten(request: Any, tokens: int) -> None:
@@ -88,67 +238,3 @@ def shorten(request: Any, tokens: int) -> None:
     del request._all_token_ids[-tokens:]
     request.num_prompt_tokens -= tokens
     request.max_tokens = 1
-
-
-@dataclass(slots=True)
-class Sending:
-    """A request whose blocks are kept. computed: says when the pass that computes them has ended
-    (see MarksPages). sent: the senders that have been given the blocks.
-    """
-
-    request: str
-    blocks: Blocks
-    computed: Sequence[int]
-    sent: set[Sender] = field(default_factory=set)
-
-
-class OfferingWorker:
-    """The worker's half at prefill. rooms: with them the node refuses sinks. item_bytes: the size
-    of a block, for each group.
-    """
-
-    def __init__(
-        self, node: PrefillNode, rooms: ToldRooms, data_path: SourceItems, item_bytes: Sequence[int]
-    ) -> None:
-        self.node: Final = node
-        self._rooms: Final = rooms
-        self._data_path: Final = data_path
-        self._item_bytes: Final = item_bytes
-        self._over: Final[deque[str]] = deque()
-
-    def take(self, orders: Orders) -> None:
-        """Carry out the orders of the scheduler."""
-        for order in orders.send:
-            # Here, because vLLM's stream is the current one of this thread.
-            sending = Sending(order.request, order.blocks, self._data_path.mark(()))
-            self.node.keep(order.room, pages=sum(map(len, order.blocks)),
-                           watcher=partial(self._look, sending),
-                           on_over=partial(self._over.append, order.request))
-
-    def over(self) -> set[str]:
-        """The requests whose blocks have become free since the last call."""
-        return {self._over.popleft() for _ in range(len(self._over))}
-
-    def _look(self, sending: Sending, sender: Sender) -> None:
-        """In the node's loop, after each step of one of its hand-overs: the room is open."""
-        self._rooms.told(sender.room)
-        if sender not in sending.sent and sender.poll() is KVPoll.WAITING_FOR_INPUT:
-            sending.sent.add(sender)
-            self._send(sending, sender)
-        if sender.settled is KVPoll.FAILED:
-            log.warning("request %s, room %d: decode did not take its KV cache: %s",
-                        sending.request, sender.room, sender.failure)
-
-    def _send(self, sending: Sending, sender: Sender) -> None:
-        try:
-            counts = {placement_in(data).counts for data in sender.addresses.values()}
-            if len(counts) != 1:
-                raise ValueError(f"ranks of decode want {len(counts)} different parts of a request")
-            chosen = last(sending.blocks, counts.pop())
-        except (RemoteProtocolError, ValueError) as error:
-            sender.abort(str(error))
-            return
-        chunks = [piece for place, ids in enumerate(chosen) if ids for piece in pieces(
-            self._data_path.numbering.numbers_of(place, ids), self._item_bytes[place])] or [[]]
-        for number, items in enumerate(chunks, 1):
-            sender.send(computed_with(items, sending.computed), last=number == len(chunks))

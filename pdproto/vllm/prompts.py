@@ -20,6 +20,7 @@ import msgspec
 Prompt = Mapping[str, str]
 
 DIGEST_CHARACTERS: Final = 32
+NAME_BYTES: Final = 16
 NUMBERED: Final = re.compile(r"(^|:)renderer\d+-mm-\d+-")  # an image that vLLM has not hashed
 IMAGES: Final = "images"
 NONE: Final = "none"
@@ -43,6 +44,11 @@ def prompt_of(request: Any) -> Prompt:
             (one.identifier, one.mm_position.offset, one.mm_position.length) for one in features]
         )) if features else NONE
     return found
+
+
+def name_of(prompt: Prompt) -> bytes:
+    """The name of a prompt in a room that a proxy draws, where nodes compare names."""
+    return sha256(_encode(sorted(prompt.items()))).digest()[:NAME_BYTES]
 
 
 def other_prompt(there: Prompt, here: Prompt) -> str | None:

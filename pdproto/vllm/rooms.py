@@ -3,13 +3,15 @@
 vLLM gives a request no number that both servers know. So prefill's scheduler draws one when the
 request has been computed. The number contains the run of the server and a counter. With it a worker
 can distinguish a room that is over from a new room that its scheduler has not sent it yet. So
-decode is refused at once if the room is over, and need not wait for a timeout.
+decode is refused at once if the room is over, and need not wait for a timeout. Of rooms that a
+proxy has drawn (early.py), a worker remembers those that it has opened.
 """
 
 from secrets import randbits
 from typing import Final
 
 from pdproto.node.prefill.keeps import OVER
+from pdproto.vllm.early import DRAWN_BY_PROXY, DrawnRooms
 
 RUN_BITS: Final = 30  # rooms have 63 bits as messages carry them
 COUNT_BITS: Final = 32
@@ -38,15 +40,21 @@ class ToldRooms:
     def __init__(self) -> None:
         self._run: int | None = None
         self._last = 0
+        self._drawn: Final = DrawnRooms()
 
     def told(self, room: int) -> None:
-        """Note a room that has been opened. Rooms are opened in the order in which they were
-        drawn.
+        """Note a room that has been opened. Those of the scheduler are opened in the order in which
+        it has drawn them.
         """
-        self._run, self._last = room >> COUNT_BITS, max(self._last, room & LAST)
+        if room & DRAWN_BY_PROXY:
+            self._drawn.is_first(room)
+        else:
+            self._run, self._last = room >> COUNT_BITS, max(self._last, room & LAST)
 
     def refusal(self, room: int) -> str | None:
         """Why a room that is not open will never be opened; None if it may be opened later."""
+        if room & DRAWN_BY_PROXY:
+            return OVER if room in self._drawn else None
         if self._run is None:
             return None
         if room >> COUNT_BITS != self._run:

@@ -2,6 +2,7 @@
 
 An offer passes through the HTTP ports of both engines, where anybody may have written it. A prefill
 server with the secret of the cluster seals its offers (HMAC-SHA-256), and decode refuses others.
+An introduction (early.py) also says where ranks listen, and is sealed as an offer is.
 
 Rule 1: with the shared secret, an offer without its seal is refused.
 Rule 2: without keys, an offer that names an address beyond this host is refused, unless the
@@ -14,14 +15,17 @@ Rule 4: the keys of members have no common secret, so offers are not sealed. The
 
 import hmac
 from hashlib import sha256
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from pdproto.net.hosts import is_loopback, loopback
 from pdproto.node.link import host_of
 from pdproto.transport.settings import Settings
+from pdproto.vllm.early import Introduction
 from pdproto.vllm.offer import Offer
+
+Sealed = TypeVar("Sealed", Offer, Introduction)
 
 SEAL_CHARACTERS: Final = 64
 
@@ -37,7 +41,7 @@ class Seals:
         self._loopback: Final = loopback()
         self._needs_loopback: Final = keys is None and not settings.insecure
 
-    def sealed(self, offer: Offer) -> Offer:
+    def sealed(self, offer: Sealed) -> Sealed:
         """The offer with its loopback interface, if its ranks listen there, and with its seal, if
         this server has the secret of the cluster.
         """
@@ -45,7 +49,7 @@ class Seals:
             offer = msgspec.structs.replace(offer, loopback=self._loopback)
         return msgspec.structs.replace(offer, seal=self._of(offer)) if self._key else offer
 
-    def doubt(self, offer: Offer) -> str | None:
+    def doubt(self, offer: Offer | Introduction) -> str | None:
         """Why the addresses of this offer are not called; None if they are."""
         if self._key and not hmac.compare_digest(offer.seal, self._of(offer)):
             return ("kv_transfer_params have no seal of this cluster: want those that prefill has "
@@ -62,6 +66,6 @@ class Seals:
                             f"PDPROTO_INSECURE=1 if every process of the network is trusted")
         return None
 
-    def _of(self, offer: Offer) -> str:
+    def _of(self, offer: Offer | Introduction) -> str:
         unsealed = msgspec.structs.replace(offer, seal="")
         return hmac.new(self._key, _encode(unsealed), sha256).hexdigest()

@@ -21,11 +21,11 @@ from pdproto.transport.operator_port import OperatorPort, serve_operator
 from pdproto.transport.settings import Settings
 from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.loading import LoadingWorker, Loads
-from pdproto.vllm.offering import OfferingWorker
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.pools import components, device_of
 from pdproto.vllm.ranks import DecodeRank
 from pdproto.vllm.rooms import ToldRooms
+from pdproto.vllm.sending import OfferingWorker
 
 log = logging.getLogger("pdproto.vllm")
 KEPT_PART: Final = 8  # of the KV cache is kept for further decode requests: one in so many
@@ -43,6 +43,7 @@ class Worker:
         self._config: Final = vllm_config
         self._blocks: Final = int(cache.num_blocks)
         self._groups: Final = [list(group.layer_names) for group in cache.transfer_groups]
+        self._block_groups: Final = groups
         self._parts: Final = [group.parts for group in groups]
         self._offering: OfferingWorker | None = None
         self._loading: LoadingWorker | None = None
@@ -96,7 +97,7 @@ class Worker:
                            trace=settings.spans(name), refuses=told.refusal,
                            places=places_in(settings.keep_pages or self._pages() // KEPT_PART))
         self._offering = OfferingWorker(
-            node, told, data_path, [component.item_bytes for component in found])
+            node, told, data_path, self._block_groups, [one.item_bytes for one in found])
 
     def _pages(self) -> int:
         """How many blocks, or parts of them, a request that had the whole KV cache would have."""
@@ -130,6 +131,18 @@ class Worker:
             self._offering.take(orders)
         if self._loading is not None:
             self._loading.take(orders)
+
+    def computed(self, orders: Orders) -> None:
+        """Carry out the orders that wait for the computation of the step."""
+        if self._offering is not None:
+            self._offering.computed(orders)
+
+    def reads(self) -> dict[str, dict[int, int]]:
+        """Of how many grants this rank reads nothing any more, by request and rank."""
+        if self._offering is None:
+            return {}
+        rank = get_world_group().rank
+        return {request: {rank: grants} for request, grants in self._offering.reads().items()}
 
     def sent(self) -> set[str]:
         """Requests of prefill whose blocks are free again, since the last call."""

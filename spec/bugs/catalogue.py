@@ -11,6 +11,7 @@ from pdproto.spec.bugs import (
     group_attempts,
     incarnations,
     keep,
+    offered,
     optimistic,
     registry,
     sink_group,
@@ -31,4 +32,5 @@ BUGS: Final[tuple[Bug, ...]] = (
     *drain.BUGS,
     *incarnations.BUGS,
     *keep.BUGS,
+    *offered.BUGS,
 )

@@ -43,6 +43,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 from pdproto.vllm import worker
 from pdproto.vllm.connector import PdprotoConnector
+from pdproto.vllm.early import SERVER, TRANSFER_ID
 from tests.vllm.layers import (
     BLOCK,
     HEADS,
@@ -98,13 +99,14 @@ class Engine:
     """A server of vLLM without a model. specs: of its groups of layers, of two layers each.
     tokens_outermost: the tokens of a block are its outermost axis in memory, and not its heads.
     tp: ranks of its tensor parallelism, each with its heads, and all with each latent vector.
+    step_tokens: most tokens that a step computes.
     """
 
     def __init__(
         self, closing: ExitStack, folder: Path, role: str, *, specs: Sequence[KVCacheSpec] = (),
         blocks: int = 64, policy: str = "fail", prefix: bool = True,
         extra: Mapping[str, Any] | None = None, multi: bool = False,
-        tokens_outermost: bool = False, tp: int = 1,
+        tokens_outermost: bool = False, tp: int = 1, step_tokens: int = 256,
     ) -> None:
         groups = [KVCacheGroupSpec([f"layers.{number * 2 + layer}.attn" for layer in range(2)],
                                    spec) for number, spec in enumerate(specs or (full(),))]
@@ -112,7 +114,7 @@ class Engine:
         self.cache: Final = KVCacheConfig(blocks, [], groups, kv_cache_layout=layout)
         waits = {"keep": KEEP_S, **(extra or {}).get("waits", {})}
         transfer = transfer_config(role, policy, {**(extra or {}), "waits": waits}, multi=multi)
-        config = self._config(folder, transfer, prefix=prefix)
+        config = self._config(folder, transfer, step_tokens, prefix=prefix)
         config.cache_config.num_gpu_blocks = blocks
         if len(groups) == 1:
             config.cache_config.block_size = groups[0].kv_cache_spec.block_size
@@ -162,28 +164,32 @@ class Engine:
 
     @staticmethod
     def _config(
-        folder: Path, transfer: KVTransferConfig, *, prefix: bool
+        folder: Path, transfer: KVTransferConfig, step_tokens: int, *, prefix: bool
     ) -> VllmConfig:
         model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
                             max_model_len=TOKENS_MAX)
         return VllmConfig(
             model_config=model,
             scheduler_config=SchedulerConfig(
-                max_num_seqs=16, max_num_batched_tokens=256, max_model_len=TOKENS_MAX,
+                max_num_seqs=16, max_num_batched_tokens=step_tokens, max_model_len=TOKENS_MAX,
                 enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
             cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix),
             device_config=DeviceConfig("cpu"),
             kv_transfer_config=transfer)
 
     def add(self, name: str, prompt: Sequence[int], new: int,
-            params: Mapping[str, Any] | None = None) -> None:
+            params: Mapping[str, Any] | None = None, *, refused: bool = False) -> None:
+        """refused: by vLLM's API, which adds a stand-in and aborts it (EngineCore.add_request)."""
         sampling = SamplingParams(
             max_tokens=new, ignore_eos=True, temperature=0,
             extra_args=None if params is None else {"kv_transfer_params": dict(params)})
         request = self.requests[name] = Request(name, list(prompt), sampling, None,
-                                                block_hasher=self._hasher)
+                                                block_hasher=self._hasher,
+                                                abort_immediately=refused)
         self.scheduler.add_request(request)
         self.answers[name] = []
+        if refused:
+            self.abort(name)
 
     def abort(self, name: str) -> None:
         self.scheduler.finish_requests([name], RequestStatus.FINISHED_ABORTED)
@@ -277,12 +283,15 @@ class Engine:
         assert pool.get_num_free_blocks() == self.cache.num_blocks - 1, "all but the null block"
         assert all(block.ref_cnt == 0 for block in pool.blocks[1:])
         assert self.half._loading is None or not self.half._loading._expected
+        offering = self.half._offering
+        assert offering is None or not (offering._requests or offering.pins._of)
         for half in self.workers():
             if half._loading is not None:
                 assert not half._loading._loadings
                 assert not half._loading._told
             if half._offering is not None:
                 assert not half._offering._over
+                assert not half._offering._sendings
 
     def workers(self) -> list[worker.Worker]:
         return [ours(connector).worker for connector in self.connectors]
@@ -317,6 +326,7 @@ def _said(connector: Any, scheduled: Any) -> KVConnectorOutput:
     said.failed_recving = ended.failed_recving
     said.invalid_block_ids = connector.get_block_ids_with_load_errors()
     said.kv_connector_stats = connector.get_kv_connector_stats()
+    said.kv_connector_worker_meta = connector.build_connector_worker_meta()
     connector.clear_connector_metadata()
     return said
 
@@ -326,6 +336,7 @@ class Servers:
 
     def __init__(self, prefill: Engine, decode: Engine) -> None:
         self.prefill, self.decode = prefill, decode
+        self._introduction: dict[str, Any] = {}
 
     def step(self) -> None:
         self.prefill.step()
@@ -350,6 +361,38 @@ class Servers:
 
     def serve(self, name: str, prompt: Sequence[int], new: int) -> None:
         self.decode.add(name, prompt, new, self.compute(name, prompt))
+
+    def introduction(self) -> dict[str, Any]:
+        """Of prefill, as a proxy gets it with its first answer."""
+        if not self._introduction:
+            asked = {**FOR_DECODE, SERVER: True}
+            self.prefill.add("first", [1, 2, 3], 1, asked)
+            while "first" not in self.prefill.ends:
+                self.prefill.step()
+            params = self.prefill.params["first"]
+            self._introduction = {SERVER: params.pop(SERVER)}
+            self.decode.add("first", [1, 2, 3], 1, params)
+            self.until(lambda: "first" in self.decode.ends)
+            self.decode.loaded = 0
+        return self._introduction
+
+    def legs(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The parameters for both, with which a proxy asks both at once."""
+        drawn = {TRANSFER_ID: f"a transfer id for {name}"}
+        return ({**FOR_DECODE, **drawn},
+                {"do_remote_decode": False, "do_remote_prefill": True, **drawn,
+                 **self.introduction()})
+
+    def begin(self, name: str, prompt: Sequence[int], new: int, *, decode_first: bool = False
+              ) -> None:
+        """Ask both at once."""
+        there, here = self.legs(name)
+        if decode_first:
+            self.decode.add(name, prompt, new, here)
+            self.decode.step()
+        self.prefill.add(name, prompt, new, there)
+        if not decode_first:
+            self.decode.add(name, prompt, new, here)
 
     def until_idle(self) -> None:
         self.until(lambda: not self.prefill.scheduler.requests

@@ -18,11 +18,12 @@ from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import Settings
 from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup
 from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
-from pdproto.vllm.offering import OfferingScheduler, OfferingWorker
+from pdproto.vllm.offering import OfferingScheduler
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.ranks import DecodeRank
 from pdproto.vllm.rooms import ToldRooms
 from pdproto.vllm.seals import Seals
+from pdproto.vllm.sending import OfferingWorker
 from tests.waiting import until
 
 ALONE: Final = TpRank(1, 0)
@@ -45,7 +46,7 @@ def request(
     return SimpleNamespace(
         request_id=name, num_prompt_tokens=tokens, kv_transfer_params=params,
         prompt_token_ids=list(range(tokens) if prompt is None else prompt), prompt_embeds=None,
-        lora_request=None, mm_features=[], cache_salt=None)
+        lora_request=None, mm_features=[], cache_salt=None, max_tokens=1)
 
 
 def caches(groups: int, seed: int | None) -> list[Component]:
@@ -101,6 +102,7 @@ class Prefill:
         self.caches: Final = caches(len(groups), 7)
         self._places: Final = places
         self.scheduler: Final = OfferingScheduler(groups, layout, SEALS)
+        self._groups: Final = groups
         self.workers: Final = [self._worker(closing, stage, stages, waits, engine)
                                for stage in range(stages)]
         self.scheduler.ranks = {(stage, 0): (worker.node.name, worker.node.endpoint)
@@ -118,7 +120,8 @@ class Prefill:
         node = PrefillNode(f"prefill-{stage}", data_path, waits=waits, refuses=told.refusal,
                            places=self._places)
         closing.callback(node.close)
-        return OfferingWorker(node, told, data_path, [one.item_bytes for one in components])
+        return OfferingWorker(node, told, data_path, self._groups,
+                              [one.item_bytes for one in components])
 
     def finish(self, name: str, tokens: int, *blocks: list[int],
                complete: bool = True) -> dict[str, Any] | None:
@@ -134,6 +137,7 @@ class Prefill:
         orders, self._orders = self._orders, Orders()
         for place, worker in enumerate(self.workers):
             worker.take(orders)
+            worker.computed(orders)
             for name in self._told.by_all(place, worker.over()):
                 self.kept.remove(name)  # KeyError: told twice, or of what nobody keeps
 

@@ -98,7 +98,7 @@ def test_many_are_served_while_some_leave(pair: Pair, there: int, here: int) -> 
 
 
 @SIZES
-@pytest.mark.parametrize("reach", [40, 33, 100])
+@pytest.mark.parametrize("reach", [40, 33, 50, 100])
 @pytest.mark.parametrize("tokens", [40, 65, 72, 103, 200])
 def test_windows_are_served(pair: Pair, there: int, here: int, reach: int, tokens: int) -> None:
     """Where prefill has freed a part of a block of decode, decode computes the request itself."""

@@ -1,16 +1,19 @@
 """Which blocks go over, for any prompt, prefix and window."""
 
+from itertools import chain, pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pdproto.vllm.blocks import (
+    BAND_TOKENS,
     NULL_BLOCK,
     LayerGroup,
     firsts,
     has_what_is_needed,
     held,
-    last,
+    runs,
     wanted,
 )
 
@@ -41,13 +44,43 @@ def test_decode_gets_every_block_that_it_lacks(
         looked_at = range(0 if group.window is None else max(0, tokens - group.window), tokens)
         needed = {token // group.block_tokens for token in looked_at if token >= computed}
         assert {block - 1_000 for block in blocks} >= needed
-    if has_what_is_needed(groups, firsts(theirs), tokens, computed):
-        sent = last(theirs, [len(blocks) for blocks in found])
-        assert [[block - 1 for block in blocks] for blocks in sent] == [
-            [block - 1_000 for block in blocks] for blocks in found]
-    else:
-        with pytest.raises(ValueError, match="decode wants"):
-            last(theirs, [len(blocks) for blocks in found])
+    has = has_what_is_needed(groups, firsts(theirs), tokens, computed)
+    starts = [group.first_kept(tokens) for group in groups]
+    assert has == has_what_is_needed(groups, starts, tokens, computed), "known before the end"
+    sent = [theirs[run.group][run.first:run.end]
+            for run in runs(groups, [len(blocks) for blocks in found], tokens)]
+    assert has == (NULL_BLOCK not in chain(*sent))
+    if has:
+        assert sorted(block - 1 for block in chain(*sent)) == sorted(
+            block - 1_000 for block in chain(*found))
+
+
+@given(GROUPS, st.integers(1, 3_000), st.data())
+def test_blocks_go_over_in_the_order_of_their_tokens(
+    groups: list[LayerGroup], tokens: int, data: st.DataObject
+) -> None:
+    """So each may go as soon as its tokens are computed; bands keep groups together."""
+    counts = [data.draw(st.integers(0, group.blocks(tokens))) for group in groups]
+    found = runs(groups, counts, tokens)
+    assert [sum(run.end - run.first for run in found if run.group == place)
+            for place in range(len(groups))] == counts
+    ends = [min(tokens, run.end * groups[run.group].block_tokens) for run in found]
+    for earlier, later in pairwise(ends):
+        assert later > earlier - BAND_TOKENS - max(group.block_tokens for group in groups)
+    for place, group in enumerate(groups):
+        of_group = [(run.first, run.end) for run in found if run.group == place]
+        assert all(one[1] == other[0] for one, other in pairwise(of_group))
+        assert not of_group or of_group[-1][1] == group.blocks(tokens)
+
+
+@given(GROUPS, st.integers(1, 60), st.integers(1, 60))
+def test_a_block_is_ready_when_its_last_token_is_computed(
+    groups: list[LayerGroup], tokens: int, computed: int
+) -> None:
+    for group in groups:
+        ready = group.ready(computed, tokens)
+        assert ready == sum(min((place + 1) * group.block_tokens, tokens) <= computed
+                            for place in range(group.blocks(tokens)))
 
 
 def test_a_window_that_ends_at_a_block_leaves_decode_one_short() -> None:
@@ -61,4 +94,9 @@ def test_a_window_that_ends_at_a_block_leaves_decode_one_short() -> None:
 
 def test_another_number_of_groups_is_refused() -> None:
     with pytest.raises(ValueError, match="1 groups of blocks there and 2 here"):
-        last([[1], [2]], [1])
+        runs([LayerGroup(4), LayerGroup(4)], [1], 8)
+
+
+def test_more_blocks_than_the_prompt_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="wants 3 blocks of a group, and the prompt has 2"):
+        runs([LayerGroup(4)], [3], 8)

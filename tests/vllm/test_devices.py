@@ -18,7 +18,7 @@ pytest.importorskip("vllm", reason=VLLM)
 
 from pdproto.pages.copies import Computed
 from pdproto.pages.host_device import HostDevice
-from pdproto.vllm.offering import OfferingWorker
+from pdproto.vllm.sending import OfferingWorker
 from tests.vllm.engine import Engine, Servers
 from tests.vllm.layers import window
 from tests.vllm.test_scheduler import check, prompt
@@ -105,16 +105,16 @@ def test_blocks_are_marked_in_the_thread_and_the_stream_of_vllm(
     sent: list[Any] = []
     worker = servers.prefill.connector.worker._offering
     assert isinstance(worker, OfferingWorker)
-    send = worker._send
+    push = worker._push
 
-    def noting(sending: Any, sender: Any) -> None:
+    def noting(sending: Any, *more: Any) -> None:
         sent.append(sending)
-        send(sending, sender)
+        push(sending, *more)
 
-    monkeypatch.setattr(worker, "_send", noting)
+    monkeypatch.setattr(worker, "_push", noting)
     servers.serve("r", prompt(3), NEW)
     servers.until(lambda: "r" in servers.decode.ends)
-    (sending,) = sent
+    (sending,) = set(sent)
     assert len(passes) == 2, "of prefill's order, and of the pages that decode opens with"
     assert {thread for thread, _ in passes} == {get_ident()}, "none of a loop's"
     assert isinstance(sending.computed, Computed)

@@ -74,7 +74,7 @@ def test_a_request_that_vllm_does_not_load_frees_prefill(closing: ExitStack) -> 
 
 def test_several_groups_are_loaded(closing: ExitStack) -> None:
     """Prefill has let go of blocks that have left the window, and decode has none for them."""
-    servers = Servers(closing, (LayerGroup(4), LayerGroup(4, window=3)))
+    servers = Servers(closing, (LayerGroup(4), LayerGroup(4, window=4)))
     params = servers.prefill.finish("r", TOKENS, THERE, [NULL_BLOCK, 11, 12])
     servers.decode.arrive("r", TOKENS, params)
     assert servers.decode.place("r", HERE, [NULL_BLOCK, 21, 22]) == TOKENS

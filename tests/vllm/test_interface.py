@@ -37,9 +37,7 @@ from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
 
 LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "bind_connector_metadata": "vLLM keeps the orders of a step",
-    "bind_gpu_block_pool": "blocks come with the calls",
-    "bind_kv_cache_manager": "blocks come with the calls",
-    "build_connector_worker_meta": "workers report by get_transfer_results alone",
+    "bind_kv_cache_manager": "vLLM's gives the pool of blocks to bind_gpu_block_pool",
     "clear_connector_metadata": "vLLM keeps the orders of a step",
     "finish_forward": "blocks are read behind the stream of the step that ends the request",
     "get_external_cache_hit_sources": "vLLM counts the tokens; it does not name another server",

@@ -96,7 +96,7 @@ def test_many_are_served_while_some_leave(closing: ExitStack, folder: Path) -> N
             check(servers, name, tokens)
     offering = servers.prefill.half._offering
     assert offering is not None
-    assert not offering._shortened
+    assert not offering._requests
 
 
 def test_a_request_that_leaves_prefill_is_forgotten(closing: ExitStack, folder: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_request_that_leaves_prefill_is_forgotten(closing: ExitStack, folder: 
     servers.until_idle()
     offering = servers.prefill.half._offering
     assert offering is not None
-    assert not offering._shortened
+    assert not offering._requests
 
 
 def test_preempted_requests_are_computed_again(closing: ExitStack, folder: Path) -> None:

@@ -17,7 +17,7 @@ from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
 from pdproto.node.prefill.keeps import NO_PLACES, Keeps
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.vllm import loading, offering, rooms, worker
+from pdproto.vllm import loading, offering, rooms, sending, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
@@ -31,9 +31,11 @@ __all__ = ["NixlConnector", "PdprotoConnector"]
 
 def wrong_block() -> None:
     """Prefill sends another block in place of a request's last one."""
-    planting.replace(offering, "last", lambda blocks, counts: [
-        [*ids[-count:-1], ids[-1] + 1 if ids[-1] < 60 else ids[-1] - 1] if count else []
-        for ids, count in zip(blocks, counts, strict=True)])
+    def next_of(old: Any, self: Any, blocks: Any) -> Any:
+        for place, ids in old(self, blocks):
+            yield place, ids if self.runs else [*ids[:-1], ids[-1] + (1 if ids[-1] < 60 else -1)]
+
+    wrap(sending.Leg, "next", next_of)
 
 
 def state_moved_on() -> None:
@@ -77,9 +79,10 @@ def blocks_given_early() -> None:
         self._settings = replace(self._settings, waits=waits)
         old(self, *given)
 
-    def take(old: Any, self: Any, orders: Any) -> None:
+    def computed(old: Any, self: Any, orders: Any) -> None:
         old(self, orders)
-        self._over.extend(order.request for order in orders.send)
+        self._over.clear()
+        self._over.extend(order.request for order in orders.close)
 
     def over(old: Any, self: Any) -> set[str]:
         told: set[str] = old(self) - getattr(self, "told", set())
@@ -87,8 +90,8 @@ def blocks_given_early() -> None:
         return told
 
     wrap(Worker, "_offer", offer)
-    wrap(offering.OfferingWorker, "take", take)
-    wrap(offering.OfferingWorker, "over", over)
+    wrap(sending.OfferingWorker, "computed", computed)
+    wrap(sending.OfferingWorker, "over", over)
 
 
 def loss_unnoticed() -> None:
