@@ -8,6 +8,11 @@ answers as `kv_transfer_params` goes to a decode server with the same request; d
 tokens, and its answer goes to the client as it comes. Servers take turns. The proxy needs to know
 nothing about the connector: it passes on what prefill has answered, whole.
 
+With --at-once it asks both servers at once, under PdprotoConnector: it draws a transfer id for each
+request, so that blocks go while prefill computes (pdproto/vllm/early.py). The first request to a
+prefill server goes one after the other, and brings its introduction. If one half fails, the other
+is ended.
+
 A client that leaves ends both halves: vLLM notices that its own client, the proxy, has gone.
 """
 
@@ -18,25 +23,31 @@ import sys
 from collections.abc import Sequence
 from itertools import cycle
 from typing import Any, Final
+from uuid import uuid4
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
 PATHS: Final = ("/v1/completions", "/v1/chat/completions")
 FOR_DECODE: Final[dict[str, Any]] = {  # vLLM's words for: keep the KV cache, another will fetch it
     "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None,
     "remote_block_ids": None, "remote_host": None, "remote_port": None,
 }
+SERVER: Final = "pdproto_server"  # prefill's introduction
 ONE_TOKEN: Final[dict[str, Any]] = {
     "max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 0, "stream": False,
 }
 
 
 class Proxy:
-    """prefill, decode: the addresses of servers, which take turns."""
+    """prefill, decode: the addresses of servers, which take turns. at_once: see above."""
 
-    def __init__(self, prefill: Sequence[str], decode: Sequence[str]) -> None:
+    def __init__(
+        self, prefill: Sequence[str], decode: Sequence[str], *, at_once: bool = False
+    ) -> None:
         self._prefill: Final = cycle(prefill)
         self._decode: Final = cycle(decode)
+        self._at_once: Final = at_once
+        self._introductions: Final[dict[str, Any]] = {}  # by address of a prefill server
         self._session: ClientSession | None = None
 
     def application(self) -> web.Application:
@@ -65,35 +76,76 @@ class Proxy:
             body = await request.json()
         except json.JSONDecodeError as error:
             raise web.HTTPBadRequest(text=f"the body is no JSON: {error}") from None
+        server = next(self._prefill)
         try:
-            status, answer = await self._compute_prompt(request.path, body)
+            if server in self._introductions:
+                return await self._ask_both(request, body, server)
+            asked = FOR_DECODE | {SERVER: True} if self._at_once else FOR_DECODE
+            status, answer = await self._compute_prompt(server, request.path, body, asked)
             if status != 200:
                 return web.json_response(answer, status=status)
             body["kv_transfer_params"] = answer.get("kv_transfer_params")
-            return await self._pass_on(request, body)
+            async with self._load(request.path, body) as reply:
+                return await self._pass_on(request, reply)
         except ClientError as error:
             return web.json_response({"error": {"message": f"{type(error).__name__}: {error}"}},
                                      status=502)
 
-    async def _compute_prompt(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        """At prefill. Returns the status and what it answers."""
-        asked = {**body, **ONE_TOKEN, "kv_transfer_params": FOR_DECODE}
+    async def _ask_both(
+        self, request: web.Request, body: dict[str, Any], server: str
+    ) -> web.StreamResponse:
+        """At once. If one half fails, or the client leaves, both end."""
+        drawn = {"transfer_id": uuid4().hex}
+        here = {"do_remote_decode": False, "do_remote_prefill": True, **drawn,
+                SERVER: self._introductions[server]}
+        computed = asyncio.create_task(self._compute_prompt(
+            server, request.path, body, FOR_DECODE | drawn))
+        loaded = asyncio.create_task(self._begin_load(
+            request.path, {**body, "kv_transfer_params": here}))
+        try:
+            await asyncio.wait((computed, loaded), return_when=asyncio.FIRST_COMPLETED)
+            if not loaded.done() or (await loaded).status == 200:
+                status, answer = await computed
+                if status != 200:
+                    return web.json_response(answer, status=status)
+            return await self._pass_on(request, await loaded)
+        finally:
+            computed.cancel()
+            if not loaded.cancel() and loaded.exception() is None:
+                loaded.result().close()
+
+    async def _compute_prompt(
+        self, server: str, path: str, body: dict[str, Any], asked: dict[str, Any]
+    ) -> tuple[int, Any]:
+        """At prefill. Returns the status and what it answers. Its introduction is kept."""
+        asked = {**body, **ONE_TOKEN, "kv_transfer_params": asked}
         asked.pop("stream_options", None)
         if "messages" not in body:
             del asked["max_completion_tokens"]
-        async with self.session.post(next(self._prefill) + path, json=asked) as reply:
-            return reply.status, await reply.json(content_type=None)
+        async with self.session.post(server + path, json=asked) as reply:
+            answer = await reply.json(content_type=None)
+            told = (answer.get("kv_transfer_params") or {}).pop(SERVER, None)
+            if told is not None:
+                self._introductions[server] = told
+            return reply.status, answer
 
-    async def _pass_on(self, request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+    def _load(self, path: str, body: dict[str, Any]) -> Any:
+        return self.session.post(next(self._decode) + path, json=body)
+
+    async def _begin_load(self, path: str, body: dict[str, Any]) -> ClientResponse:
+        reply: ClientResponse = await self._load(path, body)
+        return reply
+
+    @staticmethod
+    async def _pass_on(request: web.Request, reply: ClientResponse) -> web.StreamResponse:
         """Decode's answer, as it comes."""
-        async with self.session.post(next(self._decode) + request.path, json=body) as reply:
-            kind = reply.headers.get("Content-Type", "application/json")
-            answer = web.StreamResponse(status=reply.status, headers={"Content-Type": kind})
-            await answer.prepare(request)
-            async for piece in reply.content.iter_any():
-                await answer.write(piece)
-            await answer.write_eof()
-            return answer
+        kind = reply.headers.get("Content-Type", "application/json")
+        answer = web.StreamResponse(status=reply.status, headers={"Content-Type": kind})
+        await answer.prepare(request)
+        async for piece in reply.content.iter_any():
+            await answer.write(piece)
+        await answer.write_eof()
+        return answer
 
 
 async def serve(proxy: Proxy, host: str, port: int) -> None:
@@ -113,8 +165,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--prefill", nargs="+", required=True, metavar="URL")
     parser.add_argument("--decode", nargs="+", required=True, metavar="URL")
+    parser.add_argument("--at-once", action="store_true", help="ask both servers at once")
     told = parser.parse_args(argv)
-    asyncio.run(serve(Proxy(told.prefill, told.decode), told.host, told.port))
+    proxy = Proxy(told.prefill, told.decode, at_once=told.at_once)
+    asyncio.run(serve(proxy, told.host, told.port))
     return 0
 
 

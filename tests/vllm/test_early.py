@@ -185,7 +185,7 @@ def test_a_request_that_is_aborted_at_decode_leaves_nothing(pair: Pair, steps: i
     served(servers, "next", prompt(99))
 
 
-@pytest.mark.parametrize("steps", range(5))
+@pytest.mark.parametrize("steps", range(4))
 def test_a_request_that_is_aborted_at_prefill_is_told_to_decode_at_once(
     pair: Pair, steps: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,8 +193,7 @@ def test_a_request_that_is_aborted_at_prefill_is_told_to_decode_at_once(
     servers.begin("r", prompt(steps, 900), NEW)
     for _ in range(steps):
         servers.step()
-    if "r" in servers.prefill.ends:
-        pytest.skip("it has been computed")
+    assert "r" not in servers.prefill.ends
     servers.prefill.abort("r")
     servers.until(lambda: "r" in servers.decode.ends, seconds=5.0)
     assert servers.decode.ends["r"] == "error"
