@@ -138,7 +138,7 @@ def wanted(groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Stretch:
     """Blocks of one group that follow one another: from the block `first` to the one before `end`.
     """
 
@@ -147,7 +147,7 @@ class Run:
     end: int
 
 
-def runs(groups: Sequence[LayerGroup], counts: Sequence[int], tokens: int) -> list[Run]:
+def runs(groups: Sequence[LayerGroup], counts: Sequence[int], tokens: int) -> list[Stretch]:
     """The order in which blocks are handed over: the last `counts` of each group.
 
     Prefill sends blocks while it computes, so they go in the order of their tokens. Those of
@@ -166,7 +166,7 @@ def runs(groups: Sequence[LayerGroup], counts: Sequence[int], tokens: int) -> li
         first = total - count
         for band, end in _bands(group, total, tokens, is_alone=len(groups) == 1):
             if end > first:
-                found.append((band, Run(place, first, end)))
+                found.append((band, Stretch(place, first, end)))
                 first = end
     return [run for _, run in sorted(found, key=lambda one: (one[0], one[1].group))]
 

@@ -30,7 +30,7 @@ from pdproto.vllm.early import (
 )
 from pdproto.vllm.layout import Layout
 from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
-from pdproto.vllm.orders import Blocks, Close, Grant, Open, Orders
+from pdproto.vllm.orders import Blocks, Close, Grant, OpenRoom, Orders
 from pdproto.vllm.pins import Pins
 from pdproto.vllm.prompts import Prompt, name_of, prompt_of
 from pdproto.vllm.ranks import Ranks
@@ -46,7 +46,7 @@ REFUSED: Final = "prefill's API has refused the request"
 
 
 @dataclass(slots=True)
-class Computed:
+class AtPrefill:
     """A request at prefill's scheduler whose KV cache decode gets.
 
     asked: tokens of its prompt. tokens: those that are handed over. early: the room that a proxy
@@ -86,7 +86,7 @@ class OfferingScheduler:
         self._parts_of: Final = parts_of
         self._is_caching: Final = is_caching
         self._drawn: Final = DrawnRooms()
-        self._requests: Final[dict[str, Computed]] = {}
+        self._requests: Final[dict[str, AtPrefill]] = {}
 
     def arrived(self, request: Any, orders: Orders) -> None:
         """Note a request whose KV cache decode gets, and open the room that a proxy has drawn."""
@@ -99,9 +99,9 @@ class OfferingScheduler:
         elif one.early is not None:
             one.room, one.prompt = one.early, one.prompt or prompt_of(request)
             request.max_tokens, one.is_last = 1, True
-            orders.open.append(Open(name, one.early, one.tokens, name_of(one.prompt)))
+            orders.open.append(OpenRoom(name, one.early, one.tokens, name_of(one.prompt)))
 
-    def _expect(self, request: Any) -> Computed:
+    def _expect(self, request: Any) -> AtPrefill:
         """Have vLLM compute no more tokens of a request than are handed over.
 
         A state would move on with each further token, also with one that prefill generates.
@@ -117,7 +117,7 @@ class OfferingScheduler:
         if 0 < kept < asked:
             prompt = prompt_of(request)
             shorten(request, asked - kept)
-        return Computed(asked, request.num_prompt_tokens, early, request.max_tokens == 1, prompt,
+        return AtPrefill(asked, request.num_prompt_tokens, early, request.max_tokens == 1, prompt,
                         granted=[0] * len(self._groups), problem=problem)
 
     def computed(self, scheduled: Any, orders: Orders) -> None:
@@ -138,14 +138,14 @@ class OfferingScheduler:
                 self._step(name, one, cached.num_computed_tokens[place] + counts[name], orders)
 
     @staticmethod
-    def _extend(one: Computed, new: Sequence[Sequence[int]] | None, is_resumed: bool) -> None:
+    def _extend(one: AtPrefill, new: Sequence[Sequence[int]] | None, is_resumed: bool) -> None:
         if is_resumed:
             one.blocks = [list(ids) for ids in new or ()]
         else:
             for ids, more in zip(one.blocks, new or (), strict=False):
                 ids.extend(more)
 
-    def _step(self, name: str, one: Computed, computed: int, orders: Orders) -> None:
+    def _step(self, name: str, one: AtPrefill, computed: int, orders: Orders) -> None:
         """So many tokens of the request are computed at the end of the step."""
         is_computed = one.is_last and computed >= one.tokens
         is_early = one.early is not None and self._is_caching
@@ -155,13 +155,13 @@ class OfferingScheduler:
             self._grant(name, one, held(self._groups, self._parts_of(one.blocks), one.tokens),
                         computed, orders)
 
-    def _open(self, name: str, one: Computed, orders: Orders) -> None:
+    def _open(self, name: str, one: AtPrefill, orders: Orders) -> None:
         if one.room is None:
             one.room = self._rooms.draw()
-            orders.open.append(Open(name, one.room, one.tokens))
+            orders.open.append(OpenRoom(name, one.room, one.tokens))
 
     def _grant(
-        self, name: str, one: Computed, blocks: Blocks, computed: int, orders: Orders
+        self, name: str, one: AtPrefill, blocks: Blocks, computed: int, orders: Orders
     ) -> None:
         """Grant what has become final. A window's blocks that vLLM may free are not granted."""
         new = []
@@ -211,7 +211,7 @@ class OfferingScheduler:
         return True, self._params(params, request, one, starts)
 
     def _params(
-        self, params: dict[str, Any], request: Any, one: Computed, starts: list[int]
+        self, params: dict[str, Any], request: Any, one: AtPrefill, starts: list[int]
     ) -> dict[str, Any]:
         """What prefill answers: an offer if it has drawn the room, and an introduction if the proxy
         asks for one.

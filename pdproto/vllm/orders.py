@@ -9,7 +9,7 @@ Blocks = list[list[int]]  # block ids, group by group
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenRoom:
     """To prefill's workers: open the room of a request. tokens: of its prompt, which are handed
     over. prompt: its name, if decode has had no offer with which it compares.
     """
@@ -83,7 +83,7 @@ class Orders:
     step is computed, and then the ends at prefill.
     """
 
-    open: list[Open] = field(default_factory=list)
+    open: list[OpenRoom] = field(default_factory=list)
     begin: list[Begin] = field(default_factory=list)
     place: list[Fill] = field(default_factory=list)
     end: list[End] = field(default_factory=list)

@@ -26,8 +26,8 @@ from pdproto.spec.handoff.offered import Passing, Told
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
 from pdproto.transport.nodes import PrefillNode
-from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup, Run, runs
-from pdproto.vllm.orders import Blocks, Open, Orders
+from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup, Stretch, runs
+from pdproto.vllm.orders import Blocks, OpenRoom, Orders
 from pdproto.vllm.rooms import ToldRooms
 
 log = logging.getLogger("pdproto.vllm")
@@ -45,7 +45,7 @@ SETTLED: Final = OFFERED.device((offered.passing, THE_LIFE, Passing.SETTLED),
 class Leg:
     """A decode request of a room. runs: what it wants and has not got, once that is known."""
 
-    runs: deque[Run] | None = None
+    runs: deque[Stretch] | None = None
 
     def next(self, blocks: Blocks) -> Iterator[tuple[int, list[int]]]:
         """Blocks that it wants and has not got, as far as they are granted: a group and its blocks,
@@ -77,7 +77,7 @@ class Sending:
     """
 
     def __init__(
-        self, order: Open, groups: int, ended: Callable[[str], None],
+        self, order: OpenRoom, groups: int, ended: Callable[[str], None],
         read: Callable[[str, int], None],
     ) -> None:
         self.request: Final = order.request
