@@ -237,6 +237,9 @@ TOLD_LAST: Final = (
     OnRow("S19_a_life_of_its_prompt_is_preferred", "end_other_prompt",
           forall(k, implies(fits(k, u), meeting(p, k) != Meeting.UNBOUND)),
           why="a request is told of another prompt only if no life of its own waits"),
+    OnRow("S19_a_life_ends_one_request_of_another_prompt", "end_other_prompt",
+          all_of(FREE, NONE_ALIKE_WAITS),
+          why="another request may still get a life of its own"),
 )
 SEEN: Final = Sometimes(
     "a_room_has_two_prompts", all_of(
@@ -345,6 +348,9 @@ _OTHER: Final = Configuration(
 _OF_NAMED: Final = (AddClause("bind_named", fits(h, u)), AddRow(rank, FIND_OTHER))
 SUCCEEDS: Final = Sometimes("a_life_of_its_prompt_succeeds", status(d, h) == Status.SUCCESS)
 FOUND: Final = Sometimes("a_mix_up_is_found", exists((h, u), differ(p, h, u)))
+WAITS: Final = OnRow(
+    "S19_a_mix_up_is_of_a_life_that_waits", "find_other_prompt", meeting(p, h) == Meeting.UNBOUND,
+    why="a life that has ended, or has a request, ends no other")
 NAMED: Final[System] = edited(
     replace(binding_named.SYSTEM, configurations={}, like=binding_named.SYSTEM,
             axioms={**binding_named.SYSTEM.axioms, **_AXIOMS}),
@@ -359,7 +365,7 @@ NAMED_NO_TIMERS: Final[System] = edited(
             axioms={**binding_named.NO_TIMERS.axioms, **_AXIOMS}),
     "binding-prompts-named-no-timers", *_OF_NAMED,
     ReplaceProperties((
-        *NAMED_ALIKE, FOUND, *binding_named.liveness(
+        *NAMED_ALIKE, FOUND, WAITS, *binding_named.liveness(
             Fairness.NO_TIMERS, Fairness.CONSUMED))),
     about="The binding by the number, where a mix-up is told to both ends without a clock.",
     configurations={"default": _NUMBERED, "ranks": _OTHER},

@@ -123,6 +123,8 @@ TOGETHER: Final[tuple[Property, ...]] = (
           why="no source here has the room of another group, or of none"),
     OnRow("only_a_failed_sender_ends_its_room", "end_room", NO_MORE,
           why="decode may still come for the room of a sender that waits"),
+    OnRow("a_sink_obeys_a_refusal", "obey_refusal", TURNED_AWAY,
+          why="a sink whose room is looked for, or found, goes on"),
     WITHDRAWN,
     INTRODUCED_ITSELF,
     Sometimes("a_conflict_ends_an_open_receiver", all_of(

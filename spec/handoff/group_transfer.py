@@ -178,6 +178,8 @@ TOGETHER: Final = (
           forall((peer, other), implies(runs(peer, other) & (health(peer) == Health.UP),
                                      sending(other, h) != Sending.TRANSFERRING)),
           why="pages are freed when the transfer has ended on every living rank"),
+    OnRow("M4_5_a_source_ends_before_its_pages_are_free", "free_pages",
+          sending(p, h).among(*source.ENDED), why="the pages of a source that sends are its own"),
     Sometimes("M4_5_pages_wait_for_the_other_rank", all_of(
         p.differs(other), sending(p, h) == Sending.SUCCESS, kv(p, h),
         sending(other, h) == Sending.TRANSFERRING)),

@@ -139,6 +139,7 @@ SAFETY: Final = (
         "S19_a_success_has_the_prompt_of_its_life", "S19_a_running_life_has_its_prompt",
         "S19_only_other_prompts_differ", "S19_a_mix_up_ends_its_life",
         "S19_a_request_of_its_prompt_is_preferred", "S19_a_life_of_its_prompt_is_preferred",
+        "S19_a_life_ends_one_request_of_another_prompt", "S19_a_mix_up_is_of_a_life_that_waits",
         "S19_a_leg_reads_the_kv_of_its_prompt",
         "a_room_has_two_prompts", "a_mix_up_is_found", "a_later_life_is_bound_first"),
         assumes="callers give one name to all that is computed alike, and to nothing else"),
@@ -297,7 +298,8 @@ MISSION: Final = (
     Promise("M4.5", "Pages are freed when every rank agrees that the transfer has ended.", (
         "M4_5_freed_when_all_have_ended", "M4_5_no_rank_still_sends",
         "M4_5_no_page_is_free_while_a_write_to_it_is_possible",
-        "M4_5_a_sink_ends_before_its_pages_are_free", "M4_5_a_rank_that_has_ended_has_reported",
+        "M4_5_a_sink_ends_before_its_pages_are_free",
+        "M4_5_a_source_ends_before_its_pages_are_free", "M4_5_a_rank_that_has_ended_has_reported",
         "M4_5_pages_wait_for_the_other_rank", "ranks_free_one_by_one")),
     Promise("M5.1", "Prefill may begin before bootstrap ends, and polls it chunk by chunk.", (
         "M5_1_finalized_between_chunks", "M5_1_finalized_while_parked",
