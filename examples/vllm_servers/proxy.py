@@ -14,11 +14,15 @@ prefill server goes one after the other, and brings its introduction. If one hal
 is ended.
 
 A client that leaves ends both halves: vLLM notices that its own client, the proxy, has gone.
+
+If a decode server dies before it answers, the next one is asked with the same parameters: prefill
+keeps the KV cache for a while, so no prompt is computed twice.
 """
 
 import argparse
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import Sequence
 from itertools import cycle
@@ -27,12 +31,14 @@ from uuid import uuid4
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
+log = logging.getLogger("proxy")
 PATHS: Final = ("/v1/completions", "/v1/chat/completions")
 FOR_DECODE: Final[dict[str, Any]] = {  # vLLM's words for: keep the KV cache, another will fetch it
     "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None,
     "remote_block_ids": None, "remote_host": None, "remote_port": None,
 }
 SERVER: Final = "pdproto_server"  # prefill's introduction
+REPEATED: Final = "no answer of"  # a line of the log for each request that another is asked for
 ONE_TOKEN: Final[dict[str, Any]] = {
     "max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 0, "stream": False,
 }
@@ -45,7 +51,8 @@ class Proxy:
         self, prefill: Sequence[str], decode: Sequence[str], *, at_once: bool = False
     ) -> None:
         self._prefill: Final = cycle(prefill)
-        self._decode: Final = cycle(decode)
+        self._decode: Final = list(decode)
+        self._turn = 0
         self._at_once: Final = at_once
         self._introductions: Final[dict[str, Any]] = {}  # by address of a prefill server
         self._session: ClientSession | None = None
@@ -85,7 +92,7 @@ class Proxy:
             if status != 200:
                 return web.json_response(answer, status=status)
             body["kv_transfer_params"] = answer.get("kv_transfer_params")
-            async with self._load(request.path, body) as reply:
+            async with await self._ask_decode(request.path, body) as reply:
                 return await self._pass_on(request, reply)
         except ClientError as error:
             return web.json_response({"error": {"message": f"{type(error).__name__}: {error}"}},
@@ -100,7 +107,7 @@ class Proxy:
                 SERVER: self._introductions[server]}
         computed = asyncio.create_task(self._compute_prompt(
             server, request.path, body, FOR_DECODE | drawn))
-        loaded = asyncio.create_task(self._begin_load(
+        loaded = asyncio.create_task(self._ask_decode(
             request.path, {**body, "kv_transfer_params": here}))
         try:
             await asyncio.wait((computed, loaded), return_when=asyncio.FIRST_COMPLETED)
@@ -129,13 +136,6 @@ class Proxy:
                 self._introductions[server] = told
             return reply.status, answer
 
-    def _load(self, path: str, body: dict[str, Any]) -> Any:
-        return self.session.post(next(self._decode) + path, json=body)
-
-    async def _begin_load(self, path: str, body: dict[str, Any]) -> ClientResponse:
-        reply: ClientResponse = await self._load(path, body)
-        return reply
-
     @staticmethod
     async def _pass_on(request: web.Request, reply: ClientResponse) -> web.StreamResponse:
         """Decode's answer, as it comes."""
@@ -146,6 +146,19 @@ class Proxy:
             await answer.write(piece)
         await answer.write_eof()
         return answer
+
+    async def _ask_decode(self, path: str, body: dict[str, Any]) -> ClientResponse:
+        """The answer of the first decode server, from the next one on, that gives one. Raises
+        ClientError if none does.
+        """
+        first = self._turn = (self._turn + 1) % len(self._decode)
+        for server in (*self._decode[first:], *self._decode[:first]):
+            try:
+                return await self.session.post(server + path, json=body)
+            except ClientError as error:
+                last = error
+                log.warning("%s %s: %s", REPEATED, server, type(error).__name__)
+        raise last
 
 
 async def serve(proxy: Proxy, host: str, port: int) -> None:

@@ -61,6 +61,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     # A busy machine takes longer than the lease of 30 s: NixlConnector's late read is seen then.
     "nixl-long-lease": Layout(NIXL, extra={"kv_lease_duration": 300}),
     "patient-nixl": Layout(NIXL, module="tests.vllm_servers.patient_nixl"),
+    # Each request stays until the cell has asked the other server for it.
+    "kept": Layout(extra={"waits": {"keep": 60.0}, "keep_pages": 2_000, **STEADY}),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
     "short": Layout(decode=SHORT, extra=STEADY),
@@ -125,8 +127,14 @@ CELLS: Final = (
          "answered right",
          "prompts-uncompared"),
     Cell("one room for several", "plain", "shared_room",
-         "a request of three samples (`n`), and one of two prompts: answered right, or an error at "
-         "once", "room-waits"),
+         "a request of three samples (`n`) is answered right; one of two prompts, of which the "
+         "proxy passes one offer on, ends with an error at once", "room-waits"),
+    Cell("kill -9 one of two decodes", "kept", "kill_one_decode",
+         "with 50 in flight, and a proxy that asks the other one then: each is answered right, and "
+         "prefill computes no prompt twice", "nothing-kept", quick=True),
+    Cell("hedged", "kept", "hedged",
+         "two decode servers are asked for each request at once, and one of them again afterwards: "
+         "each answer is right, and prefill computes no prompt twice", "nothing-kept"),
     Cell("late read", "late", "late_read",
          "decode is asked after prefill has given the blocks to others: an error within 10 s",
          "blocks-given-early"),

@@ -2,8 +2,8 @@
 
 import time
 import urllib.error
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from pathlib import Path
@@ -23,7 +23,7 @@ from examples.vllm_servers.serving import (
     gauge,
     transfer_config,
 )
-from tests.servers.kept_pair import KeptPair, ServerPair
+from tests.servers.kept_pair import NUMBERS, KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
@@ -201,6 +201,21 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode])
         proxy.wait_healthy()
         return Pair(layout, prefill, decode, proxy)
+
+    @contextmanager
+    def another_decode(self, layout: Layout) -> Iterator[tuple[Server, Server]]:
+        """A second decode server beside the running pair, and a proxy in front of all three."""
+        pair = self.pair(layout)
+        self.number = next(NUMBERS)
+        started = [self.start(layout, "decode")]
+        try:
+            self.wait_for(started[0])
+            started.append(self.servers.proxy(
+                f"proxy-{self.number}", [pair.prefill], [pair.decode, started[0]]))
+            self.wait_for(started[1])
+            yield started[0], started[1]
+        finally:
+            self.servers.end(*started)
 
     def start(self, layout: Layout, side: str, like: Server | None = None) -> Server:
         """See KeptPair."""
