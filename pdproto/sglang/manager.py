@@ -8,7 +8,6 @@ Rule 2: if a prefill server does not fit, its requests fail with the reason, and
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from time import time_ns
 from typing import Any, Final
@@ -52,6 +51,7 @@ from pdproto.sglang.prefills import Kind, Prefills
 from pdproto.sglang.prompts import note_request
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
+from pdproto.sglang.room_ranks import AtOnce, ask_in_threads
 from pdproto.sglang.turns import Turns
 from pdproto.sglang.versions import TESTED, from_0_5_23
 from pdproto.transport.incarnation import new_incarnation
@@ -62,7 +62,6 @@ from pdproto.transport.settings import Settings, load
 
 log = logging.getLogger("pdproto.sglang")
 
-QUERIES_MAX: Final = 16  # prefill servers that are asked at a time: one may hang
 INTERFACE: Final = "pdproto.sglang.interface"
 
 
@@ -122,7 +121,6 @@ class PdprotoKVManager(BaseKVManager):
         self._kv_dtype: Final = _kv_dtype(args)
         self.place: Final = TpRank(parallel.attn_tp_size, parallel.attn_tp_rank)
         self._registrar: Registrar | None = None
-        self._queries: ThreadPoolExecutor | None = None
         self._recomputing: Final = Recomputing()
         share_interpreter(self.settings)
         self._host: Final = self.settings.host
@@ -218,6 +216,7 @@ class PdprotoKVManager(BaseKVManager):
         self.held = {}
         note_requests(note_request, prefill=False)
         tell_of_decodes_refusals(tell_prefill, look_up)
+        ask_in_threads()
         note_tokens()
 
     def name_of(self, rank: int) -> str:
@@ -284,11 +283,9 @@ class PdprotoKVManager(BaseKVManager):
         """Forget the failed requests of a room: SGLang uses their pages again."""
         self.held.pop(bootstrap_room, None)
 
-    def _ensure_prefill_recompute_executor(self) -> ThreadPoolExecutor:
+    def _ensure_prefill_recompute_executor(self) -> AtOnce:
         """The executor in which SGLang asks the registry for data-parallel ranks."""
-        if self._queries is None:
-            self._queries = ThreadPoolExecutor(QUERIES_MAX, "pdproto-queries")
-        return self._queries
+        return AtOnce()
 
     def submit_prefill_recompute(self, receiver: Any, request: Mapping[str, Any]) -> None:
         """Have the prefill server compute the request of a PdprotoKVReceiver again. SGLang calls
@@ -307,8 +304,6 @@ class PdprotoKVManager(BaseKVManager):
             envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(True)
         if self._registrar is not None:
             self._registrar.stop()
-        if self._queries is not None:
-            self._queries.shutdown(cancel_futures=True)
         self._recomputing.stop()
         if self.refusals is not None:
             self.refusals.close()

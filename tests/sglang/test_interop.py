@@ -14,6 +14,7 @@ from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Registration
 from tests.sglang.releases import of_newest
 from tests.skips import SGLANG
+from tests.waiting import until
 
 conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=SGLANG)
 
@@ -71,7 +72,7 @@ def test_sglang_asks_our_registry_which_rank_runs_a_room(ours: str) -> None:
         client.register(registration(
             0, attn_tp_size=1, attn_dp_size=2, attn_dp_rank=dp, load_balance_method="round_robin"))
     client.register_room(7, 1)
-    assert conn.CommonKVReceiver.query_prefill_dp_ranks(ours, [7, 8]) == {"7": 1}
+    until(lambda: conn.CommonKVReceiver.query_prefill_dp_ranks(ours, [7, 8]) == {"7": 1})
     client.close()
 
 
@@ -92,7 +93,7 @@ def test_our_client_speaks_to_sglangs_server(theirs: str) -> None:
     for tp in range(2):
         client.register(registration(tp))
     client.register_room(7, 0)
-    assert conn.CommonKVReceiver.query_prefill_dp_ranks(theirs, [7]) == {"7": 0}
+    until(lambda: conn.CommonKVReceiver.query_prefill_dp_ranks(theirs, [7]) == {"7": 0})
     with pytest.raises(RefusedError, match=rf"{theirs}: it has no list of ranks.*pdproto registry"):
         client.look_up_all()
     client.close()

@@ -17,7 +17,8 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
-from sglang.srt.disaggregation.common.conn import KVTransferError
+from sglang.srt.disaggregation.common.conn import CommonKVReceiver, KVTransferError
+from sglang.srt.disaggregation.decode import DecodePreallocQueue
 from sglang.srt.disaggregation.utils import TransferBackend
 
 from pdproto.node.decode.receiver import Addressed
@@ -27,6 +28,7 @@ from pdproto.sglang.plugin import NAME
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.recompute import Recomputing
+from pdproto.sglang.room_ranks import ask_in_threads
 from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport import resolver
@@ -37,6 +39,7 @@ from tests.waiting import until
 from tests.waits import Waits
 
 HOOKS: Final = {refusals: ("look_up", "tell_prefill", "tell_decode"), plugin: ("_note_tokens",)}
+OF_SGLANG: Final = ("prefetch_prefill_dp_rank_queries", "_resolve_pending_reqs")
 SILENT: Final = "silent.test"
 
 
@@ -54,6 +57,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
         made.watch(kind, calls(kind))
     for module, names in HOOKS.items():
         made.watch(module, names)
+    made.watch(DecodePreallocQueue, OF_SGLANG)
     return made
 
 
@@ -111,14 +115,34 @@ def queue_of(made: Any) -> Any:
         _ensure_last_attempt_time={}, _resolve_prefill_dp_rank=lambda _: 0)
 
 
+def resolve_its_rank(made: Any, request: Any) -> None:
+    """SGLang's queue of decode, whose request waits for the rank that runs its room."""
+    queue: Any = object.__new__(DecodePreallocQueue)
+    queue.kv_manager, queue.pending_reqs = made, [SimpleNamespace(req=request)]
+    queue._prefill_dp_rank_queries, queue._ensure_last_attempt_time = {}, {}
+    queue._ensure_retry_count, queue._ensure_retry_interval = {}, 0.0
+    made._ensure_prefill_recompute_executor = manager_of(made, "_ensure_prefill_recompute_executor")
+    made.prefill_info_table[f"{request.bootstrap_host}:{request.bootstrap_port}"] = SimpleNamespace(
+        prefill_http_port=request.bootstrap_port, dp_size=2, follow_bootstrap_room=False)
+    queue.prefetch_prefill_dp_rank_queries()
+    for _ in range(2):  # the first takes the answer that was asked for before
+        queue._resolve_pending_reqs()
+    assert len(queue.pending_reqs) == 1
+
+
 def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
-    hung: str, manager: Any, waits: Waits  # noqa: F811 - fixtures
+    hung: str, manager: Any, waits: Waits,  # noqa: F811 - fixtures
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seen red with a look-up made by `Prefills.feed` itself, with a sleep in `failure_exception`,
-    and with a receiver's call that is left out here.
+    with SGLang's own question which rank runs a room, and with a receiver's call that is left out
+    here.
     """
+    monkeypatch.setattr(CommonKVReceiver, "query_prefill_dp_ranks", CommonKVReceiver.__dict__[
+        "query_prefill_dp_ranks"])  # undone in the end
+    ask_in_threads()
     plugin.plugin()
-    manager.held, manager._queries, manager._recomputing = {}, None, Recomputing()
+    manager.held, manager._recomputing = {}, Recomputing()
     manager.place, manager.kv_args = SimpleNamespace(rank=0), SimpleNamespace(pp_rank=0)
     manager.settings = SimpleNamespace(wait=lambda _: 0.2)
     ask_decode(manager, hung, 1)  # its registry hangs
@@ -143,6 +167,7 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
     receiver.poll()
     receiver.clear()
     manager_of(manager, "_ensure_prefill_recompute_executor")().shutdown()
+    resolve_its_rank(manager, request)
     (node, data_path), = manager.sources
     prefill: Any = SimpleNamespace(
         prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0, named_rank=None,
@@ -169,4 +194,4 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
     assert waits.found == {}
     named = {f"{kind.__name__}.{name}" for kind in READ for name in calls(kind)}
     named |= {f"{module.__name__}.{name}" for module, names in HOOKS.items() for name in names}
-    assert waits.called == named
+    assert waits.called == named | {f"DecodePreallocQueue.{name}" for name in OF_SGLANG}

@@ -149,8 +149,10 @@ def test_the_registry_keeps_a_room_for_twice_the_cleanup_interval(
                 kv_cache_dtype="bfloat16", load_balance_method="round_robin"))
         began = monotonic()
         client.register_room(ROOM, 1)
-        assert CommonKVReceiver.query_prefill_dp_ranks(address, [ROOM]) == {str(ROOM): 1}
-        until(lambda: not CommonKVReceiver.query_prefill_dp_ranks(address, [ROOM]))
+        query: Any = CommonKVReceiver.query_prefill_dp_ranks  # or that of another test's manager
+        ask = getattr(query, "ask", query)
+        assert ask(address, [ROOM]) == {str(ROOM): 1}
+        until(lambda: not ask(address, [ROOM]))
         assert monotonic() - began >= 2.0
     finally:
         client.close()
