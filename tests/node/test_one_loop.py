@@ -116,7 +116,7 @@ def test_the_order_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("kind", "names"), [
-    (PrefillNode, {"in_doubt"}), (DecodeNode, {"seek"}), (DirectDecodeNode, {"seek"})])
+    (PrefillNode, {"in_doubt", "keep"}), (DecodeNode, {"seek"}), (DirectDecodeNode, {"seek"})])
 def test_a_node_has_only_the_methods_that_users_need(kind: type, names: set[str]) -> None:
     """The public names of a node. One more needs a reason, and a line in the documents."""
     both = {"close", "declare_gone", "drain", "faults", "health", "inject", "living_peers",
