@@ -86,10 +86,12 @@ class Servers(ForkedServers):
         return self.run("vllm", VllmServer(name, 0, port, self.folder / f"{name}.log", argv),
                          {**side, **(env or {})})
 
-    def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server]) -> Server:
+    def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server], *,
+              at_once: bool = False) -> Server:
         port = free_port()
         argv = ["--port", str(port), "--prefill", *(server.url for server in prefill),
-                "--decode", *(server.url for server in decode)]
+                "--decode", *(server.url for server in decode),
+                *(["--at-once"] if at_once else [])]
         return self.run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv))
 
 

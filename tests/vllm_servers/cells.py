@@ -23,7 +23,7 @@ class Layout:
     """How a pair is started. Flags beside those of every server; common: of the reference, too.
     extra: settings of the connector. model: the folder of decode's model, which names it.
     at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
-    vLLM's plug-ins find it.
+    vLLM's plug-ins find it. at_once: the proxy asks both servers at once.
     """
 
     connector: str = OURS
@@ -35,6 +35,7 @@ class Layout:
     at_prefill: str = FOLDER_OF_MODEL
     common: tuple[str, ...] = ()
     module: str | None = "tests.vllm_servers.defective"
+    at_once: bool = False
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -47,6 +48,7 @@ STEADY: Final = {"waits": {"bootstrap_timeout": ORPHANED_S}, **SILENT}
 KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, **SILENT}  # only a kill is noticed soon
 SHORT: Final = ("--num-gpu-blocks-override", "68")
 TWO: Final = ("--tensor-parallel-size", "2")
+CHUNKS: Final = ("--max-num-batched-tokens", "256")
 FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
 
 LAYOUTS: Final[Mapping[str, Layout]] = {
@@ -65,6 +67,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "kept": Layout(extra={"waits": {"keep": 60.0}, "keep_pages": 2_000, **STEADY}),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
+    "chunks": Layout(prefill=CHUNKS, extra=STEADY),
+    "chunks-at-once": Layout(prefill=CHUNKS, extra=STEADY, at_once=True),
     "short": Layout(decode=SHORT, extra=STEADY),
     "kill": Layout(decode=SHORT, extra=KILL),
     "tp-2-1": Layout(prefill=TWO, extra=STEADY),

@@ -198,7 +198,8 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         prefill, decode = self.start(layout, "prefill"), self.start(layout, "decode")
         for server in (prefill, decode):
             server.wait_healthy()
-        proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode])
+        proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode],
+                                   at_once=layout.at_once)
         proxy.wait_healthy()
         return Pair(layout, prefill, decode, proxy)
 
