@@ -40,8 +40,8 @@ LEFT: Final = "the request has ended at decode"
 API_REFUSED: Final = "decode's API has refused the request"
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
 THE_LIFE: Final = (0,)  # an instance of the table has one life
-OPEN, OPEN_EARLY, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
-    LOAD.call, ("open", "open_early", "decline", "place", "spare", "refuse", "leave"))
+OPEN, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
+    LOAD.call, ("open", "decline", "place", "spare", "refuse", "leave"))
 ENDS: Final[Mapping[KVPoll, Handoff]] = {
     KVPoll.SUCCESS: Handoff.LANDED, KVPoll.FAILED: Handoff.BROKEN,
 }
@@ -217,11 +217,10 @@ class Loading:
         self.blocks: Sequence[tuple[int, Sequence[int]]] = ()
         self.receiver: Receiver | None = None
         self.reason = ""  # why it was aborted here, or could not be opened
-        self.is_asking = False  # its pages are known since it was opened: the node publishes them
         self.state = LOAD.initial
         self._told: Final = told
         self._lock: Final = Lock()
-        self._seen: tuple[KVPoll, bool, bool] | None = None  # the last status in the node
+        self._seen: tuple[KVPoll, bool] | None = None  # the last status in the node
 
     @property
     def failure(self) -> str:
@@ -238,8 +237,6 @@ class Loading:
         for symbol, _, value in step.changed:
             if symbol is load.stopped and self.receiver is not None:
                 self.receiver.abort(reason)
-            elif symbol is load.published and self.receiver is not None and not self.is_asking:
-                self.receiver.ask_memory()
             elif symbol is load.heard and value in load.TOLD:
                 self._told(self)
 
@@ -250,13 +247,12 @@ class Loading:
         status = receiver.poll()
         reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
             and not receiver.released
-        if (status, reached, receiver.is_met) == self._seen:
+        if (status, reached) == self._seen:
             return
-        self._seen = status, reached, receiver.is_met
+        self._seen = status, reached
         end = ENDS.get(status)
         self.take(LOAD.device((load.reached, THE_LIFE, reached), *(
-            [(load.handoff, THE_LIFE, end)] if end is not None else []), *(
-            [(load.begun, THE_LIFE, True)] if receiver.is_met else [])))
+            [(load.handoff, THE_LIFE, end)] if end is not None else [])))
         if end is not None:
             receiver.close()  # vLLM owns its blocks again
 
@@ -307,11 +303,10 @@ class LoadingWorker:
         except ValueError as error:
             loading.reason = str(error)
             return
-        loading.take(OPEN if order.prompt is None else OPEN_EARLY)
-        loading.is_asking = order.prompt is None and place is not None
+        loading.take(OPEN)
         loading.receiver = self.node.open(
             order.room, feed.sources, sinks=feed.sinks, on_released=loading.freed,
-            watcher=loading.look, pages=self._pages(place) if place and loading.is_asking else None,
+            watcher=loading.look, pages=None if place is None else self._pages(place),
             prompt=order.prompt)
         if order.problem is not None:
             loading.take(DECLINE, order.problem)
@@ -320,7 +315,7 @@ class LoadingWorker:
         loading = self._loadings[order.request]
         loading.blocks = order.blocks
         if loading.receiver is not None and loading.receiver.pages is None:
-            loading.receiver.hold(self._pages(order), None)
+            loading.receiver.publish(self._pages(order))
         loading.take(PLACE if order.awaited else SPARE)
 
     def _pages(self, order: Fill) -> list[int]:

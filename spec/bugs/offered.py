@@ -1,11 +1,8 @@
-"""Defects of hand-overs under vLLM that begin before prefill has answered, as edits of the tables
-of offered.py and load.py.
-"""
+"""Defects of the answers to a prefill scheduler of vLLM, as edits of the table of offered.py."""
 
 from typing import Final
 
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.handoff import load
 from pdproto.spec.handoff.offered import SYSTEM, Passing, Told, h, passing, pinned, stopped, unread
 from pdproto.spec.handoff.roles import Life
 from pdproto.spec.language import Call, Configuration, DropClause, ReplaceRow, Row, edited
@@ -33,12 +30,4 @@ BUGS: Final[tuple[Bug, ...]] = (
             "stop", on=Call("stop"), at=Told.COMPUTING, to=Told.FREE,
             do=[stopped(h).to(True), pinned(h).to(False)]))),
         ONE, "rule_2_an_answer_is_final"),
-    Bug("published-to-nobody", "pdproto, while proxies began to ask both servers at once",
-        "A proxy died before it asked prefill, and the request waited at decode for 120 s, with "
-        "its blocks.",
-        edited(load.SYSTEM, "published-to-nobody",
-               DropClause("publish", ~load.early(h) | load.begun(h))),
-        ONE, "rule_4_blocks_are_published_to_a_prefill_that_has_the_request",
-        note="the short wait, for a server that has never heard of the request, ends with the "
-             "publication"),
 )

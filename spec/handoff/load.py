@@ -7,8 +7,6 @@ ended meanwhile. A second answer, or an answer for a request without blocks, end
 Rule 1: A load has one answer, and only after its request has got blocks.
 Rule 2: A load answers failure only when no write into its blocks is under way or will begin.
 Rule 3: A load that answers success has the KV cache of the prompt in its blocks.
-Rule 4: A load publishes its blocks when prefill has the request. A proxy that asks both servers at
-        once may have failed to ask prefill, and then the short wait for it must end the load.
 """
 
 from typing import Final
@@ -69,10 +67,6 @@ handoff = load.function("handoff", Handoff, edges={
     Handoff.UNDER_WAY: (Handoff.LANDED, Handoff.BROKEN),
 })
 handoff.shared_with(node, writes=(Handoff.LANDED, Handoff.BROKEN))
-early = load.relation("early")  # prefill has not answered yet when decode gets the request
-begun = load.relation("begun")  # it has answered decode that it has the request
-begun.shared_with(node, writes=(True,))
-published = load.relation("published")
 reached = load.relation("reached")  # a write into the blocks may be under way
 reached.shared_with(node, writes=(True, False))
 
@@ -83,14 +77,7 @@ LEAVE: Final = Call("leave", any_time=True)
 
 LOAD: Final = Table(load, state=heard, rows=(
     Row("open", on=Call("open"), at=Heard.WAITING, when=handoff(h) == Handoff.NONE,
-        do=[handoff(h).to(Handoff.UNDER_WAY)], why="the offer comes from prefill"),
-    Row("open_early", on=Call("open_early"), at=Heard.WAITING, when=handoff(h) == Handoff.NONE,
-        do=[handoff(h).to(Handoff.UNDER_WAY), early(h).to(True)],
-        why="a proxy asks both servers at once"),
-    Row("publish", at=(Heard.LOADING, Heard.LEFT),
-        when=[handoff(h) == Handoff.UNDER_WAY, ~early(h) | begun(h), ~published(h), ~stopped(h)],
-        do=[published(h).to(True)],
-        why="prefill also hears of a load that needs nothing, which has left"),
+        do=[handoff(h).to(Handoff.UNDER_WAY)]),
     Row("place", on=Call("place"), at=Heard.WAITING, to=Heard.LOADING, when=~stopped(h)),
     Row("spare", on=Call("spare"), at=Heard.WAITING, to=Heard.LEFT, when=~stopped(h),
         why="decode needs none of the blocks, and prefill may free its own"),
@@ -114,16 +101,13 @@ LOAD: Final = Table(load, state=heard, rows=(
 ))
 
 NODE: Final = Table(node, rows=(
-    Row("begin", choose=(h,), when=[handoff(h) == Handoff.UNDER_WAY, ~begun(h)],
-        do=[begun(h).to(True)], why="prefill has answered the introduction"),
     Row("reach", choose=(h,),
-        when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LOADING, published(h),
-              ~reached(h)],
-        do=[reached(h).to(True)], why="a source has the address"),
+        when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LOADING, ~reached(h)],
+        do=[reached(h).to(True)], why="the node has published the blocks"),
     Row("land", choose=(h,), when=[handoff(h) == Handoff.UNDER_WAY, reached(h)],
         do=[handoff(h).to(Handoff.LANDED), reached(h).to(False)]),
     Row("land_nothing", choose=(h,),
-        when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LEFT, published(h)],
+        when=[handoff(h) == Handoff.UNDER_WAY, heard(h) == Heard.LEFT, ~stopped(h)],
         do=[handoff(h).to(Handoff.LANDED)]),
     Row("break", choose=(h,), when=handoff(h) == Handoff.UNDER_WAY,
         do=[handoff(h).to(Handoff.BROKEN)], fair=True,
@@ -143,11 +127,6 @@ PROPERTIES: Final = (
            why="the next step of the model reads the blocks"),
     Always("no_write_reaches_a_load_that_left",
            implies(heard(h) == Heard.LEFT, ~reached(h)), why="the node never published its blocks"),
-    Always("rule_4_blocks_are_published_to_a_prefill_that_has_the_request",
-           implies(all_of(early(h), published(h)), begun(h)),
-           why="else only the long wait for bytes ends the load"),
-    Sometimes("a_placed_request_waits_for_prefill",
-              all_of(heard(h) == Heard.LOADING, ~stopped(h), ~published(h))),
     OnRow("a_declined_request_gets_its_blocks_by_a_refusal", "place", ~stopped(h),
           why="vLLM learns with the blocks that the load fails"),
     OnRow("a_declined_request_is_not_spared", "spare", ~stopped(h),

@@ -2,12 +2,10 @@
 
 from typing import Final
 
-from pdproto.spec.handoff.load import Handoff, Heard, h, handoff, heard, published, reached
+from pdproto.spec.handoff.load import Handoff, Heard, h, handoff, heard, reached
 from pdproto.spec.language import Always, all_of, implies
 
 LEMMAS: Final = (
-    Always("blocks_are_published_once_placed", implies(published(h), all_of(
-        heard(h) != Heard.WAITING, handoff(h) != Handoff.NONE))),
     Always("blocks_are_reached_while_it_lasts",
            implies(reached(h), handoff(h).among(Handoff.UNDER_WAY, Handoff.BROKEN))),
     Always("blocks_are_reached_once_placed",

@@ -225,7 +225,7 @@ def test_a_decode_that_never_comes_leaves_nothing(pair: Pair) -> None:
 
 
 def test_a_prefill_that_is_never_asked_fails_the_request(pair: Pair) -> None:
-    servers = pair(extra=SOON)
+    servers = pair(extra={"waits": {**SOON["waits"], "no_bytes": 0.1, "transfer_timeout": 0.5}})
     _, here = servers.legs("r")
     servers.decode.add("r", prompt(1, 600), NEW, here)
     servers.until(lambda: "r" in servers.decode.ends, seconds=5.0)

@@ -11,7 +11,7 @@ from pdproto.runtime.endpoint import Endpoint
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Done, Life
-from pdproto.spec.handoff.ends import Receiving, has_met
+from pdproto.spec.handoff.ends import Receiving
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,17 +123,7 @@ class Receiver(Handle):
         message.
         """
         self.hold(pages, slot)
-        self.ask_memory()
-
-    def ask_memory(self) -> None:
-        """Have the pages that `hold` has noted published, when there is memory. Call it once."""
         self._node.ask(lambda: self._node.want_memory(self))
-
-    @property
-    def is_met(self) -> bool:
-        """Whether each source has answered that it has the request."""
-        return all(self.endpoint.value(has_met, (0, 0, index))
-                   for index in range(len(self.endpoint.peers)))
 
     def hold(
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None
