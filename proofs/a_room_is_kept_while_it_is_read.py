@@ -10,13 +10,13 @@ Vacuity: every row can fire in a state in which all claims hold. Mutants: pages 
 under a read, a room that is kept without a place, and a request that is served whatever its prompt.
 """
 
-from pdproto.spec.handoff.keep import UNREAD, h, m, of, place, r
+from pdproto.spec.handoff.keep import UNREAD, h, m, of, place, room
 from pdproto.spec.language.edit import DropClause
 from proofs.claim import Known, Safety
 
 CLAIM = Safety("kept-rooms", slow=(), defects=(
     DropClause("give_back", UNREAD),
-    DropClause("serve", of(h, r)),
+    DropClause("serve", of(h, room)),
     DropClause("keep", place(m).unset),
     Known("keep-loses-a-place", row="end_keep"),
 ))

@@ -13,8 +13,8 @@ from pdproto.spec.handoff.keep import (
     m,
     of,
     place,
-    r,
     refused,
+    room,
 )
 from pdproto.spec.handoff.roles import Life, Slot
 from pdproto.spec.language import (
@@ -66,7 +66,7 @@ BUGS: Final[tuple[Bug, ...]] = (
         "params of another prompt of the same length",
         "A request was answered from the KV of another prompt, and decode's prefix cache served "
         "its blocks afterwards.",
-        edited(SYSTEM, "keep-serves-another-prompt", DropClause("serve", of(h, r)),
+        edited(SYSTEM, "keep-serves-another-prompt", DropClause("serve", of(h, room)),
                DropRow("refuse_other")),
         ONE_LEG, "S19_a_leg_reads_the_kv_of_its_prompt"),
     Bug("keep-refuses-in-silence", "pdproto, before a room was kept: a life that no sender would "

@@ -71,12 +71,12 @@ class AtLeg(State):
     REFUSED = auto()
 
 
-h, k, r, s, m = Life("h"), Life("k"), KeptRoom("r"), KeptRoom("s"), Slot("m")
+h, k, room, other, m = Life("h"), Life("k"), KeptRoom("room"), KeptRoom("other"), Slot("m")
 
 keeper = Machine("keeper")
 leg = Machine("leg", h)
 
-of = Rigid("of", h, r)  # the leg is of the prompt of the room
+of = Rigid("of", h, room)  # the leg is of the prompt of the room
 keeping = keeper.function("keeping", Keeping, KeptRoom, edges={
     Keeping.NEW: (Keeping.OPEN,), Keeping.OPEN: (Keeping.KEPT, Keeping.CLOSING),
     Keeping.KEPT: (Keeping.CLOSING,), Keeping.CLOSING: (Keeping.OVER,), Keeping.OVER: ()})
@@ -88,63 +88,63 @@ asking = leg.function("asking", AtLeg, edges={
     AtLeg.IDLE: (AtLeg.ASKING,), AtLeg.ASKING: (AtLeg.SERVED, AtLeg.REFUSED),
     AtLeg.SERVED: (), AtLeg.REFUSED: ()})
 
-ask = Message("ask", h, r, sender=leg, receiver=keeper)
+ask = Message("ask", h, room, sender=leg, receiver=keeper)
 served = Message("served", h, sender=keeper, receiver=leg)
 refused = Message("refused", h, sender=keeper, receiver=leg)
 
-UNANSWERED: Final = (ask(h, r), ~answered(h))
-UNREAD: Final = forall(k, ~reads(k, r))
-HAS_NO_END: Final = keeping(r) == Keeping.OPEN
+UNANSWERED: Final = (ask(h, room), ~answered(h))
+UNREAD: Final = forall(k, ~reads(k, room))
+HAS_NO_END: Final = keeping(room) == Keeping.OPEN
 NO_PLACE: Final = forall(m, place(m).is_set)
-END_READ: Final = Call("end_read", h, r)
+END_READ: Final = Call("end_read", h, room)
 LEAVE_PLACES: Final = (
-    keeping(r).to(Keeping.CLOSING), each(m, place(m).clear(), where=place(m) == r))
+    keeping(room).to(Keeping.CLOSING), each(m, place(m).clear(), where=place(m) == room))
 
 KEEPER: Final = Table(keeper, rows=(
-    Row("open_room", on=Call("open_room", r), when=keeping(r) == Keeping.NEW,
-        do=[keeping(r).to(Keeping.OPEN), held(r).to(True)], fair=True,
+    Row("open_room", on=Call("open_room", room), when=keeping(room) == Keeping.NEW,
+        do=[keeping(room).to(Keeping.OPEN), held(room).to(True)], fair=True,
         why="prefill names the room before its worker has opened it, and a leg may come between"),
-    Row("serve", choose=(h, r),
-        when=[*UNANSWERED, of(h, r), keeping(r).among(Keeping.OPEN, Keeping.KEPT)],
-        do=[answered(h).to(True), reads(h, r).to(True)], send=[served(h)]),
-    Row("refuse_other", choose=(h, r),
-        when=[*UNANSWERED, ~of(h, r), keeping(r) != Keeping.NEW],
+    Row("serve", choose=(h, room),
+        when=[*UNANSWERED, of(h, room), keeping(room).among(Keeping.OPEN, Keeping.KEPT)],
+        do=[answered(h).to(True), reads(h, room).to(True)], send=[served(h)]),
+    Row("refuse_other", choose=(h, room),
+        when=[*UNANSWERED, ~of(h, room), keeping(room) != Keeping.NEW],
         do=[answered(h).to(True)], send=[refused(h)],
         why="the room has the KV of another prompt"),
-    Row("refuse_late", choose=(h, r),
-        when=[*UNANSWERED, of(h, r), keeping(r).among(Keeping.CLOSING, Keeping.OVER)],
+    Row("refuse_late", choose=(h, room),
+        when=[*UNANSWERED, of(h, room), keeping(room).among(Keeping.CLOSING, Keeping.OVER)],
         do=[answered(h).to(True)], send=[refused(h)],
         why="the pages are given back: the router sends the whole request again, or decode "
             "computes it"),
-    Row("keep", on=END_READ, choose=(m,), when=[reads(h, r), HAS_NO_END, place(m).unset],
-        do=[reads(h, r).to(False), keeping(r).to(Keeping.KEPT), place(m).to(r)], fair=True,
+    Row("keep", on=END_READ, choose=(m,), when=[reads(h, room), HAS_NO_END, place(m).unset],
+        do=[reads(h, room).to(False), keeping(room).to(Keeping.KEPT), place(m).to(room)], fair=True,
         why="it has ended well or not: if its server has died, another one may ask"),
-    Row("keep_not", on=END_READ, when=[reads(h, r), HAS_NO_END, NO_PLACE],
-        do=[reads(h, r).to(False), keeping(r).to(Keeping.CLOSING)], fair=True,
+    Row("keep_not", on=END_READ, when=[reads(h, room), HAS_NO_END, NO_PLACE],
+        do=[reads(h, room).to(False), keeping(room).to(Keeping.CLOSING)], fair=True,
         why="the bound of the operator; with the bound 0 no room is kept"),
-    Row("note_end", on=END_READ, when=[reads(h, r), ~HAS_NO_END], do=[reads(h, r).to(False)],
+    Row("note_end", on=END_READ, when=[reads(h, room), ~HAS_NO_END], do=[reads(h, room).to(False)],
         fair=True, why="every leg ends"),
-    Row("widen", on=Call("widen", r), choose=(m,),
-        when=[keeping(r) == Keeping.KEPT, place(m).unset], do=[place(m).to(r)],
+    Row("widen", on=Call("widen", room), choose=(m,),
+        when=[keeping(room) == Keeping.KEPT, place(m).unset], do=[place(m).to(room)],
         why="its pages need more than one place"),
-    Row("cede", on=Call("cede", r), when=[keeping(r) == Keeping.KEPT, UNREAD], do=LEAVE_PLACES,
-        why="a later room needs its places"),
-    Row("leave", on=Call("leave", r),
-        when=any_of(keeping(r) == Keeping.KEPT, all_of(HAS_NO_END, ~UNREAD)), do=LEAVE_PLACES,
+    Row("cede", on=Call("cede", room), when=[keeping(room) == Keeping.KEPT, UNREAD],
+        do=LEAVE_PLACES, why="a later room needs its places"),
+    Row("leave", on=Call("leave", room),
+        when=any_of(keeping(room) == Keeping.KEPT, all_of(HAS_NO_END, ~UNREAD)), do=LEAVE_PLACES,
         why="the server drains: the legs that read go on, and no further one is served"),
-    Row("end_keep", on=Timer("keep"), choose=(r,), when=[keeping(r) == Keeping.KEPT, UNREAD],
+    Row("end_keep", on=Timer("keep"), choose=(room,), when=[keeping(room) == Keeping.KEPT, UNREAD],
         do=LEAVE_PLACES, why="no further leg has come in the time of the operator"),
-    Row("end_unasked", on=Timer("bootstrap_timeout"), choose=(r,), when=[HAS_NO_END, UNREAD],
-        do=[keeping(r).to(Keeping.CLOSING)], why="no leg has come at all"),
-    Row("give_up_room", on=Call("give_up_room", r), when=[HAS_NO_END, UNREAD],
-        do=[keeping(r).to(Keeping.CLOSING)],
+    Row("end_unasked", on=Timer("bootstrap_timeout"), choose=(room,), when=[HAS_NO_END, UNREAD],
+        do=[keeping(room).to(Keeping.CLOSING)], why="no leg has come at all"),
+    Row("give_up_room", on=Call("give_up_room", room), when=[HAS_NO_END, UNREAD],
+        do=[keeping(room).to(Keeping.CLOSING)],
         why="the application has ended the request, or no leg of it has come to its sender"),
-    Row("give_back", choose=(r,), when=[keeping(r) == Keeping.CLOSING, UNREAD],
-        do=[keeping(r).to(Keeping.OVER), held(r).to(False)]),
+    Row("give_back", choose=(room,), when=[keeping(room) == Keeping.CLOSING, UNREAD],
+        do=[keeping(room).to(Keeping.OVER), held(room).to(False)]),
 ))
 
 LEG: Final = Table(leg, state=asking, rows=(
-    Row("ask", on=Call("ask", r), at=AtLeg.IDLE, to=AtLeg.ASKING, send=[ask(h, r)], fair=True,
+    Row("ask", on=Call("ask", room), at=AtLeg.IDLE, to=AtLeg.ASKING, send=[ask(h, room)], fair=True,
         why="at any time: prefill may have ended the room long ago"),
     Row("be_served", on=served(h), at=AtLeg.ASKING, to=AtLeg.SERVED),
     Ignore(served(h), at=AtLeg.SERVED, why="the leg knows it"),
@@ -155,14 +155,14 @@ LEG: Final = Table(leg, state=asking, rows=(
 ))
 
 PROPERTIES: Final = (
-    Always("S8_kv_is_held_while_a_leg_reads_it", implies(reads(h, r), held(r)),
+    Always("S8_kv_is_held_while_a_leg_reads_it", implies(reads(h, room), held(room)),
            why="otherwise vLLM would give the pages to another request under the read"),
-    Always("S19_a_leg_reads_the_kv_of_its_prompt", implies(reads(h, r), of(h, r)),
+    Always("S19_a_leg_reads_the_kv_of_its_prompt", implies(reads(h, room), of(h, room)),
            why="rule 4: its answer would be that to another prompt"),
     Always("a_kept_room_has_a_place",
-           implies(keeping(r) == Keeping.KEPT, exists(m, place(m) == r)),
+           implies(keeping(room) == Keeping.KEPT, exists(m, place(m) == room)),
            why="rule 2: places bound what is kept"),
-    Always("a_place_is_of_a_kept_room", implies(place(m) == r, keeping(r) == Keeping.KEPT),
+    Always("a_place_is_of_a_kept_room", implies(place(m) == room, keeping(room) == Keeping.KEPT),
            why="a place that no room leaves would be lost"),
     OnRow("no_clock_ends_a_room_that_is_read", "end_keep", UNREAD,
           why="rule 3: a leg that reads shows that the room is still asked for"),
@@ -171,21 +171,22 @@ PROPERTIES: Final = (
     OnRow("no_clock_ends_an_open_room_that_is_read", "end_unasked", UNREAD,
           why="a leg has come: other clocks bound its hand-over"),
     Always("a_leg_is_refused_with_reason",
-           implies(all_of(refused(h), ask(h, r)),
-                   any_of(~of(h, r), keeping(r).among(Keeping.CLOSING, Keeping.OVER))),
+           implies(all_of(refused(h), ask(h, room)),
+                   any_of(~of(h, room), keeping(room).among(Keeping.CLOSING, Keeping.OVER))),
            why="while prefill keeps the KV, no prompt is computed again"),
     LeadsTo("L2_a_leg_is_answered_at_once", asking(h) == AtLeg.ASKING, asking(h) != AtLeg.ASKING,
             under=(Fairness.NO_TIMERS,), why="rule 1: served or refused, it waits for no clock"),
-    LeadsTo("L4_the_kv_of_a_room_is_given_back", held(r), ~held(r), under=(Fairness.TIMERS,),
+    LeadsTo("L4_the_kv_of_a_room_is_given_back", held(room), ~held(room), under=(Fairness.TIMERS,),
             why="rule 2: what is kept is bounded in time, too"),
-    Sometimes("two_legs_read_a_room", all_of(h.differs(k), reads(h, r), reads(k, r))),
-    Sometimes("a_kept_room_is_read", all_of(keeping(r) == Keeping.KEPT, reads(h, r))),
-    Sometimes("a_room_that_closes_is_read", all_of(keeping(r) == Keeping.CLOSING, reads(h, r))),
-    Sometimes("a_leg_comes_before_its_room", all_of(ask(h, r), keeping(r) == Keeping.NEW)),
+    Sometimes("two_legs_read_a_room", all_of(h.differs(k), reads(h, room), reads(k, room))),
+    Sometimes("a_kept_room_is_read", all_of(keeping(room) == Keeping.KEPT, reads(h, room))),
+    Sometimes("a_room_that_closes_is_read",
+              all_of(keeping(room) == Keeping.CLOSING, reads(h, room))),
+    Sometimes("a_leg_comes_before_its_room", all_of(ask(h, room), keeping(room) == Keeping.NEW)),
     Sometimes("a_leg_of_the_prompt_is_refused",
-              all_of(ask(h, r), of(h, r), asking(h) == AtLeg.REFUSED)),
+              all_of(ask(h, room), of(h, room), asking(h) == AtLeg.REFUSED)),
     Sometimes("a_leg_of_another_prompt_is_refused",
-              all_of(ask(h, r), ~of(h, r), asking(h) == AtLeg.REFUSED)),
+              all_of(ask(h, room), ~of(h, room), asking(h) == AtLeg.REFUSED)),
 )
 
 SYSTEM: Final = System(
@@ -193,7 +194,7 @@ SYSTEM: Final = System(
     "A room that is asked for more than once: who is served, and for how long its KV is kept.",
     tables=(KEEPER, LEG),
     properties=PROPERTIES,
-    final=all_of(forall(r, keeping(r) == Keeping.OVER),
+    final=all_of(forall(room, keeping(room) == Keeping.OVER),
                  forall(h, asking(h).among(AtLeg.SERVED, AtLeg.REFUSED))),
     configurations={
         "default": Configuration({KeptRoom: 2, Life: 2, Slot: 1}),

@@ -120,7 +120,7 @@ PROPERTIES: Final = (
            why="decode would get the KV cache of another prompt under correct digests"),
     OnRow("rule_1_a_request_that_runs_is_not_answered", "free", told(h) == Told.KEPT,
           why="vLLM frees the blocks of the request at the answer"),
-    Always("what_is_to_be_read_is_pinned", implies(unread(h), pinned(h)),
+    Always("unread_blocks_are_pinned", implies(unread(h), pinned(h)),
            why="vLLM takes blocks from a request that runs, and asks nobody"),
     Sometimes("a_pinned_block_has_been_read", all_of(pinned(h), ~unread(h))),
     Sometimes("a_block_is_read_while_the_request_runs",
@@ -135,7 +135,7 @@ PROPERTIES: Final = (
               all_of(reused(h), told(h) == Told.COMPUTING)),
     LeadsTo("L1_a_kept_request_is_answered", told(h) == Told.KEPT, told(h) == Told.FREE,
             why="vLLM keeps its blocks until then"),
-    LeadsTo("L2_a_pinned_block_comes_back", pinned(h), ~pinned(h),
+    LeadsTo("L4_a_pinned_block_comes_back", pinned(h), ~pinned(h),
             why="a request that is computed again may need its memory"),
 )
 

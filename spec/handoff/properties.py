@@ -158,7 +158,7 @@ LIVENESS: Final = (
         "L1_a_request_waits_no_longer",
         "L1_a_life_is_bound_to_the_request_of_its_place",
         "L1_a_request_on_both_servers_is_bound", "L1_a_sink_learns_its_request",
-        "L1_a_life_that_has_ended_ends_a_request"),
+        "L1_a_life_that_has_ended_ends_a_request", "L1_a_kept_request_is_answered"),
         simulator="within the time-outs of the table of timers",
         assumes=f"{_FAIR}; a request does not wait for memory in quarantine"),
     Promise("L2", "Each side learns of a failure on the other by a message, without a clock.", (
@@ -189,7 +189,7 @@ LIVENESS: Final = (
         "L4_slots_and_running_slots_come_back", "L4_pages_come_back", "L4_kv_is_given_back",
         "L4_a_request_is_given_back",
         "L4_a_request_that_is_given_up_is_given_back", "L4_the_memory_comes_back",
-        "L4_the_kv_of_a_room_is_given_back"),
+        "L4_the_kv_of_a_room_is_given_back", "L4_a_pinned_block_comes_back"),
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",

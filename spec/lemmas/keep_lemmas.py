@@ -11,16 +11,17 @@ from pdproto.spec.handoff.keep import (
     h,
     held,
     keeping,
-    r,
+    other,
     refused,
-    s,
+    room,
     served,
 )
 from pdproto.spec.language import Always, all_of, any_of, implies
 
 LEMMAS: Final = (
-    Always("a_leg_asks_once", implies(ask(h, r), asking(h) != AtLeg.IDLE)),
-    Always("a_leg_asks_for_one_room", implies(all_of(ask(h, r), ask(h, s)), r.same(s))),
+    Always("a_leg_asks_once", implies(ask(h, room), asking(h) != AtLeg.IDLE)),
+    Always("a_leg_asks_for_one_room",
+           implies(all_of(ask(h, room), ask(h, other)), room.same(other))),
     Always("an_answer_is_noted", implies(any_of(served(h), refused(h)), answered(h))),
     Always("a_leg_is_answered_after_it_has_asked",
            implies(answered(h), asking(h) != AtLeg.IDLE)),
@@ -28,5 +29,5 @@ LEMMAS: Final = (
     Always("a_served_leg_was_served", implies(asking(h) == AtLeg.SERVED, served(h))),
     Always("a_refused_leg_was_refused", implies(asking(h) == AtLeg.REFUSED, refused(h))),
     Always("a_room_is_held_until_it_is_over",
-           implies(keeping(r).among(Keeping.OPEN, Keeping.KEPT, Keeping.CLOSING), held(r))),
+           implies(keeping(room).among(Keeping.OPEN, Keeping.KEPT, Keeping.CLOSING), held(room))),
 )

@@ -20,7 +20,7 @@ LEMMAS: Final = (
         reading(h), all_of(unread(h), passing(h) != Passing.SETTLED))),
     Always("nothing_is_unread_in_the_end", implies(passing(h) == Passing.SETTLED, ~unread(h))),
     Always("blocks_of_others_are_not_granted", implies(reused(h), ~unread(h))),
-    Always("others_have_what_vllm_has_taken", implies(reused(h), taken(h))),
+    Always("taken_blocks_are_with_others", implies(reused(h), taken(h))),
     Always("an_answered_hand_over_has_settled", implies(
         told(h) == Told.FREE, passing(h) == Passing.SETTLED)),
 )
