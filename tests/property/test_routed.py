@@ -121,7 +121,7 @@ def check(
     for sender, receiver in ends:
         if sender and receiver and sender.poll() is not FAILED:
             cluster.hand_over(sender, receiver)
-    cluster.pass_time(300, step=30.0)
+    cluster.pass_time(300)
     for both in ends:
         assert all(end.poll() in (FAILED, KVPoll.SUCCESS) for end in both if end), "it has a clock"
     assert not any(node.lives or (node.routing and node.routing._placed)

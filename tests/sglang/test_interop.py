@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.skips import SGLANG
+
+pytest.importorskip("sglang", reason=SGLANG)
+
+from sglang.srt.disaggregation.common import conn
+
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Registration
 from tests.sglang.releases import of_newest
-from tests.skips import SGLANG
 from tests.waiting import until
-
-conn: Any = pytest.importorskip("sglang.srt.disaggregation.common.conn", reason=SGLANG)
 
 
 def registration(tp: int, **changed: Any) -> Registration:
