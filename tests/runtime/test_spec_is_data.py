@@ -70,6 +70,7 @@ COMPARES: Mapping[str, str] = {
     "node/prefill/source_writes.py:_end": SHOWN,
     "transport/spans.py:_follow": SHOWN,
     "node/decode/verification.py:is_due": SPARED,
+    "vllm/sending.py:take": EFFECT,  # prefill answers when the table frees the blocks
     "registry/registry.py:is_current": KEPT,
     "registry/registry.py:ready": SHOWN,
     "registry/rooms.py:_end": EVENT,
