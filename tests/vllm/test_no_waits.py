@@ -27,9 +27,9 @@ from tests.vllm.test_scheduler import NEW, prompt
 from tests.waits import Waits
 
 ALONE: Final = {  # when a server starts or ends, and one that only says why it is not answered
-    "build_kv_connector_stats", "build_prom_metrics", "get_finished", "get_handshake_metadata",
-    "register_kv_caches", "set_xfer_handshake_metadata_pp_aware", "shutdown",
-    "supports_sleep_mode"}
+    "bind_gpu_block_pool", "build_kv_connector_stats", "build_prom_metrics", "get_finished",
+    "get_handshake_metadata", "register_kv_caches", "set_xfer_handshake_metadata_pp_aware",
+    "shutdown", "supports_sleep_mode"}
 CALLS: Final = [name for name in vars(KVConnectorBase_V1)
                 if not name.startswith("_") and name in vars(PdprotoConnector)
                 and name not in ALONE]
