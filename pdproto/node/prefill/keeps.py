@@ -144,7 +144,8 @@ class Keeps:
         kept.legs.add(leg)
         self._legs += 1
         self._machine.receive(tables.ask, leg, kept)
-        step = next(filter(None, (self._machine.fire(row, h=leg, r=kept) for row in ANSWERS)), None)
+        answers = (self._machine.fire(row, h=leg, room=kept) for row in ANSWERS)
+        step = next(filter(None, answers), None)
         if step is None:
             return
         is_served = any(message is tables.served for message, _ in step.sent)
@@ -174,11 +175,11 @@ class Keeps:
             kept.legs.remove(leg)
             self._legs -= 1
             if self._machine.value(tables.reads, leg, kept):
-                if self._machine.enabled("keep_not", h=leg, r=kept):
+                if self._machine.enabled("keep_not", h=leg, room=kept):
                     self._have_one_cede(kept)
                 self._machine.call("end_read", leg, kept)
             self._machine.forget(LifeSort, leg)
-        elif self._machine.enabled("give_up_room", r=kept):
+        elif self._machine.enabled("give_up_room", room=kept):
             self._machine.call("give_up_room", kept)
         self._follow(kept)
 
@@ -187,17 +188,17 @@ class Keeps:
     def _follow(self, kept: Kept) -> None:
         """Take the rows that need no event, and run the clocks of the room."""
         machine = self._machine
-        if self._drains and machine.enabled("leave", r=kept):
+        if self._drains and machine.enabled("leave", room=kept):
             machine.call("leave", kept)
         if machine.value(tables.keeping, kept) is Keeping.KEPT:
             self._take_places(kept)
         if machine.value(tables.keeping, kept) is not Keeping.KEPT:
             self._shelf.pop(kept, None)
-        if machine.fire("give_back", r=kept) is not None:
+        if machine.fire("give_back", room=kept) is not None:
             self._end(kept)
         self._waits.follow(kept, [
             timer for timer, rows in self._timed.items()
-            if any(machine.enabled(row.name, r=kept) for row in rows)], self._core.now)
+            if any(machine.enabled(row.name, room=kept) for row in rows)], self._core.now)
 
     def _take_places(self, kept: Kept) -> None:
         """Have the room take the places that it needs, or cede the one that it has."""
@@ -207,7 +208,7 @@ class Keeps:
             self._machine.call("widen", kept)
             has += 1
             self._shelf[kept] = has
-        if has < needs and self._machine.enabled("cede", r=kept):
+        if has < needs and self._machine.enabled("cede", room=kept):
             self._machine.call("cede", kept)
 
     def _have_one_cede(self, kept: Kept) -> bool:
@@ -216,7 +217,7 @@ class Keeps:
         """
         if self._needs(kept) <= self._places.number:
             for other in self._shelf:
-                if other is not kept and self._machine.enabled("cede", r=other):
+                if other is not kept and self._machine.enabled("cede", room=other):
                     self._machine.call("cede", other)
                     self._follow(other)
                     return True
@@ -244,7 +245,7 @@ class Keeps:
         if self._waits.is_due(now):
             for timer, kept in list(self._waits.due(now)):
                 for row in self._timed[timer]:
-                    self._machine.fire(row.name, r=kept)
+                    self._machine.fire(row.name, room=kept)
                 self._follow(kept)
 
     def _drain(self, _why: str) -> None:
