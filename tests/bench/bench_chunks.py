@@ -145,7 +145,7 @@ def main(arguments: list[str]) -> int:
         slow = {node.name: node._loop.pace.slow for node in (pair.prefill, pair.decode)}
         one, other = counts[-1], counts[min(1, len(counts) - 1)]
         ratio = per_chunk[one] / per_chunk[other]
-        say(f"a chunk of {one:,} costs {ratio:.2f} times one of {other:,}; turns of over 10 ms: "
+        say(f"a chunk of {one:,} costs {ratio:.2f} times one of {other:,}; turns of over 50 ms: "
             f"{slow}")
         frames = {sinks: seconds_of_a_frame(sinks) for sinks in SINKS}
         for sinks, seconds in frames.items():

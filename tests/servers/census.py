@@ -19,7 +19,7 @@ RANKS: Final = 4  # of a server, at most
 @dataclass(frozen=True, slots=True)
 class Census:
     """used: tokens of the KV cache that requests hold. busy: requests in any of SGLang's queues.
-    slow: turns of our loops that took over 10 ms of processor time, since the start.
+    slow: turns of our loops that took over 50 ms of processor time, since the start.
     """
 
     threads: int

@@ -138,7 +138,7 @@ class HandoffVerdict:
             metrics = member.report.metrics if member.report else {}
             if metrics.get("slow_turns"):
                 yield (f"{member.rank.name}: {metrics['slow_turns']:g} turns of its loop took over "
-                       f"10 ms of processor time, one of them "
+                       f"50 ms of processor time, one of them "
                        f"{metrics['longest_turn_seconds'] * 1e3:.1f} ms")
 
     def _unasked(self) -> Iterator[str]:
