@@ -29,12 +29,11 @@ from pdproto.vllm.offer import (
     FOR_DECODE,
     GROUPS_MAX,
     RANKS_MAX,
-    VERSION,
     Count,
     RankAt,
     Told,
+    message_in,
 )
-from pdproto.vllm.ranks import Ranks
 
 TRANSFER_ID: Final = "transfer_id"
 SERVER: Final = "pdproto_server"
@@ -57,11 +56,6 @@ class Introduction(Struct, frozen=True, forbid_unknown_fields=True):
     loopback: Told = ""
     seal: Annotated[str, Meta(max_length=64)] = ""
 
-    def placed_ranks(self) -> Ranks:
-        """The name and the endpoint of each rank, by stage and place."""
-        return {(stage, tensor): (name, endpoint)
-                for stage, tensor, name, endpoint in self.ranks}
-
     def params(self) -> dict[str, Any]:
         """The introduction as kv_transfer_params, which vLLM gives to the proxy."""
         return {SERVER: msgspec.to_builtins(self)}
@@ -75,14 +69,7 @@ def introduction_in(params: Mapping[str, Any]) -> Introduction:
     if not isinstance(told, Mapping):
         raise ValueError(f"kv_transfer_params have {TRANSFER_ID!r} and no {SERVER!r}: want that of "
                          f"an answer of the prefill server, and this connector there, too")
-    if told.get("version") != VERSION:
-        raise ValueError(f"{SERVER} of version {checked.shown(told.get('version'))}, and {VERSION} "
-                         f"is known here: want the same release of pdproto at both ends")
-    try:
-        return msgspec.convert(told, Introduction)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(f"{SERVER}: {checked.reason(str(error))}: want that of an answer of the "
-                         f"prefill server, unchanged") from None
+    return message_in(told, Introduction, SERVER, "that of an answer of the prefill server")
 
 
 def room_in(params: Mapping[str, Any]) -> int:

@@ -28,7 +28,7 @@ from pdproto.vllm import ranks
 from pdproto.vllm.blocks import LayerGroup, carried, has_what_is_needed, runs, wanted
 from pdproto.vllm.early import TRANSFER_ID, introduction_in, room_in
 from pdproto.vllm.layout import Layout, misfit
-from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, Offer, offer_in
+from pdproto.vllm.offer import FOR_DECODE, FROM_PREFILL, Offer, offer_in, placed
 from pdproto.vllm.orders import Begin, End, Fill, Orders
 from pdproto.vllm.prompts import name_of, other_prompt, prompt_of
 from pdproto.vllm.seals import Seals
@@ -95,7 +95,7 @@ class LoadingScheduler:
         offer = offer_in(params)
         if (doubt := self._seals.doubt(offer)) is not None:
             raise ValueError(doubt)
-        return Begin(request.request_id, offer.room_number, offer.placed_ranks(),
+        return Begin(request.request_id, offer.room_number, placed(offer.ranks),
                      self._misfit(offer, request)), offer.firsts
 
     def _drawn_by_proxy(
@@ -112,7 +112,7 @@ class LoadingScheduler:
         tokens = carried(self._groups, request.num_prompt_tokens)
         firsts = [group.first_kept(tokens, parts)
                   for group, parts in zip(self._groups, there.parts, strict=False)]
-        return Begin(request.request_id, room, there.placed_ranks(), problem,
+        return Begin(request.request_id, room, placed(there.ranks), problem,
                      name_of(prompt_of(request))), firsts
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:

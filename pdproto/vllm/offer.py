@@ -5,8 +5,8 @@ got from prefill. The room is text there, because a proxy may read numbers as Ja
 53 bits.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,6 +27,12 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
 Told = Annotated[str, Meta(max_length=512)]
 RankAt = tuple[Count, Count, Name, Name]
+Message = TypeVar("Message", bound=Struct)
+
+
+def placed(ranks: Iterable[RankAt]) -> Ranks:
+    """The name and the endpoint of each rank, by stage and place."""
+    return {(stage, tensor): (name, endpoint) for stage, tensor, name, endpoint in ranks}
 
 
 class Offer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,11 +59,6 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
         """The room as a number."""
         return int(self.room)
 
-    def placed_ranks(self) -> Ranks:
-        """The name and the endpoint of each rank, by stage and place."""
-        return {(stage, tensor): (name, endpoint)
-                for stage, tensor, name, endpoint in self.ranks}
-
     def params(self) -> dict[str, Any]:
         """The offer as kv_transfer_params, which vLLM gives to the proxy."""
         return {FROM_PREFILL: True, FOR_DECODE: False, KEY: msgspec.to_builtins(self)}
@@ -72,15 +73,22 @@ def offer_in(params: Mapping[str, Any]) -> Offer:
         told = checked.shown(sorted(map(str, params)))
         raise ValueError(f"kv_transfer_params have no {KEY!r}, but {told}: want those "
                          f"of prefill's answer, and this connector at prefill, too")
-    version = told.get("version")
-    if version != VERSION:
-        raise ValueError(f"kv_transfer_params of version {checked.shown(version)}, and {VERSION} "
-                         f"is known here: want the same release of pdproto at both ends")
-    try:
-        offer = msgspec.convert(told, Offer)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(f"kv_transfer_params: {checked.reason(str(error))}: want those that "
-                         f"prefill has answered, unchanged") from None
+    offer = message_in(told, Offer, "kv_transfer_params", "those that prefill has answered")
     if offer.room_number > ROOM_MAX:
         raise ValueError(f"kv_transfer_params: room {offer.room}: at most {ROOM_MAX:,}")
     return offer
+
+
+def message_in(told: Mapping[str, Any], kind: type[Message], named: str, wanted: str) -> Message:
+    """Read a message of prefill that a proxy has passed on. named, wanted: for errors, where it was
+    and which one fits. Raises ValueError for another version, and for one that was changed.
+    """
+    version = told.get("version")
+    if version != VERSION:
+        raise ValueError(f"{named} of version {checked.shown(version)}, and {VERSION} is known "
+                         f"here: want the same release of pdproto at both ends")
+    try:
+        return msgspec.convert(told, kind)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(
+            f"{named}: {checked.reason(str(error))}: want {wanted}, unchanged") from None

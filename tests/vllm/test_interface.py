@@ -28,7 +28,7 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.vllm.configuration import refuse, settings_of
 from pdproto.vllm.connector import PdprotoConnector, Whereabouts
 from pdproto.vllm.interface import found
-from pdproto.vllm.offer import offer_in
+from pdproto.vllm.offer import offer_in, placed
 from pdproto.vllm.plugin import NAME, plugin
 from pdproto.vllm.versions import TESTED
 from tests.vllm.beside import STEPS, Beside
@@ -166,7 +166,7 @@ def test_the_stages_of_a_pipeline_are_offered(closing: ExitStack, folder: Path) 
     engine.add("r", prompt(1), 1, FOR_DECODE)
     while "r" not in engine.ends:
         engine.step()
-    assert offer_in(engine.params["r"]).placed_ranks() == {
+    assert placed(offer_in(engine.params["r"]).ranks) == {
         (0, 0): ("first", "tcp://127.0.0.1:1"), (1, 0): ("second", "tcp://127.0.0.1:2")}
 
 
