@@ -53,7 +53,7 @@ from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.room_ranks import AtOnce, ask_in_threads
 from pdproto.sglang.turns import Turns
-from pdproto.sglang.versions import TESTED, from_0_5_23
+from pdproto.sglang.versions import TESTED, kv_layout_of
 from pdproto.transport.incarnation import new_incarnation
 from pdproto.transport.interpreter import share_interpreter
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
@@ -208,8 +208,7 @@ class PdprotoKVManager(BaseKVManager):
         self.node = begin(name, data_path, link=self._link, incarnation=incarnation,
                           waits=self._waits, trace=self.settings.spans(name))
         self.prefills = Prefills(
-            Kind(self.parts.tokens, self._kv_dtype, from_0_5_23(self.kv_args, "kv_layout")),
-            self.place,
+            Kind(self.parts.tokens, self._kv_dtype, kv_layout_of(self.kv_args)), self.place,
             TpRank(parallel.pp_size, self.kv_args.pp_rank), self.node.lost_peers, self._keys)
         self.prefill_info_table = self.prefills.table
         self.refusals = Refusals()
@@ -253,7 +252,7 @@ class PdprotoKVManager(BaseKVManager):
             pp_size=parallel.pp_size, pp_rank=args.pp_rank,
             system_dp_size=parallel.dp_size, system_dp_rank=args.system_dp_rank or 0,
             rank_ip=self._host, rank_port=0, page_size=self.parts.tokens,
-            kv_cache_dtype=self._kv_dtype, kv_layout=from_0_5_23(args, "kv_layout"),
+            kv_cache_dtype=self._kv_dtype, kv_layout=kv_layout_of(args),
             load_balance_method=parallel.load_balance_method,
             force_query=envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.get(),
             prefill_http_port=get_serving().port,
@@ -374,8 +373,9 @@ def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
     told = settings.refusal(_environment, _flag)
     if told is not None:
         raise ValueError(told)
+    shards = hasattr(PrefillServerInfo, "enable_kv_cache_sharding")  # not in 0.5.22
     splits_context = (parallel.enable_dsa_cache_layer_split
-                      or from_0_5_23(parallel, "enable_kv_cache_sharding")
+                      or (shards and parallel.enable_kv_cache_sharding)
                       or parallel.enable_cp_tp_group_sharing
                       or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
     refused = {

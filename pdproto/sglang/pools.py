@@ -12,7 +12,7 @@ import numpy as np
 
 from pdproto.items.components import DRAFT_LAYER, KV, Bytes, Component, Heads
 from pdproto.pages.device import Device
-from pdproto.sglang.versions import from_0_5_23
+from pdproto.sglang.versions import kv_layout_of
 
 UNEXPRESSED: Final = ("dsa_tail",)  # states whose indices name parts of an item
 
@@ -75,8 +75,7 @@ def kv_component(
     device: where the buffers are; None for host memory. parts: of a page (parts.py). Raises
     ValueError for a buffer elsewhere, and for pages without such parts.
     """
-    if parts > 1 and (args.mla_compression_ratios is not None
-                      or from_0_5_23(args, "kv_layout") is not None
+    if parts > 1 and (args.mla_compression_ratios is not None or kv_layout_of(args) is not None
                       or any(length % args.page_size for length in args.kv_item_lens)):
         raise ValueError("page_tokens: the pages of this model do not hold tokens one behind "
                          "another, so the pdproto backend does not hand over parts of them: give "

@@ -8,6 +8,7 @@ from pdproto.net.releases import Releases
 TESTED: Final = Releases("SGLang", ("0.5.22", "0.5.23"), Path(__file__).with_name("interface.txt"))
 
 
-def from_0_5_23(owner: Any, name: str) -> Any:
-    """A field that 0.5.23 has added; None under 0.5.22, which knows no case but that of None."""
-    return getattr(owner, name, None)
+def kv_layout_of(args: Any) -> str | None:
+    """The layout of KV bytes in KVArgs. 0.5.22 has no such field, and no pool with two layouts."""
+    found: str | None = getattr(args, "kv_layout", None)  # interface.txt has the field
+    return found
