@@ -97,11 +97,11 @@ class Liveness:
         """The traps in which each strongly fair row fires, or is enabled nowhere. strong: [rows].
         """
         engine = self.found.engine
+        faultless = Graph(engine, ~self.faults)
         while True:
             traps = engine.traps(pending, allowed, assumed)
             here = traps.where.astype(bool)
-            positions = np.flatnonzero(here)
-            ways = Graph(engine, ~self.faults).out(positions)
+            ways = faultless.out(np.flatnonzero(here))
             ways = ways.only(strong[self.units[ways.rows]])
             home = traps.components[ways.sources].astype(np.int64)
             units = home * len(self.rows) + self.units[ways.rows]
@@ -189,9 +189,7 @@ class Component:
         wanted = fair & self._enabled(entry)
         loop: list[Step] = []
         current = entry
-        ways = self.faultless.out(np.flatnonzero(self.inside))
-        due = np.unique(self.units[ways.rows])
-        due = due[strong[due]]
+        due = self._enabled_anywhere(strong) if strong.any() else np.zeros(0, self.units.dtype)
         while due.size or wanted.any():
             steps = self._towards(current, int(due[0]), firing=True) if due.size else (
                 self._towards(current, int(np.flatnonzero(wanted)[0])))
@@ -210,6 +208,12 @@ class Component:
         flags = np.zeros(len(self.units), dtype=bool)
         flags[self.units[self.graph.out(np.array([position])).rows]] = True
         return flags
+
+    def _enabled_anywhere(self, units: Flags) -> NDArray[np.uint32]:
+        """Those of the units that are enabled in some state of the component."""
+        ways = self.faultless.out(np.flatnonzero(self.inside))
+        due = np.unique(self.units[ways.rows])
+        return due[units[due]]
 
     def _towards(self, start: int, unit: int, *, firing: bool = False) -> list[Step]:
         """A shortest walk in the component that fires the unit, or ends where it is disabled.
