@@ -18,7 +18,7 @@ from pdproto.node.peer import Peer
 from pdproto.node.prefill.binding import Uses
 from pdproto.node.prefill.sender import Sender
 from pdproto.runtime.limits import USED_ROOMS_MAX
-from pdproto.runtime.wire import AnyFrame, Introduce
+from pdproto.runtime.wire import AnyFrame, Introduce, Life
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.data_paths import ENDED, Cluster, cluster, polls, published
 from tests.waiting import until
@@ -35,14 +35,16 @@ def nodes() -> Iterator[Cluster]:
 
 
 def lose_first_introduction(nodes: Cluster, to: str) -> None:
-    """The life that is begun first introduces itself to that source in vain, once."""
+    """That source hears of the second life before the first one, whose messages to it are lost
+    until then.
+    """
     decode = nodes.decodes[-1]
-    say, lost = decode._core.say, list[AnyFrame]()
+    say, lives = decode._core.say, list[Life]()
 
     def lossy(peer: Peer, frame: AnyFrame) -> None:
-        if not lost and peer.name == to and isinstance(frame, Introduce):
-            lost.append(frame)
-        else:
+        if peer.name == to and isinstance(frame, Introduce) and frame.life not in lives:
+            lives.append(frame.life)
+        if peer.name != to or len(lives) > 1:
             say(peer, frame)
 
     decode._core.say = lossy  # type: ignore[method-assign]
