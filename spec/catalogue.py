@@ -145,6 +145,7 @@ CATALOGUE: Final = (
     Entry("presence", "handoff.presence:SYSTEM", lemmas="presence_lemmas", runs=True),
     Entry("presence-told", "handoff.presence:TOLD", lemmas="presence_lemmas"),
     Entry("presence-silence", "handoff.presence:SILENCE"),
+    Entry("presence-waiting", "handoff.presence:WAITING"),
     Entry("incarnations", "handoff.incarnations:SYSTEM",
           lemmas="incarnations_lemmas", ranking="incarnations_ranking", runs=True),
     Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", runs=True),

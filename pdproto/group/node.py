@@ -44,14 +44,16 @@ class GroupNode:
         seconds = dict(waits or {})
         if passes is not None:  # the entry waits for the bootstrap there, and here only follows
             seconds["bootstrap_timeout"] = NEVER_S
+        stood = core.connections.suspicions.of_any
         self.rank: Final = RankPart(
             me, [*ranks], say=lambda vote: members.say(entry, vote), stop=stop,
-            waits=Waits(seconds), metrics=core.metrics, trace=trace)
+            waits=Waits(seconds, stood), metrics=core.metrics, trace=trace)
         self.passes: Final = None if passes is None else Passes(
             core, members, self.rank, [*ranks], passes, waits)
         say = members.say if self.passes is None else self.passes.say
         self.decider: Final = EntryPart(
-            [*ranks], slots, say=say, waits=Waits(seconds), metrics=core.metrics, trace=trace,
+            [*ranks], slots, say=say, waits=Waits(seconds, stood), metrics=core.metrics,
+            trace=trace,
         ) if me == entry else None
         members.raise_floor = self.rank.raise_floor
         parts = [members.part, self.rank.part(members)]

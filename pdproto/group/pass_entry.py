@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 from pdproto.group.entry import Submitted
 from pdproto.node.metrics import Metrics
 from pdproto.node.optimistic.record import OptimisticSettings
-from pdproto.node.timers import Waits, rows_on_timers
+from pdproto.node.timers import Waits, never, rows_on_timers
 from pdproto.runtime import checked
 from pdproto.runtime.sample import retry_is_forced
 from pdproto.runtime.store import AnyMessage, SharedStep
@@ -56,10 +56,10 @@ class PassEntry:
     """The entry of such a group, as a part of its rank.
 
     say: sends a decision to a rank. refuse: has a request refused, for this reason. over: called
-    when a request has ended in this table.
+    when a request has ended in this table. stood: see Waits.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its node has all of them
         self,
         ranks: Collection[int],
         settings: OptimisticSettings,
@@ -70,6 +70,7 @@ class PassEntry:
         metrics: Metrics,
         table: Table,
         trace: SharedTrace | None = None,
+        stood: Callable[[object, float, float], float] = never,
     ) -> None:
         self._ranks: Final = [*ranks]
         self._settings: Final = settings
@@ -82,7 +83,7 @@ class PassEntry:
             table, (), {group.Rank: self._ranks, roles.Attempt: self._attempts},
             {attempts.sampled: self._sampled}, trace=trace)
         self._waits: Final[Waits[Life]] = Waits(
-            {"bootstrap_timeout": settings.bootstrap_timeout_s})
+            {"bootstrap_timeout": settings.bootstrap_timeout_s}, stood)
         self._planned: Final[dict[Life, Planned]] = {}
         self._queued: Final[dict[Life, Planned]] = {}  # wait for a running slot; first those that
         self._again: Final[dict[Life, Planned]] = {}  # have run before

@@ -68,6 +68,7 @@ class Passes:
         self.planner: Final = PassEntry(
             ranks, settings, say=self.say, refuse=self._refuse, over=self._ending.append,
             metrics=core.metrics, table=tables["entry"], trace=trace,
+            stood=core.connections.suspicions.of_any,
         ) if members.me == members.entry else None
 
     def attach(self, decider: EntryPart | None) -> Part:

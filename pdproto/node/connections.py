@@ -27,6 +27,7 @@ from pdproto.node.link import Link, member_of
 from pdproto.node.own_clock import OwnClock
 from pdproto.node.peer import Listener, OutgoingBatch, Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
+from pdproto.node.suspicions import Suspicions
 from pdproto.runtime.automaton import Event
 from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
 from pdproto.runtime.errors import RemoteProtocolError
@@ -34,7 +35,7 @@ from pdproto.runtime.limits import WAITING_FRAMES_MAX
 from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.wire import AnyFrame
 from pdproto.spec.handoff import presence as tables
-from pdproto.spec.handoff.presence import Presence
+from pdproto.spec.handoff.presence import HELD, Presence
 
 log = logging.getLogger("pdproto.node")
 
@@ -73,6 +74,7 @@ class Connections:
         self._link: Final = link
         self._listener: Final = listener
         self._clock: Final = clock
+        self.suspicions: Final = Suspicions()
         self._transport: Transport
         self.dirty: Final[dict[str, Peer]] = {}  # peers to which a batch must go
         self._called: Final[dict[Connection, Peer]] = {}
@@ -181,6 +183,8 @@ class Connections:
         if found is before:
             return
         peer.ended = found is Presence.ENDED
+        self.suspicions.note(peer.name, held=found in HELD, heard=peer.heard,
+                             now=self._clock.now)
         if found is Presence.PRESENT:
             self._listener.on_returned(peer)
             return

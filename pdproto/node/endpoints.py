@@ -146,7 +146,9 @@ class Endpoints:
         self._core: Final = core
         self._plans: Final = Plans(core, side, self._send)
         self._known: Final = self._plans.known
-        self._timers: Final[Timers[Endpoint]] = Timers(waits)
+        self._timers: Final[Timers[Endpoint]] = Timers(
+            waits, lambda endpoint, since, now: core.connections.suspicions.stood(
+                endpoint.peers, since, now))
         self.seconds: Final = self._timers.seconds
         self._no_owner: Final = _NoOwner()
         self._released: Final[list[Endpoint]] = []  # in this turn

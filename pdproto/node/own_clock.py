@@ -34,6 +34,11 @@ class OwnClock:
         self._turned = outer, own
         return own
 
+    @property
+    def now(self) -> float:
+        """The time of the last turn."""
+        return self._turned[1]
+
     def at(self, outer: float) -> float:
         """The time. It never goes back. For any thread."""
         turned, own = self._turned

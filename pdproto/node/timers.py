@@ -6,20 +6,27 @@ messages in its queue, and each repeat would put it further behind. So a hundred
 hand-overs do not keep their nodes busy with repeats. The length of a wait is policy: the tables
 demand only that a message that may have been lost is sent again.
 
+A wait that ends a request does not count the time for which a peer was suspected that it waits for
+(spec/handoff/timers.py: `stands`). That is seen when it would end: then it gets the time again.
+
 `Timers` has the waits of objects that hold their deadlines, such as endpoints; `Waits` has those of
 requests that have only a key.
 """
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from heapq import heappop, heappush
+from itertools import count
 from math import inf
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from pdproto.runtime import checked
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language.machine import Row, Table, Timer
 
 REPEATS: Final = frozenset(name for name, wait in WAITS.items() if wait.again)
+STANDS: Final = frozenset(name for name, wait in WAITS.items() if wait.stands)
+AGAIN_S: Final = 1.0  # between two looks at a wait whose peer is suspected
 CANCELLED_MIN: Final = 1_024  # cancelled entries that are too few to be worth clearing
 DOUBLINGS_MAX: Final = 4  # of a repeat: 2 s become 32 s at most, which is the cost of a lost frame
 REPEATS_PER_S: Final = 2_000  # a tenth to a fifth of a core, here and at the peers
@@ -69,6 +76,15 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
+# Seconds between these two times in which a peer was suspected that it waits for.
+Stood: TypeAlias = Callable[[W, float, float], float]
+
+
+def never(_one: object, _since: float, _now: float) -> float:
+    """Nobody is suspected."""
+    return 0.0
+
+
 class Timers(Generic[W]):
     """The waits of all endpoints of a node, or of all requests.
 
@@ -76,10 +92,13 @@ class Timers(Generic[W]):
     of the others. So endpoints that are over are not kept in memory for long.
 
     seconds: the lengths of waits by name; others have the defaults of spec/handoff/timers.py. For a
-    repeat it is the length of the first wait. Raises ValueError for an unknown name.
+    repeat it is the length of the first wait. stood: see Stood. Raises ValueError for an unknown
+    name.
     """
 
-    def __init__(self, seconds: Mapping[str, float] | None = None) -> None:
+    def __init__(self, seconds: Mapping[str, float] | None = None,
+                 stood: Stood[W] = never) -> None:
+        self._stood: Final = stood
         given = dict(checked.mapping("waits", {} if seconds is None else seconds))
         unknown = [name for name in given if name not in WAITS]
         if unknown:
@@ -94,7 +113,10 @@ class Timers(Generic[W]):
         self._bearable = dict.fromkeys(WAITS, CANCELLED_MIN)  # more of them are counted anew
         self._quiet_until = 0.0  # no wait ends before this time; 0 if it is not known yet
         self._ration: Final = Ration()
-        self._at_once: Final[deque[tuple[float, str, W]]] = deque()  # see `fire_now`
+        # Those that end at once (`fire_now`), or later because a peer was suspected: when they
+        # end, and when they began.
+        self._others: Final[list[tuple[float, int, str, W, float | None]]] = []
+        self._numbers: Final = count()
 
     def follow(self, one: W, names: tuple[str, ...], now: float) -> None:
         """Start those of the named timers that do not run for it, and stop all others."""
@@ -130,14 +152,14 @@ class Timers(Generic[W]):
             return
         self._quiet_until = 0.0
         self._ration.renew(now)
-        while self._at_once and self._at_once[0][0] <= now:
-            deadline, name, one = self._at_once.popleft()
-            if one.armed.get(name) == deadline:
+        while self._others and self._others[0][0] <= now:
+            deadline, _, name, one, since = heappop(self._others)
+            if one.armed.get(name) != deadline:
+                self._cancelled[name] -= 1
+            elif since is None or not self._waits_on(name, one, since, now):
                 del one.armed[name]
                 one.timers = ONE_ENDED
                 yield name, one
-            else:
-                self._cancelled[name] -= 1
         for name, queues in tuple(self._queues.items()):
             repeats = name in REPEATS
             for queue in tuple(queues.values()):
@@ -152,10 +174,22 @@ class Timers(Generic[W]):
                     if is_cancelled:
                         self._cancelled[name] -= 1
                         continue
+                    if name in STANDS and self._waits_on(
+                            name, one, deadline - self.seconds[name], now):
+                        continue
                     del one.armed[name]
                     one.timers = ONE_ENDED
                     one.repeats += repeats
                     yield name, one
+
+    def _waits_on(self, name: str, one: W, since: float, now: float) -> bool:
+        """Whether it goes on to wait, because a peer was suspected since."""
+        deadline = since + self.seconds[name] + self._stood(one, since, now)
+        if deadline <= now:
+            return False
+        one.armed[name] = deadline = max(deadline, now + min(AGAIN_S, self.seconds[name]))
+        heappush(self._others, (deadline, next(self._numbers), name, one, since))
+        return True
 
     def fire_now(self, one: W, now: float) -> None:
         """End its repeat timers with the next `due`, whatever the ration, and reset
@@ -170,7 +204,7 @@ class Timers(Generic[W]):
         """End this running timer of it with the next `due`, whatever the ration."""
         one.armed[name] = now
         self._cancelled[name] += 1  # its entry until now
-        self._at_once.append((now, name, one))
+        heappush(self._others, (now, next(self._numbers), name, one, None))
         self._quiet_until = min(self._quiet_until, now)
 
     def next(self) -> float | None:
@@ -180,7 +214,7 @@ class Timers(Generic[W]):
 
     def _first(self) -> float:
         """The time at which the first wait ends."""
-        first = self._at_once[0][0] if self._at_once else inf
+        first = self._others[0][0] if self._others else inf
         for name, queues in self._queues.items():
             for queue in queues.values():
                 while queue and queue[0][1].armed.get(name) != queue[0][0]:
@@ -249,11 +283,13 @@ class Waits(Generic[K]):
     """The timers of requests that are known by a key, such as a life; see Timers.
 
     seconds: by name of timer, in place of the defaults in spec/handoff/timers.py; for a repeat it
-    is the length of the first wait. Raises ValueError for an unknown name.
+    is the length of the first wait. stood: see Stood, for any request. Raises ValueError for an
+    unknown name.
     """
 
-    def __init__(self, seconds: Mapping[str, float] | None) -> None:
-        self._timers: Final[Timers[_Request[K]]] = Timers(seconds)
+    def __init__(self, seconds: Mapping[str, float] | None,
+                 stood: Callable[[object, float, float], float] = never) -> None:
+        self._timers: Final[Timers[_Request[K]]] = Timers(seconds, stood)
         self._requests: Final[dict[K, _Request[K]]] = {}
         self.seconds: Final = self._timers.seconds
 

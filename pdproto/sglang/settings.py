@@ -58,6 +58,7 @@ def _of(
     return tuple(Setting(name, default, effect, *rest) for name, default, *rest in rows)
 
 
+SUSPECTED_PART: Final = 0.8  # of the shortest wait of a request
 BOOTSTRAP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT"
 WAITING: Final = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 INTERVAL: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL"
@@ -237,10 +238,12 @@ def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Map
     host: SGLang's own address.
     """
     absent = absent_s(environment, is_set, Settings().absent_s)
-    silent = min(Settings().silent_s, absent)
+    ends = waits(environment)
+    # Whoever stands still is suspected before a clock of his requests ends.
+    silent = min(Settings().silent_s, absent, *(SUSPECTED_PART * s for s in ends.values()))
     return {"host": host, "silent_s": silent, "absent_s": absent,
             "sign_of_life_s": min(Settings().sign_of_life_s, silent / (2 * SIGNS_MISSED)),
-            **{f"waits.{name}": seconds for name, seconds in waits(environment).items()}}
+            **{f"waits.{name}": seconds for name, seconds in ends.items()}}
 
 
 def page() -> str:

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from math import inf, isnan
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -186,26 +186,11 @@ class Settings:
         return f"settings: {', '.join(said)}" if said else "settings: all are the defaults"
 
     def _problems(self) -> Iterator[str]:
-        for name, seconds in (("sign_of_life_s", self.sign_of_life_s), ("silent_s", self.silent_s),
-                              ("absent_s", self.absent_s), ("grace_s", self.grace_s),
-                              ("switch_s", self.switch_s),
-                              *((WAIT + name, self.wait(name)) for name in self.waits)):
+        lengths = [(name, getattr(self, name)) for name, kind in _KINDS.items() if kind is float]
+        for name, seconds in (*lengths, *((WAIT + name, self.wait(name)) for name in self.waits)):
             if isnan(seconds) or seconds < 0 or (seconds == 0 and name not in MAY_BE_0):
                 yield self._says(name, f"{seconds:g}", "want more than 0 seconds")
-        least = SIGNS_MISSED * self.sign_of_life_s
-        if self.silent_s <= least:
-            yield self._says("silent_s", f"{self.silent_s:g}",
-                             f"a peer would be suspected before it has missed {SIGNS_MISSED:g} "
-                             f"signs of life: want more than {least:g}, or a smaller "
-                             f"sign_of_life_s")
-        for again, ends in (("no_news", "bootstrap_timeout"), ("no_bytes", "transfer_timeout")):
-            ours = any(self.given.get(WAIT + name, SERVER) != SERVER for name in (again, ends))
-            if ours and self.wait(again) >= self.wait(ends):
-                name = WAIT + (again if again in self.waits else ends)
-                yield self._says(name, f"{self.wait(name.removeprefix(WAIT)):g}",
-                                 f"no message would ever be repeated: {again} "
-                                 f"({self.wait(again):g} s) must be less than {ends} "
-                                 f"({self.wait(ends):g} s)")
+        yield from self._problems_of_waits()
         if self.host and (is_wildcard(self.host) or address_of(self.host) is None):
             yield self._says("host", self.host, "want an address of this host that peers can call, "
                                                 "such as 10.0.0.5 or fd00::5")
@@ -229,6 +214,27 @@ class Settings:
                 split(getattr(self, name) or "localhost:0")
             except ValueError as error:
                 yield self._says(name, getattr(self, name), str(error))
+
+    def _problems_of_waits(self) -> Iterator[str]:
+        if self.silent_s <= (least := SIGNS_MISSED * self.sign_of_life_s):
+            yield self._says("silent_s", f"{self.silent_s:g}",
+                             f"a peer would be suspected before it has missed {SIGNS_MISSED:g} "
+                             f"signs of life: want more than {least:g}, or a smaller "
+                             f"sign_of_life_s")
+        for again, ends in (("no_news", "bootstrap_timeout"), ("no_bytes", "transfer_timeout")):
+            ours = any(self.given.get(WAIT + name, SERVER) != SERVER for name in (again, ends))
+            if ours and self.wait(again) >= self.wait(ends):
+                name = WAIT + (again if again in self.waits else ends)
+                yield self._says(name, f"{self.wait(name.removeprefix(WAIT)):g}",
+                                 f"no message would ever be repeated: {again} "
+                                 f"({self.wait(again):g} s) must be less than {ends} "
+                                 f"({self.wait(ends):g} s)")
+        for name in self.waits:
+            ours = self.given.get(WAIT + name, SERVER) != SERVER
+            if ours and WAITS[name].stands and self.wait(name) <= self.silent_s:
+                yield self._says(WAIT + name, f"{self.wait(name):g}",
+                                 f"it would end requests before their peer is suspected, after "
+                                 f"{self.silent_s:g} s: want more, or a smaller silent_s")
 
     def _problems_of_faults(self) -> Iterator[str]:
         try:
@@ -375,21 +381,15 @@ def _typed(name: str, value: Any, source: str) -> Any:
         if told is None:
             raise SettingsError(f"{where}: want 1 or 0")
         return told
-    if kind is int:
+    if kind in (int, float):
         try:
-            if isinstance(value, bool) or int(value) < 1:
+            if isinstance(value, bool) or (kind is int and int(value) < 1):
                 raise ValueError
-            return int(value)
+            return kind(value)
         except (TypeError, ValueError):
             of = " of bytes" if name.endswith("_bytes") else ""
-            raise SettingsError(f"{where}: want a whole number{of} above 0") from None
-    if kind is float:
-        try:
-            if isinstance(value, bool):
-                raise ValueError
-            return inf if value == "inf" else float(value)
-        except (TypeError, ValueError):
-            raise SettingsError(f"{where}: want seconds, a number") from None
+            want = f"a whole number{of} above 0" if kind is int else "seconds, a number"
+            raise SettingsError(f"{where}: want {want}") from None
     if not isinstance(value, str):
         raise SettingsError(f"{where}: want text")
     if about.choices is not None and value not in about.choices:

@@ -9,7 +9,7 @@ Rule 1: a process has ended if it says so, if another run answers under its name
 Rule 2: a process of which no sign of life comes is suspected. Its requests wait, and go on when it
         does. New ones wait with them.
 Rule 3: requests wait no longer than the operator allows. Then each fails as by any time-out, and
-        both ends hear of that when the process goes on.
+        both ends hear of that when the process goes on. Until then no clock of theirs goes on.
 Rule 4: a host that refuses its connection has no process that listens there. Its requests fail at
         once, as those of a dead one.
 Rule 5: what is lost by a refusal, or is silent for much longer than rule 3 says, may still run,
@@ -24,6 +24,7 @@ from typing import Final
 
 from pdproto.spec.handoff.roles import Incarnation
 from pdproto.spec.language import (
+    AddRow,
     Always,
     Call,
     Configuration,
@@ -41,6 +42,7 @@ from pdproto.spec.language import (
     State,
     System,
     Table,
+    Timer,
     all_of,
     auto,
     edited,
@@ -81,6 +83,8 @@ proof = Message("proof", e, sender=outside, receiver=watcher)
 
 KNOWN: Final = (Presence.PRESENT, Presence.SUSPECTED, Presence.OVERDUE)
 SILENT: Final = (Presence.SUSPECTED, Presence.OVERDUE)
+# In these no clock of a hand-over with this process goes on (timers.py: `stands`).
+HELD: Final = (Presence.SUSPECTED,)
 OVER: Final = (Presence.LOST, Presence.ENDED)
 
 # Its name is at another address now, or it writes a format that nobody reads here.
@@ -188,4 +192,55 @@ SILENCE: Final[System] = edited(
     about="What a node knows of a run of a peer's process where it hears of neither cuts nor "
           "refusals.",
     configurations={"default": Configuration({Incarnation: 2})},
+)
+
+
+class Need(State):
+    """A request that needs this run of the process."""
+
+    OPEN = auto()
+    SERVED = auto()
+    TIMED_OUT = auto()  # by a clock of its own
+    MISSED = auto()  # by the end of the patience with the process, or with the process
+
+
+request = watcher.function("request", Need, edges={
+    Need.OPEN: (Need.SERVED, Need.TIMED_OUT, Need.MISSED),
+})
+served = Message("served", e, sender=outside, receiver=watcher)
+
+# A request that waits for the process has a clock of its own, as short as an operator may set it.
+WAITING: Final[System] = edited(
+    SYSTEM, "presence-waiting",
+    AddRow(watcher, Row(
+        "time_out", on=Timer("bootstrap_timeout"),
+        at=tuple(one for one in Presence if one not in HELD), when=request(e) == Need.OPEN,
+        do=[request(e).to(Need.TIMED_OUT)], fair="strong",
+        why="the clock keeps its time while the process is suspected, and goes on after that")),
+    AddRow(watcher, Row(
+        "serve", on=served(e), when=request(e) == Need.OPEN,
+        do=[request(e).to(Need.SERVED)])),
+    AddRow(watcher, Ignore(served(e), when=request(e) != Need.OPEN,
+                           why="it was served once, or is given up")),
+    AddRow(outside, Row(
+        "answer", choose=e, when=RUNS, send=[served(e)], fair=False,
+        why="it may stand still, or the request may not have come to it")),
+    *(AddRow(watcher, Row(
+        f"miss_{presence_of.name.lower()}", at=presence_of, when=request(e) == Need.OPEN,
+        do=[request(e).to(Need.MISSED)])) for presence_of in (Presence.OVERDUE, *OVER)),
+    ReplaceProperties((
+        OnRow("L7_no_clock_ends_during_a_suspicion", "time_out", ~presence(e).among(*HELD),
+              why="rule 3: a suspicion fails no request, whatever clocks the operator sets"),
+        LeadsTo("L7_each_request_ends", request(e) == Need.OPEN, request(e) != Need.OPEN,
+                under=(Fairness.TIMERS,),
+                why="a process that is suspected again and again stops the clock each time, and "
+                    "each time it goes on where it stood"),
+        Sometimes("a_suspected_process_serves_its_request", all_of(
+            presence(e) == Presence.SUSPECTED, request(e) == Need.SERVED)),
+        Sometimes("a_clock_ends", request(e) == Need.TIMED_OUT),
+    )),
+    about="A request that waits for a process that may stand still, with a clock of its own: the "
+          "clock stands still meanwhile, and each request ends.",
+    configurations={"default": Configuration({Incarnation: 1}),
+                    "deep": Configuration({Incarnation: 2})},
 )

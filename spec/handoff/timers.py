@@ -14,19 +14,24 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """seconds: the default. leads_to: the action of its rows. again: those rows repeat."""
+    """seconds: the default. leads_to: the action of its rows. again: those rows repeat. stands: it
+    ends a request that waits for another process, so it stands still while that one is suspected
+    (presence.py: HELD); for a request that has met nobody, while any is.
+    """
 
     seconds: float
     leads_to: str
     again: bool = False
+    stands: bool = False
 
 
 WAITS: Final[Mapping[str, Wait]] = {
     # The transfer (ends.py, source.py, sink.py).
     "bootstrap_timeout": Wait(120.0, "the hand-over fails, because one side has never met the "
-                                     "other"),
+                                     "other", stands=True),
     "queue_timeout": Wait(float("inf"), "the hand-over fails, because decode has no memory for it"),
-    "transfer_timeout": Wait(120.0, "the hand-over fails, and this side tells the other to stop"),
+    "transfer_timeout": Wait(120.0, "the hand-over fails, and this side tells the other to stop",
+                             stands=True),
     "no_news": Wait(1.0, "the sink introduces itself again", again=True),
     "no_other_life": Wait(1.0, "the request ends with the life that decode has ended before it"),
     "no_bytes": Wait(2.0, "the sink publishes its address again", again=True),
@@ -52,6 +57,7 @@ WAITS: Final[Mapping[str, Wait]] = {
     # Registries that share a store (replica.py).
     "store_silent": Wait(5.0, "the registry answers no look-up until its store shows its changes"),
     # The data-parallel rank (dp_rank.py).
-    "no_decode": Wait(120.0, "the prefill rank gives the room up, and removes its entry"),
-    "unresolved": Wait(120.0, "decode gives the room up, and withdraws its question"),
+    "no_decode": Wait(120.0, "the prefill rank gives the room up, and removes its entry",
+                      stands=True),
+    "unresolved": Wait(120.0, "decode gives the room up, and withdraws its question", stands=True),
 }

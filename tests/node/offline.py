@@ -92,6 +92,13 @@ class Offline:
         arrived = Arrived(requests, [(name, [data]) for name, data in batches], changes)
         run_turn(self._node, arrived, self.now)
 
+    def pass_time(self, seconds: int, *speaking: tuple[str, int]) -> None:
+        """Let time pass, in which these peers, with their incarnations, give signs of life."""
+        for _ in range(seconds):
+            self.turn(after=1.0)
+            for name, incarnation in speaking:
+                self.hear(name, incarnation=incarnation)
+
     def hear(self, name: str, *frames: AnyFrame, incarnation: int = 17, floor: int = 0) -> None:
         """Take one turn with a batch of these frames."""
         self.turn((name, encode(name, incarnation, floor, frames)))

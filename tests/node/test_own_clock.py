@@ -59,7 +59,7 @@ def test_prefill_stands_still_while_a_request_waits_for_decode() -> None:
     assert (alone.poll(), met.poll()) == (KVPoll.BOOTSTRAPPING, KVPoll.BOOTSTRAPPING)
     assert node.core.peers["d0"].presence is Presence.PRESENT
     assert alone.metrics.seconds >= STANDS_S, "what is told is the time of the host"
-    offline.turn(after=WAITS["bootstrap_timeout"])
+    offline.pass_time(20, ("d0", 17))
     assert alone.failure == "bootstrap_timeout after 20 s"
 
 
@@ -68,9 +68,9 @@ def test_decode_stands_still_while_a_request_waits_for_prefill(*, met: bool) -> 
     node = Decode("d0", SinkDataPath("d0", Fabric()), link=Link(), incarnation=17, waits=WAITS)
     offline = Offline(node.core)
     receiver = node.open(7, {"p0": P0})
-    receiver.publish([1, 2])
     offline.turn()
     if met:
+        receiver.publish([1, 2])
         offline.hear("p0", Expecting(receiver.life), incarnation=5)
     waits = KVPoll.WAITING_FOR_INPUT if met else KVPoll.BOOTSTRAPPING
     assert receiver.poll() is waits
@@ -78,12 +78,7 @@ def test_decode_stands_still_while_a_request_waits_for_prefill(*, met: bool) -> 
     offline.turn()
     assert receiver.poll() is waits
     wait = "transfer_timeout" if met else "bootstrap_timeout"
-    if met:  # prefill says that it lives, and sends nothing
-        for _ in range(20):
-            offline.turn(after=1.0)
-            offline.hear("p0", incarnation=5)
-    else:
-        offline.turn(after=WAITS[wait])
+    offline.pass_time(20, ("p0", 5))  # prefill says that it lives, and sends nothing
     assert str(receiver.failure).startswith(f"{wait} after 20 s")
 
 

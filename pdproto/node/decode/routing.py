@@ -99,7 +99,8 @@ class DecodeRouting:
         self._desk: Final = desk
         self._make: Final = make
         self._rooms: Final[dict[tuple[str, int, bool], DecodeRooms]] = {}
-        self._waits: Final[Waits[Life]] = Waits(waits)
+        self._waits: Final[Waits[Life]] = Waits(
+            waits, core.connections.suspicions.of_any)
         self._sought: Final[dict[Life, Sought]] = {}
         self._changes: Final[Mapping[tuple[Symbol, Value], Reaction]] = {
             (routing.target, True): self._aim,

@@ -56,7 +56,8 @@ class Prefill(Node):
         self.writes: Final = SourceWrites(core, endpoints, data_path, self.forgetting.settle)
         self.sinks: Final = Sinks(core, endpoints, self.senders, self.binding, self.forgetting,
                                   capabilities)
-        self.keeps: Final = Keeps(core, self.senders, self.binding, self.sinks.put, Waits(waits),
+        self.keeps: Final = Keeps(core, self.senders, self.binding, self.sinks.put,
+                                  Waits(waits, core.connections.suspicions.of_any),
                                   places)
         self.routing: Final = None if dp is None else PrefillRouting(
             core, endpoints, self.senders, self.binding, waits, dp)

@@ -95,7 +95,8 @@ class PrefillRouting:
         self._binding: Final = binding
         self._rooms: Final = rooms
         self._desk: Final = desk
-        self._waits: Final[Waits[RoomLife]] = Waits(waits)
+        self._waits: Final[Waits[RoomLife]] = Waits(
+            waits, core.connections.suspicions.of_any)
         self._placed: Final[dict[Endpoint, Placed]] = {}
         self._of_life: Final[dict[RoomLife, Placed]] = {}
         self._numbered = 0
