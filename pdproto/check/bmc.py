@@ -22,8 +22,8 @@ from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Finding, PropertyKind, Trace, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.runs import run
-from pdproto.check.unrolling import Unrolling
-from pdproto.ground.grounding import Ground, GroundRow
+from pdproto.check.unrolling import Reached, Unrolling
+from pdproto.ground.grounding import Ground
 from pdproto.ground.program import Program
 from pdproto.spec.language.system import Configuration, System
 
@@ -145,7 +145,7 @@ class _Run:
     depth: int = 0
     complete: bool = False
     stopped: str = ""
-    reached: dict[str, tuple[GroundRow, ...]] = field(default_factory=dict)
+    reached: dict[str, Reached] = field(default_factory=dict)
 
     @cached_property
     def asked(self) -> tuple[Question, ...]:
@@ -191,18 +191,18 @@ class _Run:
             if found is None:
                 return
             for name in found.names:
-                self.reached[name] = found.rows
+                self.reached[name] = found
                 del wanted[name]
 
     def findings(self, *, located: bool) -> Iterator[Finding]:
         """The verdict on each target. located: name the topology of a trace."""
         narrator = Narrator(self.ground, self.asked)
         for target in self.targets:
-            rows = self.reached.get(target.name)
+            found = self.reached.get(target.name)
             trace = None
             instance = ""
-            if rows is not None:
-                moves = run(self.form, rows)
+            if found is not None:
+                moves = run(found.start, found.rows)
                 if target.question is None:
                     trace = narrator.deadlocked(moves)
                 else:

@@ -10,7 +10,7 @@ from pdproto.check.over_runs import RunClaims
 from pdproto.check.questions import DEADLOCK, Question
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
-from pdproto.check.runs import Transition, replay, until_stuck
+from pdproto.check.runs import RealRun, replay, until_stuck
 from pdproto.check.settings import CheckSettings
 from pdproto.check.totals import Totals
 from pdproto.spec.language.system import Configuration, System
@@ -146,13 +146,13 @@ class World(RunClaims):
             note=_stuck(count, found) + note if count else "",
         )
 
-    def _to_deadlock(self, found: Exploration, first: int) -> tuple[list[Transition], str]:
+    def _to_deadlock(self, found: Exploration, first: int) -> tuple[RealRun, str]:
         """A shortest run to a deadlock, and a note if it may be longer.
 
         first: the first state that is stuck up to dead bits.
         """
         moves = replay(self.ground, found.program, found.path(first))
-        whole = until_stuck(self.ground, found.program, moves)
+        whole = until_stuck(self.ground, moves)
         if len(whole) == len(moves):
             return moves, ""
         exact = self._explore(exact=True)

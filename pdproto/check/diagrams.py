@@ -22,7 +22,8 @@ def state_diagram(table: Table) -> str:
     names = {value: f"s{number}" for number, value in enumerate(values)}
     lines = ["stateDiagram-v2"]
     lines += [f'{INDENT}state "{value_name(value)}" as {names[value]}' for value in values]
-    lines.append(f"{INDENT}[*] --> {names[values[0]]}")
+    first = values if table.state.starts_free else values[:1]
+    lines += [f"{INDENT}[*] --> {names[value]}" for value in first]
     arrows: dict[tuple[str, str], list[str]] = {}
     for row in table.rows:
         for source, target in _moves(table, row):

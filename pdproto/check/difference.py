@@ -76,6 +76,8 @@ def _parts(system: System) -> Iterator[tuple[Key, Part]]:
     yield from ((("property", claim.name), claim) for claim in system.properties)
     if system.final is not None:
         yield ("final",), system.final
+    if system.init is not None:
+        yield ("init",), system.init
     yield from ((("configuration", name), chosen) for name, chosen in system.configurations.items())
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+import numpy as np
+
 from pdproto.check import native
 from pdproto.check.deadbits import DeadBits, dead_bits
-from pdproto.check.engine import Engine, StoppedError
+from pdproto.check.engine import Engine, Positions, StoppedError
 from pdproto.check.native import NativeEngine
 from pdproto.check.native.pack import WORDS_MAX
 from pdproto.check.out_of_core import DuckDbEngine
@@ -136,7 +138,7 @@ def program(
         dead = dead_bits(ground.layout, actions, progress, acts, asked, exact=reductions.exact)
     return Program(
         bits=ground.layout.bits,
-        initial=(0,),
+        initial=ground.initial,
         rows=actions,
         progress=progress,
         patterns=patterns,
@@ -240,6 +242,12 @@ class Exploration:
     def depth_of(self, identity: int) -> int:
         """Steps from an initial state to this one."""
         return len(self.path(identity)) - 1
+
+    def starts(self) -> Positions:
+        """[at least 1]: the positions of the initial states."""
+        stored = dict.fromkeys(map(self.program.normal, self.program.initial))
+        found = [self.engine.find(state) for state in stored]
+        return np.array([self.engine.position(one) for one in found if one is not None], np.int64)
 
     def violated(self) -> bool:
         """Whether a bad pattern has been found, or a deadlock if `deadlocks_matter`."""

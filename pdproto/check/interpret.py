@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from pdproto.ground.delivery import Marks
+from pdproto.ground.layout import cells
 from pdproto.spec.language.channels import channel_of, ends_of
 from pdproto.spec.language.formula import (
     And,
@@ -217,11 +218,24 @@ class Interpreter:
         for indices in product(*places):
             self._set(after, update.symbol, indices, update.value)
 
+    def initial(self) -> Iterator[Store]:
+        """Every initial state: all assignments of the free variables, looked at one by one."""
+        free = [cell for cell in cells(self.system.variables, self.sizes) if cell[0].starts_free]
+        for values in product(*(symbol.values for symbol, _ in free)):
+            store = frozenset((cell, value) for cell, value in zip(free, values, strict=True)
+                              if value != cell[0].values[0])
+            if self.is_initial(store):
+                yield store
+
+    def is_initial(self, store: Store) -> bool:
+        """Whether it is an initial state."""
+        return all(symbol.starts_free for (symbol, _), _ in store) and all(
+            self.holds(formula, dict(store), {}) for formula in self.system.starts)
+
     def explore(self, states_max: int = 100_000) -> "Explored":
-        """Explore breadth first from the initial state. Raises ValueError above `states_max`."""
-        initial: Store = frozenset()
-        depth = {initial: 0}
-        queue = deque([initial])
+        """Explore breadth first from the initial states. Raises ValueError above `states_max`."""
+        depth = dict.fromkeys(self.initial(), 0)
+        queue = deque(depth)
         fired: dict[Step, int] = {}
         edges: set[tuple[Store, Step, Store]] = set()
         while queue:

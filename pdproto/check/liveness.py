@@ -33,11 +33,12 @@ from pdproto.spec.language.properties import Fairness
 
 @dataclass(frozen=True, slots=True)
 class Lasso:
-    """A fair run that never reaches the goal: rows from the initial state, and a loop.
+    """A fair run that never reaches the goal: rows from an initial state, and a loop.
 
     loop: the index of the first row of the loop; None if the run is stuck after the last row.
     """
 
+    start: int
     rows: tuple[GroundRow, ...]
     loop: int | None
 
@@ -52,10 +53,7 @@ class Liveness:
         self.strong: Final = np.array([row.row.is_strong for row in self.rows], bool)
         self.faults: Final = np.array([bool(row.layer) for row in self.rows], bool)
         self.graph: Final = Graph(found.engine, np.ones(len(self.rows), bool))
-        first = found.engine.find(found.program.normal(found.program.initial[0]))
-        if first is None:
-            raise AssertionError("the initial state is not stored")
-        self.initial: Final = found.engine.position(first)
+        self.initial: Final = found.starts()
 
     def unfulfilled(
         self, obligation: LeadsToInstance, under: Sequence[Fairness]
@@ -89,7 +87,9 @@ class Liveness:
             here | ~self.strong.any()))
         loop = home.loop(entry, fair, self.strong & fair)
         rows = tuple(self.rows[step.row] for step in (*stem, *loop))
-        return Lasso(rows, len(stem) if loop else None)
+        first = self.found.engine.identity(stem[0].source if stem else entry)
+        start = self.found.program.start(self.found.engine.state(first))
+        return Lasso(start, rows, len(stem) if loop else None)
 
     def _without_strong(
         self, pending: Flags, allowed: Flags, assumed: Assumptions, strong: Flags
@@ -133,7 +133,7 @@ class Liveness:
         """
         free = Walk(self.graph, np.ones(self.graph.states, dtype=bool))
         bound = Walk(self.graph, allowed)
-        reached = free.begin(np.array([self.initial]))
+        reached = free.begin(self.initial)
         owed = bound.begin(reached[pending[reached]])
         while not traps[owed].any():
             reached = free.advance(reached)

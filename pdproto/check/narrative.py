@@ -12,12 +12,12 @@ from typing import Any, Final
 from pdproto.check.interpret import Interpreter
 from pdproto.check.questions import LeadsToInstance, Question
 from pdproto.check.result import Arrow, Blocked, Change, Lane, PropertyKind, Trace, TraceStep
-from pdproto.check.runs import NoRunError, Transition
+from pdproto.check.runs import NoRunError, RealRun, Transition
 from pdproto.check.witness import Witness
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.channels import Queue
 from pdproto.ground.grounding import Environment, Ground, GroundRow
-from pdproto.ground.layout import Cell, Indices, cell_name, value_name
+from pdproto.ground.layout import Cell, Indices, cell_name
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Instance, Machine
 from pdproto.spec.language.properties import Fairness
@@ -42,25 +42,25 @@ class Narrator:
         """Takes each run before it is drawn."""
         return Witness(self.ground)
 
-    def showing(self, question: Question, moves: Sequence[Transition]) -> tuple[Trace, str]:
+    def showing(self, question: Question, moves: RealRun) -> tuple[Trace, str]:
         """A run to a state with one of the patterns, and the elements of the first that it has.
 
         This method and the next two raise NoRunError for a run that does not show its claim.
         """
-        end = moves[-1].after if moves else 0
-        instance = next((p.instance for p in question.patterns if p.guard.holds(end)), None)
+        instance = next(
+            (p.instance for p in question.patterns if p.guard.holds(moves.end)), None)
         if instance is None:
             raise NoRunError(f"a run to {question.name} ends in a state without its patterns")
         self._must_show(question.name, self.witness.shows(moves, question, instance))
         return self.trace(moves), instance
 
-    def deadlocked(self, moves: Sequence[Transition]) -> Trace:
+    def deadlocked(self, moves: RealRun) -> Trace:
         """A run to a deadlock, with the reasons why no row fires."""
         self._must_show("a deadlock", self.witness.is_stuck(moves))
         return self.trace(moves, blocked=True)
 
     def unfulfilled(
-        self, obligation: LeadsToInstance, fairness: Fairness, moves: Sequence[Transition],
+        self, obligation: LeadsToInstance, fairness: Fairness, moves: RealRun,
         loop: int | None,
     ) -> Trace:
         """A fair run on which a goal is never reached."""
@@ -68,7 +68,7 @@ class Narrator:
             obligation.claim.name, self.witness.never_reaches(obligation, fairness, moves, loop))
         return self.trace(moves, loop=loop, blocked=loop is None)
 
-    def unrefined(self, claim: Refines, over: Environment, moves: Sequence[Transition]) -> Trace:
+    def unrefined(self, claim: Refines, over: Environment, moves: RealRun) -> Trace:
         """A run whose last step no row of the abstract system takes."""
         self._must_show(claim.name, self.witness.leaves(claim, over, moves))
         return self.trace(moves)
@@ -78,7 +78,7 @@ class Narrator:
             raise NoRunError(f"the run that was found for {what} does not show it: {problem}")
 
     def trace(
-        self, moves: Sequence[Transition], *, loop: int | None = None, blocked: bool = False
+        self, moves: RealRun, *, loop: int | None = None, blocked: bool = False
     ) -> Trace:
         """The run as lanes and steps.
 
@@ -86,7 +86,6 @@ class Narrator:
         why no row fires in the last state.
         """
         steps = tuple(self.step(move) for move in moves)
-        last = moves[-1].after if moves else 0
         seen = {step.lane for step in steps} | {
             lane
             for step in steps
@@ -96,11 +95,11 @@ class Narrator:
         lanes = tuple(lane for lane in self.lanes() if lane.name in seen) or tuple(self.lanes())
         return Trace(
             lanes,
-            self._start({lane.name for lane in lanes}),
+            tuple(self._start({lane.name for lane in lanes}, moves.start)),
             steps,
             loop,
-            self.blocked(last) if blocked else (),
-            self._holds(moves[0].before if moves else 0),
+            self.blocked(moves.end) if blocked else (),
+            self._holds(moves.start),
         )
 
     def lanes(self) -> Iterable[Lane]:
@@ -109,19 +108,13 @@ class Narrator:
             for indices in product(*(range(self.ground.sizes[sort]) for sort in machine.sorts)):
                 yield Lane(lane_name(machine, indices), machine.name)
 
-    def _start(self, lanes: set[str]) -> tuple[Change, ...]:
-        """The initial value of each lane's state variable."""
-        start = []
-        for table in self.ground.system.tables:
-            if table.state is None:
-                continue
-            for environment in self.ground.environments(table.machine.own):
-                indices = tuple(environment.values())
-                lane = lane_name(table.machine, indices)
-                if lane in lanes:
-                    value = value_name(table.state.values[0])
-                    start.append(Change(lane, cell_name(table.state, indices), "", value))
-        return tuple(start)
+    def _start(self, lanes: set[str], state: int) -> Iterator[Change]:
+        """The initial value of each lane's state variable, and of those that start free."""
+        main = [table.state for table in self.ground.system.tables]
+        for symbol, at, (value,) in self.ground.layout.texts(state):
+            lane = lane_name(symbol.owner, at[: len(symbol.owner.own)])
+            if symbol.starts_free or (symbol in main and lane in lanes):
+                yield Change(lane, cell_name(symbol, at), "", value)
 
     def step(self, move: Transition) -> TraceStep:
         """One step with its messages, its changes, and the properties that hold after it."""

@@ -156,7 +156,7 @@ class RunClaims:
             return finding if moves else replace(
                 finding, note=f"vacuous: it never moves {claim.abstract.name}")
         narrator = Narrator(search.ground, self._asked(search.ground))
-        trace = narrator.unrefined(claim, one.over, run(search.program, broken.rows))
+        trace = narrator.unrefined(claim, one.over, run(broken.start, broken.rows))
         note = "; ".join(filter(None, (broken.told, claim.why)))
         return replace(finding, trace=trace, instance=instance_text(one.over), note=note)
 
@@ -191,7 +191,7 @@ class RunClaims:
     ) -> tuple[Trace | None, str]:
         """The run that violates a `leads_to`, and a note if there is none to draw."""
         narrator = Narrator(search.ground, self._asked(search.ground))
-        moves = run(search.program, lasso.rows)
+        moves = run(lasso.start, lasso.rows)
         if search.program.sweeps and narrator.witness.never_reaches(
                 obligation, fairness, moves, lasso.loop):
             exact = self._explore_again(graph_for(fairness), exact=True)
@@ -202,7 +202,7 @@ class RunClaims:
                 if found is None:
                     raise NoRunError(f"no run violates {obligation.claim.name}, if {fairness}")
                 lasso = found[0]
-                moves = run(exact.program, lasso.rows)
+                moves = run(lasso.start, lasso.rows)
             finally:
                 exact.engine.close()
         return narrator.unfulfilled(obligation, fairness, moves, lasso.loop), ""

@@ -76,6 +76,7 @@ def variable_cells(variable: Variable) -> Cells:
     values = ", ".join(map(value_name, variable.values))
     if isinstance(variable, ElementFunction):
         values = f"{UNSET}, or an element of {code(variable.sorts[-1].__name__)}"
+    values += "; any at the start" if variable.starts_free else ""
     return code(variable.signature), values, _moves(variable)
 
 
@@ -174,6 +175,11 @@ def property_text(claim: Property, system: System) -> str:
 
 def _formula(formula: Formula) -> str:
     return code(formula_text(formula))
+
+
+def init_text(init: Formula) -> str:
+    """The initial states, as a line of Markdown."""
+    return f"* At the start it holds that {_formula(init)}."
 
 
 def final_text(final: Formula) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.check.engine import Engine, Flags
+from pdproto.check.engine import Engine, Flags, Positions
 from pdproto.check.explore import Exploration
 from pdproto.check.graph import Graph, Walk
 from pdproto.ground.grounding import Environment, Ground, GroundRow
@@ -29,9 +29,10 @@ UNFIT: Final = "no value"
 class Broken:
     """A shortest run whose last step no row of the abstract system takes, and this step in words.
 
-    rows: none if the initial state is mapped to another one than the abstract system's.
+    start: the initial state. rows: none if it is mapped to no initial one of the abstract system.
     """
 
+    start: int
     rows: tuple[GroundRow, ...]
     told: str
 
@@ -54,6 +55,7 @@ class Refinement:
         self._bits: Final[list[tuple[int, tuple[Guard, ...]]]] = []
         self._unfit: Final[dict[int, str]] = {}
         self._after: Final[dict[int, frozenset[int]]] = {}
+        self._starts: Final = frozenset(self.abstract.initial)
         layout = self.abstract.layout
         for mapped in claim.mapped:
             for cell in ground.environments(mapped.arguments):
@@ -92,10 +94,11 @@ class Refinement:
         return f"{self._changes(before, after)}, which no row of {self.claim.abstract.name} does"
 
     def starts(self, image: int) -> str:
-        """Why the image of the initial state is no initial state; empty if it is one."""
-        if image == 0:
+        """Why the image of an initial state is no initial state; empty if it is one."""
+        if image in self._starts:
             return ""
-        return (f"at the start {self._changes(0, image)}, which is no initial state of "
+        first = self.abstract.initial[0]
+        return (f"at the start {self._changes(first, image)}, which is no initial state of "
                 f"{self.claim.abstract.name}")
 
     def _changes(self, before: int, after: int) -> str:
@@ -130,12 +133,10 @@ class Refinement:
         """A shortest run that breaks the claim; and whether the abstract system ever moves."""
         engine = found.engine
         images, states = self.images(engine)
-        first = engine.find(found.program.normal(found.program.initial[0]))
-        if first is None:
-            raise AssertionError("the initial state is not stored")
-        start = engine.position(first)
-        if wrong := self.starts(states[images[start]]):
-            return Broken((), wrong), True
+        starts = found.starts()
+        for start in starts:
+            if wrong := self.starts(states[images[start]]):
+                return Broken(self._state(found, start), (), wrong), True
         bad = np.zeros(engine.states, bool)
         judged: dict[int, bool] = {}
         for begin in range(0, engine.states, AT_ONCE):
@@ -148,10 +149,14 @@ class Refinement:
                     judged[pair] = self.allows(*(states[i] for i in divmod(pair, len(states))))
                 if not judged[pair]:
                     bad[sources[pairs == pair]] = True
-        return self._first(found, start, bad, images, states), len(states) > 1
+        return self._first(found, starts, bad, images, states), len(states) > 1
+
+    @staticmethod
+    def _state(found: Exploration, start: int) -> int:
+        return found.program.start(found.engine.state(found.engine.identity(start)))
 
     def _first(
-        self, found: Exploration, start: int, bad: Flags, images: NDArray[np.int64],
+        self, found: Exploration, starts: Positions, bad: Flags, images: NDArray[np.int64],
         states: list[int],
     ) -> Broken | None:
         """A shortest run to a bad state, with its bad step."""
@@ -160,7 +165,7 @@ class Refinement:
         rows = found.ground.rows
         graph = Graph(found.engine, np.ones(len(rows), bool))
         walk = Walk(graph, np.ones(graph.states, bool))
-        frontier = walk.begin(np.array([start]))
+        frontier = walk.begin(starts)
         while not bad[frontier].any():
             frontier = walk.advance(frontier)
         end = int(frontier[bad[frontier]].min())
@@ -168,6 +173,8 @@ class Refinement:
         for row, target in zip(ways.rows, ways.targets, strict=True):
             before, after = states[images[end]], states[images[target]]
             if not self.allows(before, after):
-                steps = (*(step.row for step in walk.back(end)), int(row))
-                return Broken(tuple(rows[one] for one in steps), self.told(before, after))
+                back = walk.back(end)
+                steps = (*(step.row for step in back), int(row))
+                start = self._state(found, back[0].source if back else end)
+                return Broken(start, tuple(rows[one] for one in steps), self.told(before, after))
         raise AssertionError("a bad state without a bad step")

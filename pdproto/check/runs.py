@@ -9,6 +9,7 @@ of the tables, element for element.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Program, Renaming
@@ -23,19 +24,31 @@ class Transition:
     after: int
 
 
+class RealRun(list[Transition]):
+    """The steps of a real run, and the initial state in which it begins."""
+
+    def __init__(self, start: int, moves: Iterable[Transition] = ()) -> None:
+        super().__init__(moves)
+        self.start: Final = start
+
+    @property
+    def end(self) -> int:
+        """The last state."""
+        return self[-1].after if self else self.start
+
+
 class NoRunError(AssertionError):
     """A search has found what no run of the tables shows: a defect of pdproto."""
 
 
-def replay(ground: Ground, form: Program, path: Sequence[int]) -> list[Transition]:
+def replay(ground: Ground, form: Program, path: Sequence[int]) -> RealRun:
     """The real run along a path of stored states. Raises NoRunError if there is none.
 
     A fault that changes nothing but dead bits is left out.
     """
-    real = form.initial[0]
+    moves = RealRun(real := form.start(path[0]))
     renamings = [form.symmetry.renaming(form.swept(real))]
     named = form.symmetry.renamed(real, renamings[0])
-    moves = []
     for stored, wanted in pairwise(path):
         row = _row_between(ground, form, stored, wanted)
         target = row.action.apply(named)
@@ -69,35 +82,32 @@ def _as_named(
     raise NoRunError("no row of the tables takes a step of the search")
 
 
-def run(form: Program, rows: Iterable[GroundRow]) -> list[Transition]:
-    """The real run in which these rows fire, faults that cannot fire left out.
+def run(start: int, rows: Iterable[GroundRow]) -> RealRun:
+    """The real run from this state in which these rows fire, faults that cannot fire left out.
 
     Raises NoRunError if another row is not enabled.
     """
-    state = form.initial[0]
-    moves = []
+    moves = RealRun(start)
     for row in rows:
-        if row.action.guard.holds(state):
-            moves.append(Transition(row, state, row.action.apply(state)))
-            state = moves[-1].after
+        if row.action.guard.holds(moves.end):
+            moves.append(Transition(row, moves.end, row.action.apply(moves.end)))
         elif not row.layer:
             raise NoRunError(f"{row} is not enabled")
     return moves
 
 
-def until_stuck(ground: Ground, form: Program, moves: Sequence[Transition]) -> list[Transition]:
+def until_stuck(ground: Ground, moves: RealRun) -> RealRun:
     """The run, and after it rows of the protocol, until none changes anything.
 
     It ends, because they change idle bits only (deadbits.py), and each cell moves on to another
     value at most so often as it has values. Raises NoRunError if it does not.
     """
-    whole = list(moves)
-    state = whole[-1].after if whole else form.initial[0]
+    whole = RealRun(moves.start, moves)
     for _ in range(sum(len(symbol.values) for symbol, _ in ground.layout.fields) + 1):
+        state = whole.end
         row = next((row for row in ground.rows if not row.layer and row.action.guard.holds(state)
                     and row.action.apply(state) != state), None)
         if row is None:
             return whole
         whole.append(Transition(row, state, row.action.apply(state)))
-        state = whole[-1].after
     raise NoRunError("rows that change idle bits only come to no end")

@@ -20,6 +20,7 @@ from pdproto.check.page import (
     configuration,
     final_text,
     grid,
+    init_text,
     instance_text,
     mermaid,
     message_cells,
@@ -164,10 +165,12 @@ def _entry(row: Row, reasons: list[str]) -> str:
 
 
 def _properties(system: System) -> Iterator[str]:
-    if not system.properties and system.final is None:
+    if not system.properties and system.final is None and system.init is None:
         return
     yield "## Properties"
     lines = [property_text(claim, system) for claim in system.properties]
+    if system.init is not None:
+        lines.append(init_text(system.init))
     if system.final is not None:
         lines.append(final_text(system.final))
     yield "\n".join(lines)

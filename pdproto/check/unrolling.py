@@ -6,6 +6,8 @@ state, and one for each row.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from time import monotonic
 from typing import Any, Final
 
@@ -20,8 +22,11 @@ FOR_EVER_MS: Final = 1_000_000_000  # instead of no limit; the solver accepts no
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A run as its rows, and the names of the targets that its last state reaches."""
+    """A run as its initial state and its rows, and the names of the targets that its last state
+    reaches.
+    """
 
+    start: int
     rows: tuple[GroundRow, ...]
     names: tuple[str, ...]
 
@@ -29,9 +34,9 @@ class Reached:
 class Unrolling:
     """The runs of exactly k steps of a ground system, as constraints; k grows by `extend`.
 
-    A bit that no row sets is always false, and has no variable. A step is one row. The binary
-    digits of its number are variables too, so that two rows cannot fire in one step. Only the row
-    that fires changes bits, and it changes at least one.
+    A bit that no row sets, and no initial state has, is always false, and has no variable. A step
+    is one row. The binary digits of its number are variables too, so that two rows cannot fire in
+    one step. Only the row that fires changes bits, and it changes at least one.
 
     If two consecutive rows are independent, the one with the smaller number comes first. From each
     run, exchanges of independent rows lead to such a run, with the same length and the same end.
@@ -47,13 +52,22 @@ class Unrolling:
         set_somewhere = 0
         for row in acting:
             set_somewhere |= row.action.assign
+        for state in form.initial:
+            set_somewhere |= state
         self.bits: Final = tuple(_ones(set_somewhere))
         self.solver: Final[Any] = z3.SolverFor("QF_FD", ctx=self.logic.context)
         self.steps: Final[list[list[Any]]] = []
         self.asked = 0
         boolean = self.logic.boolean
-        # The one initial state has every bit clear.
-        self.now: dict[int, Any] = dict.fromkeys(self.bits, self.logic.any_of())
+        # In a single initial state every bit is clear.
+        free = reduce(or_, form.initial)
+        self.now: dict[int, Any] = {
+            bit: boolean(f"bit{bit}@0") if free >> bit & 1 else self.logic.any_of()
+            for bit in self.bits}
+        self.first: Final = self.now
+        if free:
+            self.solver.add(self.logic.any_of(*(
+                self.logic.equals(Literal(free, state), self.now) for state in form.initial)))
         self.before: Final = {bit: boolean(f"before{bit}") for bit in self.bits}
         self.after: Final = {bit: boolean(f"after{bit}") for bit in self.bits}
         self.fires: Final = [boolean(f"fires{n}") for n in range(len(acting))]
@@ -148,8 +162,10 @@ class Unrolling:
             self.acting[next(n for n, f in enumerate(fires) if z3.is_true(model.eval(f, True)))]
             for fires in self.steps
         )
+        start = sum(1 << bit for bit, formula in self.first.items()
+                    if z3.is_true(model.eval(formula, True)))
         names = (name for name, end in wanted.items() if z3.is_true(model.eval(end, True)))
-        return Reached(tuple(rows), tuple(names))
+        return Reached(start, tuple(rows), tuple(names))
 
     def _check(self, assumed: tuple[Any, ...], until: float | None) -> bool:
         """Whether the constraints are satisfiable. Raises TimeoutError when the time is up."""

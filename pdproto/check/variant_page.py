@@ -19,6 +19,7 @@ from pdproto.check.page import (
     configuration,
     final_text,
     grid,
+    init_text,
     instance_text,
     property_text,
     row_heading,
@@ -175,6 +176,7 @@ def _block(language: str, text: str) -> str:
 def _properties(variant: System, base: System, change: Difference) -> Iterator[str]:
     removed = [f"**{key[-1]}**" for key in _of(change.removed, "property")]
     removed += ["where a run may end" for _ in _of(change.removed, "final")]
+    removed += ["what holds at the start" for _ in _of(change.removed, "init")]
     added = [_claim(part) for part in _of(change.added, "property").values()]
     pairs = [
         (_claim(before), _claim(after))
@@ -191,8 +193,9 @@ def _properties(variant: System, base: System, change: Difference) -> Iterator[s
     ]
     lines += [property_text(after, variant)
               for before, after in pairs if not _only_assumes(before, after)]
-    final = [*_of(_new(change), "final").values()]
-    lines += [final_text(part) for part in final if isinstance(part, Formula)]
+    for kind, text in (("init", init_text), ("final", final_text)):
+        parts = _of(_new(change), kind).values()
+        lines += [text(part) for part in parts if isinstance(part, Formula)]
     if not (removed or added or lines):
         return
     yield "## Properties"

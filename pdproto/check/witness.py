@@ -19,7 +19,7 @@ from pdproto.check.questions import (
     instance_text,
     sends_unasked,
 )
-from pdproto.check.runs import NoRunError, Transition
+from pdproto.check.runs import NoRunError, RealRun
 from pdproto.ground.grounding import Environment, Ground, GroundRow
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.formula import Or, Value, free_variables
@@ -42,9 +42,11 @@ class Witness:
         units = {(id(row.row), *row.environment.values()): row for row in ground.rows}
         self._rows: Final = tuple(units.values())
 
-    def stores(self, moves: Sequence[Transition]) -> list[Store]:
+    def stores(self, moves: RealRun) -> list[Store]:
         """The states of the run. Raises NoRunError unless the interpreter takes each step."""
-        stores: list[Store] = [frozenset()]
+        stores = [self._store(moves.start)]
+        if not self._book.is_initial(stores[0]):
+            raise NoRunError("it begins in no initial state")
         for number, move in enumerate(moves, start=1):
             after = self._fired(move.row, stores[-1])
             if after is None:
@@ -61,7 +63,7 @@ class Witness:
     def _fired(self, row: GroundRow, store: Store) -> Store | None:
         return self._book.fired(row.table, row.row, store, row.environment)
 
-    def shows(self, moves: Sequence[Transition], question: Question, instance: str) -> str:
+    def shows(self, moves: RealRun, question: Question, instance: str) -> str:
         """Whether the run ends where the property is violated, or seen, for these elements."""
         if instance in self._instances(question, self.stores(moves)[-1]):
             return ""
@@ -117,14 +119,15 @@ class Witness:
                            "sent")
 
     def leaves(
-        self, claim: Refines, over: Environment, moves: Sequence[Transition]
+        self, claim: Refines, over: Environment, moves: RealRun
     ) -> str:
         """Whether the run ends with a step that the abstract system does not take."""
         of = claim.abstract
         book = Interpreter(of, self.ground.sizes, tuple(of.faults), self.ground.given)
         *before, after = (self._mapped(claim, over, store) for store in self.stores(moves))
         if not before:
-            return "" if after else "it begins in an initial state of the abstract system"
+            return "it begins in an initial state of the abstract system" if (
+                book.is_initial(after)) else ""
         if after == before[-1]:
             return "its last step changes nothing of the abstract system"
         taken = next((step for step, to in book.steps(before[-1]) if to == after), None)
@@ -142,7 +145,7 @@ class Witness:
                     found.add(((mapped.symbol, (*cell[1], -1)), False))
         return frozenset(found)
 
-    def is_stuck(self, moves: Sequence[Transition]) -> str:
+    def is_stuck(self, moves: RealRun) -> str:
         """Whether the run ends in a state that is not final, and that no row changes."""
         end = self.stores(moves)[-1]
         final = self.ground.system.final
@@ -157,7 +160,7 @@ class Witness:
         return ""
 
     def never_reaches(
-        self, obligation: LeadsToInstance, fairness: Fairness, moves: Sequence[Transition],
+        self, obligation: LeadsToInstance, fairness: Fairness, moves: RealRun,
         loop: int | None,
     ) -> str:
         """Whether the run owes the goal, and stays so for ever, though fair rows fire.

@@ -93,6 +93,9 @@ def page(name: str, *, full: bool = False) -> str:
 def _states(system: System, chosen: Configuration, most: int) -> str:
     """The states as a graph. Raises UsageError if there are more, or several topologies."""
     walker = Walker(system, chosen, ground(system, chosen).given)
+    if len(walker.form.initial) > 1:
+        raise UsageError(f"{system.name} has {len(walker.form.initial):,} initial states at these "
+                         "sizes: --dot draws the states from one; see them with `pdproto explore`")
     found = neighbourhood(walker, walker.initial, most)
     if not found.complete:
         raise UsageError(f"{system.name} has over {most:,} states at these sizes: a graph of them "

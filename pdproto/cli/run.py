@@ -74,11 +74,11 @@ def _show(begun: Start, seen: WalkCounts, seed: int, out: Console) -> None:
                    f"{counted(seen.ended, 'walk')} came to an end"))
     out.print()
     out.print(_rows(walker, seen))
-    for name, path in seen.violations.items():
+    for name, (first, path) in seen.violations.items():
         out.print()
         out.print(Text(f"{counted(seen.broken[name], 'walk')} with a violation; the shortest, "
                        f"which `pdproto check` may shorten:", style="dim"))
-        render_trace(_finding(walker, name, path), out)
+        render_trace(_finding(walker.starting(first), name, path), out)
     if not seen.violations:
         out.print(Text("no violation was seen, which proves nothing", style="dim"))
 
@@ -134,5 +134,5 @@ def _as_json(begun: Start, seen: WalkCounts, seed: int) -> dict[str, Any]:
         "rows": {name: {"fired": seen.fired[name], "enabled": seen.enabled[name]}
                  for name in _names(walker)},
         "violations": {name: {"walks": seen.broken[name], "path": list(path)}
-                       for name, path in seen.violations.items()},
+                       for name, (_, path) in seen.violations.items()},
     }

@@ -11,11 +11,10 @@ from typing import Final
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.findings import topology
 from pdproto.check.result import CheckResult, Finding, Verdict
-from pdproto.check.rigid import interpretations
 from pdproto.check.runs import Transition
 from pdproto.check.stepping.as_test import SystemImport
 from pdproto.check.stepping.recorded import RecordedRun, RecordError, recorded
-from pdproto.check.stepping.walk import Path, PathError, Walker, nth_interpretation
+from pdproto.check.stepping.walk import Path, PathError, Walker, nth_walker, walkers
 from pdproto.cli.options import (
     UsageError,
     add_sizes,
@@ -96,7 +95,8 @@ def add_topology(parser: argparse.ArgumentParser) -> None:
     """Add --topology."""
     parser.add_argument(
         "--topology", metavar="N", type=whole_number, default=1,
-        help="the interpretation of the rigid relations, by its number (default: 1)",
+        help="the interpretation of the rigid relations and the initial state there, by their "
+             "number (default: 1)",
     )
 
 
@@ -145,12 +145,11 @@ def _name(system: System, name: str) -> str:
 def _begun(system: System, chosen: Configuration, source: SystemImport, path: Path) -> Start:
     """The start at the end of the path, in the topology of the source."""
     try:
-        given = nth_interpretation(system, chosen, source.topology)
-        walker = Walker(system, chosen, given)
+        walker = nth_walker(system, chosen, source.topology)
         walker.follow(path)
     except PathError as error:
         raise UsageError(str(error)) from error
-    return Start(walker, source, path, topology(given))
+    return Start(walker, source, path, topology(walker.ground.given))
 
 
 def _source(name: str, chosen: str, number: int) -> SystemImport:
@@ -192,7 +191,14 @@ def _at_violation(system: System, chosen: Configuration, source: SystemImport, n
         raise UsageError(f"{_without_run(result, name or 'every property')}; start without "
                          f"--violation")
     path = tuple(f"{step.row}({step.parameters})" for step in finding.trace.steps)
-    return _in_its_topology(system, chosen, source, lambda walker: walker.follow(path))
+    begun = {*finding.trace.start}
+
+    def follow(walker: Walker) -> tuple[Transition, ...]:
+        if not begun <= {*walker.trace(()).start}:
+            raise PathError("the run begins in another initial state")
+        return walker.follow(path)
+
+    return _in_its_topology(system, chosen, source, follow)
 
 
 def _without_run(result: CheckResult, name: str) -> str:
@@ -216,14 +222,14 @@ def _in_its_topology(
     Raises UsageError with the reason of the first topology if there is none.
     """
     refused: PathError | None = None
-    for number, given in enumerate(interpretations(system, chosen.sizes, chosen), start=1):
-        walker = Walker(system, chosen, given)
+    for number, walker in enumerate(walkers(system, chosen), start=1):
         try:
             path = tuple(walker.label(move.row) for move in follow(walker))
         except PathError as error:
             refused = refused or error
         else:
-            return Start(walker, replace(source, topology=number), path, topology(given))
+            placed = replace(source, topology=number)
+            return Start(walker, placed, path, topology(walker.ground.given))
     raise UsageError(str(refused))
 
 

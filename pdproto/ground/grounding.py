@@ -30,6 +30,7 @@ from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.ground.starts import starts
 from pdproto.spec.language.computed import alternatives
 from pdproto.spec.language.formula import (
     TRUE,
@@ -332,12 +333,9 @@ class Grounder:
 
     def cells(self, update: Update, environment: Environment) -> Iterator[Indices]:
         """The indices of the cells of an update; ANY stands for every element."""
-        return product(
-            *(
-                range(self.sizes[sort]) if argument is ANY else (environment[argument],)
-                for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)
-            )
-        )
+        return product(*(
+            range(self.sizes[sort]) if argument is ANY else (environment[argument],)
+            for argument, sort in zip(update.arguments, update.symbol.sorts, strict=True)))
 
 
 class Ground(Grounder):
@@ -366,6 +364,8 @@ class Ground(Grounder):
         self.system: Final = system
         self.faults: Final = faults
         self.timers: Final = timers
+
+    initial = cached_property(starts)
 
     @cached_property
     def rows(self) -> tuple[GroundRow, ...]:

@@ -7,7 +7,18 @@ from typing import Any
 from pdproto.ground.layout import Indices
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Table
+from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.symbols import Rigid, Sent, Sizes, Symbol, Variable
+
+
+def require_one_start(*tables: Table) -> None:
+    """Raise SpecError for a variable with `init=ANY`: what runs starts with one value."""
+    for table in tables:
+        for symbol in table.machine.symbols:
+            if symbol.starts_free:
+                raise SpecError(symbol.place, f"{symbol} of {table.machine} starts with any value "
+                                "(init=ANY), and a machine that runs or is fuzzed starts with one, "
+                                "which its trace needs too: give it one, as init=")
 
 
 def local_symbols(table: Table) -> Iterator[Symbol]:

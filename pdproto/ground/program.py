@@ -231,6 +231,10 @@ class Program:
         """How many 64-bit words a state has."""
         return max(1, -(-self.bits // WORD_BITS))
 
+    def start(self, stored: int) -> int:
+        """The first initial state with this stored form."""
+        return next(state for state in self.initial if self.normal(state) == stored)
+
     def normal(self, state: int) -> int:
         """The stored form of a state: dead bits cleared, then the orbit's representative."""
         return self.symmetry.canonical(self.swept(state))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.ground.grounding import Environment, Grounder
 from pdproto.ground.layout import Indices
-from pdproto.ground.local import index_tuples, rigid_relations
+from pdproto.ground.local import index_tuples, require_one_start, rigid_relations
 from pdproto.ground.program import Action, Guard, Literal, assignment
 from pdproto.spec.language.formula import And, bound_variables, free_variables, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table
@@ -74,6 +74,7 @@ class Conditions:
     """
 
     def __init__(self, table: Table, orders: Collection[AnyRigid] = ()) -> None:
+        require_one_start(table)
         self.table: Final = table
         self.orders: Final = tuple(orders)
         self.ordered: Final = frozenset(sort for rigid in orders for sort in rigid.sorts)

@@ -6,6 +6,7 @@ from functools import cache
 from types import CodeType
 from typing import Any, Final, NoReturn, TypeAlias
 
+from pdproto.ground.local import require_one_start
 from pdproto.runtime.cells import Cells, Key
 from pdproto.runtime.compile import Writer, arguments_of
 from pdproto.runtime.errors import LocalProtocolError
@@ -92,6 +93,7 @@ def compiled_rows(
     namespace: name in the source -> object. Raises SpecError for a trigger that names a variable
     twice.
     """
+    require_one_start(writer.table)
     namespace |= {"MISSING": _refuse_missing, "LAST": _last_of_each}
     exec(_code(source, writer.table.machine.name), namespace)  # noqa: S102 - our own source
     rows = {}

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any, Final
 
-from pdproto.check.runs import Transition
+from pdproto.check.runs import RealRun, Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.layout import Cell, Indices, cell_name, value_name
+from pdproto.ground.local import require_one_start
 from pdproto.runtime.errors import ProtocolError
 from pdproto.spec.language.symbols import Message, Sent, Variable
 from pdproto.testing.ends import (
@@ -55,10 +56,11 @@ class Cluster:
         heard_at_once: bool = False,
         runs: Ground | None = None,
     ) -> None:
+        require_one_start(*ground.system.every_table)
         self.ground: Final = ground
         self.ends: Final = make_ends(runs or ground, at_once=at_once, stores=stores)
         self.state = 0
-        self.moves: list[Transition] = []
+        self.moves = RealRun(0)
         self.attempted: GroundRow | None = None
         self._heard_at_once: Final = heard_at_once
         self._rows: Final[dict[FiredRow, list[GroundRow]]] = {}
@@ -90,7 +92,7 @@ class Cluster:
     def begin(self) -> None:
         """Go back to the initial state, at all ends."""
         self.state = self._heard = self._sent = 0
-        self.moves = []
+        self.moves = RealRun(0)
         self.attempted = None
         self._carried.clear()
         for end in self.ends:

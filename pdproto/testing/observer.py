@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from pdproto.check.runs import Transition
+from pdproto.check.runs import RealRun, Transition
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.ground.program import Guard
 from pdproto.spec.handoff import ends
@@ -46,13 +46,13 @@ class Past:
     before: "Past | None"
 
 
-def moves(past: Past | None) -> list[Transition]:
+def moves(past: Past | None) -> RealRun:
     """The steps of a path, from the first one on."""
     told = []
     while past is not None:
         told.append(past.move)
         past = past.before
-    return told[::-1]
+    return RealRun(0, told[::-1])
 
 
 class Observer:

@@ -7,7 +7,7 @@ from typing import Final
 
 from pdproto.check.load import load
 from pdproto.check.runs import Transition
-from pdproto.check.stepping.walk import Walker, nth_interpretation
+from pdproto.check.stepping.walk import Walker, nth_walker
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
@@ -42,12 +42,12 @@ def walk(
     faults: tuple[str, ...] | None = None,
     topology: int = 1,
 ) -> Walked:
-    """Take the rows of the path, such as `ask(c0, r0)`, from the initial state.
+    """Take the rows of the path, such as `ask(c0, r0)`, from an initial state.
 
     system: a system, or `module:attribute` or `file.py:attribute`. configuration: one, or its name.
     sizes: by the name of the sort; they and `faults` replace those of the configuration. topology:
-    the number of the interpretation of the rigid relations, from 1. Raises PathError at the first
-    row that is not enabled, and the errors of `load`.
+    the number of the interpretation of the rigid relations and the initial state, from 1. Raises
+    PathError at the first row that is not enabled, and the errors of `load`.
     """
     chosen = load(system) if isinstance(system, str) else system
     base = configuration
@@ -56,5 +56,5 @@ def walk(
     named = {sort.__name__: sort for sort in chosen.sorts}
     given = {**base.sizes, **{named[name]: size for name, size in sizes.items()}}
     used = replace(base, sizes=given, faults=base.faults if faults is None else faults)
-    walker = Walker(chosen, used, nth_interpretation(chosen, used, topology))
+    walker = nth_walker(chosen, used, topology)
     return Walked(walker, walker.follow(path))

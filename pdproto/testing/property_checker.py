@@ -30,7 +30,7 @@ from pdproto.check.questions import (
 from pdproto.check.refining import refinements
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.check.runs import NoRunError, Transition
+from pdproto.check.runs import NoRunError, RealRun, Transition
 from pdproto.check.words import assuming, claim_text
 from pdproto.ground.grounding import Ground, GroundRow
 from pdproto.spec.language.machine import Timer
@@ -121,14 +121,14 @@ class PropertyChecker:
             self._good.clear()
         self._good.add(state)
 
-    def _check_steps(self, moves: list[Transition]) -> None:
+    def _check_steps(self, moves: RealRun) -> None:
         """Check each refinement in the last step that was taken, and at the start.
 
         Not where delivery takes messages off the network, because a mapping may read them.
         """
         if self.ground.consume or not self._refinements:
             return
-        before, after = (moves[-1].before, moves[-1].after) if moves else (0, 0)
+        before, after = (moves[-1].before if moves else moves.start), moves.end
         if (before, after) in self._steps:
             return
         for one in self._refinements:
@@ -213,7 +213,7 @@ class PropertyChecker:
             DEADLOCK, PropertyKind.DEADLOCK, claim, Verdict.VIOLATED, "met by a run", place,
             trace=self._narrator.deadlocked(cluster.moves)))
 
-    def _refute(self, question: Question, moves: list[Transition]) -> None:
+    def _refute(self, question: Question, moves: RealRun) -> None:
         """Raise ViolationError for the run.
 
         Safety is claimed where delivery leaves a message on the network. A run under
@@ -237,7 +237,7 @@ class PropertyChecker:
         lasting = Ground(ground.system, ground.sizes, ground.faults, ground.given)
         return Narrator(lasting, tuple(questions(lasting)))
 
-    def _lasting(self, moves: list[Transition]) -> list[Transition]:
+    def _lasting(self, moves: RealRun) -> RealRun:
         """The run where delivery leaves messages on the network. Raises NoRunError."""
         if not self.ground.consume:
             return moves
@@ -245,21 +245,20 @@ class PropertyChecker:
         by_row: dict[int, list[GroundRow]] = {}
         for row in self._narrator_of_safety.ground.rows:
             by_row.setdefault(id(row.row), []).append(row)
-        lasting, state = [], 0
+        lasting = RealRun(0)
         for name, environment in wanted:
             fired = next((row for row in by_row.get(name, ()) if row.environment == environment
-                          and row.action.guard.holds(state)), None)
+                          and row.action.guard.holds(lasting.end)), None)
             if fired is None:
                 raise NoRunError("it is no run where messages stay")
-            lasting.append(Transition(fired, state, fired.action.apply(state)))
-            state = lasting[-1].after
+            lasting.append(Transition(fired, lasting.end, fired.action.apply(lasting.end)))
         return lasting
 
     def _broken(
         self,
         obligation: LeadsToInstance,
         fairness: Fairness,
-        moves: list[Transition],
+        moves: RealRun,
         loop: int | None,
     ) -> Finding:
         claim = obligation.claim
@@ -270,7 +269,7 @@ class PropertyChecker:
             trace=self._narrator.unfulfilled(obligation, fairness, moves, loop),
             note=assuming(self.ground.system, (fairness,)), under=(fairness,))
 
-    def diverged(self, moves: list[Transition], why: str) -> Finding:
+    def diverged(self, moves: RealRun, why: str) -> Finding:
         """The finding for a run after which an implementation differed from the tables."""
         return Finding(
             "conforms", PropertyKind.ALWAYS, "every step follows the tables", Verdict.VIOLATED,
@@ -282,12 +281,12 @@ def is_safety_net(row: GroundRow) -> bool:
     return isinstance(row.row.on, Timer) and not row.row.on.detector
 
 
-def _unfulfilled(pending: PendingObligation, moves: list[Transition], begin: int) -> bool:
+def _unfulfilled(pending: PendingObligation, moves: RealRun, begin: int) -> bool:
     """Whether the property is pending in the loop, and its goal is never reached there.
 
     begin: the number of moves before the loop. A loop without moves is the last state for ever.
     """
-    states = [moves[0].before if moves else 0, *(move.after for move in moves)]
+    states = [moves.start, *(move.after for move in moves)]
     for state in states:
         pending.observe(state)
     kept = any(guard.holds(state) for state in states[begin:] for guard in pending.obligation.goal)

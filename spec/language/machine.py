@@ -23,8 +23,8 @@ from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .ranges import Int
 from .row import Row, RowKind
-from .sorts import Sort, wanted
-from .symbols import Computed, Each, Function, Relation, Sent, Symbol, Update
+from .sorts import ANY, Sort, wanted
+from .symbols import Computed, Each, Function, Relation, Sent, Symbol, Update, Variable
 from .terms import NumberFunction
 from .triggers import Call, Completion, Timer, Trigger
 
@@ -138,22 +138,35 @@ class Machine(Generic[*Ps]):
         self, name: str, values: Int, a: type[A], b: type[B], /, *, init: int | None = None
     ) -> NumberFunction[*Ps, A, B]: ...
     @overload
-    def function(self, name: str, values: type[V], /) -> ElementFunction[V, *Ps]: ...
+    def function(
+        self, name: str, values: type[V], /, *, init: None = None
+    ) -> ElementFunction[V, *Ps]: ...
     @overload
     def function(
-        self, name: str, values: type[V], a: type[A], /
+        self, name: str, values: type[V], a: type[A], /, *, init: None = None
     ) -> ElementFunction[V, *Ps, A]: ...
     @overload
     def function(
-        self, name: str, values: type[V], a: type[A], b: type[B], /
+        self, name: str, values: type[V], a: type[A], b: type[B], /, *, init: None = None
     ) -> ElementFunction[V, *Ps, A, B]: ...
     def function(
         self, name: str, values: Any, /, *sorts: type[Sort],
         edges: Mapping[Any, Collection[Any]] | None = None, init: Any = None,
     ) -> Any:
         """A variable `name(self..., sorts...)`: a member of an enum, or a number of a range,
-        initially `init`, or the first; or an element of a sort, initially none.
+        initially `init`, or the first; or an element of a sort, initially none. init=ANY: initially
+        any value, as far as the system's `init=` allows it.
         """
+        free, init = init is ANY, None if init is ANY else init
+        symbol = self._function(name, values, sorts, edges, init)
+        symbol.starts_free = free
+        self.declare(symbol)
+        return symbol
+
+    def _function(
+        self, name: str, values: Any, sorts: tuple[type[Sort], ...],
+        edges: Mapping[Any, Collection[Any]] | None, init: Any,
+    ) -> Variable:
         if isinstance(values, Int):
             return self._numbers(name, values, sorts, edges, init)
         is_class = isinstance(values, type)
@@ -161,20 +174,16 @@ class Machine(Generic[*Ps]):
                 f"function {name!r}: its values are {shown(values)}: want an enum, such as "
                 "class Phase(State), numbers, as Int(0, 5), or a sort; for a truth value use "
                 "relation()")
-        symbol: Function[Any, *tuple[Any, ...]] | ElementFunction[Any, *tuple[Any, ...]]
         if issubclass(values, Sort):
             require(edges is None and init is None,
                     f"function {name!r}: edges= and init= are for the values of an enum: a "
-                    "function into a sort is unset at the start, and a row gives it an element")
-            symbol = ElementFunction(self, name, self.sorts + sorts, values)
-        else:
-            first = () if init is None else (init,)
-            require(init is None or init in tuple(values),
-                    f"init={no_value(init, name, values)}")
-            ordered = tuple(dict.fromkeys((*first, *values)))
-            symbol = Function(self, name, self.sorts + sorts, ordered, edges)
-        self.declare(symbol)
-        return symbol
+                    "function into a sort is unset at the start, or with init=ANY any element or "
+                    "unset, as the system's init= says")
+            return ElementFunction(self, name, self.sorts + sorts, values)
+        first = () if init is None else (init,)
+        require(init is None or init in tuple(values), f"init={no_value(init, name, values)}")
+        ordered = tuple(dict.fromkeys((*first, *values)))
+        return Function(self, name, self.sorts + sorts, ordered, edges)
 
     def _numbers(self, name: str, range_: Int, sorts: tuple[type[Sort], ...],
                  edges: object, init: object) -> NumberFunction[*tuple[Any, ...]]:
@@ -184,10 +193,7 @@ class Machine(Generic[*Ps]):
         if type(first) is not int or first not in range_:
             raise SpecError(here(), f"function {name!r}: init={shown(init)}: want a number of "
                                     f"{range_!r}")
-        symbol: NumberFunction[*tuple[Any, ...]] = NumberFunction(
-            self, name, self.sorts + sorts, range_, first)
-        self.declare(symbol)
-        return symbol
+        return NumberFunction(self, name, self.sorts + sorts, range_, first)
 
     @overload
     def relation(self, name: str, /, *, init: bool = False) -> Relation[*Ps]: ...
@@ -204,12 +210,18 @@ class Machine(Generic[*Ps]):
     def relation(
         self, name: str, /, *sorts: type[Sort], init: bool = False
     ) -> Relation[*tuple[Any, ...]]:
-        """A relation `name(self..., sorts...)` that is `init` for all elements at the start."""
+        """A relation `name(self..., sorts...)` that is `init` for all elements at the start.
+
+        init=ANY: it holds at the start for any elements, as far as the system's `init=` allows it.
+        """
+        free, init = init is ANY, False if init is ANY else init
         require(isinstance(init, bool), f"relation {name!r}: init={shown(init)}: want True, where "
-                "it holds for all elements at the start, or False")
+                "it holds for all elements at the start, False, or ANY, where init= of the system "
+                "says for which")
         symbol: Relation[*tuple[Any, ...]] = Relation(
             self, name, self.sorts + sorts, (init, not init)
         )
+        symbol.starts_free = free
         self.declare(symbol)
         return symbol
 

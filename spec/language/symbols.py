@@ -66,6 +66,7 @@ class Symbol(NoFormula):
         self.name: Final = name
         self.sorts: Final = sorts
         self.values: Final = values  # the initial value first
+        self.starts_free = False  # with init=ANY each value is an initial one (starts.py)
 
     def checked(self, arguments: tuple[Any, ...]) -> tuple[Sort, ...]:
         """The arguments, if they are variables of the right sorts."""

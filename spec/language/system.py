@@ -5,8 +5,16 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from .elements import ElementFunction
-from .formula import Formula, all_of, atoms, every_variable, implies
+from .elements import ElementFunction, one_value
+from .formula import (
+    Formula,
+    all_of,
+    atoms,
+    every_variable,
+    forall,
+    free_variables,
+    implies,
+)
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
@@ -57,12 +65,13 @@ class System:
     """A closed protocol.
 
     final: the states in which it is right for nothing more to happen; any other state that only
-    faults could change is a deadlock. faults: layers of fault tables, by name. axioms: universal
-    formulas over the rigid symbols. configurations: by name; "default" is what `check` explores.
-    like: a system of which this is an edit, kept as `base`. The rows that they share are not
-    checked again. The state has the variables of the base and those of its own rows, and none that
-    a module has declared on the same machines since. Raises SpecError for a malformed spec
-    (wellformed.py).
+    faults could change is a deadlock. init: a formula about the variables with init=ANY; every
+    assignment that satisfies it is an initial state. faults: layers of fault tables, by name.
+    axioms: universal formulas over the rigid symbols. configurations: by name; "default" is what
+    `check` explores. like: a system of which this is an edit, kept as `base`. The rows that they
+    share are not checked again. The state has the variables of the base and those of its own rows,
+    and none that a module has declared on the same machines since. Raises SpecError for a malformed
+    spec (wellformed.py).
     """
 
     name: str
@@ -73,6 +82,7 @@ class System:
     faults: Mapping[str, tuple[Table, ...]] = field(default_factory=dict)
     axioms: Mapping[str, Formula] = field(default_factory=dict)
     configurations: Mapping[str, Configuration] = field(default_factory=dict)
+    init: Formula | None = field(default=None, kw_only=True)
     place: Place = field(default_factory=here, compare=False, kw_only=True)
     like: InitVar["System | None"] = field(default=None, kw_only=True)
     base: "System | None" = field(default=None, init=False, compare=False)
@@ -83,6 +93,10 @@ class System:
             vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
         check_system(self, like)
+        for atom, _ in () if self.init is None else atoms(self.init):
+            require(isinstance(atom.symbol, Rigid) or atom.symbol.starts_free,
+                    f"init: {atom.symbol} starts with one value, so init= says nothing of it: "
+                    "declare it with init=ANY", self.place)
         vars(self)["properties"] = (
             *(claim for claim in self.properties if not isinstance(claim, InRange)),
             *self._in_range())
@@ -198,13 +212,21 @@ class System:
             yield from table.formulas(row)
         for claim in self.properties:
             yield from formulas_of(claim)
-        if self.final is not None:
-            yield self.final
+        yield from (one for one in (self.final, self.init) if one is not None)
         yield from self.axioms.values()
 
     def bounded_variables(self) -> tuple[Variable, ...]:
         """The variables whose moves are restricted to declared edges."""
         return tuple(s for s in self.variables if isinstance(s, Variable) and s.edges is not None)
+
+    @property
+    def starts(self) -> tuple[Formula, ...]:
+        """The closed formulas about the variables that start free: the initial states are those in
+        which they hold, and in which every other variable has its one initial value.
+        """
+        found = [one_value(s) for s in self.element_functions() if s.starts_free]
+        found += [] if self.init is None else [self.init]
+        return tuple(forall(free_variables(one), one) for one in found)
 
     def element_functions(self) -> tuple[ElementFunction[Any, *tuple[Any, ...]], ...]:
         """The variables whose values are elements of a sort."""

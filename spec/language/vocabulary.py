@@ -165,5 +165,7 @@ def _claims(system: "System") -> Iterator[tuple[object, Place, str]]:
             yield formula, claim.place, f"property {claim.name!r}"
     if system.final is not None:
         yield system.final, system.place, "final"
+    if system.init is not None:
+        yield system.init, system.place, "init"
     for name, axiom in system.axioms.items():
         yield axiom, system.place, f"axiom {name}"

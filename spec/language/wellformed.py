@@ -134,6 +134,8 @@ def _claims(system: "System") -> Iterable[tuple[Formula, Place, str]]:
         if free_variables(system.final):
             raise SpecError(system.place, "final: bind its variables with forall or exists")
         yield system.final, system.place, "final"
+    if system.init is not None:
+        yield system.init, system.place, "init"
 
 
 def _unique(what: str, named: Iterable[tuple[str, Place]]) -> None:

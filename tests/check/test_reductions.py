@@ -13,7 +13,7 @@ from pdproto.check.explore import Reductions, program
 from pdproto.check.narrative import Narrator
 from pdproto.check.questions import leads_to_instances, questions
 from pdproto.check.result import CheckResult, Finding
-from pdproto.check.runs import NoRunError, Transition, run, until_stuck
+from pdproto.check.runs import NoRunError, RealRun, Transition, run, until_stuck
 from pdproto.ground.grounding import Ground, ground_for
 from pdproto.ground.program import Program
 from pdproto.spec.language import (
@@ -224,7 +224,7 @@ def test_a_state_that_counts_as_stuck_comes_to_rest(
         if form.moves(state):
             continue
         begun = [Transition(ground.rows[0], state, state)]
-        end = until_stuck(ground, form, begun)[-1].after
+        end = until_stuck(ground, RealRun(state, begun)).end
         assert not any(row.guard.holds(end) and row.apply(end) != end
                        for row, own in zip(form.rows, form.progress, strict=True) if own)
         for guard in (*form.patterns, *form.final):
@@ -265,10 +265,10 @@ NARRATOR = Narrator(LAMPS, tuple(questions(LAMPS)))
 GOES_OUT = next(leads_to_instances(LAMPS, PROMISE))  # for l0
 
 
-def moves_of(*labels: str) -> list[Transition]:
+def moves_of(*labels: str) -> RealRun:
     """The run in which these rows fire."""
     rows = {str(row): row for row in LAMPS.rows}
-    return run(program(LAMPS), [rows[label] for label in labels])
+    return run(0, [rows[label] for label in labels])
 
 
 def test_a_true_run_is_drawn() -> None:
@@ -305,7 +305,7 @@ def test_a_run_to_no_deadlock_is_refused(labels: tuple[str, ...], problem: str) 
 def test_a_state_that_still_moves_is_no_deadlock() -> None:
     ground = Ground(replace(lamps(), final=None), {Left: 1})
     with pytest.raises(NoRunError, match="changes the state in which it ends"):
-        Narrator(ground, ()).deadlocked([])
+        Narrator(ground, ()).deadlocked(RealRun(0))
 
 
 def test_a_run_to_a_good_state_is_refused() -> None:
@@ -330,4 +330,4 @@ def test_a_step_that_the_tables_do_not_take_is_refused(
 ) -> None:
     (move,) = moves_of("on(l0)")
     with pytest.raises(NoRunError, match=problem):
-        NARRATOR.showing(NEVER_GREEN, [replace(move, **change)])
+        NARRATOR.showing(NEVER_GREEN, RealRun(0, [replace(move, **change)]))

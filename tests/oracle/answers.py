@@ -69,7 +69,7 @@ def answer(system: System, configuration: Configuration, most: int) -> Answer:
         graph = world.graph()
         whole.states += len(graph.depth)
         whole.transitions += graph.transitions
-        whole.depth = max(whole.depth, *graph.depth.values())
+        whole.depth = max(whole.depth, *graph.depth.values(), 0)
         whole.fired += graph.fired
         whole.orbits += orbits(graph)
     for name in Questions(whole.worlds[0].graph()).names() if found else ():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.oracle.answers import Answer, answer
 from tests.oracle.compare import SLOW, WAYS, Way, differences
-from tests.oracle.search import TooManyError
+from tests.oracle.search import TooManyError, starts
 from tests.oracle.systems import draw
 
 STATES_MAX = 400
@@ -40,6 +40,8 @@ def judged(seed: int, ways: Sequence[Way] | None = None) -> Judged:
         return Judged(seed, "too many states")
     if not expected.worlds:
         return Judged(seed, "no interpretation")
+    if not all(starts(world.graph().reader, STATES_MAX) for world in expected.worlds):
+        return Judged(seed, "no initial state")
     found = [one for way in ways for one in differences(system, configuration, expected, way)]
     verdicts = len(expected.verdicts) + sum(
         len(world_claim.under) for world_claim in system.properties

@@ -13,9 +13,8 @@ from pdproto.check.prove.verdicts import Verdicts
 from pdproto.spec.language import Always, Configuration, Message, SpecError, System
 from pdproto.spec.language.elements import ElementFunction
 from tests.oracle.answers import answer
-from tests.oracle.interpreter import START as NOTHING_SET
 from tests.oracle.interpreter import Interpreter, State
-from tests.oracle.search import TooManyError, free
+from tests.oracle.search import TooManyError, free, starts
 from tests.oracle.systems import draw
 
 STATES_MAX = 300
@@ -80,7 +79,7 @@ def steps(found: Verdicts, system: System) -> Iterator[str]:
 
         before = frozenset(cells_of(reader, shown.values))
         if obligation.scope == START:
-            agreed = not holds(NOTHING_SET)
+            agreed = any(not holds(state) for state in starts(reader, STATES_MAX))
         elif obligation.row is None:  # it does not follow from the other claims
             agreed = not holds(before)
         else:

@@ -3,7 +3,17 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pdproto.spec.language import Machine, Refines, Row, Sort, System, Table, each, if_then_else
+from pdproto.spec.language import (
+    ANY,
+    Machine,
+    Refines,
+    Row,
+    Sort,
+    System,
+    Table,
+    each,
+    if_then_else,
+)
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.symbols import Function, Relation
 from pdproto.spec.language.terms import NumberFunction
@@ -46,14 +56,20 @@ def declared(above: Any, symbol: Any) -> Any:
     """A variable of the machine that is like the symbol."""
     name = f"{symbol.name}_above"
     if isinstance(symbol, ElementFunction):
-        return above.function(name, symbol.sorts[-1], *symbol.domain)
+        return above.function(name, symbol.sorts[-1], *symbol.domain, init=started(symbol, None))
     if isinstance(symbol, NumberFunction):
-        return above.function(name, symbol.range, *symbol.domain,
-                              init=symbol.values[0].value)  # type: ignore[union-attr]  # a number
+        first = symbol.values[0].value  # type: ignore[union-attr]  # a number
+        return above.function(name, symbol.range, *symbol.domain, init=started(symbol, first))
+    first = started(symbol, symbol.values[0])
     if isinstance(symbol, Relation):
-        return above.relation(name, *symbol.domain, init=symbol.values[0])
+        return above.relation(name, *symbol.domain, init=first)
     assert isinstance(symbol, Function)
-    return above.function(name, type(symbol.values[0]), *symbol.domain, init=symbol.values[0])
+    return above.function(name, type(symbol.values[0]), *symbol.domain, init=first)
+
+
+def started(symbol: Any, first: object) -> object:
+    """The init= of a variable that starts as the symbol does."""
+    return ANY if symbol.starts_free else first
 
 
 def cell_of(draw: "Draw", symbol: Any) -> tuple[Sort, ...]:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations, product
+from math import prod
 from typing import Any
 
 from pdproto.spec.language.computed import Chosen
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import (
     And,
     AtLeast,
@@ -30,7 +32,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Computed, Each, Function, Message, Rigid, Update, Variable
 from pdproto.spec.language.system import Configuration, System
 from pdproto.spec.language.terms import Term
-from tests.oracle.interpreter import START, Cells, Env, Given, Interpreter, State, Step
+from tests.oracle.interpreter import Cells, Env, Given, Interpreter, State, Step, initial
 
 DEADLOCK = "deadlock"
 PEERS = "no_peer_is_at_fault"
@@ -55,8 +57,8 @@ class Graph:
 
     def explore(self, most: int) -> "Graph":
         """Visit every state. Raises TooManyError above `most`."""
-        self.depth[START] = 0
-        queue = [START]
+        queue = starts(self.reader, most)
+        self.depth.update(dict.fromkeys(queue, 0))
         for state in queue:
             self.moves[state] = list(self.reader.successors(state))
             for _, after in self.moves[state]:
@@ -225,6 +227,30 @@ def free(formula: Formula) -> tuple[Sort, ...]:
     raise AssertionError(formula)
 
 
+def starts(reader: Interpreter, most: int) -> list[State]:
+    """The initial states: each value of the variables with init=ANY that satisfies `init=`.
+
+    Raises TooManyError above `most` choices of values.
+    """
+    system, cells = reader.system, list[tuple[Any, list[Any]]]()
+    for symbol in (s for s in system.variables if s.starts_free):
+        values: list[Any] = list(symbol.values)
+        if isinstance(symbol, ElementFunction):
+            values = [None, *range(reader.sizes[symbol.sorts[-1]])]
+        for at in product(*(range(reader.sizes[sort]) for sort in symbol.domain)):
+            cells.append(((symbol, at), values))
+    if prod(len(values) for _, values in cells) > most * 10:
+        raise TooManyError
+    found = []
+    for chosen in product(*(values for _, values in cells)):
+        state = {cell: value for (cell, _), value in zip(cells, chosen, strict=True)
+                 if value != initial(cell[0])}
+        if system.init is None or all(reader.holds(system.init, state, env)
+                                      for env in reader.choices(free(system.init))):
+            found.append(frozenset(state.items()))
+    return found
+
+
 def worlds(system: System, configuration: Configuration) -> list[list[Given]]:
     """The interpretations of the rigid relations that satisfy the axioms.
 
@@ -302,7 +328,8 @@ def _rigids(system: System) -> list[Rigid[*tuple[Any, ...]]]:
     """Every rigid relation that the system mentions."""
     tables = (*system.tables, *(t for layer in system.faults.values() for t in layer))
     rows = tuple(row for table in tables for row in table.rows)
-    found = _symbols_in((rows, system.properties, system.final, tuple(system.axioms.values())))
+    found = _symbols_in((rows, system.properties, system.final, system.init,
+                          tuple(system.axioms.values())))
     return [symbol for symbol in dict.fromkeys(found) if isinstance(symbol, Rigid)]
 
 

@@ -52,12 +52,14 @@ from pdproto.spec.language.wellformed import check_row
 from tests.oracle.numbers import NumberParts
 from tests.oracle.parts import Own, Parts
 from tests.oracle.refined import with_refinement
+from tests.oracle.starting import StartingParts, with_init
 
 TRIES = 12  # of a part that the language may refuse
 LAYERS = "lossy", "crash"
 NUMBERS = 100_000_000  # from this seed on, systems have numbers
 STRONG = 300_000_000  # from this seed on, they also have rows that are strongly fair
 ABOVE = 200_000_000  # from this seed on, they also have a claim of refinement
+STARTS = 400_000_000  # from this seed on, and variables that start with any value, and no others
 
 
 def draw(seed: int) -> tuple[System, Configuration]:
@@ -65,8 +67,12 @@ def draw(seed: int) -> tuple[System, Configuration]:
     for number in range(100):
         rng = Random(f"{seed} {number}")  # noqa: S311 - no secret
         with suppress(SpecError, RefusedError, IndexError):
-            drawing = Draw(rng, NumberParts if seed >= NUMBERS else Parts)
+            drawing = Draw(rng, StartingParts if seed >= STARTS else
+                           NumberParts if seed >= NUMBERS else Parts)
             system, configuration = drawing.system()
+            if seed >= STARTS:
+                begun = with_init(drawing, system)
+                return (begun if seed % 3 else with_refinement(drawing, begun)), configuration
             if seed >= STRONG:
                 return strengthened(drawing, system), configuration
             return (system if seed < ABOVE else with_refinement(drawing, system)), configuration

@@ -4,6 +4,7 @@ A run comes as the JSON of `pdproto check --json`: rows with their parameters, i
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 from pdproto.spec.language.elements import ElementFunction
@@ -15,7 +16,7 @@ from pdproto.spec.language.symbols import Message
 from tests.oracle.above import Above
 from tests.oracle.answers import Answer, World
 from tests.oracle.fair import is_fair
-from tests.oracle.interpreter import START, Cells, Env, State, Step, initial
+from tests.oracle.interpreter import Cells, Env, State, Step, initial
 from tests.oracle.search import DEADLOCK, Graph, Questions, free
 
 # Of the network and not of a machine: a channel, and who has taken a broadcast.
@@ -75,7 +76,16 @@ class _Told:
             (self.fairness,) = assumed(told)
         self.graph: Graph = world.graph(self.fairness)
         self.steps: list[Step] = []
-        self.states: list[State] = [START]
+        self.states: list[State] = [self._start()]
+
+    def _start(self) -> State:
+        """The initial state that the report tells."""
+        told = {(one["variable"], one["after"]) for one in self.told["start"]}
+        return next(state for state, depth in self.graph.depth.items() if not depth and all(
+            (_applied(symbol, at), _text(symbol, dict(state).get((symbol, at), initial(symbol))))
+            in told
+            for symbol in self.world.system.variables if symbol.starts_free
+            for at in product(*(range(self.graph.reader.sizes[s]) for s in symbol.domain))))
 
     def wrongs(self) -> Iterator[str]:
         for number, step in enumerate(self.told["trace"], 1):

@@ -7,7 +7,7 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Verdict
-from pdproto.check.runs import NoRunError, Transition
+from pdproto.check.runs import NoRunError, RealRun, Transition
 from pdproto.ground.grounding import Ground
 from pdproto.spec.language import (
     TRUE,
@@ -85,6 +85,6 @@ def test_a_run_that_is_none_is_not_shown() -> None:
     send = next(row for row in ground.rows if row.row.name == "send")
     bad = ground.layout.literal(m, (), True).value | ground.layout.literal(
         phase, (), Phase.C).value
-    cluster.moves, cluster.state = [Transition(send, 0, bad)], bad
+    cluster.moves, cluster.state = RealRun(0, [Transition(send, 0, bad)]), bad
     with pytest.raises(NoRunError, match=r"step 1, send.*, leads to another state"):
         checker.check_state(cluster)

@@ -130,7 +130,8 @@ class LintSubject:
 
     @cached_property
     def _reached(self) -> tuple[Domains, frozenset[int]]:
-        domains = dict.fromkeys(self.cells.full, 1)  # code 0 is initial
+        domains = {cell: full if self.names[cell][0].starts_free else 1  # code 0 is initial
+                   for cell, full in self.cells.full.items()}
         waiting = dict(enumerate(self.ground.rows))
         fired: set[int] = set()
         grown = True

@@ -175,9 +175,13 @@ class Module(Context):
         yield ""
 
     def start(self) -> Iterator[str]:
-        """A conjunct for each variable: its value at the start."""
+        """A conjunct for each variable: its value at the start, or that it has any; and `init=`."""
         for symbol in self.plain:
-            yield self._initially(symbol, symbol.sorts, literal(symbol.values[0]))
+            if symbol.starts_free:
+                yield f"  /\\ {self.names[symbol]} \\in {self._values(symbol)}"
+            else:
+                yield self._initially(symbol, symbol.sorts, literal(symbol.values[0]))
+        yield from (f"  /\\ {self.closed(formula)}" for formula in self.system.starts)
         for channel in self.channels:
             yield self._initially(channel, channel.ends, "<<>>")
 

@@ -94,7 +94,9 @@ class _Run:
         if not found:
             raise FailedError(f"TLC tells no number of states: {_end(report)}")
         generated, self.states = (int(count.replace(",", "")) for count in found[-1])
-        self.transitions = generated - 1  # TLC counts the initial state too
+        starts = re.findall(r"initial states: ([\d,]+) ", report)
+        # TLC counts the initial states too.
+        self.transitions = generated - int(starts[-1].replace(",", "") if starts else 1)
         depth = re.findall(r"depth of the complete state graph search is (\d+)", report)
         self.depth = int(depth[-1]) - 1 if depth else 0
         return violated, set(re.findall(r'<<"reached", "(\w+)">>', report))

@@ -73,7 +73,11 @@ class WithoutCounts:
         configurations = {name: replace(one) for name, one in system.configurations.items()}
         return System(system.name, system.about, tables, properties, final, faults,
                       {**system.axioms, **dict(self._axioms())}, configurations,
-                      place=system.place)
+                      init=self._init(system), place=system.place)
+
+    def _init(self, system: System) -> Formula | None:
+        init = system.init
+        return None if init is None else self.formula(init, system.place, "init")
 
     def lemma(self, lemma: Always) -> Always:
         """The lemma without counts."""
@@ -187,8 +191,8 @@ class WithoutCounts:
         of = claim.abstract
         abstract = replace(
             of, tables=tuple(map(self._table, of.tables)), properties=(), final=None,
-            faults={name: tuple(map(self._table, layer)) for name, layer in of.faults.items()},
-            configurations={}, like=of)
+            init=self._init(of), configurations={}, like=of,
+            faults={name: tuple(map(self._table, layer)) for name, layer in of.faults.items()})
 
         def plain(update: Update) -> Update:
             value = update.value

@@ -16,7 +16,7 @@ from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.places import moved_up
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.check.result import Change, Trace
-from pdproto.check.runs import Transition
+from pdproto.check.runs import RealRun, Transition
 from pdproto.ground.grounding import Ground, Interpretation
 from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.elements import ElementFunction
@@ -130,11 +130,12 @@ def _told(
         if one.row is row and one.environment.items() <= environment.items()
     ]
     # A row has one case for each choice of cells. A weakened question may have met none of them.
-    moves = [move for move in fitting if move.row.action.guard.holds(state)] or fitting[:1]
+    holding = [move for move in fitting if move.row.action.guard.holds(state)]
+    moves = RealRun(state, holding or fitting[:1])
     trace = Narrator(ground_form, ()).trace(moves)
     start = tuple(_start(values))
     named = {change.lane for change in start} | {lane.name for lane in trace.lanes}
-    whole = Narrator(ground_form, ()).trace([])
+    whole = Narrator(ground_form, ()).trace(RealRun(state))
     lanes = tuple(lane for lane in whole.lanes if lane.name in named)
     return replace(trace, start=start, lanes=lanes)
 

@@ -208,19 +208,20 @@ def obligations(
         if wanted and claim.name not in wanted:
             continue
         if claim.inductive:
-            found.append(_initiation(claim))
+            found.append(_initiation(system, claim))
         elif claim.method is Method.CONSEQUENCE:
             found.append(_consequence(claim, every))
         elif claim.refines is not None:
             start = Stepwise(claim.refines).initially()
-            found.append(_initiation(replace(claim, formula=start)))
+            found.append(_initiation(system, replace(claim, formula=start)))
         found += _steps(places, claim, assumed)
     return tuple(found)
 
 
-def _initiation(claim: Claim) -> Obligation:
+def _initiation(system: System, claim: Claim) -> Obligation:
     goal = initially(negated(claim.formula))
-    return Obligation(claim, Sequent((), (normal(goal),), free_variables(claim.formula)))
+    facts = (normal(goal), *map(normal, system.starts))
+    return Obligation(claim, Sequent((), facts, free_variables(claim.formula)))
 
 
 def _consequence(claim: Claim, every: Sequence[Claim]) -> Obligation:

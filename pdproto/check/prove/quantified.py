@@ -174,7 +174,9 @@ class Theory:
 
     def start(self) -> Iterator[Any]:
         """The formulas: every variable is initial."""
-        for symbol in self.system.variables:
+        for formula in self.system.starts:
+            yield self.formula(formula, {}, OLD)
+        for symbol in (one for one in self.system.variables if not one.starts_free):
             cells = self._cells(symbol)
             claim = self._is(symbol, self.functions[symbol, OLD](*cells), symbol.values[0])
             yield z3.ForAll(cells, claim) if cells else claim

@@ -107,10 +107,10 @@ def before_row(formula: Formula, table: Table, row: Row) -> Formula:
 
 
 def initially(formula: Formula) -> Formula:
-    """The formula in the initial state: a formula about rigid symbols and identity only."""
+    """The formula in an initial state: about rigid symbols, identity, and what starts free only."""
 
     def start(atom: Atom) -> Formula:
-        if isinstance(atom.symbol, Rigid):
+        if isinstance(atom.symbol, Rigid) or atom.symbol.starts_free:
             return atom
         return TRUE if atom.value == atom.symbol.values[0] else FALSE
 

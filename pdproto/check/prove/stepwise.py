@@ -43,9 +43,11 @@ class Stepwise:
         self.mapped: Final = {one.symbol: one for one in claim.mapped}
 
     def initially(self) -> Formula:
-        """The mapped state is the initial state of the abstract system. For all elements."""
-        return _all(*(part for one in self.mapped.values() for part in (
-            *(_not(self._value(one, value)) for value, _ in one.values), self._fits(one))))
+        """The mapped state is an initial state of the abstract system. For all elements."""
+        return _all(*map(self._image, self.claim.abstract.starts), *(
+            part for one in self.mapped.values() for part in (
+                *(_not(self._value(one, value)) for value, _ in one.values
+                  if not one.symbol.starts_free), self._fits(one))))
 
     def step(self, table: Table, row: Row) -> Formula:
         """The row takes a step of the abstract system, or a stutter. Free: the row's parameters."""

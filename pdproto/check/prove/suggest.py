@@ -230,8 +230,8 @@ def _look(
 
 
 def _reached(oracle: Interpreter) -> list[Store]:
-    initial: Store = frozenset()
-    seen, order = {initial}, [initial]
+    order = list(oracle.initial())
+    seen = set(order)
     for store in order:
         for _, after in oracle.steps(store):
             if after not in seen and len(order) < STATES_MAX:

@@ -16,8 +16,8 @@ class WalkCounts:
 
     states: each one, with the properties that fail in it. fired, enabled: by the name of the row,
     how many steps fired it, and before how many it could fire; some rows change nothing there.
-    ended: walks that came to a state that no row changes. violations: the shortest path to a
-    violation of each property. broken: how many walks violate each.
+    ended: walks that came to a state that no row changes. violations: an initial state
+    and the shortest path to a violation of each property. broken: how many walks violate each.
     """
 
     walks: int = 0
@@ -26,7 +26,7 @@ class WalkCounts:
     states: dict[int, tuple[str, ...]] = field(default_factory=dict)
     fired: Counter[str] = field(default_factory=Counter)
     enabled: Counter[str] = field(default_factory=Counter)
-    violations: dict[str, Path] = field(default_factory=dict)
+    violations: dict[str, tuple[int, Path]] = field(default_factory=dict)
     broken: Counter[str] = field(default_factory=Counter)
     interrupted: bool = False
 
@@ -44,8 +44,9 @@ def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> WalkCount
 
 
 def _walk(walker: Walker, chance: random.Random, steps: int, seen: WalkCounts) -> None:
-    state, path = walker.initial, list[str]()
-    broken = set(_failing(walker, state, path, seen))
+    first = state = chance.choice(walker.form.initial)
+    path = list[str]()
+    broken = set(_failing(walker, first, state, path, seen))
     for _ in range(steps):
         able = walker.enabled(state)
         choices = [one for one in able if one.changes]
@@ -58,16 +59,18 @@ def _walk(walker: Walker, chance: random.Random, steps: int, seen: WalkCounts) -
         path.append(chosen.label)
         seen.fired[chosen.ground.row.name] += 1
         seen.steps += 1
-        broken |= set(_failing(walker, state, path, seen))
+        broken |= set(_failing(walker, first, state, path, seen))
     seen.broken.update(broken)
 
 
-def _failing(walker: Walker, state: int, path: list[str], seen: WalkCounts) -> tuple[str, ...]:
+def _failing(
+    walker: Walker, first: int, state: int, path: list[str], seen: WalkCounts
+) -> tuple[str, ...]:
     """The properties that fail in the state, noted with the path if none is shorter."""
     if state not in seen.states:
         seen.states[state] = tuple(walker.violated(state))
     for name in seen.states[state]:
         known = seen.violations.get(name)
-        if known is None or len(path) < len(known):
-            seen.violations[name] = tuple(path)
+        if known is None or len(path) < len(known[1]):
+            seen.violations[name] = first, tuple(path)
     return seen.states[state]

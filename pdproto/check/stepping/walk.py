@@ -1,11 +1,12 @@
 """A system at given sizes, walked one row at a time.
 
 This module is pure. `pdproto run`, and `pdproto explore` with its server, are thin layers over it.
-A path is a tuple of row labels, `ask(c0, r0)`, from the initial state. It names rows and not
+A path is a tuple of row labels, `ask(c0, r0)`, from an initial state. It names rows and not
 numbers, so it outlives an edit of other rows.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -16,7 +17,7 @@ from pdproto.check.narrative import Narrator, lane_name
 from pdproto.check.questions import DEADLOCK, Question, questions
 from pdproto.check.result import Trace, TraceStep
 from pdproto.check.rigid import interpretations
-from pdproto.check.runs import Transition
+from pdproto.check.runs import RealRun, Transition
 from pdproto.check.words import formula_text, trigger_text
 from pdproto.ground.grounding import Environment, Ground, GroundRow, Interpretation
 from pdproto.ground.layout import cell_name
@@ -99,13 +100,15 @@ class Walker:
         )
         self.questions: Final = tuple(questions(self.ground))
         self.form: Final = program(self.ground, self.questions)
+        self.initial = self.form.initial[0]  # in which every path begins
         self.narrator: Final = _RememberingNarrator(self.ground, self.questions)
         self._conditions: Final[dict[int, tuple[tuple[str, Guard], ...]]] = {}
 
-    @property
-    def initial(self) -> int:
-        """The state in which every path begins."""
-        return self.form.initial[0]
+    def starting(self, state: int) -> "Walker":
+        """The walker whose paths begin in this initial state."""
+        other = copy(self)
+        other.initial = state
+        return other
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -234,7 +237,7 @@ class Walker:
 
     def trace(self, moves: Sequence[Transition]) -> Trace:
         """The run as lanes and steps."""
-        return self.narrator.trace(moves)
+        return self.narrator.trace(RealRun(self.initial, moves))
 
     def is_stuck(self, state: int) -> bool:
         """Whether no row of the protocol changes the state any more."""
@@ -262,17 +265,24 @@ class Walker:
                 yield choice.label, choice.ground.action.apply(state)
 
 
-def nth_interpretation(
-    system: System, configuration: Configuration, number: int
-) -> Interpretation:
-    """The interpretation of the rigid relations with that number, from 1. Raises PathError."""
-    found = interpretations(system, configuration.sizes, configuration)
-    counted = list(islice(found, number))
-    if not 1 <= number <= len(counted):
-        count = "1 topology" if len(counted) == 1 else f"{len(counted)} topologies"
+def walkers(system: System, configuration: Configuration) -> Iterator[Walker]:
+    """A walker for each interpretation of the rigid relations, and each initial state there."""
+    for given in interpretations(system, configuration.sizes, configuration):
+        walker = Walker(system, configuration, given)
+        yield from map(walker.starting, walker.form.initial)
+
+
+def nth_walker(system: System, configuration: Configuration, number: int) -> Walker:
+    """The walker with that number, from 1. Raises PathError."""
+    found = list(islice(walkers(system, configuration), number))
+    if not 1 <= number <= len(found):
+        several = any(len(one.form.initial) > 1 for one in found)
+        word = "initial state" if several else "topology"
+        count = f"1 {word}" if len(found) == 1 else (
+            f"{len(found)} {f'{word}s' if several else 'topologies'}")
         raise PathError(f"{system.name} has {count} at these sizes: there is none with the number "
                         f"{number}")
-    return counted[-1]
+    return found[-1]
 
 
 def _condition(part: Formula, environment: Environment) -> str:

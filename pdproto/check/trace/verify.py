@@ -43,6 +43,7 @@ from pdproto.check.trace.verdict import (
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.ground.grounding import element_names
 from pdproto.ground.layout import cell_name, value_name
+from pdproto.ground.local import require_one_start
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
@@ -57,6 +58,7 @@ def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) 
     from_middle: the traces may begin in the middle; endpoints that began before are skipped. Raises
     OSError for a file that cannot be read.
     """
+    require_one_start(*system.every_table)
     if is_shared(paths):
         return verify_shared(system, paths, from_middle=from_middle)
     replay = Replay(Tables(system), paths, from_middle=from_middle)

@@ -20,11 +20,12 @@ def test_a_violation_is_told_with_a_path_that_leads_to_it() -> None:
     walked = walker()
     seen = random_walks.random_walks(walked, 0, 200, 100)
     assert seen.violations.keys() == {"mutual_exclusion"}
-    for name, path in seen.violations.items():
+    for name, (first, path) in seen.violations.items():
+        assert first == walked.initial
         assert name in walked.violated(walked.after(walked.follow(path)))
         for shorter in range(len(path)):
             assert name not in walked.violated(walked.after(walked.follow(path[:shorter])))
-    assert len(seen.violations["mutual_exclusion"]) == 7
+    assert len(seen.violations["mutual_exclusion"][1]) == 7
     assert 0 < seen.broken["mutual_exclusion"] < 200
 
 

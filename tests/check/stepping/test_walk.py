@@ -15,7 +15,7 @@ from pdproto.check.stepping.walk import (
     Disabled,
     PathError,
     Walker,
-    nth_interpretation,
+    nth_walker,
 )
 from pdproto.ground.grounding import Ground
 from pdproto.spec.catalogue import SYSTEMS
@@ -29,7 +29,7 @@ VIOLATION = ("ask(c0, r0)", "ask(c1, r0)", "give(c0, r0)", "expire(c0, r0)", "gi
 def walker(system: System = BROKEN) -> Walker:
     name = next(iter(system.configurations))
     chosen = system.configurations[name]
-    return Walker(system, chosen, nth_interpretation(system, chosen, 1))
+    return nth_walker(system, chosen, 1)
 
 
 def random_states(walked: Walker, seed: int, walks: int = 3, steps: int = 20) -> Iterator[int]:
