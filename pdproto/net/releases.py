@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import EnumMeta
-from inspect import Signature, isfunction, signature
+from inspect import Signature, getattr_static, isfunction, signature
 from logging import Logger
 from pathlib import Path
 from typing import Any, Final
@@ -71,10 +71,13 @@ def of_values(*classes: Any) -> Interface:
 
 
 def of_attributes(owner: Any, names: Iterable[str]) -> Interface:
-    """Those of the names that objects of the class have by its body or its first lines."""
-    made = owner.__init__.__code__.co_names
-    return frozenset(f"{owner.__name__}.{name}" for name in names
-                     if name in made or hasattr(owner, name))
+    """Those of the names that objects of the class have by its body, fields or first lines. A name
+    that is gone is left out, so that it is told beside others.
+    """
+    first_lines = getattr(owner.__init__, "__code__", None)
+    made = (*getattr(first_lines, "co_names", ()), *getattr(owner, "__dataclass_fields__", ()))
+    return frozenset(f"{owner.__name__}.{name}{_told(getattr_static(owner, name, None))}"
+                     for name in names if name in made or hasattr(owner, name))
 
 
 def _names(owner: Any) -> Iterable[str]:

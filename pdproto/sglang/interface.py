@@ -26,12 +26,13 @@ def found() -> Interface:
     return (of_bases(conn.BaseKVManager, conn.BaseKVSender, conn.BaseKVReceiver,
                      conn.BaseKVBootstrapServer)
             | of_calls(add_disagg_transfer_backend_choices, utils.get_kv_class,
-                       DecodePreallocQueue._create_receiver_and_enqueue,
-                       DecodePreallocQueue._send_kv_metadata, DecodePreallocQueue.add,
-                       PrefillBootstrapQueue.add, PrefillBootstrapQueue.create_sender,
-                       PPConsensusStore.__init__, HookRegistry.register, HookRegistry.apply_hooks,
-                       NetworkAddress.parse, get_disagg, get_local_ip_auto, get_parallel,
+                       PPConsensusStore.__init__, get_disagg, get_local_ip_auto, get_parallel,
                        get_serving, process_model_config)
+            | of_attributes(DecodePreallocQueue, ("_create_receiver_and_enqueue",
+                                                  "_send_kv_metadata", "add"))
+            | of_attributes(PrefillBootstrapQueue, ("add", "create_sender"))
+            | of_attributes(HookRegistry, ("apply_hooks", "register"))
+            | of_attributes(NetworkAddress, ("parse",))
             | of_values(conn.KVTransferDestination, conn.KVTransferMetric, conn.StateType,
                         PrefillServerInfo, utils.DisaggregationMode)
             | frozenset(f"KVArgs.{name}" for name in conn.KVArgs.__annotations__)

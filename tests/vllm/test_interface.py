@@ -18,9 +18,11 @@ pytest.importorskip("vllm", reason=VLLM)
 import vllm
 from prometheus_client import REGISTRY
 from vllm import plugins
+from vllm.config import ModelConfig
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
 from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorLogging, KVConnectorProm
+from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.metrics.prometheus import unregister_vllm_metrics
 
 from pdproto.net.releases import Releases
@@ -56,7 +58,7 @@ LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "role": "vLLM's",
     "set_host_xfer_buffer_ops": "the data path copies from the device itself",
     "set_xfer_handshake_metadata": "vLLM gives all stages, by set_xfer_handshake_metadata_pp_aware",
-    "supports_divergent_local_hybrid_hits": "states come without prefix caching: no hits differ",
+    "supports_divergent_local_hybrid_hits": "no: every group is loaded from one token on",
     "restore_kv_caches": "vLLM refuses sleep mode, by supports_sleep_mode",
     "take_events": "no block is stored anywhere",
     "unregister_kv_caches": "vLLM refuses sleep mode, by supports_sleep_mode",
@@ -98,6 +100,20 @@ def test_a_release_of_another_interface_does_not_start(
         Engine(closing, folder, "kv_consumer")
 
 
+@pytest.mark.parametrize(("owner", "name"), [
+    (BlockPool, "touch"), (BlockPool, "free_blocks"), (ModelConfig, "get_head_size"),
+], ids=lambda of: getattr(of, "__name__", of))
+def test_a_name_that_a_release_has_changed_is_told(
+    owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where found() does not name it, the connector starts, and fails at the first request."""
+    recorded = found()
+    monkeypatch.setattr(Releases, "recorded", lambda _: recorded)
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(ValueError, match=rf"{owner.__name__}\.{name}.* is gone"):
+        TESTED.check("0.99.0", found, logging.getLogger())
+
+
 @pytest.mark.parametrize("version", ["0.99.0+cpu", "0.33.0rc1", "dev", ""])
 def test_a_release_of_the_same_interface_starts_with_a_warning(
     version: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -120,8 +136,8 @@ def test_the_recorded_interface_is_that_of_the_newest_release() -> None:
             "KVConnectorBase_V1.unregister_kv_caches(self)",
             "MLAAttentionSpec.topk_buffer_width",
             *(f"{kind}.is_draft" for kind in (
-                "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec", "SlidingWindowSpec",
-                "UniformTypeKVCacheSpecs"))}
+                "ChunkedLocalAttentionSpec", "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec",
+                "SlidingWindowMLASpec", "SlidingWindowSpec", "UniformTypeKVCacheSpecs"))}
 
 
 def test_sleep_mode_is_denied() -> None:
