@@ -5,7 +5,10 @@ group with a sliding window frees blocks that have left the window, and has the 
 place. Prefill and decode have the same prompt, so the last blocks of both lists hold the same
 tokens. So a number of blocks, counted from the end, identifies them.
 
-Layers with states (Mamba) keep one block of a request, which holds what all tokens so far came to.
+Layers with states (Mamba) need one block of a request, which holds what all tokens so far came to.
+With prefix caching their list has a place for each block of tokens (vLLM's mode `align`): at a few
+are states for later prompts, behind them the one of all tokens so far, and behind that scratch for
+speculation. So the number of tokens says where it is (`part`).
 Decode always computes the last token of a prompt, to get the first one that it generates. It can do
 that over a KV cache of all tokens, but not over a state that has the last one in it. So with such
 layers prefill computes, and decode loads, all tokens but the last (`carried`).
@@ -26,17 +29,28 @@ BAND_TOKENS: Final = 512  # of the blocks that are handed over together, if ther
 class LayerGroup:
     """A group of layers. block_tokens: tokens of a block, or of a part of it. window: tokens that
     attention reads, with the present one; None for all. state: the contents of a layer's state; ""
-    if it has a KV cache. parts: of one of vLLM's blocks; 1 if whole blocks are handed over.
+    if it has a KV cache. parts: of one of vLLM's blocks; 1 if whole blocks are handed over. chunk:
+    attention reads nothing before the last multiple of so many tokens; None for all.
     """
 
     block_tokens: int
     window: int | None = None
     state: str = ""
     parts: int = 1
+    chunk: int | None = None
 
     def blocks(self, tokens: int) -> int:
-        """The number of blocks for this number of tokens."""
-        return -(-tokens // self.block_tokens)
+        """The number of blocks that are handed over for this number of tokens."""
+        return min(1, tokens) if self.state else -(-tokens // self.block_tokens)
+
+    def part(self, ids: Sequence[int], tokens: int) -> Sequence[int]:
+        """Those blocks, of all that a request has."""
+        end = -(-tokens // self.block_tokens)
+        return ids[end - self.blocks(tokens):end]
+
+    def behind(self, computed: int) -> int:
+        """The first block that may lack something if so many tokens are computed. A state does."""
+        return 0 if self.state else computed // self.block_tokens
 
     def first_needed(self, tokens: int) -> int:
         """The first block that decode needs in order to compute the last of these tokens.
@@ -44,9 +58,7 @@ class LayerGroup:
         It is the first part of one of vLLM's blocks, which vLLM may keep for later prompts: then
         all of it must be right.
         """
-        if self.window is None:
-            return 0
-        return max(0, tokens - self.window) // (self.block_tokens * self.parts) * self.parts
+        return self._looks_back(tokens - 1, self.parts)
 
     def first_kept(self, tokens: int, parts: int | None = None) -> int:
         """The first block that a server surely has when it has computed these tokens. parts: of one
@@ -54,10 +66,16 @@ class LayerGroup:
 
         vLLM frees a block when the next token does not look back at it.
         """
-        if self.window is None:
-            return 0
-        parts = self.parts if parts is None else parts
-        return max(0, tokens - self.window + 1) // (self.block_tokens * parts) * parts
+        return self._looks_back(tokens, self.parts if parts is None else parts)
+
+    def _looks_back(self, token: int, parts: int) -> int:
+        """The first part of the block with the first token that this one reads."""
+        first = 0
+        if self.window is not None:
+            first = max(0, token - self.window + 1)
+        elif self.chunk is not None:
+            first = max(0, token) // self.chunk * self.chunk
+        return first // (self.block_tokens * parts) * parts
 
     def ready(self, computed: int, tokens: int) -> int:
         """Of the blocks of so many tokens, those that are final when `computed` are computed."""
@@ -69,7 +87,8 @@ class LayerGroup:
         if self.state:
             return f"states of {self.state}"
         window = "" if self.window is None else f", window {self.window}"
-        return f"{self.block_tokens} tokens a block{window}"
+        chunk = "" if self.chunk is None else f", chunks of {self.chunk}"
+        return f"{self.block_tokens} tokens a block{window}{chunk}"
 
 
 def in_parts(groups: Sequence[LayerGroup], tokens: int) -> list[LayerGroup]:
@@ -104,8 +123,7 @@ def held(
     groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens: int
 ) -> list[list[int]]:
     """At prefill: the blocks of the prompt, without those of generated tokens."""
-    return [list(ids[:group.blocks(tokens)])
-            for group, ids in zip(groups, blocks, strict=True)]
+    return [list(group.part(ids, tokens)) for group, ids in zip(groups, blocks, strict=True)]
 
 
 def firsts(blocks: Sequence[Sequence[int]]) -> list[int]:
@@ -123,7 +141,7 @@ def has_what_is_needed(groups: Sequence[LayerGroup], firsts: Sequence[int], toke
     it allocates none that the next token does not look back at. computed: tokens that decode has.
     """
     return all(max(first, group.first_kept(tokens))
-               <= max(group.first_needed(tokens), computed // group.block_tokens)
+               <= max(group.first_needed(tokens), group.behind(computed))
                for group, first in zip(groups, firsts, strict=True))
 
 
@@ -132,8 +150,8 @@ def wanted(groups: Sequence[LayerGroup], blocks: Sequence[Sequence[int]], tokens
     """At decode: for each group, the allocated blocks that must be loaded."""
     found = []
     for group, ids in zip(groups, blocks, strict=True):
-        first = max(group.first_needed(tokens), computed // group.block_tokens)
-        found.append([block for block in ids[first:group.blocks(tokens)] if block != NULL_BLOCK])
+        first = max(group.first_needed(tokens), group.behind(computed))
+        found.append([block for block in group.part(ids, tokens)[first:] if block != NULL_BLOCK])
     return found
 
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from vllm.utils.network_utils import get_ip
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheConfig,
     MambaSpec,
     MLAAttentionSpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
 )
@@ -21,7 +23,9 @@ from pdproto.vllm.layout import BLOCKS, groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
 WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
-ONE_STATE: Final = "none"  # vLLM's mode in which a request has one state
+WINDOWS: Final = SlidingWindowSpec, SlidingWindowMLASpec
+KINDS: Final = *WHOLE, *WINDOWS, ChunkedLocalAttentionSpec, MambaSpec
+STATES: Final = "none", "align"  # vLLM's modes, without and with prefix caching
 CPU: Final = "cpu"
 KEEP_S: Final = 5.0  # for how long prefill keeps blocks for a further decode request of a room
 
@@ -71,22 +75,34 @@ def _group(spec: Any) -> LayerGroup:
             raise ValueError(f"one group of layers with blocks of {kinds}: PdprotoConnector wants "
                              f"blocks of one kind in a group")
         return groups.pop()
-    if kind is SlidingWindowSpec:
-        return LayerGroup(spec.block_size, spec.sliding_window)
+    if kind in WINDOWS:
+        return _window(spec)
+    if kind is ChunkedLocalAttentionSpec:
+        return LayerGroup(spec.block_size, chunk=spec.attention_chunk_size)
     if kind in WHOLE:
         return LayerGroup(spec.block_size)
     if kind is MambaSpec:
         return _states(spec)
-    known = (*WHOLE, SlidingWindowSpec, MambaSpec)
     raise ValueError(f"a KV cache of kind {kind.__name__}: PdprotoConnector hands over "
-                     f"{', '.join(one.__name__ for one in known)} only, yet")
+                     f"{', '.join(one.__name__ for one in KINDS)} only, yet")
+
+
+def _window(spec: SlidingWindowSpec) -> LayerGroup:
+    """A window. After a load vLLM computes one that it replays (DeepSeek V4.1) anew, from what it
+    does not keep.
+    """
+    if spec.prefix_replay_tokens:
+        raise ValueError(f"{type(spec).__name__} with bounded_replay: vLLM computes "
+                         f"{spec.prefix_replay_tokens} tokens again behind each load, and "
+                         f"PdprotoConnector does not hand such a KV cache over yet")
+    return LayerGroup(spec.block_size, spec.sliding_window)
 
 
 def _states(spec: MambaSpec) -> LayerGroup:
-    """A group whose block holds the state after all tokens so far: no other is kept."""
-    if spec.mamba_cache_mode != ONE_STATE:
+    """A group of which the state after all tokens so far is handed over, and no other one."""
+    if spec.mamba_cache_mode not in STATES:
         raise ValueError(f"mamba_cache_mode is {spec.mamba_cache_mode}: PdprotoConnector hands "
-                         f"over states of mode {ONE_STATE} only, yet: set "
+                         f"over states of modes {' and '.join(STATES)} only: set "
                          f"--no-enable-prefix-caching")
     if spec.num_speculative_blocks:
         raise ValueError("speculative decoding with Mamba states: PdprotoConnector does not hand "

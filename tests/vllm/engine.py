@@ -5,7 +5,8 @@ token that follows from all that the request looks back at. So tokens are right 
 block that a request reads holds what was computed for it, wherever that was.
 
 A layer with a state takes each token into it, as a digest of all tokens so far: a state that has a
-token too many, or one too few, is wrong.
+token too many, or one too few, is wrong. The worker goes by the blocks that steps tell it of, as
+vLLM's does: it copies the blocks that a step names, and a state into its request's next block.
 """
 
 import hashlib
@@ -36,7 +37,13 @@ from vllm.v1.core.kv_cache_utils import (
     resolve_kv_cache_block_sizes,
 )
 from vllm.v1.core.sched.scheduler import Scheduler
-from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, MambaSpec
+from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    MambaSpec,
+)
 from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
@@ -49,6 +56,8 @@ from tests.vllm.layers import (
     HEADS,
     TOKENS_MAX,
     cell,
+    copy_block,
+    copy_state,
     full,
     mark,
     read,
@@ -114,7 +123,9 @@ class Engine:
         self.cache: Final = KVCacheConfig(blocks, [], groups, kv_cache_layout=layout)
         waits = {"keep": KEEP_S, **(extra or {}).get("waits", {})}
         transfer = transfer_config(role, policy, {**(extra or {}), "waits": waits}, multi=multi)
-        config = self._config(folder, transfer, step_tokens, prefix=prefix)
+        mode = next((spec.mamba_cache_mode for spec in specs if isinstance(spec, MambaSpec)),
+                    "none")
+        config = self._config(folder, transfer, step_tokens, mode, prefix=prefix)
         config.cache_config.num_gpu_blocks = blocks
         if len(groups) == 1:
             config.cache_config.block_size = groups[0].kv_cache_spec.block_size
@@ -142,6 +153,7 @@ class Engine:
         self.ends: Final[dict[str, str]] = {}
         self.params: Final[dict[str, Any]] = {}
         self.requests: Final[dict[str, Request]] = {}  # all that came
+        self._tables: Final[dict[str, list[list[int]]]] = {}  # blocks by group, as the worker has
         self.stats: Final[list[dict[str, Any]]] = []  # of the connector, step by step
         self.loaded = 0  # tokens that it has not computed
         init_none_hash(sha256)
@@ -164,7 +176,7 @@ class Engine:
 
     @staticmethod
     def _config(
-        folder: Path, transfer: KVTransferConfig, step_tokens: int, *, prefix: bool
+        folder: Path, transfer: KVTransferConfig, step_tokens: int, mode: str, *, prefix: bool
     ) -> VllmConfig:
         model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
                             max_model_len=TOKENS_MAX)
@@ -173,7 +185,8 @@ class Engine:
             scheduler_config=SchedulerConfig(
                 max_num_seqs=16, max_num_batched_tokens=step_tokens, max_model_len=TOKENS_MAX,
                 enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
-            cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix),
+            cache_config=CacheConfig(block_size=BLOCK, enable_prefix_caching=prefix,
+                                     mamba_cache_mode=mode),
             device_config=DeviceConfig("cpu"),
             kv_transfer_config=transfer)
 
@@ -204,6 +217,7 @@ class Engine:
             connector.bind_connector_metadata(scheduled.kv_connector_metadata)
             if scheduled.has_sync_kv_loads:
                 connector.start_load_kv(SimpleNamespace())
+        self._hear(scheduled)
         sampled = {name: self._compute(name, count)
                    for name, count in scheduled.num_scheduled_tokens.items()}
         names = list(sampled)
@@ -226,19 +240,39 @@ class Engine:
                 if one.kv_transfer_params is not None:
                     self.params[one.request_id] = one.kv_transfer_params
 
+    def _hear(self, scheduled: Any) -> None:
+        """Take the blocks of a step's requests, and copy those that it names."""
+        cached = scheduled.scheduled_cached_reqs
+        for new in scheduled.scheduled_new_reqs:
+            self._tables[new.req_id] = [list(ids) for ids in new.block_ids]
+        for name, more in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if name in cached.resumed_req_ids:
+                self._tables[name] = [[] for _ in self.cache.kv_cache_groups]
+            for ids, new_ids in zip(self._tables[name], more or (), strict=False):
+                ids.extend(new_ids)
+        for source, target in scheduled.kv_cache_block_copies or ():
+            for of_rank in self.ranks:
+                for layer in of_rank.values():
+                    copy_block(layer, source, target)
+
     def _compute(self, name: str, count: int) -> list[int]:
         """Write so many tokens of a request. Returns the token that follows, if all are there."""
         request = self.scheduler.requests[name]
         first = request.num_computed_tokens - count  # vLLM has counted them already
-        blocks = self.scheduler.kv_cache_manager.get_block_ids(name)
-        tokens = list(request.all_token_ids)
+        blocks, tokens = self._tables[name], list(request.all_token_ids)
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
             size = group.kv_cache_spec.block_size
+            is_state = isinstance(group.kv_cache_spec, MambaSpec)
+            at = (first + count - 1) // size
+            if is_state and first and (first - 1) // size != at:
+                for of_rank in self.ranks:
+                    for layer in group.layer_names:
+                        copy_state(of_rank[layer], ids[(first - 1) // size], ids[at])
             for place in range(first, first + count):
                 for layer in group.layer_names:
                     for of_rank in self.ranks:
-                        if isinstance(group.kv_cache_spec, MambaSpec):
-                            take_in(of_rank[layer], ids[0], tokens[place], begins=place == 0)
+                        if is_state:
+                            take_in(of_rank[layer], ids[at], tokens[place], begins=place == 0)
                         else:
                             cell(of_rank[layer], ids[place // size], place % size).copy_(
                                 mark(layer, tokens[place], of_rank[layer].shape[-1]))
@@ -250,13 +284,12 @@ class Engine:
         """The token that follows from what the KV cache holds."""
         found = hashlib.sha256()
         for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+            size = group.kv_cache_spec.block_size
             if isinstance(group.kv_cache_spec, MambaSpec):
                 for layer in group.layer_names:
-                    found.update(state_bytes(self.layers[layer], ids[0]))
+                    found.update(state_bytes(self.layers[layer], ids[(length - 1) // size]))
                 continue
-            size = group.kv_cache_spec.block_size
-            reach = getattr(group.kv_cache_spec, "sliding_window", None) or length
-            for place in range(max(0, length - reach), length):
+            for place in range(reach(group.kv_cache_spec, length), length):
                 for layer in group.layer_names:
                     found.update(read([of_rank[layer] for of_rank in self.ranks],
                                       ids[place // size], place % size))
@@ -399,6 +432,15 @@ class Servers:
                    and not self.decode.scheduler.requests)
         self.prefill.settle()
         self.decode.settle()
+
+
+def reach(spec: KVCacheSpec, length: int) -> int:
+    """The first token that attention of the last of so many reads."""
+    if isinstance(spec, ChunkedLocalAttentionSpec):
+        size: int = spec.attention_chunk_size
+        return (length - 1) // size * size
+    window: int = getattr(spec, "sliding_window", None) or length
+    return max(0, length - window)
 
 
 def alone(monkeypatch: Any) -> None:

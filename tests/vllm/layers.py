@@ -7,10 +7,12 @@ from typing import Any, Final
 
 import torch
 from vllm.v1.kv_cache_interface import (
+    ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheSpec,
     MambaSpec,
     MLAAttentionSpec,
+    SlidingWindowMLASpec,
     SlidingWindowSpec,
 )
 
@@ -22,20 +24,30 @@ LATENT: Final = 576  # numbers of a token in a layer with latent attention
 LATENT_AXES: Final = 3  # block, token, vector
 
 
+SIZES: Final = {"num_kv_heads": HEADS, "head_size": 4, "dtype": torch.float32}
+ONE_VECTOR: Final = {"num_kv_heads": 1, "head_size": LATENT, "dtype": torch.float32}
+
+
 def full(block: int = BLOCK) -> KVCacheSpec:
-    return FullAttentionSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
-                             dtype=torch.float32)
+    return FullAttentionSpec(block_size=block, **SIZES)
 
 
 def window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
-    return SlidingWindowSpec(block_size=block, num_kv_heads=HEADS, head_size=4,
-                             dtype=torch.float32, sliding_window=tokens)
+    return SlidingWindowSpec(block_size=block, **SIZES, sliding_window=tokens)
+
+
+def chunked(tokens: int, block: int = BLOCK) -> KVCacheSpec:
+    """Attention within chunks of so many tokens (Llama 4)."""
+    return ChunkedLocalAttentionSpec(block_size=block, **SIZES, attention_chunk_size=tokens)
 
 
 def latent(block: int = BLOCK) -> KVCacheSpec:
     """Latent attention (MLA): one vector for K, V and all heads."""
-    return MLAAttentionSpec(block_size=block, num_kv_heads=1, head_size=LATENT,
-                            dtype=torch.float32)
+    return MLAAttentionSpec(block_size=block, **ONE_VECTOR)
+
+
+def latent_window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
+    return SlidingWindowMLASpec(block_size=block, **ONE_VECTOR, sliding_window=tokens)
 
 
 def states(**changes: Any) -> MambaSpec:
@@ -43,6 +55,11 @@ def states(**changes: Any) -> MambaSpec:
     return MambaSpec(**{
         "block_size": TOKENS_MAX, "shapes": ((1, 6), (2, 8)),
         "dtypes": (torch.float16, torch.float32), "mamba_cache_mode": "none", **changes})
+
+
+def aligned(block: int = BLOCK, **changes: Any) -> MambaSpec:
+    """Those with prefix caching: a place for a state behind each block of tokens."""
+    return states(block_size=block, mamba_cache_mode="align", **changes)
 
 
 def state_of(spec: MambaSpec, blocks: int) -> list[torch.Tensor]:
@@ -60,7 +77,7 @@ def zeros(spec: KVCacheSpec, blocks: int, tp: int, *, tokens_outermost: bool) ->
     """A layer of one rank, as vLLM names its axes."""
     if isinstance(spec, MambaSpec):
         return state_of(spec, blocks)
-    if isinstance(spec, MLAAttentionSpec):
+    if isinstance(spec, (MLAAttentionSpec, SlidingWindowMLASpec)):
         return torch.zeros(blocks, spec.block_size, LATENT)
     heads = HEADS // tp
     if tokens_outermost:
@@ -91,6 +108,15 @@ def read(ranks: Sequence[Any], block: int, place: int) -> bytes:
 def state_bytes(parts: Sequence[torch.Tensor], block: int) -> bytes:
     return b"".join(part[block].contiguous().view(torch.uint8).numpy().tobytes()
                     for part in parts)
+
+
+def copy_state(parts: Sequence[torch.Tensor], source: int, target: int) -> None:
+    for part in parts:
+        part[target] = part[source]
+
+
+def copy_block(layer: Any, source: int, target: int) -> None:
+    copy_state(layer if isinstance(layer, list) else [layer], source, target)
 
 
 def take_in(parts: Sequence[torch.Tensor], block: int, token: int, *, begins: bool) -> None:

@@ -17,15 +17,24 @@ from pdproto.vllm.blocks import (
     wanted,
 )
 
-GROUPS = st.lists(st.builds(LayerGroup, st.integers(1, 8), st.none() | st.integers(1, 20)),
-                  min_size=1, max_size=3)
+SIZES = st.integers(1, 8)
+GROUPS = st.lists(
+    st.builds(LayerGroup, SIZES) | st.builds(LayerGroup, SIZES, st.integers(1, 20))
+    | st.builds(LayerGroup, SIZES, chunk=st.integers(1, 20)), min_size=1, max_size=3)
+
+
+def read_from(group: LayerGroup, token: int) -> int:
+    """The first token that this one reads."""
+    if group.chunk is not None:
+        return token - token % group.chunk
+    return 0 if group.window is None else max(0, token - group.window + 1)
 
 
 def kept(group: LayerGroup, tokens: int, made: int) -> list[int]:
     """As vLLM leaves a request of so many tokens with it: block 1 + i for tokens from i blocks on,
     and the null block for what the next token does not look back at.
     """
-    gone = 0 if group.window is None else max(0, tokens - group.window + 1) // group.block_tokens
+    gone = read_from(group, tokens) // group.block_tokens
     return [NULL_BLOCK if place < gone else 1 + place
             for place in range(group.blocks(tokens + made))]
 
@@ -41,7 +50,7 @@ def test_decode_gets_every_block_that_it_lacks(
     ours = [[1_000 + place for place in range(group.blocks(tokens + made))] for group in groups]
     found = wanted(groups, ours, tokens, computed)
     for group, blocks in zip(groups, found, strict=True):
-        looked_at = range(0 if group.window is None else max(0, tokens - group.window), tokens)
+        looked_at = range(read_from(group, tokens - 1), tokens)
         needed = {token // group.block_tokens for token in looked_at if token >= computed}
         assert {block - 1_000 for block in blocks} >= needed
     has = has_what_is_needed(groups, firsts(theirs), tokens, computed)
@@ -90,6 +99,19 @@ def test_a_window_that_ends_at_a_block_leaves_decode_one_short() -> None:
     assert group.first_needed(10) == 0
     assert not has_what_is_needed([group], [1], 10, 0)
     assert has_what_is_needed([group], [1], 10, 4)
+
+
+@given(st.integers(1, 8), st.integers(1, 60), st.integers(0, 3))
+def test_of_states_the_one_of_all_tokens_goes_over(size: int, tokens: int, scratch: int) -> None:
+    """Whatever else vLLM keeps: states of earlier tokens before it, and scratch behind it."""
+    group, places = LayerGroup(size, state="a state"), -(-tokens // size)
+    theirs = held([group], [list(range(1, 1 + places + scratch))], tokens)
+    assert theirs == [[places]]
+    assert firsts(theirs) == [0]
+    ours = [*[NULL_BLOCK] * (places - 1), *range(100, 101 + scratch)]
+    assert wanted([group], [ours], tokens, tokens - 1) == [[100]]
+    assert has_what_is_needed([group], [0], tokens, tokens - 1)
+    assert not has_what_is_needed([group], firsts([[NULL_BLOCK]]), tokens, tokens - 1)
 
 
 def test_another_number_of_groups_is_refused() -> None:

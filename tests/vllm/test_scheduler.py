@@ -18,13 +18,14 @@ pytest.importorskip("vllm", reason=VLLM)
 
 import torch
 from vllm.v1 import kv_cache_interface as kinds
+from vllm.v1.core.single_type_kv_cache_manager import get_manager_for_kv_cache_spec
 from vllm.v1.kv_cache_interface import KVCacheSpec
 
 from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
 from tests.vllm.engine import FOR_DECODE, Engine, Servers, ours
-from tests.vllm.layers import full, window
+from tests.vllm.layers import chunked, full, latent, latent_window, window
 
 NEW = 6
 CLOCKS = "seconds", "cpu_seconds"
@@ -66,6 +67,27 @@ def test_a_request_is_served(pair: Pair, tokens: int) -> None:
     assert servers.decode.loaded == tokens
     servers.until_idle()
     check(servers, "r", asked)
+
+
+@pytest.mark.parametrize("specs", [
+    (full(), chunked(40)), (full(), chunked(96)), (chunked(64), window(40)),
+    (latent_window(40),), (latent(), latent_window(33)),
+], ids=["chunks of 40", "of 96", "of 64 beside a window", "latent window",
+        "latent window beside latent attention"])
+@pytest.mark.parametrize("prefix", [False, True], ids=["", "prefix caching"])
+def test_other_kinds_of_attention_are_served(
+    pair: Pair, specs: tuple[KVCacheSpec, ...], *, prefix: bool
+) -> None:
+    """Where a chunk ends with the prompt, prefill has freed what decode would read of it."""
+    servers = pair(specs=specs, prefix=prefix, step_tokens=64)
+    lengths = 31, 40, 65, 97, 150
+    for tokens in lengths:
+        servers.serve(f"r{tokens}", prompt(tokens, tokens), NEW)
+        servers.until(lambda of=tokens: f"r{of}" in servers.decode.ends)  # type: ignore[misc]
+    servers.until_idle()
+    for tokens in lengths:
+        check(servers, f"r{tokens}", prompt(tokens, tokens))
+    assert servers.decode.loaded >= sum(lengths) - 40, "decode has computed some of it"
 
 
 @pytest.mark.parametrize("spec", [window(40), window(33), window(100)])
@@ -287,11 +309,8 @@ def test_the_setting_of_threads_reaches_both_data_paths(pair: Pair, *, direct: b
 SIZES = {"block_size": 32, "num_kv_heads": 2, "head_size": 4, "dtype": torch.float32}
 OTHER_KINDS = {
     "RSWASpec": lambda: kinds.RSWASpec(**SIZES, rswa_window=8),
-    "SinkFullAttentionSpec": lambda: kinds.SinkFullAttentionSpec(**SIZES, sink_len=4),
+    "SinkFullAttentionSpec": lambda: kinds.SinkFullAttentionSpec(**SIZES, sink_len=32),
     "HiddenStateCacheSpec": lambda: kinds.HiddenStateCacheSpec(**SIZES),
-    "SlidingWindowMLASpec": lambda: kinds.SlidingWindowMLASpec(**SIZES, sliding_window=8),
-    "ChunkedLocalAttentionSpec":
-        lambda: kinds.ChunkedLocalAttentionSpec(**SIZES, attention_chunk_size=8),
     "CircularBufferSpec": lambda: kinds.CircularBufferSpec(**SIZES),
     "CrossAttentionSpec": lambda: kinds.CrossAttentionSpec(**SIZES),
 }
@@ -312,6 +331,20 @@ def test_a_cache_of_another_kind_is_refused_by_name(name: str, uniform: bool) ->
         spec = kinds.UniformTypeKVCacheSpecs(
             block_size=32, kv_cache_specs={"layers.0.attn": full(), "layers.1.attn": spec})
     with pytest.raises(ValueError, match=f"of kind {name}: PdprotoConnector hands over Full"):
+        groups_of(cache_of(spec))
+
+
+def test_vllm_itself_does_not_start_with_static_sinks() -> None:
+    """Where it does, hand them over: a request's blocks are those of full attention."""
+    with pytest.raises(TypeError, match="needs_kv_cache_zeroing"):
+        get_manager_for_kv_cache_spec(OTHER_KINDS["SinkFullAttentionSpec"](), 64, 1024,
+                                      needs_kv_cache_zeroing=False)
+
+
+def test_a_window_that_vllm_replays_is_refused() -> None:
+    spec = kinds.SlidingWindowMLASpec(**{**SIZES, "num_kv_heads": 1}, sliding_window=8,
+                                      bounded_replay=True)
+    with pytest.raises(ValueError, match="MLASpec with bounded_replay: vLLM computes 8 tokens "):
         groups_of(cache_of(spec))
 
 
