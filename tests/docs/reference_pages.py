@@ -36,6 +36,7 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.spec.language import LeadsTo, System
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.transport import settings as of_node
+from tests import families
 from tests.docs import api_reference, promises, timers_page
 from tests.docs.table_pages import reference
 
@@ -269,6 +270,7 @@ def _first(text: str) -> str:
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "../properties.md": promises.document,
     "cli.md": cli_page, "lab.md": lab_page, "limits.md": limits_page, "metrics.md": metrics_page,
+    "models.md": lambda: families.page(GENERATED),
     "timers.md": lambda: timers_page.page(GENERATED),
     "promises.md": promises.details, "python-api.md": api_reference.page,
     "registry-http.md": registry_page,
