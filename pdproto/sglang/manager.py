@@ -71,6 +71,7 @@ class PdprotoKVManager(BaseKVManager):
     enable_all_cp_ranks_for_transfer = False
     supports_role_switch = True  # SGLang calls `teardown`, and makes a manager of the other role
     supports_deferred_decode_kv_release = enable_deferred_decode_kv_release = True
+    supports_host_destination = False  # the KV goes to the pool of decode
     node: PrefillNode | DecodeNode
     prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
     # On prefill only:

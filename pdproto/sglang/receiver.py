@@ -79,6 +79,11 @@ class PdprotoKVReceiver(BaseKVReceiver):
 
     # Calls of SGLang
 
+    @property
+    def supports_host_destination(self) -> bool:
+        """See SGLang's BaseKVReceiver, and the manager's."""
+        return self.kv_mgr.supports_host_destination
+
     def init(self, prefill_dp_rank: int) -> None:
         """Find the ranks that run the room. Until they are found, poll() returns Bootstrapping;
         after a failure, Failed.

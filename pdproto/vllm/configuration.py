@@ -48,6 +48,9 @@ def refuse(vllm_config: Any) -> None:
         if value > 1:
             raise ValueError(f"{name} is {value}: PdprotoConnector hands over KV caches of "
                              f"context parallelism 1 only, yet")
+    if vllm_config.model_config.enable_sleep_mode:
+        raise ValueError("enable_sleep_mode: sleep would unmap a KV cache that peers write to and "
+                         "read: leave --enable-sleep-mode out")
     stages, device = parallel.pipeline_parallel_size, vllm_config.device_config.device_type
     if stages > 1 and device == CPU:
         raise ValueError(f"pipeline_parallel_size is {stages} on a {CPU}: there vLLM's own engine "

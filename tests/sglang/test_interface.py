@@ -17,10 +17,13 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang import srt
+from sglang.srt.disaggregation.base import conn
 
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.sender import PdprotoKVSender
+from pdproto.sglang.server import PdprotoKVBootstrapServer
+from tests.sglang.releases import of_newest
 
 ROOT: Final = Path(srt.__path__[0])
 # The modules that drive a backend. Those of the backends themselves read their own.
@@ -36,6 +39,18 @@ READ: Final[Mapping[type, tuple[tuple[str, ...], Mapping[str, str]]]] = {
         "attn_cp_size": "read by a function that other backends call"}),
     PdprotoKVReceiver: (("kv_receiver",), {}),
     PdprotoKVSender: (("kv_sender", "disagg_kv_sender"), {}),
+}
+
+
+# By SGLang's class and ours: the calls whose answer is SGLang's own, and why.
+LEFT: Final[Mapping[tuple[type, type], Mapping[str, str]]] = {
+    (conn.BaseKVManager, PdprotoKVManager): {
+        "should_verify_kv_checksum": "yes: it comes with the row, and SGLang leaves out "
+                                     "those of another layout by their signature"},
+    (conn.BaseKVSender, PdprotoKVSender): {},
+    (conn.BaseKVReceiver, PdprotoKVReceiver): {
+        "is_abort_release_safe": "asked of a host destination, which ours denies"},
+    (conn.BaseKVBootstrapServer, PdprotoKVBootstrapServer): {},
 }
 
 
@@ -56,6 +71,26 @@ def has(kind: Any, name: str) -> bool:
     """Whether its instances have it: by the class, or because a constructor sets it."""
     made = getsource(kind)
     return hasattr(kind, name) or name in kind.__annotations__ or f"self.{name} = " in made
+
+
+@of_newest
+@pytest.mark.parametrize("classes", LEFT, ids=lambda classes: classes[1].__name__)
+def test_each_call_of_sglang_is_answered_or_left_to_sglang_for_a_reason(
+    classes: tuple[type, type]
+) -> None:
+    """A new release's new call is noticed here, whatever its class answers."""
+    theirs, ours = classes
+    calls = {name for name in vars(theirs) if not name.startswith("_")}
+    answered = {name for one in ours.__mro__ if one is not theirs for name in vars(one)}
+    assert calls - answered == LEFT[classes].keys()
+
+
+@of_newest
+def test_the_answers_that_are_left_to_sglang_are_still_the_same() -> None:
+    assert conn.BaseKVManager.should_verify_kv_checksum(None, "") is True
+    with pytest.raises(NotImplementedError):
+        conn.BaseKVReceiver.is_abort_release_safe(None)
+    assert PdprotoKVManager.supports_host_destination is False
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)

@@ -63,6 +63,12 @@ LEFT = {  # the calls of vLLM's interface whose answer is vLLM's own, and why
     "take_events": "no block is stored anywhere",
     "unregister_kv_caches": "vLLM refuses sleep mode, by supports_sleep_mode",
 }
+INHERITED = {  # what vLLM's own answers are where they have a value, of a decode server
+    "get_finished_count": None, "get_kv_connector_kv_cache_events": None,
+    "get_mem_pool_context": None, "has_pending_block_frees": False,
+    "has_pending_push_work": False, "requires_kv_delivery": False, "reset_cache": None,
+    "supports_divergent_local_hybrid_hits": False, "take_events": (),
+}
 LABELS = {"model_name": "tiny", "engine": "0"}
 
 
@@ -85,6 +91,18 @@ def test_each_call_of_vllm_is_answered_or_left_to_vllm_for_a_reason() -> None:
     assert not LEFT.keys() & answered
     if vllm.__version__.startswith(TESTED.releases[-1]):
         assert LEFT.keys() <= calls, "vLLM has no such call any more"
+
+
+def test_each_answer_that_is_left_to_vllm_is_still_the_same(
+    closing: ExitStack, folder: Path
+) -> None:
+    """A release may answer otherwise without a new name."""
+    connector = Engine(closing, folder, "kv_consumer").half
+    told = {name: getattr(connector, name) for name in INHERITED}
+    assert {name: answer() if callable(answer) else answer
+            for name, answer in told.items()} == INHERITED
+    assert not connector.requires_piecewise_for_cudagraph({})
+    assert connector.get_required_kvcache_layout(connector._vllm_config) is None
 
 
 def test_a_release_of_another_interface_does_not_start(
@@ -190,14 +208,16 @@ def configured(**changed: Any) -> SimpleNamespace:
     """As much of vLLM's configuration as is refused."""
     sizes = {f"{axis}_parallel_size": 1
              for axis in ("decode_context", "prefill_context", "pipeline")}
-    device = changed.pop("device", "cpu")
+    device, sleeps = changed.pop("device", "cpu"), changed.pop("enable_sleep_mode", False)
     return SimpleNamespace(parallel_config=SimpleNamespace(**sizes | changed),
+                           model_config=SimpleNamespace(enable_sleep_mode=sleeps),
                            device_config=SimpleNamespace(device_type=device))
 
 
 @pytest.mark.parametrize(("changed", "words"), [
     ({"decode_context_parallel_size": 2}, "decode_context_parallel_size is 2: "),
     ({"prefill_context_parallel_size": 4}, "prefill_context_parallel_size is 4: "),
+    ({"enable_sleep_mode": True}, "enable_sleep_mode: .* leave --enable-sleep-mode out"),
     ({"pipeline_parallel_size": 2}, "pipeline_parallel_size is 2 on a cpu: "),
 ])  # fmt: skip
 def test_a_configuration_is_refused_by_its_setting(changed: dict[str, Any], words: str) -> None:
