@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from typing import Any, Final, Self
 
 from pdproto.drivers.addresses import Addresses, listening_place, place
+from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.process import FRAME_BYTES_MAX, Name, Process
 from pdproto.runtime.store import Shared, SharedStep
 
@@ -24,7 +25,8 @@ FAREWELL_S: Final = 0.5  # how long the last frames may take at the end
 
 
 class Asyncio:
-    """A process with its connections and its clock, between `async with` and its end.
+    """A process with its connections and its clock, between `async with` and its end. The clock
+    stands still while the process does.
 
     dropped: frames without a receiver. Entering raises OSError if it cannot listen at its address,
     and ValueError for an address that other hosts can reach, unless `trusted_network`.
@@ -43,6 +45,7 @@ class Asyncio:
         self._callers: Final[set[asyncio.StreamWriter]] = set()
         self._server: asyncio.Server | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self._clock: Final = OwnClock(2 * REST_S)
 
     @property
     def machine(self) -> Shared:
@@ -69,7 +72,7 @@ class Asyncio:
         return condition()
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return self._clock.turn(asyncio.get_running_loop().time())
 
     def _turn(self) -> None:
         """Run the clocks, send, and come back when the next clock is due."""
@@ -86,7 +89,7 @@ class Asyncio:
             self._alarm.cancel()
         self._alarm = None
         if due is not None:
-            self._alarm = asyncio.get_running_loop().call_later(due, self._turn)
+            self._alarm = asyncio.get_running_loop().call_later(min(due, REST_S), self._turn)
         self._changed.set()
 
     def _start(self, name: Name) -> None:
@@ -120,7 +123,7 @@ class Asyncio:
         return True
 
     async def _connected(self, name: Name) -> asyncio.StreamWriter | None:
-        end = self._now() + CONNECT_S
+        end = self._clock.now + CONNECT_S
         while self._now() < end:
             try:
                 return (await asyncio.open_connection(*place(self._addresses[name])))[1]
@@ -142,6 +145,7 @@ class Asyncio:
 
     async def __aenter__(self) -> Self:
         host, port = place(self._own)
+        self._clock.begin(asyncio.get_running_loop().time())
         self._server = await asyncio.start_server(self._read, host, port, limit=FRAME_BYTES_MAX)
         self._turn()
         return self

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 from pdproto.drivers.addresses import Addresses, listening_place
 from pdproto.runtime.extras import require_runtime
+from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.process import FRAME_BYTES_MAX, Name, Process
 from pdproto.runtime.store import Shared, SharedStep
 
@@ -24,7 +25,8 @@ AT_ONCE_MAX: Final = 100  # frames that are read before clocks are looked at
 
 
 class ZeroMQ:
-    """A process with its sockets and its clock. dropped: frames that no queue had room for.
+    """A process with its sockets and its clock, which stands still while nobody calls `serve` or
+    `call`, or the process does not run. dropped: frames that no queue had room for.
 
     linger_s: how long closing waits for peers to take the last frames; they may not listen yet.
 
@@ -39,6 +41,8 @@ class ZeroMQ:
         self.process: Final = process
         self.dropped = 0
         self._addresses: Final = addresses
+        self._clock: Final = OwnClock(2 * REST_S)
+        self._clock.begin(time.monotonic())
         self._linger_ms: Final = round(linger_s * 1e3)
         own = listening_place(process, addresses, trusted_network=trusted_network)
         self._context: Final = zmq.Context()
@@ -63,7 +67,7 @@ class ZeroMQ:
         """Call the machine, and send what its row sends. Raises LocalProtocolError if no row allows
         the call.
         """
-        step = self.process.call(name, *arguments, now=time.monotonic(), choose=choose)
+        step = self.process.call(name, *arguments, now=self._now(), choose=choose)
         self._send()
         return step
 
@@ -75,15 +79,18 @@ class ZeroMQ:
         end = time.monotonic() + seconds
         while True:
             now = time.monotonic()
-            due = self.process.turn(now)
+            due = self.process.turn(self._clock.turn(now))
             self._send()
             if until():
                 return True
             if now >= end:
                 return False
-            wait = end - now if due is None else min(due, end - now)
+            wait = min(end - now, REST_S if due is None else min(due, REST_S))
             if self._inlet.poll(max(1, round(wait * 1e3))):
                 self._read()
+
+    def _now(self) -> float:
+        return self._clock.turn(time.monotonic())
 
     def _read(self) -> None:
         for _ in range(AT_ONCE_MAX):
@@ -91,7 +98,7 @@ class ZeroMQ:
                 frame = self._inlet.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self.process.take(frame, time.monotonic())
+            self.process.take(frame, self._now())
             self._send()
 
     def _send(self) -> None:

@@ -24,7 +24,6 @@ from math import inf
 from typing import Any, Final
 
 from pdproto.node.link import Link, member_of
-from pdproto.node.own_clock import OwnClock
 from pdproto.node.peer import Listener, OutgoingBatch, Peer
 from pdproto.node.ports import Connection, ConnectionChange, Pace, Transport
 from pdproto.node.suspicions import Suspicions
@@ -32,6 +31,7 @@ from pdproto.runtime.automaton import Event
 from pdproto.runtime.batches import VersionError, encode, encode_some, unencodable
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import WAITING_FRAMES_MAX
+from pdproto.runtime.own_clock import OwnClock
 from pdproto.runtime.role import PRESENCE_ROLE
 from pdproto.runtime.wire import AnyFrame
 from pdproto.spec.handoff import presence as tables

@@ -21,7 +21,6 @@ from pdproto.node.connections import Connections
 from pdproto.node.handle import log_fields
 from pdproto.node.link import Link
 from pdproto.node.metrics import Metrics
-from pdproto.node.own_clock import OwnClock
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.peer import OutgoingBatch, Peer, cut_off, endpoint_of, measure_peers
 from pdproto.node.ports import Arrived, Pace, Transport
@@ -29,6 +28,7 @@ from pdproto.runtime import checked
 from pdproto.runtime.batches import Batch, VersionError, decode
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
 from pdproto.runtime.limits import MALFORMED_NAMES_MAX, NAME_MAX, PEERS_MAX
+from pdproto.runtime.own_clock import OwnClock
 from pdproto.runtime.repeats import Repeats
 from pdproto.runtime.versions import VERSION
 from pdproto.runtime.wire import AnyFrame, Life

@@ -46,11 +46,11 @@ from pdproto.registry.wire import (
     read,
 )
 from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, ROOM_MAX
+from pdproto.runtime.own_clock import REST_S
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.keys import Keys
 
-TICK_S: Final = 1.0
 CLIENT_GONE: Final = 499  # the client left before it had sent its request: it reads no status
 OK: Final = "OK"
 NUMBER: Final = re.compile("-?[0-9]{1,19}")
@@ -319,7 +319,7 @@ class RegistryServer(HttpServer):
         super().__init__("registry", self.app.app, host, port,
                          tls=None if keys is None else keys.server_tls(),
                          tick=orderer.tick,
-                         pause_s=min(TICK_S, limits.silent_s / 4, limits.room_s / 4))
+                         pause_s=min(REST_S, limits.silent_s / 4, limits.room_s / 4))
         self.app.http = self
         if replica is not None:
             self.app.app.cleanup_ctx.append(replica.running)

@@ -11,7 +11,6 @@ from time import monotonic
 from typing import Final
 
 from pdproto.net import threads
-from pdproto.node.own_clock import OwnClock
 from pdproto.registry.client import (
     TIMEOUT_S,
     MissingError,
@@ -22,6 +21,7 @@ from pdproto.registry.client import (
 from pdproto.registry.sink import SinkPart
 from pdproto.registry.wire import Lookup, Rank, RankAddress, RefusedError
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.own_clock import OwnClock
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.keys import Keys
@@ -70,6 +70,7 @@ class Finder:
         self._lost_at = 0.0
         self._silent_since: float | None = None
         self._clock: Final = OwnClock(TIMEOUT_S + retry_s)
+        self._clock.begin(monotonic())
         self._wanted: Final = threading.Event()
         self._stopping: Final = threading.Event()
         self._thread: Final = threads.ServiceThread(self._loop, "pdproto-finder")
@@ -109,7 +110,7 @@ class Finder:
         with self._lock:
             for rank in ranks:
                 self._part.lose(rank, found[rank].incarnation)
-            self._lost_at = monotonic()
+            self._lost_at = self._clock.at(monotonic())
         self._wanted.set()
 
     def _loop(self) -> None:
@@ -127,12 +128,14 @@ class Finder:
 
     def _ask(self, question: Lookup) -> None:
         """Ask the registry once, and take the answer."""
+        self._clock.turn(monotonic())
         try:
             addresses = self._client.look_up(question).addresses()
+            now = self._clock.turn(monotonic())
             with self._lock:
                 self._silent_since = None
                 self._part.hear_located(addresses)
-                if monotonic() - self._lost_at > self._patience_s and self._part.abandon(addresses):
+                if now - self._lost_at > self._patience_s and self._part.abandon(addresses):
                     self._epoch += 1
                     self._part = SinkPart(
                         f"{self._sink}#{self._epoch}", self._ranks, self._trace)
@@ -155,9 +158,10 @@ class Finder:
                 self._part.look_again()
 
     def _wait_for_registry(self) -> None:
+        now = self._clock.turn(monotonic())
         if self._silent_since is None:
-            self._silent_since = self._clock.begin(monotonic())
-        if self._clock.turn(monotonic()) - self._silent_since >= self._given_up_s:
+            self._silent_since = now
+        if now - self._silent_since >= self._given_up_s:
             with self._lock:
                 self._part.give_up()
 

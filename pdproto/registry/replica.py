@@ -24,6 +24,7 @@ from pdproto.runtime.limits import (
     STORE_WRITERS_MAX,
     WAITING_CHANGES_BYTES_MAX,
 )
+from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.store import Shared
 from pdproto.spec.handoff import replica as tables
 
@@ -35,11 +36,19 @@ AGAIN_S: Final = 1.0  # before the log is followed again after an error
 
 
 class Alone:
-    """A registry without others: it applies each change at once. See Orderer."""
+    """A registry without others: it applies each change at once. See Orderer.
+
+    Its clock stands still with it: no rank counts as silent that had no chance to speak.
+    """
 
     def __init__(self, registry: Registry, clock: Callable[[], float] = monotonic) -> None:
         self._registry: Final = registry
-        self._clock: Final = clock
+        self._outer: Final = clock
+        self._own: Final = OwnClock(2 * REST_S)
+        self._own.begin(clock())
+
+    def _clock(self) -> float:
+        return self._own.turn(self._outer())
 
     async def order(self, change: changes.Change) -> Any:
         """See Orderer."""

@@ -6,6 +6,7 @@ The server that refuses opens the hand-over and aborts it, as for a server that 
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
@@ -14,6 +15,7 @@ from sglang.srt.disaggregation import utils
 from sglang.srt.utils.network import NetworkAddress
 
 from pdproto.registry.desks import Desk
+from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.sglang.prompts import note_request
 
 log = logging.getLogger("pdproto.sglang")
@@ -57,24 +59,24 @@ def tell_prefill(queue: Any, request: Any) -> None:
     note_request(queue, request)
     receiver = utils.get_kv_class(queue.transfer_backend, utils.KVClassType.RECEIVER)(
         queue.kv_manager, _address(request), room)
-    refusal = Refusal(queue, request, receiver, monotonic() + UNKNOWN_S)
+    refusal = Refusal(queue, request, receiver)
     if not refusal.tell():
         queue.kv_manager.refusals.add(refusal)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that decode has refused. until: for so long its prefill server may be unknown."""
+    """A request that decode has refused."""
 
     queue: Any
     request: Any
     receiver: Any
-    until: float
 
-    def tell(self) -> bool:
-        """Tell prefill. Returns False if its server is being looked up."""
+    def tell(self, *, is_late: bool = False) -> bool:
+        """Tell prefill. Returns False if its server is being looked up. is_late: it is unknown for
+        too long.
+        """
         queue, request, address = self.queue, self.request, _address(self.request)
-        is_late = monotonic() > self.until
         rank, is_known = None, queue.kv_manager.try_ensure_parallel_info(address)
         if not is_known and not is_late:
             return False
@@ -92,21 +94,29 @@ class Refusal:
 
 
 class Refusals(Desk):
-    """Tells prefill servers of refusals as soon as they are known, in a thread of its own."""
+    """Tells prefill servers of refusals as soon as they are known, in a thread of its own, whose
+    clock stands still with it. clock: of the host.
+    """
 
-    def __init__(self) -> None:
-        self._untold: list[Refusal] = []
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._untold: list[tuple[float, Refusal]] = []  # until when the server may be unknown
+        self._outer: Final = clock
+        self._clock: Final = OwnClock(2 * REST_S)
+        self._clock.begin(clock())
         super().__init__("pdproto-refusals")
 
     def add(self, refusal: Refusal) -> None:
         """Tell it later. For any thread."""
-        self._jobs.put(lambda: self._untold.append(refusal))
+        self._jobs.put(lambda: self._untold.append(
+            (self._clock.turn(self._outer()) + UNKNOWN_S, refusal)))
 
     def _pause(self) -> float | None:
         return AGAIN_S if self._untold else None
 
     def _ask(self) -> None:
-        self._untold = [refusal for refusal in self._untold if not refusal.tell()]
+        now = self._clock.turn(self._outer())
+        self._untold = [(until, refusal) for until, refusal in self._untold
+                        if not refusal.tell(is_late=now > until)]
 
 
 def _address(request: Any) -> str:

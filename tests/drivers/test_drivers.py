@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from time import time_ns
+from types import SimpleNamespace
 
 import pytest
 
 from examples.lease_lock import SYSTEM, has, lent, wrote
 from pdproto.cli.main import main
+from pdproto.drivers import zeromq
 from pdproto.drivers.addresses import listening_place, on_loopback, place
 from pdproto.drivers.aio import Asyncio
 from pdproto.drivers.zeromq import ZeroMQ
@@ -72,6 +74,25 @@ def test_over_zeromq_a_lease_is_lent_and_runs_out(pair: tuple[ZeroMQ, ZeroMQ]) -
     assert client.serve(lambda: bool(client.machine.stored(has)), seconds=10.0)
     assert server.serve(lambda: not server.machine.stored(lent), seconds=10.0)
     assert not server.serve(lambda: False, seconds=0.0)
+
+
+def test_over_zeromq_no_clock_runs_while_the_process_stands_still(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen red with the host's clock: the lease has run out."""
+    host, addresses = SimpleNamespace(now=0.0), on_loopback(NAMES)
+    monkeypatch.setattr(zeromq, "time", SimpleNamespace(monotonic=lambda: host.now))
+    with (ZeroMQ(process(("server",), 20.0), addresses) as server,
+          ZeroMQ(process(("client", "ann")), addresses) as client):
+        client.call("lock")
+        assert server.serve(lambda: bool(server.machine.stored(lent)), seconds=10.0)
+        host.now += 1_000.0
+        server.serve(lambda: True, seconds=1.0)
+        assert server.machine.stored(lent)
+        for _ in range(20):
+            host.now += 1.0
+            server.serve(lambda: True, seconds=1.0)
+        assert not server.machine.stored(lent)
 
 
 def test_on_asyncio_four_processes_share_the_lock() -> None:

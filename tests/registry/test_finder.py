@@ -8,7 +8,7 @@ from io import BytesIO
 from itertools import chain, count
 from pathlib import Path
 from socket import create_server
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -59,10 +59,10 @@ def registrar(
 @contextmanager
 def finder(
     server: RegistryServer, *ranks: Rank, trace: SharedTrace | None = None,
-    given_up_s: float = 600.0,
+    given_up_s: float = 600.0, patience_s: float = 600.0,
 ) -> Iterator[Finder]:
     finding = Finder(f"{server.host}:{server.port}", "d0", ranks, retry_s=0.05,
-                     given_up_s=given_up_s, patience_s=600.0, trace=trace)
+                     given_up_s=given_up_s, patience_s=patience_s, trace=trace)
     finding.start()
     try:
         yield finding
@@ -202,18 +202,19 @@ def test_a_living_rank_that_was_cut_off_is_found_where_it_was(
     monkeypatch: pytest.MonkeyPatch, traced: Traced
 ) -> None:
     """The registry goes on listing it: then a sink under a new name asks."""
-    now = 0.0
-    monkeypatch.setattr(registry_finder, "monotonic", lambda: now)
+    seconds, goes_on = count(), Event()
+    monkeypatch.setattr(registry_finder, "monotonic",
+                        lambda: float(next(seconds)) if goes_on.is_set() else 0.0)
     traces = {SYSTEM.name: traced("registry")}
     with (RegistryServer(limits=NEVER_SILENT, traces=traces) as server,
           registrar(traced, server, FIRST), registrar(traced, server, SECOND),
-          finder(server, FIRST, SECOND, trace=traced("d0")) as finding):
+          finder(server, FIRST, SECOND, trace=traced("d0"), patience_s=20.0) as finding):
         until(lambda: finding.found is not None)
         before = finding.found
         assert before is not None
         finding.lose([SECOND], before)
         assert ports(finding) is None
-        now = 601.0
+        goes_on.set()
         until(lambda: ports(finding) == [5001, 5011])
         assert finding.found is not before
         assert finding.problem == ""

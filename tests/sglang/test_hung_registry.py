@@ -102,7 +102,7 @@ def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
                               finished_reason=None, to_finish=None)
     clock.call(refusals.look_up, queue, request)
     receiver = PdprotoKVReceiver(manager, hung, 77)
-    refusal = refusals.Refusal(queue, request, receiver, monotonic() + 60)
+    refusal = refusals.Refusal(queue, request, receiver)
     assert clock.call(refusal.tell) is False
     assert clock.longest_s < AT_ONCE_S
 
@@ -165,3 +165,30 @@ def test_sglang_tries_again_as_soon_as_a_server_is_known(manager: Any) -> None:
         refusals.look_up(queue, SimpleNamespace(bootstrap_host=host, bootstrap_port=int(port)))
         until(lambda: not tried)
         assert manager.try_ensure_parallel_info(address)
+
+
+def test_a_refusal_waits_for_no_time_for_which_the_process_stands_still() -> None:
+    """Seen red with the host's clock: it is late at once."""
+    host, late = SimpleNamespace(now=0.0), list[bool]()
+
+    def tell(*, is_late: bool) -> bool:
+        late.append(is_late)
+        return is_late
+
+    def looked_twice() -> None:
+        before = len(late)
+        until(lambda: len(late) >= before + 2 or late[-1])
+
+    made = refusals.Refusals(lambda: host.now)
+    try:
+        made.add(SimpleNamespace(tell=tell))  # type: ignore[arg-type]  # as its desk calls it
+        until(lambda: late)
+        host.now += 1_000.0
+        looked_twice()
+        assert not any(late)
+        for _ in range(round(refusals.UNKNOWN_S)):
+            host.now += 1.0
+            looked_twice()
+        assert late[-1]
+    finally:
+        made.close()

@@ -19,7 +19,8 @@ Rule 4: decisions are made for the whole group. A request has a sender on each r
         is that of the rank that is least far. The orders are carried out on all ranks.
 
 One thread at a time may call it. It has no clock and no I/O: `now` comes from the caller, in
-seconds.
+seconds. Where no call comes for longer than 2 s, that time counts for no wait: the process stood
+still (own_clock.py).
 """
 
 from collections import deque
@@ -37,6 +38,7 @@ from pdproto.node.optimistic.record import (
 )
 from pdproto.node.optimistic.steps import OptimisticSteps
 from pdproto.runtime.errors import LocalProtocolError
+from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.spec.handoff import attempts as tables
 from pdproto.spec.handoff.attempts import (
@@ -65,6 +67,7 @@ class OptimisticPrefill:
         self._steps: Final = OptimisticSteps(settings, table, trace, self.metrics)
         self._describe()
         self._number = 0
+        self._clock: Final = OwnClock(2 * REST_S)
         self._waiting: Final[deque[PrefillRequest]] = deque()  # by the end of their bootstrap time
 
     def _describe(self) -> None:
@@ -99,7 +102,7 @@ class OptimisticPrefill:
                              f"{len(senders)} and {chunks}")
         self._steps.now = now
         request = PrefillRequest(
-            request_id, self._number, tuple(senders), chunks, Times(now))
+            request_id, self._number, tuple(senders), chunks, Times(now), self._clock.turn(now))
         self._number += 1
         self._steps.submit(request, "submit_retracted" if retracted else "submit")
         self._waiting.append(request)
@@ -127,6 +130,7 @@ class OptimisticPrefill:
         """Poll every request, fail those whose bootstrap is overdue, and propose rows. now:
         seconds.
         """
+        self._clock.turn(now)
         self._steps.now = now
         for stage in ACTIVE:
             for request in list(self._steps.stages.at[stage]):
@@ -298,7 +302,7 @@ class OptimisticPrefill:
         if request.ready or request.stage in ENDED:
             return True
         limit = self.settings.bootstrap_timeout_s
-        if self._steps.now < request.times.submitted + limit:
+        if self._clock.now < request.since + limit:
             return False
         request.reason = request.reason or f"bootstrap_timeout after {limit:g} s"
         return self._steps.fire("give_up_waiting", request)

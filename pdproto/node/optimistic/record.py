@@ -86,8 +86,9 @@ class Times:
 class PrefillRequest:
     """A request, for reading; only `OptimisticPrefill` writes it.
 
-    chunks: the number of chunks of its forward pass. chunk: the chunk that is computed now, or the
-    next. sent: how many chunks were handed over. passes: how often its forward pass was started.
+    since: when it began, on a clock that stands still with its process. chunks: the number of
+    chunks of its forward pass. chunk: the chunk that is computed now, or the next.
+    sent: how many chunks were handed over. passes: how often its forward pass was started.
     prefill_retry_count: how often its KV was dropped, to be computed again. reason: why it has
     failed.
     """
@@ -97,6 +98,7 @@ class PrefillRequest:
     senders: tuple[Bootstrap, ...]
     chunks: int
     times: Times
+    since: float
     stage: Stage = Stage.NEW
     ready: bool = False
     finalized: bool = False

@@ -1,15 +1,20 @@
-"""The clock of a node: it stands still while the node does.
+"""The clock of a process that waits for others: it stands still while the process does.
 
 A process that is stopped, frozen or kept from running hears nobody and serves nobody. So that time
 counts for none of its waits, of no part: not as silence of a peer, and not for a hand-over. Times
 that are told (metrics, spans, ages) are those of the transport's clock, which goes on.
+
+Nodes have one, and so have registries, threads that look up addresses, and drivers.
 """
 
 from typing import Final
 
+# The longest rest of a loop that has no other bound; twice as long is standing still.
+REST_S: Final = 1.0
+
 
 class OwnClock:
-    """longest_s: the longest rest of the node's loop between two turns. More than that counts as
+    """longest_s: the longest rest of a loop between two turns. More than that counts as
     standing still. steady: since when the node has not stood still for as long again, on this
     clock.
     """
