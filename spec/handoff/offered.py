@@ -103,12 +103,13 @@ SENDER: Final = Table(sender, rows=(
 
 SCHEDULER: Final = Table(scheduler, rows=(
     Row("preempt", choose=(h,), when=[told(h) == Told.COMPUTING, ~taken(h)],
-        do=[taken(h).to(True)], why="memory is short"),
+        do=[taken(h).to(True)], fair=False, why="memory is short"),
     Row("free_blocks", choose=(h,), when=[told(h) == Told.FREE, ~taken(h)],
-        do=[taken(h).to(True)]),
-    Row("reuse", choose=(h,), when=[taken(h), ~pinned(h), ~reused(h)], do=[reused(h).to(True)]),
+        do=[taken(h).to(True)], fair=False),
+    Row("reuse", choose=(h,), when=[taken(h), ~pinned(h), ~reused(h)], do=[reused(h).to(True)],
+        fair=False),
     Row("resume", choose=(h,), when=[told(h) == Told.COMPUTING, taken(h)],
-        do=[taken(h).to(False), reused(h).to(False)],
+        do=[taken(h).to(False), reused(h).to(False)], fair=False,
         why="the request gets other blocks, and is computed again"),
 ))
 

@@ -37,7 +37,7 @@ from pdproto.spec.language import LeadsTo, System
 from pdproto.spec.lemmas import agreement_ranking, transfer_ranking
 from pdproto.transport import settings as of_node
 from tests import families
-from tests.docs import api_reference, promises, timers_page
+from tests.docs import api_reference, assumptions_page, promises, timers_page
 from tests.docs.table_pages import reference
 
 REFERENCE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -272,6 +272,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page, "lab.md": lab_page, "limits.md": limits_page, "metrics.md": metrics_page,
     "models.md": lambda: families.page(GENERATED),
     "timers.md": lambda: timers_page.page(GENERATED),
+    "host-assumptions.md": lambda: assumptions_page.page(GENERATED),
     "promises.md": promises.details, "python-api.md": api_reference.page,
     "registry-http.md": registry_page,
 }  # fmt: skip
