@@ -11,7 +11,7 @@ that alone stops it violates `ROW_stays_in_range` (machine.py:Table.ranges); wit
 the nearest number of the range is assigned.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .formula import TRUE, And, Formula, Not, Or, Summand, all_of, exists, forall
@@ -19,7 +19,7 @@ from .kinds import require, shown
 from .place import SpecError, here
 from .ranges import Linear
 from .sorts import Sort
-from .terms import Case, Chooser, Constant, Term, cases_of, compared, free, joined, term
+from .terms import ByChooser, Case, Chooser, Constant, Term, cases_of, compared, free, joined, term
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -33,7 +33,7 @@ class Total(Term):
     def choosers(self) -> Iterator[Chooser]:
         return iter(())
 
-    def value(self, chosen: Mapping[str, int]) -> Linear:  # noqa: ARG002 - it is counted
+    def value(self, chosen: ByChooser) -> Linear:  # noqa: ARG002 - it is counted
         cases: list[Case] = [(Not(self.where), 0)] if self.where != TRUE else []
         for formula, number in cases_of(self.each):
             both = formula if self.where == TRUE else And((self.where, formula))

@@ -24,6 +24,7 @@ from .symbols import Computed, Function, Number, Update
 
 Ss = TypeVarTuple("Ss")
 Case: TypeAlias = tuple[Formula, int]
+ByChooser: TypeAlias = Mapping[Computed, int]
 
 CHOICES_MAX: Final = 1 << 14  # of the values of the functions in one comparison
 
@@ -37,8 +38,8 @@ class Term(NoFormula):
         """The parts on whose values the number depends, without those that are counted."""
         raise NotImplementedError
 
-    def value(self, chosen: Mapping[str, int]) -> Linear:
-        """The number, where each chooser (by its text) has this value."""
+    def value(self, chosen: ByChooser) -> Linear:
+        """The number, where each chooser has this value."""
         raise NotImplementedError
 
     def about(self) -> Iterator[Formula]:
@@ -129,8 +130,8 @@ class Chooser(Term):
     def choosers(self) -> Iterator["Chooser"]:
         yield self
 
-    def value(self, chosen: Mapping[str, int]) -> Linear:
-        return Linear(chosen[repr(self)])
+    def value(self, chosen: ByChooser) -> Linear:
+        return Linear(chosen[Computed(self)])
 
     def about(self) -> Iterator[Formula]:
         yield from (formula for formula, _ in self.cases())
@@ -145,7 +146,7 @@ class Constant(Term):
     def choosers(self) -> Iterator[Chooser]:
         return iter(())
 
-    def value(self, chosen: Mapping[str, int]) -> Linear:  # noqa: ARG002 - as for all terms
+    def value(self, chosen: ByChooser) -> Linear:  # noqa: ARG002 - as for all terms
         return Linear(self.number)
 
     def about(self) -> Iterator[Formula]:
@@ -218,7 +219,7 @@ class Arithmetic(Term):
         yield from self.left.about()
         yield from self.right.about()
 
-    def value(self, chosen: Mapping[str, int]) -> Linear:
+    def value(self, chosen: ByChooser) -> Linear:
         left, right = self.left.value(chosen), self.right.value(chosen)
         if self.sign in ("+", "-"):
             return left.plus(right, 1 if self.sign == "+" else -1)
@@ -319,7 +320,7 @@ def decided(of: Term, leaf: Callable[[Linear], Formula]) -> Formula:
     """The formula that holds where `leaf` holds of the value, as a diagram over its choosers."""
     several = _choosers(of)
 
-    def under(place: int, chosen: dict[str, int]) -> Formula:
+    def under(place: int, chosen: ByChooser) -> Formula:
         if place == len(several):
             return leaf(of.value(chosen))
         name, cases = several[place]
@@ -348,8 +349,8 @@ def joined(parts: list[Formula]) -> Formula:
     return kept[0] if len(kept) == 1 else Or(kept)
 
 
-def _choosers(of: Term) -> list[tuple[str, tuple[Case, ...]]]:
-    found = {repr(one): one.cases() for one in of.choosers()}
+def _choosers(of: Term) -> list[tuple[Computed, tuple[Case, ...]]]:
+    found = {Computed(one): one.cases() for one in of.choosers()}
     count = 1
     for cases in found.values():
         count *= len(cases)
@@ -361,7 +362,7 @@ def _choosers(of: Term) -> list[tuple[str, tuple[Case, ...]]]:
 def choices_of(of: Term) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
     """Every choice of values of the choosers: the formulas that they have them, and the value."""
 
-    def under(places: list[tuple[str, tuple[Case, ...]]], chosen: dict[str, int],
+    def under(places: list[tuple[Computed, tuple[Case, ...]]], chosen: ByChooser,
               known: tuple[Formula, ...]) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
         if not places:
             yield known, of.value(chosen)

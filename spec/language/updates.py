@@ -1,10 +1,11 @@
 """Updates of variables."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from .formula import TRUE, Formula
 from .kinds import require, shown
+from .no_formula import NoFormula
 from .place import Place, here
 from .sorts import Sort
 
@@ -22,13 +23,26 @@ class Computed:
     term: Any
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Computed) and repr(self) == repr(other)
+        # The texts of two may be equal where their variables are of two sorts.
+        return isinstance(other, Computed) and _same(self.term, other.term)
 
     def __hash__(self) -> int:
         return hash(repr(self))
 
     def __repr__(self) -> str:
         return repr(self.term)
+
+
+def _same(one: Any, two: Any) -> bool:
+    """Whether the values are built alike. `==` of two numbers in a state is a formula."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, tuple):
+        return len(one) == len(two) and all(map(_same, one, two))
+    parts: Any = one if isinstance(one, NoFormula) else None
+    if is_dataclass(parts):
+        return all(_same(getattr(one, f.name), getattr(two, f.name)) for f in fields(parts))
+    return bool(one == two)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
+from pdproto.check.result import Verdict
 from pdproto.check.words import formula_text, update_text
 from pdproto.ground.grounding import Grounder
 from pdproto.ground.layout import Layout
@@ -29,6 +30,7 @@ from pdproto.spec.language import (
     Table,
     count,
     each,
+    exists,
     if_then_else,
     implies,
     max_of,
@@ -97,6 +99,26 @@ def test_a_comparison_is_what_arithmetic_says(formula: Formula) -> None:
                 assert book.holds(formula, state, env) == truth
                 assert sum(guard.holds(packed) for guard in guards) == (truth == wanted)
                 assert sum(guard.holds(packed) for guard in cubes) == (truth == wanted)
+
+
+class Shelf(Sort):
+    """Where items are."""
+
+
+def test_two_numbers_with_one_text_are_two_numbers() -> None:
+    """Variables of two sorts have the same names."""
+    x, y, u, v = Item("x"), Item("y"), Shelf("x"), Shelf("y")
+    one = if_then_else(exists((x, y), x.differs(y)), 1, 0)
+    two = if_then_else(exists((u, v), u.differs(v)), 1, 0)
+    assert repr(one) == repr(two)
+    (update, other) = (full().to(term) for term in (one + two, one + one))
+    assert update != other
+    assert update == full().to(one + two)
+    system = System("shelves", "Items.", (Table(box, rows=(Row("fill", do=update),)),), (
+        Always("never_one", full() != 1),), configurations={})
+    told = check(system, Configuration({Item: 2, Shelf: 1}), CheckSettings(
+        properties=("never_one",)))
+    assert {one.name for one in told.findings if one.verdict is Verdict.VIOLATED} == {"never_one"}
 
 
 def test_texts_are_as_they_are_written() -> None:
