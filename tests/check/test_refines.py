@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NO_LIMITS, PORTABLE
 from pdproto.check.mutate.kills import Kill, Seen, liveness
-from pdproto.check.prove import quantified
+from pdproto.check.prove import cutoff, quantified
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.result import Finding, Verdict
@@ -95,6 +96,37 @@ def test_it_is_proved_by_induction(system: System, lemmas: tuple[object, ...], r
     assert (told.status is Status.PROVED) == met
     (first,) = [one for one in every if one.scope == "the start"]
     assert [answer.status for answer in quantified.decide(system, [first], 20.0)] == [Status.PROVED]
+
+
+class Gate(State):
+    SHUT = auto()
+    OPEN = auto()
+
+
+@pytest.mark.parametrize("follows", [True, False])
+@pytest.mark.parametrize("values", [Gate, Int(0, 1)])
+def test_a_proof_compares_the_first_of_two_values_too(values: type[Gate] | Int, follows: bool
+                                                      ) -> None:
+    """The abstract gate opens in each step. This one stays shut where no key is there."""
+    shut, opened = (Gate.SHUT, Gate.OPEN) if values is Gate else (0, 1)
+    above, below = Machine("above", host=True), Machine("below", host=True)
+    make: Any = above.function
+    gate, wanted = make("gate", values), above.relation("called")
+    make = below.function
+    door, called = make("door", values), below.relation("rung")
+    key = below.relation("key", init=follows)
+    of = System("gates", "A gate.", tables=(Table(above, rows=(
+        Row("open", do=[gate().to(opened), wanted().to(True)]),)),))
+    system = System("doors", "A door.", tables=(Table(below, rows=(
+        Row("ring", when=[~called(), key() if follows else ~key()],
+            do=[called().to(True), door().to(if_then_else(key(), opened, shut))]),)),),
+        final=called(), configurations={"default": Configuration({})},
+        properties=(Refines("gates", of, (gate().to(door()), wanted().to(called()))),))
+    assert finding(system, "gates").verdict is (Verdict.HOLDS if follows else Verdict.VIOLATED)
+    for engine in (cutoff, quantified):
+        (one,) = [o for o in obligations(system, claims(system, ())) if o.scope == "ring"]
+        (told,) = engine.decide(system, [one], 20.0)
+        assert (told.status is Status.PROVED) == follows
 
 
 class Light(State):

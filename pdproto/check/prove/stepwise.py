@@ -79,7 +79,7 @@ class Stepwise:
             cell = Atom(one.symbol, tuple(marked(v, CELL) for v in one.arguments), value)
             wanted = self._image(renamed(before_row(cell, other, taken), names))
             now = after(self._value(one, value))
-            if len(one.symbol.values) == 2 and one.symbol.is_boolean:
+            if len(one.symbol.values) == 2:  # the other one is not asked
                 return self._same(wanted, now)
             return TRUE if now == wanted else _any(_not(now), wanted)
 
