@@ -53,6 +53,7 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
+from pdproto.spec.language.row import Fair
 from tests.check.systems import SMALLER, systems
 from tests.language.tiny import Item, Mood, Parts, Phase, Turn, Worker, i, v, w
 from tests.tiers import examples
@@ -293,11 +294,14 @@ def test_equivalent_mutants_have_the_same_graph(name: str) -> None:
     assert min(seen[True], seen[False]) >= 4
 
 
-@pytest.mark.parametrize(("other", "alike"), [("soon", True), ("late", False)])
-def test_a_row_on_another_timer_makes_up_for_no_row(other: str, alike: bool) -> None:
+@pytest.mark.parametrize(("other", "fair", "alike"), [
+    ("soon", None, True), ("late", None, False), ("soon", False, False), ("soon", "strong", False)])
+def test_a_row_on_another_timer_or_with_other_fairness_makes_up_for_no_row(
+    other: str, fair: Fair, alike: bool
+) -> None:
     system = Parts().system(worker=(
         Row("first", on=Timer("soon"), at=Phase.IDLE, to=Phase.BUSY),
-        Row("second", on=Timer(other), at=Phase.IDLE, to=Phase.BUSY),
+        Row("second", on=Timer(other), at=Phase.IDLE, to=Phase.BUSY, fair=fair),
     ), configurations={"default": TWO_AND_ONE})
     (dropped,) = (m for m in mutants([system])
                   if (m.row.name, m.change) == ("second", EditKind.DROP_ROW))

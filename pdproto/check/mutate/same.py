@@ -6,6 +6,7 @@ by induction, both systems reach the same states over the same edges. So it is e
 original for a state in which the two rows differ. Without labels, the row of an edge does not
 matter: if one of the two rows is not enabled, another row on the same trigger with the same effect
 may replace it. A row on another trigger may not: when a timer fires depends on which timer it is.
+Nor may a row of another fairness.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from pdproto.ground.grounding import Ground, GroundRow, ground_for
 from pdproto.ground.layout import Field
 from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 from pdproto.spec.language.formula import normal
-from pdproto.spec.language.machine import Trigger
+from pdproto.spec.language.machine import Row
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.system import Configuration, System
 
@@ -97,23 +98,25 @@ def differences(ground: Ground, other: Ground, row: str, *, labels: bool) -> Ite
     for instance in dict.fromkeys((*ours, *theirs)):
         left, right = (found.get(instance, _NOWHERE) for found in (ours, theirs))
         for one in left.actions:
-            twins = () if labels else _twins(one, left.trigger, other)
+            twins = () if labels else _twins(one, left.form, other)
             yield from _alone(one, right.guards, twins, fields)
         for two in right.actions:
-            twins = () if labels else _twins(two, right.trigger, ground)
+            twins = () if labels else _twins(two, right.form, ground)
             yield from _alone(two, left.guards, twins, fields)
         for one, two in product(left.actions, right.actions):
             yield from _otherwise(one, two, fields)
 
 
-def _twins(action: Action, trigger: Trigger, ground: Ground) -> tuple[Guard, ...]:
-    """Guards of rows of the other system with this trigger and effect; only some, if they are
-    complex.
+def _twins(action: Action, form: Row | None, ground: Ground) -> tuple[Guard, ...]:
+    """Guards of rows of the other system with this effect, and the trigger and fairness of the row;
+    only some, if they are complex.
     """
     same = [
         row.action.guard
         for row in ground.rows
-        if row.row.on == trigger
+        if form is not None
+        and (row.row.on, row.row.is_fair, row.row.is_strong) == (
+            form.on, form.is_fair, form.is_strong)
         and (row.action.clear, row.action.assign) == (action.clear, action.assign)
     ]
     chosen, ways = [], 1
@@ -130,7 +133,7 @@ class _Instance(NamedTuple):
 
     guards: tuple[Guard, ...]
     actions: tuple[Action, ...]
-    trigger: Trigger = None
+    form: Row | None = None
 
 
 _NOWHERE: Final = _Instance((), ())
@@ -150,8 +153,8 @@ def _instance(ground: Ground, cases: Sequence[GroundRow]) -> _Instance:
     if any(update.variables for update in first.row.do):
         # The cases of a `where` are together the row's guard, which needs fewer clauses.
         whole = ground.guard(normal(first.table.guard(first.row)), first.environment, first.row)
-        return _Instance(() if whole is None else (whole,), actions, first.row.on)
-    return _Instance(tuple(action.guard for action in actions), actions, first.row.on)
+        return _Instance(() if whole is None else (whole,), actions, first.row)
+    return _Instance(tuple(action.guard for action in actions), actions, first.row)
 
 
 _Fields = list[tuple[Field, int]]  # each cell's place, and how many values it has
