@@ -25,6 +25,7 @@ from pdproto.spec.language import (
     Sort,
     System,
     Table,
+    all_of,
     exists,
     forall,
     implies,
@@ -94,6 +95,17 @@ def test_a_counterexample_that_needs_two_other_elements_is_found() -> None:
     found = counterexample(system, broken, LIMIT_S)
     assert found is not None
     assert found.sizes == {Thing: 2}
+
+
+def test_a_question_about_too_many_elements_is_refused() -> None:
+    """Of equality alone it has a clause for each three of them: once more than fit into memory."""
+    keeper = Machine("keeper")
+    a, b, c = (keeper.relation(name, Thing) for name in "abc")
+    many = tuple(Thing(f"t{number}") for number in range(320))
+    some = exists(many, all_of(*(a(one) for one in many), c(r)))
+    system = marking((some,), keeper, b, Always("marked", implies(b(r), c(r))))
+    (status,) = [status for name, status in verdicts(system).items() if name == "marked at mark"]
+    assert status is Status.REFUSED
 
 
 def test_a_claim_about_no_element_is_proved() -> None:

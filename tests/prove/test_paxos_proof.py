@@ -81,13 +81,16 @@ def test_an_edge_leads_from_each_forall_to_each_exists_under_it() -> None:
     assert not set(edges(implies(vote(a, c, Value("v")), left(a, c))))
 
 
-def test_the_cut_off_leaves_a_question_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limit", "most"), [("WEAKENED_MAX", 2_000), ("EXACT_MAX", 20)])
+def test_the_cut_off_leaves_a_question_that_is_too_large(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
     """Weakened instances grow with each `for some`; they once took all memory."""
-    monkeypatch.setattr(cutoff, "WEAKENED_MAX", 2_000)
+    monkeypatch.setattr(cutoff, limit, most)
     (judgement,) = cutoff.decide(
         SYSTEM, [asked("a_learned_value_has_a_quorum at vote")], LIMIT_S)
     assert judgement.status is Status.REFUSED
-    assert judgement.note.startswith("its instances are more than 2,000 clauses; use Z3")
+    assert judgement.note.startswith(f"its instances are more than {most:,} clauses; use Z3")
 
 
 def test_a_model_of_a_large_question_is_not_made_small(monkeypatch: pytest.MonkeyPatch) -> None:

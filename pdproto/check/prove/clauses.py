@@ -116,6 +116,12 @@ class Vocabulary:
         for sort in self.universe:
             yield from self._equality(sort)
 
+    def at_least(self) -> int:
+        """How many clauses `axioms` and `congruence` have at least, without making them."""
+        return sum(size ** 3 for size in self.universe.values()) + sum(
+            self.cells(symbol) * self._width(symbol) * sum(
+                self.universe[sort] - 1 for sort in symbol.sorts) for symbol in self.symbols)
+
     def congruence(self) -> Iterator[Literals]:
         """All symbols respect equality."""
         for symbol in self.symbols:
@@ -175,6 +181,8 @@ class Clauses:
         self.congruence: Final[list[Literals]] = []
         self.loose: Final[list[list[int]]] = []
         self._most: Final = most
+        self._count = vocabulary.at_least()  # they may take all memory
+        self._counted(0)
         self._count = 0
         for blocks, axioms in ((self.blocks, vocabulary.axioms()),
                                (self.congruence, vocabulary.congruence())):
@@ -207,7 +215,7 @@ class Clauses:
     def _counted(self, more: int) -> None:
         self._count += more
         if self._most is not None and self._count > self._most:
-            raise TooManyClausesError
+            raise TooManyClausesError(f"its instances are more than {self._most:,} clauses")
 
     def node(self, node: Node) -> int:
         """A literal that implies the node; its clauses are added."""
@@ -314,7 +322,7 @@ def _templates(
             for part in parts:
                 clauses = _templates(part, names, bound)
                 if len(joined) * len(clauses) > TEMPLATES_MAX:
-                    raise AssertionError(f"over {TEMPLATES_MAX} clauses: {formula!r}")
+                    raise TooManyClausesError(f"a claim has over {TEMPLATES_MAX} clauses")
                 joined = [one + two for one in joined for two in clauses]
             return joined
         case Forall(variable, body):

@@ -61,6 +61,7 @@ from pdproto.spec.language.system import System
 # Clauses of a weakened question. More may take all memory, and Z3 with quantifiers answers sooner.
 # The largest such question of the hand-over, in L6_recovery of the registry, has 2,289,930.
 WEAKENED_MAX: Final = 3_000_000
+EXACT_MAX: Final = 30_000_000  # of any other question: about 3 GB
 ELSEWHERE: Final = ("use Z3 with quantifiers (--engine quantified), or add a relation for the "
                     "witness, with a lemma about it")
 
@@ -218,7 +219,11 @@ def decide(
     system: System, obligations: Sequence[Obligation], timeout_s: float
 ) -> Iterator[Judgement]:
     """The verdict on each obligation of one row, in order. timeout_s: for one question."""
-    grounded = ground(system, obligations, weakened=False)
+    try:
+        grounded = ground(system, obligations, weakened=False, most=EXACT_MAX)
+    except TooManyClausesError as error:
+        yield from (Judgement(Status.REFUSED, f"{error}; {ELSEWHERE}") for _ in obligations)
+        return
     some = grounded.clauses.fresh()
     grounded.clauses.add(-some, *grounded.selectors)
     solver, answer = _asked(grounded, [some], timeout_s)
@@ -256,10 +261,8 @@ def _by_itself(system: System, obligation: Obligation, timeout_s: float) -> Judg
     """The verdict on one obligation, also with the assumed claims that have an `exists`."""
     try:
         grounded = ground(system, [obligation], weakened=True, most=WEAKENED_MAX)
-    except TooManyClausesError:
-        return Judgement(
-            Status.REFUSED,
-            f"its instances are more than {WEAKENED_MAX:,} clauses; {ELSEWHERE}")
+    except TooManyClausesError as error:
+        return Judgement(Status.REFUSED, f"{error}; {ELSEWHERE}")
     _, answer = _asked(grounded, grounded.selectors, timeout_s)
     return _judged(answer, grounded.inexact)
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from pdproto.check.prove import quantified
 from pdproto.check.prove.clauses import TooManyClausesError
-from pdproto.check.prove.cutoff import WEAKENED_MAX, ground
+from pdproto.check.prove.cutoff import EXACT_MAX, WEAKENED_MAX, ground
 from pdproto.check.prove.obligations import Claim, Method, Obligation, Sequent
 from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.proving import CUTOFF, QUANTIFIED
@@ -67,7 +67,11 @@ def _cores_of_cutoff(
     """For each obligation, names of claims that suffice to meet it; None if the cut-off does not
     prove it.
     """
-    grounded = ground(system, obligations, weakened=False, switched=True)
+    try:
+        grounded = ground(system, obligations, weakened=False, switched=True, most=EXACT_MAX)
+    except TooManyClausesError:
+        yield from (None for _ in obligations)
+        return
     solver = Solver(grounded.clauses.dimacs, timeout_s=timeout_s)
     for obligation, selector in zip(obligations, grounded.selectors, strict=True):
         names = _suffice(solver, selector, grounded.switches)
