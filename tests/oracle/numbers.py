@@ -26,6 +26,8 @@ RANGES = (0, 1), (0, 2), (0, 3), (-1, 1), (1, 3), (2, 3)
 class NumberParts(Parts):
     """Parts of which some are numbers."""
 
+    counted = True  # whether some numbers are counts and sums
+
     def _declare(self, machine: Machine[*tuple[Any, ...]]) -> None:
         super()._declare(machine)
         rng = self.rng
@@ -53,6 +55,8 @@ class NumberParts(Parts):
         """A number in a state."""
         rng = self.rng
         kind = rng.random()
+        if kind >= 0.65 and not self.counted:
+            kind = 0.8 if kind < 0.85 else 0.95
         if depth == 0 or kind < 0.4:
             return self._cell(scope, symbols, own)
         if kind < 0.65:
@@ -119,3 +123,8 @@ class NumberParts(Parts):
             return cell.to(if_then_else(condition, other, rng.choice(symbol.values)))
         return super()._moved(symbol, arguments, scope)
 
+
+class Uncounted(NumberParts):
+    """Parts with numbers, and without counts, of which few proofs can speak."""
+
+    counted = False

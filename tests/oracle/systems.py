@@ -49,7 +49,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.wellformed import check_row
-from tests.oracle.numbers import NumberParts
+from tests.oracle.numbers import NumberParts, Uncounted
 from tests.oracle.parts import Own, Parts
 from tests.oracle.refined import with_refinement
 from tests.oracle.starting import StartingParts, with_init
@@ -60,23 +60,31 @@ NUMBERS = 100_000_000  # from this seed on, systems have numbers
 STRONG = 300_000_000  # from this seed on, they also have rows that are strongly fair
 ABOVE = 200_000_000  # from this seed on, they also have a claim of refinement
 STARTS = 400_000_000  # from this seed on, and variables that start with any value, and no others
+PROVABLE = 500_000_000  # from this seed on, they have such a claim, and no counts
 
 
 def draw(seed: int) -> tuple[System, Configuration]:
     """The system of this seed, with the configuration in which to explore it."""
     for number in range(100):
-        rng = Random(f"{seed} {number}")  # noqa: S311 - no secret
         with suppress(SpecError, RefusedError, IndexError):
-            drawing = Draw(rng, StartingParts if seed >= STARTS else
-                           NumberParts if seed >= NUMBERS else Parts)
-            system, configuration = drawing.system()
-            if seed >= STARTS:
-                begun = with_init(drawing, system)
-                return (begun if seed % 3 else with_refinement(drawing, begun)), configuration
-            if seed >= STRONG:
-                return strengthened(drawing, system), configuration
-            return (system if seed < ABOVE else with_refinement(drawing, system)), configuration
+            return made(Random(f"{seed} {number}"), seed)  # noqa: S311 - no secret
     raise AssertionError(f"no system at seed {seed}")
+
+
+def made(rng: Random, seed: int) -> tuple[System, Configuration]:
+    """The system that these numbers draw, with what the seed says. Raises SpecError, RefusedError
+    or IndexError where the language refuses it.
+    """
+    parts = (Uncounted if seed >= PROVABLE else StartingParts if seed >= STARTS else
+             NumberParts if seed >= NUMBERS else Parts)
+    drawing = Draw(rng, parts)
+    system, configuration = drawing.system()
+    if STARTS <= seed < PROVABLE:
+        system = with_init(drawing, system)
+    elif STRONG <= seed < STARTS:
+        return strengthened(drawing, system), configuration
+    plain = seed % 3 > 0 if STARTS <= seed < PROVABLE else seed < ABOVE
+    return (system if plain else with_refinement(drawing, system)), configuration
 
 
 def strengthened(drawing: "Draw", system: System) -> System:
