@@ -20,7 +20,8 @@ BENCHES: Final = ("tests.bench.bench_search", "tests.bench.bench_liveness",
                   "tests.bench.bench_release", "tests.bench.bench_dispatch",
                   "tests.bench.bench_group", "tests.bench.bench_memory",
                   "tests.bench.bench_trace", "tests.bench.bench_spans", "tests.bench.bench_sim",
-                  "tests.bench.bench_keys", "tests.bench.bench_operator",
+                  "tests.bench.bench_keys", "tests.bench.bench_prompts",
+                  "tests.bench.bench_operator",
                   "tests.bench.bench_stages", "tests.bench.bench_turns",
                   "tests.bench.bench_device_calls", "tests.bench.bench_peers")
 

@@ -3,6 +3,7 @@
 Every token is compared with those of an engine that computes alone (engine.py says how).
 """
 
+import re
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,3 +127,22 @@ def test_the_setting_of_kept_pages_reaches_the_node(closing: ExitStack, folder: 
         servers.serve(name, prompt(ord(name)), NEW)
         servers.until(lambda name=name: name in servers.decode.ends)  # type: ignore[misc]
     servers.until(lambda: list(servers.prefill.scheduler.requests) == ["b"])
+
+
+def test_of_two_prompts_in_one_request_the_other_fails_at_once(
+    closing: ExitStack, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Under the policy `fail`, while the first is loaded. Seen red without the comparison of
+    prompts in `LoadingScheduler._misfit`.
+    """
+    waits = {"waits": {"keep": 600.0, "bootstrap_timeout": 600.0}}
+    (servers,) = engines(closing, folder, extra=waits)
+    asked = {"first": prompt(5), "second": prompt(6)}
+    params = servers.compute("r", asked["first"])
+    for name, tokens in asked.items():
+        servers.decode.add(name, tokens, NEW, params)
+    servers.until(lambda: asked.keys() <= servers.decode.ends.keys())
+    assert (servers.decode.ends["second"], servers.decode.answers["second"]) == ("error", [])
+    assert re.search(r"request second cannot be loaded: prefill has computed another prompt "
+                     r"\(tokens: [0-9a-f]{32} at prefill and [0-9a-f]{32} at decode\)", caplog.text)
+    check(servers, "first", asked["first"])
