@@ -29,6 +29,7 @@ from pdproto.vllm.offer import (
     FOR_DECODE,
     GROUPS_MAX,
     RANKS_MAX,
+    SEAL_MAX,
     Count,
     RankAt,
     Told,
@@ -54,7 +55,7 @@ class Introduction(Struct, frozen=True, forbid_unknown_fields=True):
     layout: dict[str, str]
     parts: Annotated[list[Count], Meta(min_length=1, max_length=GROUPS_MAX)]
     loopback: Told = ""
-    seal: Annotated[str, Meta(max_length=64)] = ""
+    seal: Annotated[str, Meta(max_length=SEAL_MAX)] = ""
 
     def params(self) -> dict[str, Any]:
         """The introduction as kv_transfer_params, which vLLM gives to the proxy."""

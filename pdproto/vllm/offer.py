@@ -22,6 +22,7 @@ VERSION: Final = 1
 RANKS_MAX: Final = 4_096
 GROUPS_MAX: Final = 64
 PROMPT_MAX: Final = 16  # values of a prompt
+SEAL_MAX: Final = 1_024  # characters; a certificate may be in it
 
 Count = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_MAX)]
@@ -52,7 +53,7 @@ class Offer(Struct, frozen=True, forbid_unknown_fields=True):
     layout: dict[str, str]
     prompt: Annotated[dict[str, Told], Meta(max_length=PROMPT_MAX)]
     loopback: Told = ""
-    seal: Annotated[str, Meta(max_length=64)] = ""
+    seal: Annotated[str, Meta(max_length=SEAL_MAX)] = ""
 
     @property
     def room_number(self) -> int:

@@ -1,16 +1,15 @@
 """Seals of offers: decode calls no address that did not come from a prefill server of its cluster.
 
 An offer passes through the HTTP ports of both engines, where anybody may have written it. A prefill
-server with the secret of the cluster seals its offers (HMAC-SHA-256), and decode refuses others.
-An introduction (early.py) also says where ranks listen, and is sealed as an offer is.
+server with keys seals its offers, and decode refuses others: with the secret of the cluster by
+HMAC-SHA-256, with the keys of a member by a signature (transport/signatures.py). An introduction
+(early.py) also says where ranks listen, and is sealed as an offer is.
 
-Rule 1: with the shared secret, an offer without its seal is refused.
+Rule 1: with keys, an offer without a seal of the cluster is refused.
 Rule 2: without keys, an offer that names an address beyond this host is refused, unless the
         operator trusts every process of the network (`insecure`).
 Rule 3: an offer of ranks that listen on the loopback interface of another host is refused: decode
         would call its own.
-Rule 4: the keys of members have no common secret, so offers are not sealed. The connection itself
-        proves then that the called member has the name of the offer.
 """
 
 import hmac
@@ -22,12 +21,11 @@ import msgspec
 from pdproto.net.hosts import is_loopback, loopback
 from pdproto.node.link import host_of
 from pdproto.transport.settings import Settings
+from pdproto.transport.signatures import Signer
 from pdproto.vllm.early import Introduction
 from pdproto.vllm.offer import Offer
 
 Sealed = TypeVar("Sealed", Offer, Introduction)
-
-SEAL_CHARACTERS: Final = 64
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -38,22 +36,25 @@ class Seals:
     def __init__(self, settings: Settings) -> None:
         keys = settings.load_keys()
         self._key: Final = b"" if keys is None else keys.sealing
+        self._signer: Final = None if keys is None or self._key else Signer(keys)
         self._loopback: Final = loopback()
         self._needs_loopback: Final = keys is None and not settings.insecure
 
     def sealed(self, offer: Sealed) -> Sealed:
         """The offer with its loopback interface, if its ranks listen there, and with its seal, if
-        this server has the secret of the cluster.
+        this server has keys.
         """
         if any(is_loopback(host_of(endpoint) or "") for *_, endpoint in offer.ranks):
             offer = msgspec.structs.replace(offer, loopback=self._loopback)
-        return msgspec.structs.replace(offer, seal=self._of(offer)) if self._key else offer
+        data = _unsealed(offer)
+        seal = self._hmac(data) if self._key else self._signer.sign(data) if self._signer else ""
+        return msgspec.structs.replace(offer, seal=seal)
 
     def doubt(self, offer: Offer | Introduction) -> str | None:
         """Why the addresses of this offer are not called; None if they are."""
-        if self._key and not hmac.compare_digest(offer.seal, self._of(offer)):
+        if not self._is_sealed(offer):
             return ("kv_transfer_params have no seal of this cluster: want those that prefill has "
-                    "answered, unchanged, and the same secret (PDPROTO_KEYS) at both ends")
+                    "answered, unchanged, and keys of one cluster (PDPROTO_KEYS) at both ends")
         if offer.loopback and self._loopback not in ("", offer.loopback):
             return ("prefill listens on the loopback interface of another host or container: set "
                     "PDPROTO_KEYS on both servers (`pdproto node keys` makes them)")
@@ -66,6 +67,16 @@ class Seals:
                             f"PDPROTO_INSECURE=1 if every process of the network is trusted")
         return None
 
-    def _of(self, offer: Offer | Introduction) -> str:
-        unsealed = msgspec.structs.replace(offer, seal="")
-        return hmac.new(self._key, _encode(unsealed), sha256).hexdigest()
+    def _is_sealed(self, offer: Offer | Introduction) -> bool:
+        data = _unsealed(offer)
+        if self._signer is not None:
+            return self._signer.is_signed(data, offer.seal)
+        return not self._key or hmac.compare_digest(
+            offer.seal.encode(errors="replace"), self._hmac(data).encode())
+
+    def _hmac(self, data: bytes) -> str:
+        return hmac.new(self._key, data, sha256).hexdigest()
+
+
+def _unsealed(offer: Offer | Introduction) -> bytes:
+    return _encode(msgspec.structs.replace(offer, seal=""))

@@ -1,4 +1,4 @@
-"""What the name of a prompt costs each end, for 8,000 tokens: `python -m tests.bench.bench_prompts`.
+"""What the name of a prompt costs each end: `python -m tests.bench.bench_prompts`.
 
 SGLang has the tokens as an array, vLLM as a list. Prints the fastest of RUNS runs, and beside it
 its two parts: the bytes of the tokens, and their digest. No part can be left out.

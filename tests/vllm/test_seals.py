@@ -1,10 +1,12 @@
 """Seals of offers: what a client of decode's HTTP port may have written is not called."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from pdproto.transport.keys import new_secret
+from pdproto.transport.keys import new_secret, write_members
 from pdproto.transport.settings import Settings
 from pdproto.vllm import seals
 from pdproto.vllm.loading import LoadingScheduler
@@ -20,6 +22,41 @@ HERE, BEYOND = "tcp://127.0.0.1:1", "tcp://10.0.0.9:1"
 
 def offer(endpoint: str = HERE) -> Offer:
     return Offer(VERSION, "7", 10, [0], [(0, 0, "prefill", endpoint)], dict(LAYOUT), {"a": "b"})
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> list[Seals]:
+    """Two of one cluster, and one of another."""
+    one, two = write_members(str(tmp_path / "ours"), ["one", "two"])
+    (other,) = write_members(str(tmp_path / "theirs"), ["one"])
+    return [Seals(Settings(keys=path)) for path in (one, two, other)]
+
+
+def test_members_believe_offers_that_a_member_has_sealed(members: list[Seals]) -> None:
+    one, two, other = members
+    for its in (offer(BEYOND), offer()):
+        told = offer_in(one.sealed(its).params())
+        assert [seals.doubt(told) for seals in (one, two)] == [None, None]
+        assert "no seal of this cluster" in str(other.doubt(told))
+
+
+def test_members_believe_no_other_offer(members: list[Seals]) -> None:
+    """Seen red with the certificate of another cluster, and without the check of the signature."""
+    one, two, other = members
+    params = one.sealed(offer()).params()
+    for field, value in CHANGES.items():
+        changed = {KEY: {**params[KEY], field: value}}
+        assert "no seal of this cluster" in str(two.doubt(offer_in(changed)))
+    for forged in (offer(), OURS.sealed(offer()), other.sealed(offer())):
+        assert "no seal of this cluster" in str(two.doubt(forged))
+
+
+@pytest.mark.parametrize("seal", ["é" * 64, "\ud800", "====", "A" * 1_024])
+def test_any_text_may_stand_for_a_seal(members: list[Seals], seal: str) -> None:
+    """Seen red: TypeError, because digests were compared as text. It ends vLLM's scheduler."""
+    forged = msgspec.structs.replace(offer(), seal=seal)
+    for half in (OURS, members[0]):
+        assert "no seal of this cluster" in str(half.doubt(forged))
 
 
 def test_an_offer_of_this_cluster_is_believed() -> None:
