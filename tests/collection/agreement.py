@@ -1,0 +1,188 @@
+"""Termination, commitment, votes, and tokens on rings."""
+
+from pdproto.spec.examples import two_phase_commit
+from pdproto.spec.language import (
+    ANY,
+    TRUE,
+    Always,
+    Configuration,
+    Int,
+    LeadsTo,
+    Machine,
+    Row,
+    Sort,
+    State,
+    System,
+    Table,
+    all_of,
+    any_of,
+    auto,
+    count,
+    exists,
+    forall,
+    implies,
+)
+from pdproto.spec.language.formula import Formula
+from tests.check import starting
+from tests.collection.model import Model
+
+# ---- Transactions commit
+
+
+class Manager(Sort):
+    """A resource manager."""
+
+
+class Phase(State):
+    WORKING = auto()
+    PREPARED = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+m, n = Manager("m"), Manager("n")
+managers = Machine("managers", host=True)
+phase = managers.function("phase", Phase, Manager)
+COMMIT = System("transaction-commit", "All commit, or all abort.", (Table(managers, rows=(
+    Row("prepare", choose=m, when=phase(m) == Phase.WORKING, do=phase(m).to(Phase.PREPARED)),
+    Row("commit", choose=m, do=phase(m).to(Phase.COMMITTED), when=all_of(
+        phase(m) == Phase.PREPARED,
+        forall(n, phase(n).among(Phase.PREPARED, Phase.COMMITTED)))),
+    Row("abort", choose=m, do=phase(m).to(Phase.ABORTED), when=all_of(
+        phase(m).among(Phase.WORKING, Phase.PREPARED),
+        forall(n, phase(n) != Phase.COMMITTED))),
+)),), (Always("consistent", ~((phase(m) == Phase.COMMITTED) & (phase(n) == Phase.ABORTED))),),
+    final=TRUE, configurations={"default": Configuration({Manager: 3})})
+
+# ---- The vote of a majority
+
+
+class Index(Sort, ordered=True):
+    """A place in the sequence of votes."""
+
+
+class Vote(Sort):
+    """A vote."""
+
+
+i, j, v = Index("i"), Index("j"), Vote("v")
+poll = Machine("poll")
+votes = poll.function("votes", Vote, Index, init=ANY)
+candidate = poll.function("candidate", Vote, init=ANY)
+seen = poll.relation("seen", Index)
+lead = poll.function("lead", Int(0, 5))
+following = all_of(votes(i) == v, ~seen(i), forall(j, implies(j.before(i), seen(j))))
+MAJORITY = System("majority", "One pass finds the only candidate.", (Table(poll, rows=(
+    Row("take", choose=(i, v), when=following & (lead() == 0),
+        do=[seen(i).to(True), candidate().to(v), lead().to(1)]),
+    Row("agree", choose=(i, v), when=all_of(following, lead() > 0, candidate() == v),
+        do=[seen(i).to(True), lead().to(lead() + 1)]),
+    Row("disagree", choose=(i, v), when=all_of(following, lead() > 0, candidate() != v),
+        do=[seen(i).to(True), lead().to(lead() - 1)]),
+)),), (Always("only_candidate", implies(
+    forall(i, votes(i).unset | seen(i)) & (
+        count(i, votes(i) == v) * 2 > count(i, votes(i).is_set)), candidate() == v)),),
+    final=forall(i, votes(i).unset | seen(i)),
+    init=candidate().is_set & forall((i, j), implies(
+        i.before(j) & votes(j).is_set, votes(i).is_set)),
+    configurations={"default": Configuration({Index: 5, Vote: 3})})
+
+# ---- Dijkstra's ring that stabilizes
+
+
+class Counter(Sort, ordered=True):
+    """A machine of the ring."""
+
+
+x, y, z = Counter("x"), Counter("y"), Counter("z")
+ring = Machine("ring", host=True)
+number = ring.function("number", Int(0, 3), Counter, init=ANY)
+
+
+def follows(one: Counter, two: Counter) -> Formula:
+    """The second machine comes directly before the first one."""
+    return two.before(one) & forall(z, ~(two.before(z) & z.before(one)))
+
+
+def first(one: Counter) -> Formula:
+    return forall(z, ~z.before(one))
+
+
+def last(one: Counter) -> Formula:
+    return forall(z, ~one.before(z))
+
+
+may_move = any_of(
+    first(x) & exists(y, last(y) & (number(x) == number(y))),
+    exists(y, follows(x, y) & (number(x) != number(y))))
+RING = System("stabilizing-ring", "From any state, one machine at a time may move.", (
+    Table(ring, rows=(
+        Row("first_moves", choose=(x, y), when=all_of(first(x), last(y), number(x) == number(y)),
+            do=number(x).to((number(x) + 1) % 4)),
+        Row("other_moves", choose=(x, y), when=follows(x, y) & (number(x) != number(y)),
+            do=number(x).to(number(y))),
+    )),), (Always("some_machine_moves", exists(x, may_move)),
+           LeadsTo("stabilizes", TRUE, count(x, may_move) == 1)),
+    configurations={"default": Configuration({Counter: 4})})
+
+# ---- Termination with messages
+
+
+class Node(Sort, ordered=True):
+    """A node."""
+
+
+class Color(State):
+    WHITE = auto()
+    BLACK = auto()
+
+
+a, b, c = Node("a"), Node("b"), Node("c")
+net = Machine("net", host=True)
+active = net.relation("active", Node, init=ANY)
+color = net.function("color", Color, Node, init=ANY)
+counter = net.function("counter", Int(-3, 3), Node, init=0)
+pending = net.function("pending", Int(0, 3), Node)
+at = net.function("at", Node, init=ANY)
+total = net.function("total", Int(-9, 9), init=0)
+token = net.function("token", Color, init=Color.BLACK)
+
+
+def begins(node: Node) -> Formula:
+    return forall(c, ~c.before(node))
+
+
+detected = exists(a, all_of(
+    begins(a), at() == a, color(a) == Color.WHITE, ~active(a), token() == Color.WHITE,
+    pending(a) == 0, total() + counter(a) == 0))
+EWD998 = System("ewd998", "Termination on a ring with messages.", (Table(net, rows=(
+    Row("initiate", choose=(a, b), do=[
+        at().to(b), total().to(0), token().to(Color.WHITE), color(a).to(Color.WHITE)], when=all_of(
+            begins(a), at() == a, forall(c, ~b.before(c)), any_of(
+                token() == Color.BLACK, color(a) == Color.BLACK, total() + counter(a) > 0))),
+    *(Row(f"pass_{shade.value}", choose=(a, b), when=all_of(
+        at() == a, b.before(a), forall(c, ~(b.before(c) & c.before(a))), ~active(a),
+        color(a) == shade), do=[
+            at().to(b), total().to(total() + counter(a)), color(a).to(Color.WHITE),
+            *([token().to(Color.BLACK)] if shade is Color.BLACK else [])]) for shade in Color),
+    # The bounds are those under which TLC counts, too.
+    Row("send", choose=(a, b), fair=False, when=all_of(
+        active(a), a.differs(b), counter(a) < 3, pending(b) < 3), do=[
+        counter(a).to(counter(a) + 1), pending(b).to(pending(b) + 1)]),
+    Row("receive", choose=a, when=(pending(a) > 0) & (counter(a) > -3), do=[
+        pending(a).to(pending(a) - 1), counter(a).to(counter(a) - 1), active(a).to(True),
+        color(a).to(Color.BLACK)]),
+    Row("stop", choose=a, fair=False, when=active(a), do=active(a).to(False)),
+)),), (Always("detected_is_terminated", implies(
+    detected, forall(b, ~active(b) & (pending(b) == 0)))),), final=TRUE, init=at().is_set,
+    configurations={"default": Configuration({Node: 2})})
+
+MODELS = (
+    Model("TCommit", COMMIT, 34, "published"),
+    Model("TwoPhase", two_phase_commit.SYSTEM, 288, "published"),
+    Model("Majority", MAJORITY, 2_733, "published"),
+    Model("Dijkstra's stabilizing ring", RING, 4 ** 4, "every state is initial"),
+    Model("EWD840", starting.SYSTEM, 302, "published",
+          frozenset({"never_detected", "always_terminates"})),
+    Model("EWD998, 2 nodes", EWD998, 6_876, "TLC"),
+)

@@ -1,0 +1,40 @@
+"""A published model, written in the language of the tables from its description."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+
+from pdproto.spec.language import Configuration, System
+
+
+@dataclass(frozen=True)
+class Model:
+    """states: at the default configuration. source: of this number. violated: the claims that do
+    not hold, "deadlock" among them. unnatural: the word that the language lacks; empty if it lacks
+    none. larger: other configurations, each with its states.
+    """
+
+    name: str
+    system: System
+    states: int
+    source: str
+    violated: frozenset[str] = frozenset()
+    unnatural: str = ""
+    larger: tuple[tuple[str, int], ...] = ()
+
+    def configuration(self, name: str = "default") -> Configuration:
+        """The sizes."""
+        return self.system.configurations[name]
+
+
+def reached(
+    starts: Iterable[Hashable], successors: Callable[..., Iterable[Hashable]]
+) -> int:
+    """How many states a plain search finds: for a model whose number is not published."""
+    order = list(dict.fromkeys(starts))
+    seen = set(order)
+    for state in order:
+        for after in successors(state):
+            if after not in seen:
+                seen.add(after)
+                order.append(after)
+    return len(seen)
