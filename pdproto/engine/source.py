@@ -30,7 +30,7 @@ from pdproto.engine.contract import (
 )
 from pdproto.engine.frames import Frame, Kind, proof
 from pdproto.engine.loop import READ, WRITE, Loop
-from pdproto.net.hosts import family_of, split
+from pdproto.net.hosts import family_of, place_in_kernel, split
 from pdproto.runtime.errors import RemoteProtocolError
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS)
         with suppress(BlockingIOError):
-            sock.connect(where)
+            sock.connect(place_in_kernel(*where))
     except (OSError, OverflowError) as error:
         sock.close()
         raise OSError(str(error)) from error

@@ -52,6 +52,27 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
+def place_in_kernel(host: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    """An address as a socket takes it: with the number of the interface that its zone names
+    (fe80::1%eth0). Raises OSError for an interface that this host does not have.
+    """
+    bare, percent, zone = host.partition("%")
+    if not percent:
+        return host, port
+    try:
+        return bare, port, 0, int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
+    except OSError:
+        raise OSError(f"{host}: this host has no interface {zone}: want an address that means the "
+                      f"same on every host, such as fd00::5") from None
+
+
+def own_address(connected: socket.socket) -> str:
+    """The address of this end of a connection, with its zone if it has one."""
+    host, _, *scope = connected.getsockname()
+    zone = scope[1] if scope else 0
+    return f"{host}%{socket.if_indextoname(zone)}" if zone else str(host)
+
+
 def family_of(host: str) -> socket.AddressFamily:
     """The socket family of this address."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -65,8 +86,8 @@ def route_to(host: str) -> str:
     if address_of(host) is None:
         raise ValueError(f"{host!r} is not an IP address")
     with socket.socket(family_of(host), socket.SOCK_DGRAM) as probe:
-        probe.connect((host, UNUSED_PORT))
-        return str(probe.getsockname()[0])
+        probe.connect(place_in_kernel(host, UNUSED_PORT))
+        return own_address(probe)
 
 
 def is_elsewhere(host: str) -> bool:
@@ -100,7 +121,7 @@ def listening(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_wildcard(host) and listener.family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        listener.bind((host, port))
+        listener.bind(place_in_kernel(host, port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()

@@ -17,7 +17,7 @@ from typing import Final
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from pdproto.net.hosts import family_of
+from pdproto.net.hosts import family_of, place_in_kernel
 from pdproto.node.link import host_of, place_of
 from pdproto.node.ports import Connection, ConnectionChange
 
@@ -63,7 +63,7 @@ class Monitor:
             if endpoint.startswith(IPC):
                 problem = sock.connect_ex(endpoint.removeprefix(IPC))
             elif host is not None:
-                problem = sock.connect_ex(place_of(endpoint))
+                problem = sock.connect_ex(place_in_kernel(*place_of(endpoint)))
             # One that is refused at once is readable at once.
             self._probes[sock.fileno()] = connection, sock, problem
             self._files.register(sock.fileno(), select.EPOLLOUT)

@@ -21,7 +21,7 @@ from pdproto.drill.doctor.findings import Finding, compare, hinders
 from pdproto.drill.doctor.host import LINE_MAX, NAMES_MAX, Host, Line
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import open_sink, open_source
-from pdproto.net.hosts import LOOPBACK, joined
+from pdproto.net.hosts import LOOPBACK, joined, own_address
 from pdproto.node.handle import ENDED, Handle
 from pdproto.node.link import place_of
 from pdproto.pages.sink_pages import SinkPages
@@ -71,7 +71,7 @@ class Wire:
         self._connection: Final = connection
         self._file: Final = connection.makefile("rb")
         self.peer: Final = joined(*connection.getpeername()[:2])
-        self.address: Final = str(connection.getsockname()[0])
+        self.address: Final = own_address(connection)
 
     def send(self, message: Struct) -> None:
         """Raises PeerError."""
