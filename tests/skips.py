@@ -17,10 +17,12 @@ SPARK: Final = "tier spark: `make test-spark` installs PySpark (700 MB) and runs
 NO_MOUNT: Final = "no mounts here: a test fills a /dev/shm of its own, in a namespace of its own"
 NO_ETCD: Final = "no etcd here: .ci/run installs it (Debian: etcd-server)"
 NO_PROMETHEUS: Final = "no prometheus or no etcd here (Debian: prometheus, etcd-server)"
+NO_CGROUP: Final = "no cgroup of version 1 is to be had here, to freeze a process or slow it down"
 NO_LINK_LOCAL: Final = "no link-local IPv6 address here"
 
 # Not NO_ETCD: .ci/run installs etcd. Not NO_PROMETHEUS: only a nightly test needs it.
-NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_LINK_LOCAL})
+NAMED: Final = frozenset({NO_GPU, INTERPRETED, SGLANG, VLLM, SPARK, NO_MOUNT, NO_CGROUP,
+                          NO_LINK_LOCAL})
 
 OPTION: Final = "--only-named-skips"
 
