@@ -179,7 +179,7 @@ def _formula(formula: Formula) -> str:
 
 def init_text(init: Formula) -> str:
     """The initial states, as a line of Markdown."""
-    return f"* At the start it holds that {_formula(init)}."
+    return f"* A state is initial where {_formula(init)}."
 
 
 def final_text(final: Formula) -> str:

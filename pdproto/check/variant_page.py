@@ -176,7 +176,7 @@ def _block(language: str, text: str) -> str:
 def _properties(variant: System, base: System, change: Difference) -> Iterator[str]:
     removed = [f"**{key[-1]}**" for key in _of(change.removed, "property")]
     removed += ["where a run may end" for _ in _of(change.removed, "final")]
-    removed += ["what holds at the start" for _ in _of(change.removed, "init")]
+    removed += ["which states are initial" for _ in _of(change.removed, "init")]
     added = [_claim(part) for part in _of(change.added, "property").values()]
     pairs = [
         (_claim(before), _claim(after))

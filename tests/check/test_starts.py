@@ -275,7 +275,7 @@ def test_what_runs_machines_says_so_in_one_line(
 def test_the_page_has_the_initial_states() -> None:
     page = document(PLACE)
     assert "any at the start" in page
-    assert "At the start it holds that" in page
+    assert "A state is initial where" in page
 
 
 def test_a_digest_has_every_field_of_a_system() -> None:

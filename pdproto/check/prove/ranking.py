@@ -12,7 +12,7 @@ elements. There are five kinds of obligations, at all sizes:
            before the goal holds
   helped   where the claim is pending and the goal does not hold, some helper can fire
   counts   a helper that fires raises the rank: a symbol goes forward, or a predicate becomes true
-  lasts    a row that does not change the rank does not disable a helper
+  lasts    a row that does not change the rank does not disable a helper that is weakly fair
 
 **Theorem.** If all obligations are met, and the assumed claims are invariants, then the `leads_to`
 holds at every size under the fairness of its helpers.
@@ -23,8 +23,9 @@ last one. There each symbol goes forward finitely often, at each of finitely man
 last such move, by `kept`, no row makes the first predicate false. So it becomes true at most once
 more for each choice of finitely many elements. After the last such time the same is true of the
 second predicate, and so on: the rank rises finitely often. Consider the run after the last rise. By
-`helped` some helper can fire there, by `lasts` it stays enabled, so by fairness it fires, and by
-`counts` the rank rises again. This is a contradiction, so there is no such run.
+`helped` some helper can fire in each state there. A weakly fair one stays enabled by `lasts`, so it
+fires. If none can, then of the finitely many strongly fair ones one is enabled again and again, so
+it fires. By `counts` the rank rises again. This is a contradiction, so there is no such run.
 
 *Further assumptions*, as for every liveness property here: each sort is finite and has an element,
 so finitely many hand-overs arrive; faults, including losses, happen finitely often; delivery leaves
@@ -184,7 +185,8 @@ class _Rankings:
         yield self._helped(ranking, claim, helpers)
         for helper in helpers:
             yield self._counts(ranking, helper)
-            yield from self._lasts(ranking, helper)
+            if not helper.row.is_strong:
+                yield from self._lasts(ranking, helper)
 
     def _helpers(self, ranking: Ranking, under: Sequence[Fairness]) -> Iterator[Helper]:
         """The helpers that exist in the system and are fair under the assumptions.
