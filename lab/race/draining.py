@@ -14,13 +14,13 @@ from lab.race.transfer import Transfer
 from lab.sim.outcome import SHIPPED
 from pdproto.ground.grounding import GroundRow
 from pdproto.node.drain import Drain
+from pdproto.spec.handoff.drain import REGISTRY
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Sink, Source
 
 SOURCE: Final = "p0"
 SINK: Final = "d0"
 SERVED: Final = "a_stop_after_empty_fails_no_request"
-OF_THE_REGISTRY: Final = ("point", "point_again", "turn_away", "strike_out", "go")
 
 
 class Draining(Transfer):
@@ -60,9 +60,9 @@ class Draining(Transfer):
                 self.deliver(SOURCE, SINK)
             case "stop":
                 self._stop()
-            case "be_empty" | "be_done":
-                pass  # the node does so by itself
-            case name if name not in OF_THE_REGISTRY:
+            case "be_empty" | "be_done" | "go":
+                pass  # the nodes do so by themselves
+            case _ if step.machine is not REGISTRY.machine:
                 raise CannotArrangeError("no node does this")
         self.settle()
 

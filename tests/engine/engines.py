@@ -1,4 +1,4 @@
-"""The engines that the contract's tests hold to the contract. Another one is a line of `ENGINES`.
+"""The engines that the contract's tests hold to the contract. Another one is a line of `OTHERS`.
 
 `stop_midway` is for the process that is stopped in the middle of a write: called there before the
 source is made, it has the process stop itself (SIGSTOP) after the first bytes of a write have left
@@ -23,9 +23,10 @@ from pdproto.engine.contract import Address, EndedWrite, EngineError, SinkEngine
 from pdproto.engine.device_pieces import GRANULE_BYTES
 from pdproto.engine.engines import require
 from pdproto.engine.memory import PAGE_BYTES
-from pdproto.engine.mooncake import MooncakeSink, MooncakeSource, MooncakeTransport
-from pdproto.engine.nixl import NixlSink, NixlSource, NixlTransport
+from pdproto.engine.mooncake import MooncakeSink, MooncakeSource
+from pdproto.engine.nixl import NixlSink, NixlSource
 from pdproto.engine.one_sided_sink import OneSidedSink
+from pdproto.engine.one_sided_source import Move, Mover
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.tcp_sink import TcpSink
@@ -95,19 +96,14 @@ def stop_inside_a_segment() -> None:
 def stop_before_a_transfer() -> None:
     """When one transfer of a write has begun, and the next has been granted."""
     stoppable()
-    for transport in (MooncakeTransport, NixlTransport, ProcessMemory):
-        patch.object(transport, "begin", stopping(transport.begin)).start()
+    register, calls = Mover._register, count()
 
-
-def stopping(begin: Callable[..., Any]) -> Callable[..., Any]:
-    calls = count()
-
-    def stopping_begin(*arguments: Any) -> Any:
+    def stopping(mover: Mover, move: Move) -> None:
         if next(calls) == 1:
             stop()
-        return begin(*arguments)
+        register(mover, move)
 
-    return stopping_begin
+    patch.object(Mover, "_register", stopping).start()  # called before each transfer of any library
 
 
 def stop_inside_a_copy() -> None:
