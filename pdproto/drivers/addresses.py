@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Final, TypeAlias
 
+from pdproto.runtime import checked
 from pdproto.runtime.process import Name, Process
 
 Addresses: TypeAlias = Mapping[Name, str]
@@ -44,11 +45,13 @@ def listening_place(process: Process, addresses: Addresses, *, trusted_network: 
     """The process's own address.
 
     Raises ValueError for an address that other hosts can reach, unless the network is trusted:
-    frames are neither encrypted nor authenticated.
+    frames are neither encrypted nor authenticated; TypeError for arguments of other types.
     """
-    if process.name not in addresses:
+    checked.one_of("process", process, Process)
+    checked.flag("trusted_network", trusted_network)
+    if process.name not in checked.mapping("addresses", addresses):
         raise ValueError(f"the addresses lack {process.name!r}")
-    host, _ = place(addresses[process.name])
+    host, _ = place(checked.text("addresses", addresses[process.name]))
     if not (trusted_network or _is_loopback(host)):
         raise ValueError(f"{host} can be reached by other hosts, and frames are neither encrypted "
                          f"nor authenticated: pass trusted_network=True if that is right")

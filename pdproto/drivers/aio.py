@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from typing import Any, Final, Self
 
 from pdproto.drivers.addresses import Addresses, listening_place, place
+from pdproto.runtime import checked
 from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.process import FRAME_BYTES_MAX, Name, Process
 from pdproto.runtime.store import Shared, SharedStep
@@ -64,8 +65,9 @@ class Asyncio:
 
     async def until(self, condition: Callable[[], bool], *, seconds: float) -> bool:
         """Wait until the condition holds, for at most `seconds`. Returns whether it holds."""
+        checked.function("condition", condition)
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(checked.seconds("seconds", seconds, or_0=True)):
                 while not condition():
                     self._changed.clear()
                     await self._changed.wait()

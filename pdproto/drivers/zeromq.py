@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Self
 
 from pdproto.drivers.addresses import Addresses, listening_place
+from pdproto.runtime import checked
 from pdproto.runtime.extras import require_runtime
 from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.process import FRAME_BYTES_MAX, Name, Process
@@ -21,6 +22,7 @@ from pdproto.runtime.store import Shared, SharedStep
 require_runtime("zmq")
 import zmq  # noqa: E402 - where it is missing, the line before says what to install
 
+LINGER_MAX_S: Final = 86_400.0
 AT_ONCE_MAX: Final = 100  # frames that are read before clocks are looked at
 
 
@@ -38,6 +40,7 @@ class ZeroMQ:
         self, process: Process, addresses: Addresses, *, trusted_network: bool = False,
         linger_s: float = 0.5,
     ) -> None:
+        checked.seconds("linger_s", linger_s, most=LINGER_MAX_S, or_0=True)
         self.process: Final = process
         self.dropped = 0
         self._addresses: Final = addresses
@@ -76,7 +79,8 @@ class ZeroMQ:
 
         Returns whether it holds.
         """
-        end = time.monotonic() + seconds
+        checked.function("until", until)
+        end = time.monotonic() + checked.seconds("seconds", seconds, or_0=True)
         while True:
             now = time.monotonic()
             due = self.process.turn(self._clock.turn(now))

@@ -198,10 +198,14 @@ def flag(name: str, value: object) -> bool:
     return value
 
 
-def seconds(name: str, value: object, *, most: float = float("inf")) -> float:
-    """A number of seconds above 0; without a bound, infinity is one."""
+def seconds(
+    name: str, value: object, *, most: float = float("inf"), or_0: bool = False
+) -> float:
+    """A number of seconds above 0, or also 0; without a bound, infinity is one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _type(name, value, "a number of seconds")
+    if or_0 and value == 0:
+        return 0.0
     if not 0.0 < value <= most or not (isfinite(value) or most == float("inf")):
         raise ValueError(f"{name} {value}: want a number of seconds above 0")
     return float(value)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from pdproto.runtime import checked
 from pdproto.runtime.cells import Key
 from pdproto.runtime.checked import shown
 from pdproto.runtime.errors import LocalProtocolError, RemoteProtocolError
@@ -67,6 +68,12 @@ class Process:
         trace: SharedTrace | None = None,
         watch: Callable[[SharedStep], None] = lambda _step: None,
     ) -> None:
+        checked.one_of("system", system, System)
+        checked.text("machine", machine)
+        for named, mapping in (("bounded", bounded), ("rigid", rigid), ("waits", waits),
+                               ("choose", choose)):
+            checked.mapping(named, {} if mapping is None else mapping)
+        checked.function("watch", watch)
         self.name: Final[Name] = (machine, *own)
         self.refused = 0  # frames that the tables do not allow; nothing has changed by them
         self._tables: Final = {table.machine.name: table for table in system.tables}
@@ -74,7 +81,7 @@ class Process:
         if table is None:
             raise SpecError(system.place, f"{system.name} has no machine {machine!r}; it has: "
                                           f"{', '.join(self._tables)}")
-        self._among: Final = tuple(among)
+        self._among: Final = _names(among)
         self._check_names(system)
         elements = {**_elements(self._tables, self._among), **(bounded or {})}
         self.machine: Final[Shared] = shared(table, own, elements, rigid, trace=trace, scans=True)
@@ -96,8 +103,9 @@ class Process:
         for name in (self.name, *self._among):
             table = self._tables.get(str(name[0]))
             if table is None or len(name) - 1 != len(table.machine.own):
-                raise SpecError(system.place, f"{name!r} names no instance of {system.name}: want "
-                                              f"a machine's name and its own elements")
+                raise SpecError(system.place, f"`among`: {name!r} names no instance of "
+                                              f"{system.name}: want a machine's name and its own "
+                                              f"elements")
         if self.name not in self._among:
             raise SpecError(system.place, f"`among` lacks this process itself, {self.name!r}")
 
@@ -120,6 +128,8 @@ class Process:
         allows it; TypeError or ValueError, and nothing has changed, for elements that no frame can
         carry, if the call sends a message.
         """
+        checked.text("name", name)
+        checked.mapping("choose", {} if choose is None else choose)
         if name in self._sending:
             _require_told((*arguments, *(choose or {}).values()))
         step = self.machine.call(name, *arguments, choose=choose or self._chosen(name, arguments))
@@ -262,4 +272,12 @@ def _wait(row: Row, timer: Timer, waits: Mapping[str, float]) -> float:
     if timer.name not in waits:
         raise SpecError(row.place, f"timer {timer.name!r} has no wait: pass "
                                    f"waits={{{timer.name!r}: seconds}}")
-    return waits[timer.name]
+    return checked.seconds(f"waits[{timer.name!r}]", waits[timer.name])
+
+
+def _names(among: object) -> tuple[Name, ...]:
+    """The names of instances. Raises TypeError for anything else."""
+    if isinstance(among, Collection) and all(isinstance(one, tuple) and one for one in among):
+        return tuple(among)
+    raise TypeError(f"among {shown(among)}: want the names of all instances, each a tuple that "
+                    f"begins with the name of a machine")
