@@ -12,6 +12,9 @@ import pytest
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.judgement import Status
+from pdproto.check.prove.proving import ProofSettings, prove
+from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.result import Verdict
 from pdproto.check.words import formula_text, update_text
 from pdproto.ground.grounding import Grounder
@@ -21,8 +24,10 @@ from pdproto.spec.language import (
     Call,
     Configuration,
     Formula,
+    Ignore,
     Int,
     Machine,
+    Message,
     Row,
     Sort,
     SpecError,
@@ -161,6 +166,19 @@ def test_the_counts_are_those_of_tlc(name: str) -> None:
     found = check(model.system, model.configuration, CheckSettings(keep_going=True))
     assert (found.states, found.transitions) == (model.states, model.transitions)
     assert {one.name for one in found.findings if one.verdict == "violated"} == model.violated
+
+
+def test_a_proof_knows_the_count_by_which_a_message_is_sent() -> None:
+    sender = Machine("sender", i)
+    note = Message("note", i, j, sender=sender, receiver=sender.at(j))
+    system = System("notes", "To all, if there are others.", (Table(sender, rows=(
+        Row("tell", on=Call("tell"), send=[
+            each(j, note(i, j), where=count(k, k.differs(j)) >= 1)]),
+        Ignore(note(j, i), why="it is said"))),),
+        (Always("others", implies(note(i, j), exists(k, k.differs(j)))),))
+    subject = ProofSubject(system, (), {}).without_counts()
+    told = prove(subject.system, subject.obligations(), ProofSettings(timeout_s=10.0))
+    assert {one.judgement.status for one in told.outcomes} == {Status.PROVED}
 
 
 def test_a_map_is_copied_by_a_formula() -> None:

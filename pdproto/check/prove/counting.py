@@ -42,7 +42,7 @@ from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Always, InRange, LeadsTo, OnRow, Property, Sometimes
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort, majorities
-from pdproto.spec.language.symbols import Computed, Rigid, Update
+from pdproto.spec.language.symbols import Computed, Each, Rigid, Update
 from pdproto.spec.language.system import System
 from pdproto.spec.language.terms import Comparison
 
@@ -173,7 +173,10 @@ class WithoutCounts:
                                 f"assign a count: {one!r}")
             return one if one.where == TRUE else replace(one, where=plain(one.where))
 
-        return replace(row, when=tuple(map(plain, row.conditions)), do=tuple(map(update, row.do)))
+        send = tuple(replace(one, where=plain(one.where)) if isinstance(one, Each) else one
+                     for one in row.send)
+        return replace(row, when=tuple(map(plain, row.conditions)), do=tuple(map(update, row.do)),
+                       send=send)
 
     def _property(self, claim: Property) -> Property:
         what = f"property {claim.name!r}"
