@@ -11,11 +11,11 @@ from pdproto.check.opinions.tlc import jar
 from tests.oracle.compare import TLC
 from tests.oracle.defects import DEFECTS, SEEDS, differs, put_in
 from tests.oracle.judged import judged, told
-from tests.oracle.systems import ABOVE, NUMBERS, STRONG
+from tests.oracle.systems import ABOVE, NUMBERS, STARTS, STRONG
 
 BLOCK = 25
 DAY, NIGHT = 100, 2_000
-OTHERS = [first for one in (NUMBERS, ABOVE, STRONG) for first in (one, one + BLOCK)]
+OTHERS = [first for one in (NUMBERS, ABOVE, STRONG, STARTS) for first in (one, one + BLOCK)]
 # Of a sample, so many systems have what makes it a question: a reader that says "holds" to
 # everything would be noticed.
 LEAST = {"deadlock": 30, "violated": 60, "witness": 25, "broken leads_to": 20, "kept leads_to": 15,
@@ -46,7 +46,8 @@ ONCE_WRONG_BY_TLC = (40021, 40044, 40053, 100040004, 200000501)
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", [
-    *ONCE_WRONG_BY_TLC, *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10)])
+    *ONCE_WRONG_BY_TLC, *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10),
+    *range(STARTS, STARTS + 10)])
 def test_tlc_says_what_the_oracle_says(seed: int) -> None:
     try:
         jar()
