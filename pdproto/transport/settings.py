@@ -229,12 +229,6 @@ class Settings:
                                  f"no message would ever be repeated: {again} "
                                  f"({self.wait(again):g} s) must be less than {ends} "
                                  f"({self.wait(ends):g} s)")
-        for name in self.waits:
-            ours = self.given.get(WAIT + name, SERVER) != SERVER
-            if ours and WAITS[name].stands and self.wait(name) <= self.silent_s:
-                yield self._says(WAIT + name, f"{self.wait(name):g}",
-                                 f"it would end requests before their peer is suspected, after "
-                                 f"{self.silent_s:g} s: want more, or a smaller silent_s")
 
     def _problems_of_faults(self) -> Iterator[str]:
         try:

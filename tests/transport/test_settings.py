@@ -87,9 +87,6 @@ def test_any_number_of_seconds_is_read_as_it_was_written(name: str, seconds: flo
     ({}, ["waits.no_bytes=200"],
      "waits.no_bytes=200 (--set): no message would ever be repeated: no_bytes (200 s) must be less "
      "than transfer_timeout (120 s)"),
-    ({}, ["waits.transfer_timeout=4"],
-     "waits.transfer_timeout=4 (--set): it would end requests before their peer is suspected, "
-     "after 5 s: want more, or a smaller silent_s"),
     ({}, ["host=0.0.0.0"],
      "host=0.0.0.0 (--set): want an address of this host that peers can call, such as 10.0.0.5 or "
      "fd00::5"),
