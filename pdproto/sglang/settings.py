@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from pdproto.node.link import SIGNS_MISSED
 from pdproto.transport.settings import Settings
 
 NOT_OURS: Final = "it belongs to another backend of SGLang"
@@ -58,7 +57,6 @@ def _of(
     return tuple(Setting(name, default, effect, *rest) for name, default, *rest in rows)
 
 
-SUSPECTED_PART: Final = 0.8  # of the shortest wait of a request
 BOOTSTRAP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT"
 WAITING: Final = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
 INTERVAL: Final = "SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL"
@@ -78,7 +76,7 @@ ENVIRONMENT: Final = (
          "tests/sglang/test_waiting.py", "`waits.transfer_timeout`"),
         (INTERVAL, 5.0, "times the failures: seconds of silence for which requests wait (at least "
                         "2 s; 60 s where neither is set)",
-         "tests/sglang/test_heartbeat.py", "`absent_s`, and `sign_of_life_s` below it"),
+         "tests/sglang/test_heartbeat.py", "`absent_s`"),
         (FAILURES, 2, "see the interval", "tests/sglang/test_heartbeat.py", "`absent_s`"),
         (CLEANUP, 120, "the registry keeps a room without an end for twice as long", WORK),
         (FORCE_QUERY, False, "on prefill. Decode has no setting of its own: it asks where the "
@@ -237,13 +235,8 @@ def defaults(environment: Read, is_set: Callable[[str], bool], host: str) -> Map
 
     host: SGLang's own address.
     """
-    absent = absent_s(environment, is_set, Settings().absent_s)
-    ends = waits(environment)
-    # Whoever stands still is suspected before a clock of his requests ends.
-    silent = min(Settings().silent_s, absent, *(SUSPECTED_PART * s for s in ends.values()))
-    return {"host": host, "silent_s": silent, "absent_s": absent,
-            "sign_of_life_s": min(Settings().sign_of_life_s, silent / (2 * SIGNS_MISSED)),
-            **{f"waits.{name}": seconds for name, seconds in ends.items()}}
+    return {"host": host, "absent_s": absent_s(environment, is_set, Settings().absent_s),
+            **{f"waits.{name}": seconds for name, seconds in waits(environment).items()}}
 
 
 def page() -> str:

@@ -40,6 +40,7 @@ SECRETS: Final = frozenset({"secret", "faults_token"})
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
+SUSPECTED_PART: Final = 0.8  # of the shortest wait that ends a request of a silent peer
 PORTS: Final = 2  # of a rank: of its node and of its engine
 PORT_MAX: Final = 65_535
 TOKEN: Final = re.compile("[0-9A-Za-z_-]{16,}")
@@ -86,7 +87,8 @@ class Settings:
     advertise: str = _about("", "the endpoint that peers are told to call, if it is another")
     sign_of_life_s: float = _about(1.0, "how often a silent node says that it is there")
     silent_s: float = _about(5.0, "how long a peer may say nothing before it is suspected to have "
-                                  "ended")
+                                  "ended; shortened to `absent_s`, and to 0.8 of each wait "
+                                  "that ends a request of that peer")
     absent_s: float = _about(60.0, "how long hand-overs wait for a peer that says nothing; its "
                                    "process may stand still, and go on")
     grace_s: float = _about(0.5, "how long an ended connection may take to come back")
@@ -123,11 +125,22 @@ class Settings:
         SettingsError for bad keys, and where there are too few ports.
         """
         keys = self.load_keys()
+        sign_of_life_s, silent_s = self._signs()
         return Link(tcp_at(self.host or LOOPBACK, self._port_of(index)),
-                    sign_of_life_s=self.sign_of_life_s, silent_s=self.silent_s,
+                    sign_of_life_s=sign_of_life_s, silent_s=silent_s,
                     absent_s=self.absent_s, grace_s=self.grace_s,
                     advertise=self.advertise or None,
                     curve=None if keys is None else keys.curve, insecure=self.insecure)
+
+    def _signs(self) -> tuple[float, float]:
+        """`sign_of_life_s` and `silent_s`, so short that a peer that stands still is suspected
+        before a clock of its requests ends: the clock stands still from then on.
+        """
+        stand = (self.wait(name) for name, wait in WAITS.items() if wait.stands)
+        silent_s = min(self.silent_s, self.absent_s, *(SUSPECTED_PART * one for one in stand))
+        if silent_s == self.silent_s:
+            return self.sign_of_life_s, silent_s
+        return min(self.sign_of_life_s, silent_s / (2 * SIGNS_MISSED)), silent_s
 
     def engine_port(self, index: int = 0) -> int:
         """The port of a decode node's engine; 0 for any. index: see `link`."""

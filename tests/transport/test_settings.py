@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pdproto.cli.main import main
 from pdproto.engine.engines import open_sink
 from pdproto.net.hosts import LOOPBACK
-from pdproto.node.link import Link, place_of
+from pdproto.node.link import SIGNS_MISSED, Link, place_of
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.nodes import PrefillNode
 from pdproto.transport.settings import NAMES, Settings, SettingsError, load, variable, written
@@ -136,6 +136,18 @@ def test_a_node_is_made_by_them() -> None:
     assert link == Link("tcp://[::1]:0", sign_of_life_s=2.0, silent_s=7.0, absent_s=70.0,
                         grace_s=1.0, advertise="tcp://10.0.0.9:5")
     assert load({}).link() == Link()
+
+
+@given(st.floats(0.1, 200.0), st.floats(0.1, 200.0), st.floats(0.1, 200.0))
+def test_a_peer_is_suspected_before_a_clock_of_its_requests_ends(
+    bootstrap: float, transfer: float, absent: float
+) -> None:
+    """Seen red with the given silent_s."""
+    link = load({}, defaults={"waits.bootstrap_timeout": bootstrap, "absent_s": absent,
+                              "waits.transfer_timeout": transfer}).link()
+    assert link.silent_s < min(bootstrap, transfer)
+    assert link.silent_s <= absent
+    assert link.sign_of_life_s * SIGNS_MISSED < link.silent_s
 
 
 def test_a_server_may_wait_for_less_than_a_repeat() -> None:
