@@ -63,7 +63,7 @@ def finding(result: CheckResult, name: str) -> Finding:
 def test_the_published_counts_of_ewd840(
     size: int, states: int, engine: EngineChoice | None
 ) -> None:
-    """Seen red: with the first initial state alone, and in Lists, without normal forms."""
+    """Seen red: with the first initial state alone."""
     result = asked(SYSTEM, {Node: size}, **({} if engine is None else {"engine": engine}))
     assert result.states == states
     assert {one.name: one.verdict for one in result.findings} == {

@@ -91,7 +91,7 @@ def test_hand_overs_go_on_soon_after_a_one_way_cut_has_healed(silent: int) -> No
         healed = time.monotonic()
         cut(())
         assert running.success_after(healed, HEALS_S), heal_time(running)
-        assert running.failures
+        assert running.failures == []  # clocks stand still while the peer is suspected
         assert any("node d0: nothing has come from p0 for" in what for what in healths), healths
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from pdproto.spec.language import (
+    ANY,
     AddClause,
     AddEffect,
     AddFaults,
@@ -71,7 +72,7 @@ phase = worker.function("phase", Phase, edges={
 got = worker.relation("got", Slot)
 last = worker.function("last", Slot)
 lent = pool.relation("lent", Worker)
-used = pool.relation("used", Slot)
+used = pool.relation("used", Slot, init=ANY)
 near = Rigid("near", w, s, given=lambda _: {(0, 0)})
 ask = Message("ask", w, sender=worker, receiver=pool, carries=[got])
 give = Message("give", w, s, sender=pool, receiver=worker)
@@ -103,7 +104,7 @@ SYSTEM: Final = System("linked", "", (
     Sometimes("is_done", phase(w) == Phase.DONE),
     LeadsTo("ends", phase(w) == Phase.BUSY, phase(w) == Phase.DONE, under=Fairness.TIMERS),
     LeadsTo("ends_calmly", phase(w) == Phase.BUSY, phase(w) == Phase.DONE, under=Fairness.TIMERS),
-), final=forall(w, phase(w) != Phase.BUSY), faults={
+), final=forall(w, phase(w) != Phase.BUSY), init=forall(s, ~used(s)), faults={
     "lossy": (Table(loss, rows=(lose(ask),)),),
     "crash": (Table(loss, rows=(Row("crash", choose=(w, s), do=got(w, s).to(False)),)),),
 }, axioms={"few": forall((w, s), implies(near(w, s), near(w, s)))}, configurations={

@@ -116,19 +116,21 @@ def element_of_every_cell(a: Any) -> object:
 
 
 @malformed("function 'most': edges= and init= are for the values of an enum: a function into a "
-           "sort is unset at the start, and a row gives it an element")
+           "sort is unset at the start, or with init=ANY any element or unset, as the system's "
+           "init= says")
 def element_with_edges(a: Any) -> object:
     return a.worker.function("most", Item, edges={})  # <- here
 
 
 @malformed("function 'most': edges= and init= are for the values of an enum: a function into a "
-           "sort is unset at the start, and a row gives it an element")
+           "sort is unset at the start, or with init=ANY any element or unset, as the system's "
+           "init= says")
 def element_at_the_start(a: Any) -> object:
     return a.worker.function("most", Item, init=i)  # <- here
 
 
 @malformed("relation 'most': init='yes': want True, where it holds for all elements at the start, "
-           "or False")
+           "False, or ANY, where init= of the system says for which")
 def start_in_a_value_of_no_relation(a: Any) -> object:
     return a.worker.relation("most", Item, init="yes")  # <- here
 

@@ -22,7 +22,7 @@ from pdproto.spec.language.edit import Edit
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.symbols import Symbol
 from tests.layers import imports
-from tests.oracle.systems import ABOVE, NUMBERS, draw
+from tests.oracle.systems import ABOVE, NUMBERS, STARTS, draw
 
 HERE = Path(__file__).parent
 ORACLE = ("interpreter", "search", "fair", "orbits", "answers", "witness", "above")
@@ -56,7 +56,8 @@ ONE_VALUE = {
     ("ElementFunction", "values"): "truth values", ("Message", "values"): "the same",
     ("NumberFunction", "edges"): "refused", ("NumberFunction", "engine"): "refused",
     ("NumberFunction", "engine_writes"): "refused", ("InRange", "by"): "it is derived",
-    ("Rigid", "values"): "the same", ("Fact", "value"): "true", ("Sent", "value"): "true",
+    ("Message", "starts_free"): "no variable", ("Rigid", "starts_free"): "the same",
+    ("Rigid", "values"): "truth values", ("Fact", "value"): "true", ("Sent", "value"): "true",
 }
 # Fields that change no answer of a search, so that the oracle need not read them.
 NOT_READ = {
@@ -101,7 +102,8 @@ def census() -> Mapping[tuple[str, str], set[str]]:
     """For each class and field of the drawn systems, the values that occur, as text."""
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     few = DRAWN // 2
-    for seed in (*range(DRAWN), *range(NUMBERS, NUMBERS + few), *range(ABOVE, ABOVE + few)):
+    for seed in (*range(DRAWN), *(first + number for first in (NUMBERS, ABOVE, STARTS)
+                                  for number in range(few))):
         system, configuration = draw(seed)
         known: set[int] = set()
         for one in walked((system, configuration), known):

@@ -244,7 +244,7 @@ def test_a_success_whose_row_is_of_another_room_is_cleared(
 def test_a_success_that_sglang_does_not_take_is_given_back_by_an_abort(
     pair: Pair, at_decode: Decode
 ) -> None:
-    """Seen red without the row `take_back`, and with an `abort_request` that calls nobody."""
+    """Seen red with an `abort_request` that calls nobody."""
     one = at_decode.transfer(pair)
     receiver = one.kv_receiver
     for _ in range(3):
