@@ -34,7 +34,8 @@ CALLS: Final = [name for name in vars(KVConnectorBase_V1)
                 if not name.startswith("_") and name in vars(PdprotoConnector)
                 and name not in ALONE]
 SILENT: Final = "tcp://silent.test:5000"
-EXTRA: Final = {"insecure": True, "waits": {"bootstrap_timeout": 4.0, "no_news": 0.1}}
+EXTRA: Final = {"insecure": True, "absent_s": 3.0,
+                "waits": {"bootstrap_timeout": 4.0, "no_news": 0.1}}
 USUAL_S, LONGEST_S = 0.001, 0.010  # of a step, in processor time: 99 % of them, and each
 
 
