@@ -1,12 +1,14 @@
 """How a node communicates: where it listens, how often it sends, and which keys it accepts."""
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
 
 from pdproto.net.hosts import is_loopback, joined, split
 from pdproto.runtime import checked
 
 SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
+SUSPECTED_PART: Final = 0.8  # of the shortest wait that ends a request of a silent peer
 HIGH_WATER_MAX: Final = (1 << 31) - 1
 ENDPOINT_MAX: Final = 1_024  # of an endpoint that no message names
 TCP: Final = "tcp://"
@@ -101,6 +103,16 @@ class Link:
         if self.advertise is not None:
             checked.text("advertise", self.advertise)
         checked.flag("insecure", self.insecure)
+
+    def suspecting_within(self, waits: Iterable[float]) -> Self:
+        """Suspect a peer that stands still before these waits for it end: they stand still from
+        then on. waits: in seconds.
+        """
+        silent_s = min(self.silent_s, self.absent_s, *(SUSPECTED_PART * one for one in waits))
+        if silent_s == self.silent_s:
+            return self
+        sign_of_life_s = min(self.sign_of_life_s, silent_s / (2 * SIGNS_MISSED))
+        return replace(self, silent_s=silent_s, sign_of_life_s=sign_of_life_s)
 
     @property
     def overdue_s(self) -> float:

@@ -40,7 +40,6 @@ SECRETS: Final = frozenset({"secret", "faults_token"})
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
-SUSPECTED_PART: Final = 0.8  # of the shortest wait that ends a request of a silent peer
 PORTS: Final = 2  # of a rank: of its node and of its engine
 PORT_MAX: Final = 65_535
 TOKEN: Final = re.compile("[0-9A-Za-z_-]{16,}")
@@ -125,22 +124,13 @@ class Settings:
         SettingsError for bad keys, and where there are too few ports.
         """
         keys = self.load_keys()
-        sign_of_life_s, silent_s = self._signs()
+        stand = (self.wait(name) for name, wait in WAITS.items() if wait.stands)
         return Link(tcp_at(self.host or LOOPBACK, self._port_of(index)),
-                    sign_of_life_s=sign_of_life_s, silent_s=silent_s,
+                    sign_of_life_s=self.sign_of_life_s, silent_s=self.silent_s,
                     absent_s=self.absent_s, grace_s=self.grace_s,
                     advertise=self.advertise or None,
-                    curve=None if keys is None else keys.curve, insecure=self.insecure)
-
-    def _signs(self) -> tuple[float, float]:
-        """`sign_of_life_s` and `silent_s`, so short that a peer that stands still is suspected
-        before a clock of its requests ends: the clock stands still from then on.
-        """
-        stand = (self.wait(name) for name, wait in WAITS.items() if wait.stands)
-        silent_s = min(self.silent_s, self.absent_s, *(SUSPECTED_PART * one for one in stand))
-        if silent_s == self.silent_s:
-            return self.sign_of_life_s, silent_s
-        return min(self.sign_of_life_s, silent_s / (2 * SIGNS_MISSED)), silent_s
+                    curve=None if keys is None else keys.curve,
+                    insecure=self.insecure).suspecting_within(stand)
 
     def engine_port(self, index: int = 0) -> int:
         """The port of a decode node's engine; 0 for any. index: see `link`."""
