@@ -92,6 +92,12 @@ class Connections:
 
     # For the node
 
+    def forget_lost(self) -> None:
+        """Keep nothing of the peers that count as gone."""
+        for name in self.lost():
+            del self.peers[name]
+            self.suspicions.forget(name)
+
     def connect(self, name: str, endpoint: str, now: float) -> Peer:
         """The peer of that name, at that endpoint. A peer of the same name at another endpoint
         counts as gone, unless it is connected and heard of: then the endpoint is that of an earlier

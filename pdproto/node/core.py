@@ -256,8 +256,7 @@ class Core:
         if endpoint is None:
             raise RemoteProtocolError("the first batch of a new peer must give its endpoint")
         if len(self.peers) >= PEERS_MAX:
-            for name in self.connections.lost():
-                del self.peers[name]
+            self.connections.forget_lost()
         if len(self.peers) >= PEERS_MAX:
             raise RemoteProtocolError(f"{PEERS_MAX:,} peers are known already")
         return self.connect(batch.node, endpoint)

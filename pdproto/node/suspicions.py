@@ -45,16 +45,19 @@ class Suspicions:
 
     def note(self, peer: str, *, held: bool, heard: float, now: float) -> None:
         """Note a change of the peer. held: it is suspected. heard: its last sign of life."""
-        of = self._of.setdefault(peer, Intervals())
         if held:
             self._now.add(peer)
-            of.begin(heard)
+            self._of.setdefault(peer, Intervals()).begin(heard)
             self._any.begin(heard)
         elif peer in self._now:
             self._now.discard(peer)
-            of.end(now)
+            self._of[peer].end(now)
             if not self._now:
                 self._any.end(now)
+
+    def forget(self, peer: str) -> None:
+        """The peer counts as gone, and is no longer known."""
+        self._of.pop(peer, None)
 
     def stood(self, peers: Sequence[str], since: float, now: float) -> float:
         """Seconds since then in which one of these peers was suspected; for no peers, any."""

@@ -1,6 +1,7 @@
 """A clock of a hand-over stands still while its peer is suspected, however short it is set.
 
-Seen red with clocks that go on (`Suspicions.stood` that returns 0): each test here but the last.
+Seen red with clocks that go on (`Suspicions.stood` that returns 0): each test here but that of a
+peer that is suspected again and again.
 """
 
 from typing import Final
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from pdproto.node import core
 from pdproto.node.decode.node import Decode
 from pdproto.node.link import Link
 from pdproto.node.prefill.node import Prefill
@@ -114,3 +116,16 @@ def test_a_peer_that_is_suspected_again_and_again_holds_no_clock_for_ever() -> N
         offline.pass_time(6)  # suspected after 5 s
         offline.pass_time(4, ("p0", 5))
     assert receiver.failure is not None
+
+
+def test_nothing_is_kept_of_a_peer_that_is_known_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new peer takes its place. Seen red with its suspicion kept."""
+    monkeypatch.setattr(core, "PEERS_MAX", 1)
+    node = Prefill("p0", SourceDataPath("p0", Fabric()), link=LINK, incarnation=5)
+    offline, suspicions = Offline(node.core), node.core.connections.suspicions
+    offline.hear("d0", Introduce(Life(7, 17, 0), ("d0",), D0))
+    offline.pass_time(130)  # it is suspected after 5 s, and gone 60 s after it was overdue
+    assert suspicions.stood(["d0"], 0.0, offline.now) > 50.0
+    offline.hear("d1", Introduce(Life(8, 18, 0), ("d1",), P1), incarnation=18)
+    assert set(node.core.peers) == {"d1"}
+    assert suspicions.stood(["d0"], 0.0, offline.now) == 0.0
