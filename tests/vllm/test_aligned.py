@@ -19,7 +19,14 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 
 from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.layers import aligned, full, latent, states, window
-from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
+from tests.vllm.test_scheduler import (
+    NEW,
+    check,
+    check_preempted,
+    check_recomputed,
+    check_while_some_leave,
+    prompt,
+)
 
 LENGTHS = 2, 32, 33, 65, 100, 193
 HYBRIDS = pytest.mark.parametrize("specs", [
@@ -78,37 +85,17 @@ def test_many_are_served_while_some_leave(closing: ExitStack, folder: Path) -> N
     shared = prompt(0, 64)
     asked = {f"r{number}": shared[:16 * (number % 5)] + prompt(number, 20 + 7 * number)
              for number in range(18)}
-    for number, (name, tokens) in enumerate(asked.items()):
-        servers.serve(name, tokens, NEW)
-        for _ in range(number % 4):
-            servers.step()
-        if number % 3 == 0:
-            servers.decode.abort(name)
-    servers.until_idle()
-    for number, (name, tokens) in enumerate(asked.items()):
-        if number % 3:
-            check(servers, name, tokens)
+    check_while_some_leave(servers, asked)
 
 
 def test_preempted_requests_are_computed_again(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, aligned(), full(), blocks=24)
-    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
-    for name, tokens in asked.items():
-        servers.serve(name, tokens, 60)
-    servers.until_idle()
-    assert servers.decode.preemptions() > 0, "nothing was preempted"
-    for name, tokens in asked.items():
-        check(servers, name, tokens, 60)
+    check_preempted(servers)
 
 
 def test_a_load_that_fails_is_computed_by_decode(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, aligned(), full(), policy="recompute")
-    servers.serve("r", prompt(1), NEW)
-    kill_prefill(servers)
-    while servers.decode.scheduler.requests:
-        servers.decode.step()
-    check(servers, "r", prompt(1), engine=servers.decode)
-    servers.decode.settle()
+    check_recomputed(servers)
 
 
 @pytest.mark.parametrize("caching", [True, False], ids=["at prefill", "at decode"])

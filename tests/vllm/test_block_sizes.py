@@ -20,7 +20,7 @@ from vllm.v1.kv_cache_interface import KVCacheSpec
 from pdproto.vllm.blocks import LayerGroup
 from tests.vllm.engine import Engine, Servers
 from tests.vllm.layers import full, states, window
-from tests.vllm.test_scheduler import check, prompt
+from tests.vllm.test_scheduler import check, check_while_some_leave, prompt
 
 NEW: Final = 6
 SIZES: Final = pytest.mark.parametrize(
@@ -85,16 +85,7 @@ def test_blocks_that_decode_has_are_not_loaded_again(pair: Pair, there: int, her
 def test_many_are_served_while_some_leave(pair: Pair, there: int, here: int) -> None:
     servers = pair(there, here, blocks=64 * 16 // here)
     asked = {f"r{number}": prompt(number, 20 + 7 * number) for number in range(16)}
-    for number, (name, tokens) in enumerate(asked.items()):
-        servers.serve(name, tokens, NEW)
-        for _ in range(number % 4):
-            servers.step()
-        if number % 3 == 0:
-            servers.decode.abort(name)
-    servers.until_idle()
-    for number, (name, tokens) in enumerate(asked.items()):
-        if number % 3:
-            check(servers, name, tokens)
+    check_while_some_leave(servers, asked)
 
 
 @SIZES

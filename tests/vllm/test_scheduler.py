@@ -5,7 +5,7 @@ Every token is compared with those of an engine that computes alone (engine.py s
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,40 @@ def check(servers: Servers, name: str, asked: list[int], new: int = NEW,
     assert servers.decode.ends[name] == "length"
 
 
+def check_while_some_leave(servers: Servers, asked: Mapping[str, list[int]]) -> None:
+    """Each third request is aborted at decode, and the others are served. asked: by name."""
+    for number, (name, tokens) in enumerate(asked.items()):
+        servers.serve(name, tokens, NEW)
+        for _ in range(number % 4):
+            servers.step()
+        if number % 3 == 0:
+            servers.decode.abort(name)
+    servers.until_idle()
+    for number, (name, tokens) in enumerate(asked.items()):
+        if number % 3:
+            check(servers, name, tokens)
+
+
+def check_preempted(servers: Servers) -> None:
+    """Four long answers, for which decode has too few blocks, are served."""
+    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
+    for name, tokens in asked.items():
+        servers.serve(name, tokens, 60)
+    servers.until_idle()
+    assert servers.decode.preemptions() > 0, "nothing was preempted"
+    for name, tokens in asked.items():
+        check(servers, name, tokens, 60)
+
+
+def check_recomputed(servers: Servers) -> None:
+    """Decode computes a request itself whose load has failed."""
+    servers.serve("r", prompt(1), NEW)
+    kill_prefill(servers)
+    while servers.decode.scheduler.requests:
+        servers.decode.step()
+    check(servers, "r", prompt(1), engine=servers.decode)
+    servers.decode.settle()
+
 @pytest.mark.parametrize("tokens", [1, 31, 32, 33, 64, 100, 600])
 def test_a_request_is_served(pair: Pair, tokens: int) -> None:
     servers = pair()
@@ -106,16 +140,7 @@ def test_windows_and_full_attention_are_served(
 def test_many_are_served_while_some_leave(pair: Pair) -> None:
     servers = pair(blocks=40)
     asked = {f"r{number}": prompt(number, 20 + 7 * number) for number in range(24)}
-    for number, (name, tokens) in enumerate(asked.items()):
-        servers.serve(name, tokens, NEW)
-        for _ in range(number % 4):
-            servers.step()
-        if number % 3 == 0:
-            servers.decode.abort(name)
-    servers.until_idle()
-    for number, (name, tokens) in enumerate(asked.items()):
-        if number % 3:
-            check(servers, name, tokens)
+    check_while_some_leave(servers, asked)
 
 
 def test_blocks_that_decode_has_are_not_loaded_again(pair: Pair) -> None:
@@ -138,13 +163,7 @@ def test_blocks_that_decode_has_are_not_loaded_again(pair: Pair) -> None:
 
 def test_preempted_requests_are_computed_again(pair: Pair) -> None:
     servers = pair(blocks=14)
-    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
-    for name, tokens in asked.items():
-        servers.serve(name, tokens, 60)
-    servers.until_idle()
-    assert servers.decode.preemptions() > 0, "nothing was preempted"
-    for name, tokens in asked.items():
-        check(servers, name, tokens, 60)
+    check_preempted(servers)
 
 
 @pytest.mark.parametrize("steps", range(8))
@@ -207,13 +226,7 @@ def test_a_load_that_fails_is_computed_by_decode(
     pair: Pair, specs: tuple[KVCacheSpec, ...]
 ) -> None:
     servers = pair(policy="recompute", prefix=False, specs=specs)
-    asked = prompt(1)
-    servers.serve("r", asked, NEW)
-    kill_prefill(servers)
-    while servers.decode.scheduler.requests:
-        servers.decode.step()
-    check(servers, "r", asked, engine=servers.decode)
-    servers.decode.settle()
+    check_recomputed(servers)
 
 
 @GROUPS

@@ -25,7 +25,14 @@ from pdproto.vllm.offering import shorten
 from pdproto.vllm.pools import components
 from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.layers import full, state_of, states, window
-from tests.vllm.test_scheduler import NEW, check, kill_prefill, prompt
+from tests.vllm.test_scheduler import (
+    NEW,
+    check,
+    check_preempted,
+    check_recomputed,
+    check_while_some_leave,
+    prompt,
+)
 
 HYBRIDS = pytest.mark.parametrize("specs", [
     (states(), full()), (full(), states()), (states(),), (full(), window(40), states()),
@@ -84,16 +91,7 @@ def test_a_request_that_prefill_keeps_for_itself_is_not_shortened(
 def test_many_are_served_while_some_leave(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, states(), full(), blocks=40)
     asked = {f"r{number}": prompt(number, 20 + 7 * number) for number in range(24)}
-    for number, (name, tokens) in enumerate(asked.items()):
-        servers.serve(name, tokens, NEW)
-        for _ in range(number % 4):
-            servers.step()
-        if number % 3 == 0:
-            servers.decode.abort(name)
-    servers.until_idle()
-    for number, (name, tokens) in enumerate(asked.items()):
-        if number % 3:
-            check(servers, name, tokens)
+    check_while_some_leave(servers, asked)
     offering = servers.prefill.half._offering
     assert offering is not None
     assert not offering._requests
@@ -111,23 +109,12 @@ def test_a_request_that_leaves_prefill_is_forgotten(closing: ExitStack, folder: 
 
 def test_preempted_requests_are_computed_again(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, states(), full(), blocks=20)
-    asked = {f"r{number}": prompt(number, 90) for number in range(4)}
-    for name, tokens in asked.items():
-        servers.serve(name, tokens, 60)
-    servers.until_idle()
-    assert servers.decode.preemptions() > 0, "nothing was preempted"
-    for name, tokens in asked.items():
-        check(servers, name, tokens, 60)
+    check_preempted(servers)
 
 
 def test_a_load_that_fails_is_computed_by_decode(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, states(), full(), policy="recompute")
-    servers.serve("r", prompt(1), NEW)
-    kill_prefill(servers)
-    while servers.decode.scheduler.requests:
-        servers.decode.step()
-    check(servers, "r", prompt(1), engine=servers.decode)
-    servers.decode.settle()
+    check_recomputed(servers)
 
 
 def test_prompts_of_other_lengths_are_told_with_both(
