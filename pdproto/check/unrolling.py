@@ -59,7 +59,7 @@ class Unrolling:
         self.steps: Final[list[list[Any]]] = []
         self.asked = 0
         boolean = self.logic.boolean
-        # In a single initial state every bit is clear.
+        # A bit that is clear in each initial state needs no variable.
         free = reduce(or_, form.initial)
         self.now: dict[int, Any] = {
             bit: boolean(f"bit{bit}@0") if free >> bit & 1 else self.logic.any_of()

@@ -6,7 +6,7 @@ the values of the cells that they leave open.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import chain, islice, product
 from typing import Final, Protocol
 
 from pdproto.ground.diagram_of import Grounds, diagram_of
@@ -47,20 +47,15 @@ def starts(ground: GroundSystem) -> tuple[int, ...]:
             diagram_of(ground, diagrams, normal(And(system.starts)), {}), STARTS_MAX)
     except TooManyNodesError:
         paths = None
-    found = list[int]()
-    for path in paths or ():
-        for state in _filled(path, choices):
-            found.append(state)
-            if len(found) > STARTS_MAX:
-                paths = None
-                break
-    if paths is None:
+    states = chain.from_iterable(_filled(path, choices) for path in paths or ())
+    found = sorted(islice(states, STARTS_MAX + 1))
+    if paths is None or len(found) > STARTS_MAX:
         raise TooLargeError(f"over {STARTS_MAX:,} initial states at {at}, or a formula of init= "
                             "that is too large to list them: say more of them in init=")
     if not found:
         raise SpecError(system.place, f"init: no state satisfies it at {at}: drop a part of init=, "
                                       "or choose other sizes")
-    return tuple(sorted(found))
+    return tuple(found)
 
 
 def _filled(

@@ -15,8 +15,8 @@ REST_S: Final = 1.0
 
 class OwnClock:
     """longest_s: the longest rest of a loop between two turns. More than that counts as
-    standing still. steady: since when the node has not stood still for as long again, on this
-    clock.
+    standing still. steady: since when the process has not stood still for as long again, on
+    this clock.
     """
 
     def __init__(self, longest_s: float) -> None:
