@@ -59,7 +59,7 @@ class Keys:
 
     curve: for the control connections of its nodes. certificate: its own, with its private key, for
     TLS; in PEM. trusted: the certificate that those of the peers must descend from, in PEM.
-    sealing: a key for what passes through other hands; empty for a member, who signs
+    sealing: a key for messages that a proxy passes on; empty for a member, who signs
     (signatures.py).
     """
 

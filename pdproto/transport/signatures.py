@@ -1,4 +1,4 @@
-"""Signatures by the keys of members, of what passes through other hands.
+"""Signatures by the keys of members, for messages that a proxy passes on.
 
 A member signs with the key of its certificate, and sends the certificate along. Each member of the
 cluster can check both. Nobody else can sign: the secret that made the keys stays with the operator.

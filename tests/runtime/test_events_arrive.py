@@ -17,7 +17,7 @@ from tests.handoff.exploring import name_of
 ROOT: Final = Path(__file__).resolve().parents[2]
 DELIVERED_IN: Final = ("group", "node", "pages", "registry", "runtime", "sglang", "transport",
                        "vllm")
-# The machines of systems that processes run which are no process of ours, and what they are.
+# Machines of these systems that no process of ours runs, and the program that each of them is.
 OUTSIDE: Final = {
     ("registry-replica", "store"): "etcd",
     ("registry-replica", "client"): "an HTTP client, which reads the status",
