@@ -107,7 +107,7 @@ def before_row(formula: Formula, table: Table, row: Row) -> Formula:
 
 
 def initially(formula: Formula) -> Formula:
-    """The formula in an initial state: about rigid symbols, identity and free variables only."""
+    """The formula in an initial state: about rigid symbols, identity and `init=ANY` only."""
 
     def start(atom: Atom) -> Formula:
         if isinstance(atom.symbol, Rigid) or atom.symbol.starts_free:
