@@ -16,7 +16,7 @@ component where it is enabled leaves only the parts without the states where it 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from pdproto.ground.grounding import GroundRow
 from pdproto.ground.program import Guard
 from pdproto.spec.language.machine import Timer
 from pdproto.spec.language.properties import Fairness
+
+Unit: TypeAlias = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +152,14 @@ def _units(rows: Sequence[GroundRow]) -> NDArray[np.uint32]:
     Fairness counts these as one row. A delivery of a broadcast has two actions (delivery.py), and
     the enabled one may change for ever while the delivery stays enabled.
     """
-    first: dict[tuple[int, tuple[int, ...]], int] = {}
-    units = (first.setdefault((id(row.row), tuple(row.environment.values())), number)
-             for number, row in enumerate(rows))
+    first: dict[Unit, int] = {}
+    units = (first.setdefault(unit_of(row), number) for number, row in enumerate(rows))
     return np.fromiter(units, dtype=np.uint32, count=len(rows))
+
+
+def unit_of(row: GroundRow) -> Unit:
+    """The row and its parameters, which fairness counts as one, whatever its cases."""
+    return id(row.row), tuple(row.environment.values())
 
 
 def graph_for(fairness: Fairness) -> Fairness:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from pdproto.check.interpret import Cell, Interpreter, Store
-from pdproto.check.liveness import is_fair
+from pdproto.check.liveness import is_fair, unit_of
 from pdproto.check.questions import (
     BUSY,
     PEERS,
@@ -39,7 +39,7 @@ class Witness:
         marks = ground.deliveries.marks if ground.consume else None
         self._book: Final = Interpreter(
             ground.system, ground.sizes, ground.faults, ground.given, marks)
-        units = {(id(row.row), *row.environment.values()): row for row in ground.rows}
+        units = {unit_of(row): row for row in ground.rows}
         self._rows: Final = tuple(units.values())
 
     def stores(self, moves: RealRun) -> list[Store]:
@@ -177,13 +177,14 @@ class Witness:
             return "its loop does not close"
         if any(move.row.layer for move in moves[loop:]):
             return "a fault is in its loop"
-        taken = {(id(move.row.row), *move.row.environment.values()) for move in moves[loop:]}
+        taken = {unit_of(move.row) for move in moves[loop:]}
         for row in fair:
-            if (id(row.row), *row.environment.values()) not in taken and all(
-                    self._fired(row, store) not in (None, store) for store in stores[loop:]):
+            if unit_of(row) in taken:
+                continue
+            changes = [self._fired(row, store) not in (None, store) for store in stores[loop:]]
+            if all(changes):
                 return f"its loop leaves {row} out, which stays enabled and is fair"
-            if row.row.is_strong and (id(row.row), *row.environment.values()) not in taken and any(
-                    self._fired(row, store) not in (None, store) for store in stores[loop:]):
+            if row.row.is_strong and any(changes):
                 return f"its loop leaves {row} out, which is enabled there and is strongly fair"
         return ""
 

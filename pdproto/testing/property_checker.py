@@ -16,7 +16,7 @@ from typing import Final
 
 from rich.console import Console
 
-from pdproto.check.liveness import is_fair
+from pdproto.check.liveness import is_fair, unit_of
 from pdproto.check.narrative import Narrator
 from pdproto.check.questions import (
     DEADLOCK,
@@ -178,8 +178,8 @@ class PropertyChecker:
     @staticmethod
     def _leaves_out(fair: list[GroundRow], loop: list[Transition]) -> bool:
         """Whether the loop is not fair: a strongly fair row is enabled on it, and never fires."""
-        taken = {id(move.row) for move in loop}
-        return any(row.row.is_strong and id(row) not in taken and any(
+        taken = {unit_of(move.row) for move in loop}
+        return any(row.row.is_strong and unit_of(row) not in taken and any(
             row.action.guard.holds(move.before) and row.action.apply(move.before) != move.before
             for move in loop) for row in fair)
 

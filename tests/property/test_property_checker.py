@@ -1,5 +1,6 @@
 """What a run is said to violate, the plain interpreter sees violated, and the explorer as well."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +16,7 @@ from pdproto.spec.language import (
     Call,
     Configuration,
     Fairness,
+    Int,
     LeadsTo,
     Machine,
     Message,
@@ -88,3 +90,28 @@ def test_a_run_that_is_none_is_not_shown() -> None:
     cluster.moves, cluster.state = RealRun(0, [Transition(send, 0, bad)]), bad
     with pytest.raises(NoRunError, match=r"step 1, send.*, leads to another state"):
         checker.check_state(cluster)
+
+
+clock = Machine("clock")
+phase_of, seen = clock.function("turn", Int(0, 2)), clock.function("seen", Int(0, 2))
+COPY: Final = Row("copy", do=seen().to(phase_of()), fair="strong")  # a case for each value
+FORGET: Final = Row("forget", when=seen() == 0, do=seen().to(2))
+TURN: Final = Row("turn", do=phase_of().to((phase_of() + 1) % 3))
+
+
+@pytest.mark.parametrize(("rows", "broken"), [
+    ((COPY, FORGET, TURN), True), ((TURN, replace(COPY, when=phase_of() == 1)), False)])
+def test_a_strongly_fair_row_fires_with_any_of_its_cases(
+    rows: tuple[Row, ...], *, broken: bool
+) -> None:
+    """In the first loop `copy` fires with 0, and is enabled with 1; the second leaves it out.
+
+    Seen red: the first passed, since the case that does not fire counted as a row.
+    """
+    system = System("turns", "", (Table(clock, rows=rows),), (
+        LeadsTo("it_is_seen", TRUE, seen() == 1, under=Fairness.TIMERS),), final=TRUE)
+    found = check(system, Configuration({}), CheckSettings()).findings
+    assert {one.name: one.verdict for one in found}["it_is_seen"] is (
+        Verdict.VIOLATED if broken else Verdict.HOLDS)
+    with pytest.raises(ViolationError, match="it_is_seen") if broken else nullcontext():
+        Fuzzer(system, Configuration({})).run(runs(5))
