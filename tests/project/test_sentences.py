@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.project.sentences import printed, sentences
+from tests.project.sentences import of_page, printed, sentences
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROWS: Final = tomllib.loads((Path(__file__).parent / "sentences.toml").read_text(encoding="utf-8"))
@@ -56,3 +56,28 @@ def tell(name, size):
 '''
     assert Counter(sentences(source)) == Counter(
         ["{} holds for {}", "it is proved", "it never holds"])
+
+
+def test_a_sentence_of_a_page_is_found_however_its_lines_are_broken() -> None:
+    page = """# Every page holds
+
+It explores, and never
+guesses. A table | is left out. `pdproto prove` runs.
+
+| it holds |
+
+* An item that `holds`
+* Each size is **proved**.
+  No other one is.
+
+    pdproto check   # every state
+
+```
+it is proved
+```
+
+<!-- generated: x -->
+Every line is generated.
+<!-- end -->
+"""
+    assert [*of_page(page)] == ["It explores, and never guesses.", "Each size is **proved**."]
