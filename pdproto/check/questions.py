@@ -36,6 +36,8 @@ from pdproto.spec.language.system import System
 
 DEADLOCK: Final = "deadlock"
 PEERS: Final = "no_peer_is_at_fault"
+NO_REJECT: Final = "no row that rejects is ever enabled"
+NO_BUSY_ROW: Final = "no row without a trigger sends in a state that it does not change"
 BUSY: Final = "no_row_is_busy"
 INSTANCES_MAX: Final = 1 << 16  # of one property; each instance has at least one pattern
 
@@ -100,7 +102,7 @@ def questions(ground: Ground) -> Iterator[Question]:
         yield Question(
             PEERS,
             PropertyKind.ALWAYS,
-            "no row that rejects is ever enabled",
+            NO_REJECT,
             "a reject blames the peer, and ours keeps the protocol",
             ground.system.place,
             tuple(Pattern(row.action.guard, str(row)) for row in rejects),
@@ -208,13 +210,15 @@ def _edges(ground: Ground, variable: Variable) -> Question:
         for row in ground.rows
         for guard, text in forbidden_moves(ground, row, variable)
     ]
-    allowed = "; ".join(
+    return Question(name_of_edges(variable), PropertyKind.EDGES, edges_text(variable), "",
+                    variable.place, tuple(patterns))
+
+
+def edges_text(variable: Symbol) -> str:
+    """The declared edges: `idle -> waiting; waiting -> held, idle; held -> nothing`."""
+    return "; ".join(
         f"{value_name(value)} -> {', '.join(value_name(v) for v in targets) or 'nothing'}"
-        for value, targets in (variable.edges or {}).items()
-    )
-    return Question(
-        name_of_edges(variable), PropertyKind.EDGES, allowed, "", variable.place, tuple(patterns)
-    )
+        for value, targets in (getattr(variable, "edges", None) or {}).items())
 
 
 def forbidden_moves(
@@ -298,7 +302,7 @@ def _busy(ground: Ground) -> Question:
     return Question(
         BUSY,
         PropertyKind.ALWAYS,
-        "no row without a trigger sends in a state that it does not change",
+        NO_BUSY_ROW,
         "a process would fire such a row again and again, without end",
         ground.system.place,
         tuple(patterns),

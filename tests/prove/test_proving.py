@@ -17,13 +17,16 @@ from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.sat import Answer, Solver
 from pdproto.cli.main import main
 from pdproto.cli.systems import subject
+from pdproto.spec.examples.two_phase_commit import SYSTEM as TWO_PHASE_COMMIT
 from pdproto.spec.examples.two_phase_commit import Decision, Vote, p, vote
 from pdproto.spec.language import Retarget, SpecError, System, edited
 from pdproto.spec.language.properties import Always
 from proofs import standing
 
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ("two-phase-commit", "lock-server")
 BOTH = tuple(proving.ENGINES)
+BUSY = edited(TWO_PHASE_COMMIT, "busy", Retarget("decide_commit", to=Decision.OPEN))
 
 
 def confirmed(text: str) -> bool:
@@ -112,11 +115,9 @@ def test_a_counterexample_reads_as_a_step() -> None:
 
 def test_a_row_that_sends_unasked_for_ever_is_found() -> None:
     """A coordinator that stays where it is would tell its decision again and again."""
-    system = subject("two-phase-commit").system
-    busy = edited(system, "busy", Retarget("decide_commit", to=Decision.OPEN))
-    found = obligations(busy, claims(busy), wanted=("no_row_is_busy",))
+    found = obligations(BUSY, claims(BUSY), wanted=("no_row_is_busy",))
     assert [o.scope for o in found] == ["decide_commit"]
-    broken = prove(busy, found, ProofSettings(engines=BOTH))
+    broken = prove(BUSY, found, ProofSettings(engines=BOTH))
     assert [broken.status(o) for o in found] == [Status.FAILED]
 
 
@@ -174,6 +175,24 @@ def test_the_command_line_shows_the_failing_row(capsys: pytest.CaptureFixture[st
              "is too weak", "a lemma is missing", "no run of up to")
     of_the_claim = told.split("mutual_exclusion at enter")[1].split("no_peer_is_at_fault")[0]
     assert [one for one in false if one in of_the_claim] == []
+
+
+@pytest.mark.parametrize(("system", "name", "words", "row"), [
+    ("lock-server-broken", "no_peer_is_at_fault", "no row that rejects is ever enabled", "Reject("),
+    (f"{__name__}:BUSY", "no_row_is_busy", "no row without a trigger sends in a state", "Row("),
+    ("tests.prove.test_axioms:BACK", "phase_edges", "first -> second; second -> nothing", "phase"),
+    ("tests.check.test_refines:HASTY", "consensus", "each step is one of consensus", "Refines("),
+])
+def test_a_claim_without_a_formula_is_printed_in_words_with_its_line(
+    system: str, name: str, words: str, row: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line is that of the row, where the claim is that no such row fires."""
+    assert main(["prove", system, "--property", name, "--no-cache", "--quiet"]) == 1
+    told = capsys.readouterr().out.partition(f"\n{name} at ")[2]
+    _, claim, place, *_ = told.splitlines()
+    assert claim.startswith(words)
+    path, _, line = place.rpartition(":")
+    assert row in (ROOT / path).read_text().splitlines()[int(line) - 1]
 
 
 @pytest.mark.parametrize("options", [(), ("--quiet",)])

@@ -20,7 +20,16 @@ from pdproto.check.prove.places import ProofRows
 from pdproto.check.prove.rewriting import apart, before_row, hits, initially, marked
 from pdproto.check.prove.settling import unmoved, written
 from pdproto.check.prove.stepwise import Stepwise
-from pdproto.check.questions import BUSY, PEERS, name_of_edges, sends_unasked
+from pdproto.check.questions import (
+    BUSY,
+    NO_BUSY_ROW,
+    NO_REJECT,
+    PEERS,
+    edges_text,
+    name_of_edges,
+    sends_unasked,
+)
+from pdproto.check.words import claim_text, formula_text
 from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.elements import one_value
 from pdproto.spec.language.formula import (
@@ -67,7 +76,10 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim to prove. Free variables of the formula stand for all elements."""
+    """A claim to prove. Free variables of the formula stand for all elements.
+
+    said: the claim in words, where no formula about a state has it (EDGES, REJECTS, BUSY, REFINES).
+    """
 
     name: str
     formula: Formula
@@ -79,6 +91,12 @@ class Claim:
     by: tuple[str, ...] = ()  # of CONSEQUENCE
     part_of: str = ""  # for COVERAGE and RANKING: the group of the claim
     refines: Refines | None = None  # of REFINES
+    said: str = ""
+
+    @property
+    def text(self) -> str:
+        """The claim as a reader sees it."""
+        return self.said or formula_text(self.formula)
 
     @property
     def inductive(self) -> bool:
@@ -130,6 +148,17 @@ class Obligation:
         return (*(claim.name for claim in self.sequent.assumed), *self.beside)
 
     @property
+    def about_rows(self) -> bool:
+        """Whether the claim is that no row of a kind fires."""
+        return self.claim.method in (Method.REJECTS, Method.BUSY)
+
+    @property
+    def place(self) -> Place:
+        """Of the claim; of the row that may not fire."""
+        about = self.row if self.about_rows else None
+        return self.claim.place if about is None else about.place
+
+    @property
     def scope(self) -> str:
         """The name of the row, or START, or ANY_STATE."""
         if self.row is not None:
@@ -175,7 +204,7 @@ def _properties(system: System) -> Iterator[Claim]:
                             row=claim.row)
             case Refines():
                 yield Claim(claim.name, Or(()), Method.REFINES, claim.place, claim.why,
-                            refines=claim)
+                            refines=claim, said=claim_text(claim))
             case _:
                 pass  # a witness is found by the explorer, and so is a fair run
 
@@ -187,11 +216,12 @@ def _derived(system: System, places: ProofRows) -> Iterator[Claim]:
     for name, formula, message in places.one_message_a_place():
         yield Claim(name, formula, Method.INDUCTION, message.place)
     for variable in system.bounded_variables():
-        yield Claim(name_of_edges(variable), Or(()), Method.EDGES, variable.place)
+        yield Claim(name_of_edges(variable), Or(()), Method.EDGES, variable.place,
+                    said=edges_text(variable))
     if any(row.kind == "reject" for _, row in system.rows()):
-        yield Claim(PEERS, Or(()), Method.REJECTS, system.place)
+        yield Claim(PEERS, Or(()), Method.REJECTS, system.place, said=NO_REJECT)
     if any(sends_unasked(table, row) for table, row in system.rows()):
-        yield Claim(BUSY, Or(()), Method.BUSY, system.place)
+        yield Claim(BUSY, Or(()), Method.BUSY, system.place, said=NO_BUSY_ROW)
 
 
 def obligations(

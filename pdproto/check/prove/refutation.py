@@ -12,7 +12,7 @@ from typing import Final
 from pdproto.check.bmc import bounded
 from pdproto.check.prove.confirming import stands
 from pdproto.check.prove.induction import Counterexample, counterexample
-from pdproto.check.prove.obligations import Claim, Obligation
+from pdproto.check.prove.obligations import START, Claim, Obligation
 from pdproto.check.result import Verdict
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, System
@@ -41,6 +41,13 @@ class Refutation:
     obligation: Obligation
     found: Counterexample | None
     run: BoundedRuns | None = None
+
+    @property
+    def may_lack_a_lemma(self) -> bool:
+        """Whether a lemma could exclude the state before the step."""
+        if self.obligation.scope == START or self.obligation.claim.by:
+            return False
+        return self.run is None or not self.run.violates
 
 
 def refutations(

@@ -31,7 +31,8 @@ class ProofSubject:
     assumed: these formulas, by name. helping: lemmas that only its rankings use. fault_free: the
     rankings and lemmas for runs without some faults. lemmas_of: the base of an edit, if the lemmas
     are those of the base. broken: the names of lemmas that do not hold for the edit (inherited.py).
-    without: the fault layers that are left out of the system.
+    without: the fault layers that are left out of the system. lemmas_in: the file or module whose
+    LEMMAS they are, or would be.
     """
 
     system: System
@@ -44,6 +45,7 @@ class ProofSubject:
     lemmas_of: str = ""
     broken: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    lemmas_in: str = ""
 
     def under(self, layers: Sequence[str]) -> "ProofSubject":
         """The subject under these layers of faults alone, with the same lemmas and rankings."""
@@ -203,6 +205,7 @@ def with_proofs(
         ranked.get("RANKINGS", ()),
         ranked.get("FAULT_FREE", FaultFree()),
         base,
+        lemmas_in=lemmas or of_lemmas or str(home.__file__ or home.__name__),
     )
     every = (*one.lemmas, *one.helping, *one.fault_free.lemmas)
     check_names(one.system, every, one.monotone, one.every_ranking)

@@ -15,7 +15,6 @@ from pdproto.check.report.html import Masthead, render
 from pdproto.check.report.narration import PROOF_WORDS, counted, sizes_phrase
 from pdproto.check.report.proofs import failure, reached, to_json
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Trace, Verdict
-from pdproto.check.words import formula_text
 
 VERDICT: Final = {
     UnitStatus.PROVED: Verdict.HOLDS, UnitStatus.FAILED: Verdict.VIOLATED,
@@ -50,7 +49,7 @@ def _refuted(one: Refutation) -> Finding:
         sizes = f"a counterexample with {sizes_phrase(named)}"
         note = f"It {note}; {reached(one)}"
     return replace(_finding(claim, Verdict.VIOLATED), name=obligation.name, assurance=sizes,
-                   trace=trace, note=note)
+                   place=obligation.place, trace=trace, note=note)
 
 
 def _marked(trace: Trace, claim: Claim, name: str) -> Trace:
@@ -86,5 +85,5 @@ def _others(verdicts: Verdicts, refuted: Sequence[Refutation]) -> Iterator[Findi
 
 
 def _finding(claim: Claim, verdict: Verdict) -> Finding:
-    return Finding(claim.name, PropertyKind.INDUCTIVE, formula_text(claim.formula), verdict, "",
+    return Finding(claim.name, PropertyKind.INDUCTIVE, claim.text, verdict, "",
                    claim.place, note=claim.why)

@@ -120,8 +120,13 @@ def tell(found: Verdicts, refuted: Iterable[Refutation], drawn: Console) -> None
     """
     for line in _lines(found):
         drawn.print(line, markup=False, highlight=False, soft_wrap=True)
+    lacks_a_lemma = False
     for refutation in refuted:
         _draw(refutation, drawn)
+        lacks_a_lemma |= refutation.may_lack_a_lemma
+    if lacks_a_lemma:
+        drawn.print(f"\na lemma is an Always in LEMMAS of {found.one.lemmas_in}",
+                    markup=False, highlight=False, soft_wrap=True)
 
 
 def _lines(found: Verdicts) -> Iterator[str]:
@@ -255,12 +260,13 @@ def _draw(one: Refutation, drawn: Console) -> None:
     drawn.print(
         f"\n{obligation.name} {failure(obligation)}{_sizes(found.sizes)}\n"
         f"{claim.why + chr(10) if claim.part_of and claim.why else ''}"
-        f"{formula_text(claim.formula)}\n"
-        f"{claim.place}\n{reached(one)}",
+        f"{claim.text}\n"
+        f"{obligation.place}\n{reached(one)}",
         markup=False, highlight=False, soft_wrap=True,
     )
     finding = Finding(
-        claim.name, PropertyKind.ALWAYS, "", Verdict.VIOLATED, "", claim.place, trace=found.trace,
+        claim.name, PropertyKind.ALWAYS, "", Verdict.VIOLATED, "", obligation.place,
+        trace=found.trace,
     )
     for line in draw(finding, drawn):
         drawn.print(line, no_wrap=True, overflow="ignore", crop=False)
@@ -273,6 +279,8 @@ def failure(obligation: Obligation) -> str:
         return f"does not follow from {', '.join(obligation.claim.by)}: in this state it fails"
     if obligation.claim.part_of:
         return "is not met: in this state all its assumptions hold, but it does not"
+    if obligation.about_rows:
+        return "fails: in this state every claim holds, and the row fires"
     return "is not inductive: in this state every claim holds, but the row breaks this one"
 
 
