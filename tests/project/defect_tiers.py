@@ -1,6 +1,6 @@
-"""Which tests see each historical defect, tier by tier: a page that pytest's own collection writes.
+"""The tests that see each historical defect, tier by tier, as pytest collects them.
 
-    python -m tests.project.defect_tiers > docs/defects-by-tier.md
+    python -m tests.project.defect_tiers        # as a table
 
 A test sees a defect when a parameter of it is the defect, its id, or the name of its system.
 """
@@ -90,17 +90,15 @@ def _of(lines: Iterable[str]) -> Seen:
 
 
 def page(found: Seen) -> str:
-    """The table, in Markdown."""
+    """The table, in Markdown. A column has the test modules that begin to see the defect in that
+    tier.
+    """
     rows = [
         f"| `{bug}` | " + " | ".join(
             ", ".join(sorted(found.get(bug, {}).get(tier, ()))) for tier in Tier) + " |"
         for bug in dict.fromkeys(bug.id for bug in BUGS)
     ]
     return "\n".join([
-        "# Which tests see each historical defect", "",
-        "A column names the test modules that begin to see the defect in that tier; a later tier "
-        "runs them too.", "Every defect is seen by `make quick`. "
-        "`python -m tests.project.defect_tiers` writes this page.", "",
         "| defect | " + " | ".join(f"`{tier}`" for tier in Tier) + " |", "|---|---|---|---|", *rows,
         ""])
 
