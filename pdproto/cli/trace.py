@@ -87,11 +87,14 @@ def show(verified: ReplayResult, out: Console) -> None:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
     for line in verified.assumes:
         out.print(Text(f"assumed: {line}", style="yellow"), soft_wrap=True)
-    for line in verified.unjudged[:UNJUDGED_SHOWN]:
-        out.print(Text(f"not judged: {line}", style="yellow"), soft_wrap=True)
-    more = len(verified.unjudged) - UNJUDGED_SHOWN
-    if more > 0:
-        out.print(Text(f"not judged: {more:,} more, which --json lists", style="yellow"))
+    by_reason: dict[str, list[str]] = {}
+    for claim, why in verified.unjudged.items():
+        by_reason.setdefault(why, []).append(claim)
+    for why, claims in by_reason.items():
+        more = len(claims) - UNJUDGED_SHOWN
+        shown = "; ".join(claims[:UNJUDGED_SHOWN]) + (
+            f"; and {more:,} more, which --json lists" if more > 0 else "")
+        out.print(Text(f"not judged: {shown}: {why}", style="yellow"), soft_wrap=True)
     rejection = verified.rejection
     if rejection is None:
         return

@@ -100,6 +100,7 @@ def test_json_of_a_conforming_trace(capsys: pytest.CaptureFixture[str]) -> None:
     answer = json.loads(capsys.readouterr().out)
     assert answer["verdict"] == "conforms"
     assert answer["rejection"] is None
+    assert "S1_one_life_a_page, for two hand-overs: each is examined alone" in answer["not_judged"]
     assert sum(answer["rows"].values()) == sum("row" in line for of in golden() for line in of)
 
 

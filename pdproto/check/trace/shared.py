@@ -285,6 +285,8 @@ class SharedReplay:
         if line.on != on:
             raise MisfitError(f"{name} answers {on or 'nothing'}, and not "
                                 f"{line.on or 'nothing'}")
+        if row.kind == "reject":
+            raise MisfitError(f"{name} refuses its trigger: it never fires")
         environment = instance.environment(row, line.given)
         if isinstance(row.on, Sent):
             key = tuple(environment[variable] for variable in row.on.arguments)

@@ -1,13 +1,13 @@
 """Verifies traces of shared machines: each line (shared.py), then an order (shared_orders.py)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.trace.shared_orders import Orders, Recorder, Violation, book_of
-from pdproto.check.trace.verdict import NO_ROW, Rejection, ReplayResult
+from pdproto.check.trace.verdict import NO_ROW, Rejection, ReplayResult, unjudged
 from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.system import System
 
@@ -36,18 +36,16 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
         system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
         max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
         replay.passed, () if rejection else missing, () if rejection else assumes, rejection,
-        () if rejection else tuple(_unjudged(system, recorder)))
+        {} if rejection else {**_untold(system, recorder), **unjudged(system)})
 
 
-def _unjudged(system: System, recorder: Recorder | None) -> Iterator[str]:
+def _untold(system: System, recorder: Recorder | None) -> dict[str, str]:
     """The properties that are not evaluated, or not in each way in which they may be violated."""
     if recorder is None:
-        for claim in system.properties:
-            if isinstance(claim, Always | OnRow):
-                yield f"{claim.name}: the traces may begin in the middle"
-        return
-    for name, untold in recorder.claims.left_out.items():
-        yield f"{name}, where it depends on {', '.join(untold)}: no line tells each of its values"
+        return {claim.name: "the traces may begin in the middle" for claim in system.properties
+                if isinstance(claim, Always | OnRow)}
+    return {f"{name}, where it depends on {', '.join(untold)}": "no line tells each of its values"
+            for name, untold in recorder.claims.left_out.items()}
 
 
 def _gaps(replay: SharedReplay) -> tuple[str, ...]:

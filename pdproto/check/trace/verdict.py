@@ -4,13 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from pdproto.check.questions import PEERS, names
 from pdproto.check.result import Trace, Verdict
+from pdproto.spec.language.properties import Always, InRange, LeadsTo, OnRow, Sometimes
+from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.system import System
 
 NO_ROW: Final = "no line tells of a row, so no row was judged"
 CONFORMS: Final = "conforms"  # the name of the one finding
 STEPS_MAX: Final = 40  # events shown before the rejected line: more would tire a reader
 NEAREST_MAX: Final = 6  # similar rows that are shown for a rejected line
+JUDGED: Final[tuple[type, ...]] = (Always, InRange, OnRow)
+UNJUDGED: Final[Mapping[type, str]] = {
+    Sometimes: "one run does not show that a state is never reached",
+    LeadsTo: "a trace ends",
+    Refines: "the steps are not compared with those of the abstract system",
+}
+OF_TABLES: Final = "it is about the tables: pdproto check judges it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +65,8 @@ class ReplayResult:
     rows: how often each fired. states: different local states. longest: the most rows of one
     endpoint. assumed: messages whose sending no trace shows, by sender. passed: skipped lines.
     missing: lines that the given traces lack. assumes: what the answer assumes, and no
-    line shows: processes without a trace, and failures of which only others tell. unjudged: the
-    properties that may be violated without a line that shows it, and why.
+    line shows: processes without a trace, and failures of which only others tell. unjudged: of each
+    property that may be violated without a line that shows it, the reason.
     """
 
     system: System
@@ -71,7 +81,7 @@ class ReplayResult:
     missing: tuple[str, ...]
     assumes: tuple[str, ...]
     rejection: Rejection | None
-    unjudged: tuple[str, ...] = ()
+    unjudged: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_explained(self) -> bool:
@@ -84,3 +94,19 @@ class ReplayResult:
         if self.rejection is not None:
             return Verdict.VIOLATED
         return Verdict.UNKNOWN if self.missing or self.assumes else Verdict.HOLDS
+
+
+def unjudged(system: System) -> dict[str, str]:
+    """Of each property that `check` judges, and no replay, the reason: also of a kind that
+    UNJUDGED does not know. A line with a row that rejects is rejected.
+    """
+    kinds: dict[str, type] = {claim.name: type(claim) for claim in system.properties}
+    found = {}
+    for name in names(system):
+        kind = kinds.get(name)
+        if kind is None:
+            found[name] = OF_TABLES
+        elif kind not in JUDGED:
+            found[name] = UNJUDGED.get(kind, f"no replay judges a {kind.__name__}")
+    found.pop(PEERS, None)
+    return found

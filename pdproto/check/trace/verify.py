@@ -39,12 +39,15 @@ from pdproto.check.trace.verdict import (
     Nearest,
     Rejection,
     ReplayResult,
+    unjudged,
 )
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.ground.grounding import element_names
 from pdproto.ground.layout import cell_name, value_name
 from pdproto.ground.local import require_one_start
+from pdproto.spec.language.formula import bound_variables, free_variables
 from pdproto.spec.language.machine import Instance as Party
+from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
@@ -78,7 +81,22 @@ def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) 
         max((instance.rows for instance in instances), default=0),
         dict(replay.tally.assumed), replay.tally.passed,
         () if rejection else tuple(_missing(replay, instances)),
-        () if rejection else (*_absent(replay, instances), *examined.assumes), rejection)
+        () if rejection else (*_absent(replay, instances), *examined.assumes), rejection,
+        {} if rejection else {**_of_two(system, instances), **unjudged(system)})
+
+
+def _of_two(system: System, instances: Sequence[Instance]) -> dict[str, str]:
+    """The properties about two hand-overs, each of which is examined alone."""
+    shared = {sort for instance in instances
+              for sort, one in zip(instance.local.own, instance.own, strict=True)
+              if one is not None and not isinstance(one, str)}
+    found = {}
+    for claim in system.properties:
+        if isinstance(claim, Always | OnRow):
+            variables = {*free_variables(claim.claim), *bound_variables(claim.claim)}
+            if any(sum(type(one) is sort for one in variables) > 1 for sort in shared):
+                found[f"{claim.name}, for two hand-overs"] = "each is examined alone"
+    return found
 
 
 def _missing(replay: Replay, instances: Sequence[Instance]) -> Iterator[str]:
@@ -326,7 +344,7 @@ def to_result(verified: ReplayResult) -> CheckResult:
     named = "" if rejection is None else "; ".join(
         f"{short} is {name}" for short, name in rejection.names.items())
     note = "; ".join((*verified.missing, *verified.assumes, *(
-        f"not judged: {line}" for line in verified.unjudged)))
+        f"not judged: {claim}: {why}" for claim, why in verified.unjudged.items())))
     if rejection is not None:
         note = f"{rejection.file}, line {rejection.number}: {rejection.why}" + (
             f" ({named})" if named else "") + "".join(
@@ -358,7 +376,7 @@ def to_json(verified: ReplayResult) -> dict[str, Any]:
         "rows": dict(verified.rows), "assumed": dict(verified.assumed),
         "passed": verified.passed, "missing": list(verified.missing),
         "assumes": list(verified.assumes),
-        "not_judged": list(verified.unjudged),
+        "not_judged": [f"{claim}: {why}" for claim, why in verified.unjudged.items()],
         "rejection": None if rejection is None else {
             "file": rejection.file, "line": rejection.number, "text": rejection.text,
             "why": rejection.why, "claim": rejection.claim, "names": dict(rejection.names),

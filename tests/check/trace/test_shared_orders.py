@@ -17,6 +17,7 @@ import pytest
 from pdproto.check.load import LoadError
 from pdproto.check.result import Verdict
 from pdproto.check.trace import search
+from pdproto.check.trace.verdict import JUDGED
 from pdproto.check.trace.verify import to_json, verify
 from pdproto.ground.structure import table_digest
 from pdproto.runtime.store import Shared
@@ -26,18 +27,23 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    LeadsTo,
     Machine,
     Message,
     OnRow,
+    Refines,
+    Reject,
     Rigid,
     Row,
     Sometimes,
     Sort,
     System,
     Table,
+    exists,
     forall,
     implies,
 )
+from pdproto.spec.language.properties import PROPERTY_KINDS
 
 
 class Member(Sort):
@@ -127,6 +133,8 @@ CORRUPTIONS: Mapping[str, tuple[Mapping[str, str], str, str]] = {
         "quiet is violated where audit fires"),
 }
 NAMES = ("a", "b", "c")
+NEVER_JUDGED = ["enters: one run does not show that a state is never reached",
+                "deadlock: it is about the tables: pdproto check judges it"]
 
 
 def told(name: str, script: str, names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -175,15 +183,49 @@ def test_a_property_that_no_line_tells_of_is_named(tmp_path: Path) -> None:
     told = to_json(verify(faulty, paths))
     assert told["verdict"] == "conforms"
     assert told["not_judged"] == [
-        f"{name}, where it depends on crit: no line tells each of its values"
-        for name in ("mutex", "quiet")]
+        *(f"{name}, where it depends on crit: no line tells each of its values"
+          for name in ("mutex", "quiet")), *NEVER_JUDGED]
     assert to_json(verify(SYSTEM, paths))["verdict"] == "rejected"
     middle = to_json(verify(SYSTEM, paths, from_middle=True))
     assert middle["verdict"] == "conforms"
     assert middle["not_judged"] == [
-        f"{name}: the traces may begin in the middle" for name in ("mutex", "quiet")]
+        *(f"{name}: the traces may begin in the middle" for name in ("mutex", "quiet")),
+        *NEVER_JUDGED]
     right = files(tmp_path, CORRUPTIONS["the token is passed"][0])
-    assert to_json(verify(SYSTEM, right))["not_judged"] == []
+    assert to_json(verify(SYSTEM, right))["not_judged"] == NEVER_JUDGED
+
+
+class SomeLaterKind(LeadsTo):
+    """A kind of property that the language may get."""
+
+
+def test_each_kind_that_no_line_tells_of_is_named(tmp_path: Path) -> None:
+    """Seen red: `Refines`, `LeadsTo` and all later kinds passed without a word."""
+    paths = files(tmp_path, CORRUPTIONS["the token is passed"][0])
+    inside = Machine("inside")
+    somebody = inside.relation("somebody")
+    abstract = System("inside", "Nobody is inside.", (Table(inside, rows=(
+        Row("never", when=somebody(), do=somebody().to(False)),)),), final=TRUE)
+    claims = (LeadsTo("it_ends", crit(m), ~crit(m)), SomeLaterKind("later", crit(m), ~crit(m)),
+              Refines("nobody", abstract, somebody().to(exists(m, crit(m)))))
+    claimed = replace(SYSTEM, properties=(*SYSTEM.properties, *claims), like=SYSTEM)
+    told = verify(claimed, paths)
+    assert told.verdict is Verdict.HOLDS
+    named = {claim.partition(",")[0] for claim in told.unjudged}
+    kinds = {type(one): one.name for one in claimed.properties}
+    assert {*kinds} == {*PROPERTY_KINDS, SomeLaterKind}
+    assert named == {one.name for one in claimed.properties if not isinstance(one, JUDGED)} | {
+        "deadlock"}
+    assert told.unjudged["later"] == "no replay judges a SomeLaterKind"
+
+
+def test_a_line_with_a_row_that_rejects_is_rejected(tmp_path: Path) -> None:
+    """Seen red: the line conformed, though no_peer_is_at_fault did not hold."""
+    rejects = replace(TABLE, rows=(*(row for row in TABLE.rows if row.name != "hear"),
+                                   replace(Reject(ping(n, m), why="a peer"), name="hear")))
+    system = replace(SYSTEM, tables=(rejects,), like=SYSTEM)
+    told = to_json(verify(system, files(tmp_path, CORRUPTIONS["only one hears the other"][0])))
+    assert told["rejection"]["why"] == "hear refuses its trigger: it never fires"
 
 
 def test_a_trace_of_other_tables_is_refused(tmp_path: Path) -> None:
