@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pdproto.check.bmc import bounded
+from pdproto.check.bmc import BoundedResult, bounded
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import DUCKDB, PORTABLE, EngineChoice
 from pdproto.check.interpret import Interpreter
@@ -17,6 +17,7 @@ from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import claims, obligations
 from pdproto.check.prove.proving import CUTOFF, QUANTIFIED, ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.report import github
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.check.stepping.random_walks import random_walks
 from pdproto.check.stepping.walk import PathError, nth_walker
@@ -47,6 +48,7 @@ from pdproto.spec.language import (
     forall,
 )
 from tests.check import starting
+from tests.check.report.test_every_format import shown_in_each_format
 from tests.check.starting import SYSTEM, Node
 
 
@@ -304,3 +306,29 @@ def test_each_sets_what_started_free() -> None:
 
 def test_the_example_module_is_a_system() -> None:
     assert starting.SYSTEM.init is not None
+
+
+WAYS: dict[str, Callable[[Configuration], CheckResult | BoundedResult]] = {
+    "plain": lambda one: check(PLACE, one, CheckSettings(keep_going=True)),
+    "portable": lambda one: check(PLACE, one, CheckSettings(keep_going=True, engine=PORTABLE)),
+    "reduced": lambda one: check(PLACE, replace(one, symmetry=True, dead_bits=True),
+                                 CheckSettings(keep_going=True)),
+    "bmc": lambda one: bounded(PLACE, one, 4, keep_going=True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_drawing_tells_which_initial_state_it_begins_in(way: str) -> None:
+    """Seen red: SARIF and the lines for GitHub had the rows alone."""
+    told = WAYS[way](Configuration({Worker: 2}))
+    result = asked(PLACE, {Worker: 2})
+    drawn = [one for one in told.findings if one.trace is not None]
+    assert len(drawn) >= 2
+    for one in drawn:
+        assert one.trace is not None
+        values = {change.variable: change.after for change in one.trace.start}
+        assert values.keys() == {"busy(w0)", "busy(w1)", "tries", "chief"}
+        alone = replace(result, findings=(one,))
+        shown = shown_in_each_format(alone) | {"github": "\n".join(github.of_check(alone))}
+        for name, text in shown.items():
+            assert all(cell in text for cell in values), name

@@ -8,7 +8,7 @@ Source: GitHub's reference of workflow commands, "Setting an error message".
 from collections.abc import Iterator, Sequence
 
 from pdproto.check.lint import Remark, Severity
-from pdproto.check.report.narration import headline, row_label, visible
+from pdproto.check.report.narration import headline, row_label, start_lines, visible
 from pdproto.check.result import CheckResult, Finding, Verdict
 from pdproto.spec.language.place import Place
 
@@ -34,6 +34,7 @@ def _told(finding: Finding) -> Iterator[str]:
     if finding.note:
         yield visible(finding.note)
     if finding.trace is not None:
+        yield from start_lines(finding.trace)
         for number, step in enumerate(finding.trace.steps, start=1):
             yield f"{number}. {row_label(step.row, step.parameters)}"
 

@@ -192,15 +192,20 @@ def step_lines(step: TraceStep, turn: Turn) -> Iterator[str]:
         yield f"here {visible(name)} holds again"
 
 
+def start_lines(trace: Trace) -> Iterator[str]:
+    """Yield the initial values, by which initial states of a system differ."""
+    if trace.start:
+        yield "start:"
+        for change in trace.start:
+            yield "    " + " ".join(map(visible, (change.lane, change.variable, "=", change.after)))
+
+
 def trace_lines(finding: Finding) -> Iterator[str]:
     """Yield the finding's trace as lines of plain text."""
     trace = finding.trace
     if trace is None:
         return
-    if trace.start:
-        yield "start:"
-        for change in trace.start:
-            yield "    " + " ".join(map(visible, (change.lane, change.variable, "=", change.after)))
+    yield from start_lines(trace)
     for name in broken_at_start(finding):
         yield f"    here {visible(name)} does not hold"
     for number, (step, turn) in enumerate(zip(trace.steps, turns(finding), strict=True), start=1):

@@ -12,7 +12,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from pdproto import __version__
-from pdproto.check.report.narration import headline, step_lines, turns, visible
+from pdproto.check.report.narration import (
+    headline,
+    start_lines,
+    step_lines,
+    turns,
+    visible,
+)
 from pdproto.check.result import CheckResult, Finding, Trace, Verdict
 from pdproto.spec.language.place import Place
 
@@ -62,12 +68,15 @@ def _invocation(result: CheckResult) -> dict[str, Any]:
 def _result(finding: Finding, rule: int) -> dict[str, Any]:
     violated = finding.verdict is Verdict.VIOLATED
     told = f"{finding.name} {headline(finding)}. {finding.claim}"
+    told += f" ({finding.note})" if finding.note else ""
+    if finding.trace is not None and not finding.trace.steps:
+        told = " ".join((told, *(line.strip() for line in start_lines(finding.trace))))
     found: dict[str, Any] = {
         "ruleId": visible(finding.name),
         "ruleIndex": rule,
         "kind": "fail" if violated else "open",
         "level": "error" if violated else "none",
-        "message": _message(told if not finding.note else f"{told} ({finding.note})"),
+        "message": _message(told),
         "locations": [_location(finding.place)],
     }
     if finding.trace is not None and finding.trace.steps:
@@ -88,6 +97,8 @@ def _trace_locations(finding: Finding, trace: Trace) -> list[dict[str, Any]]:
         lines = [f"{index + 1}. {first}", *rest]
         if index == trace.loop:
             lines.insert(0, "repeats for ever from here:")
+        if not index:
+            lines[:0] = start_lines(trace)
         located.append(_location(step.place) | {"message": {"text": "\n".join(lines)}})
     return located
 

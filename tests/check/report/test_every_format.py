@@ -10,7 +10,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdproto.check.report import html, junit, mermaid, sarif, terminal
+from pdproto.check.report import github, html, junit, mermaid, sarif, terminal
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.narration import turns, visible
 from pdproto.check.result import (
@@ -71,7 +71,7 @@ def traces(draw: st.DrawFn) -> Trace:
         known += sent
     return Trace(
         lanes=lanes,
-        start=(Change(lanes[0].name, "var", "", "start"),),
+        start=(Change(lanes[0].name, "freevar", "", "initialvalue"),),
         steps=tuple(steps),
         loop=draw(st.none() | st.integers(0, len(steps))),
         blocked=(Blocked("blockedrow", "", lanes[0].name, ("because",)),)[
@@ -117,11 +117,16 @@ def test_every_format_tells_every_step(trace: Trace) -> None:
     words = {word for step in trace.steps for word in (step.row, *(a.message for a in step.sent))}
     words |= {change.variable for step in trace.steps for change in step.changes}
     words |= {change.after for step in trace.steps for change in step.changes}
+    words |= {"freevar", "initialvalue"}  # they tell initial states apart
     for name, text in shown_in_each_format(result_of(trace)).items():
         missing = {word for word in words if word not in text}
         assert not missing, f"{name} lacks {missing}"
         # SARIF has places for steps only: what a run is stuck at is no step.
         assert name == "sarif" or not trace.blocked or "blockedrow" in text
+    # GitHub's line names the rows, without their effects.
+    told = "\n".join(github.of_check(result_of(trace)))
+    assert {word for word in ("freevar", "initialvalue", *(step.row for step in trace.steps))
+            if word not in told} == set()
 
 
 DIGEST = """
