@@ -111,6 +111,7 @@ def test_an_unfinished_search_answers_nothing() -> None:
     few = CheckSettings(limits=SearchLimits(states_max=1))
     result = with_answers(asked, chosen, few, check(asked, chosen, few))
     assert result.findings[-1].verdict is Verdict.UNKNOWN
+    assert "every state" not in result.findings[-1].assurance
 
 
 def test_a_message_may_wait_where_every_state_is_final() -> None:

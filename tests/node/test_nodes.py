@@ -493,6 +493,7 @@ def test_l11_a_loop_that_stands_still_is_not_healthy(monkeypatch: pytest.MonkeyP
 
         decode._core.ask(stand_still)
         until(lambda: "has stood still" in (decode.health() or ""))
+        assert decode.metrics.read()["healthy"] == 0
         go_on.set()
         until(lambda: decode.health() is None)
     assert "is closed" in (decode.health() or "")

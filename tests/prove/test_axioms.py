@@ -122,6 +122,7 @@ def test_an_unknown_answer_proves_nothing(capsys: Output, tmp_path: Path) -> Non
     out = capsys.readouterr().out
     assert "unknown   whether the assumptions can hold together" in out
     assert "proved    " not in out
+    assert ": 0 of " in out.partition("\n")[0]
     assert json.loads(target.read_text())["proved"] == 0
 
 
@@ -148,6 +149,7 @@ def test_the_other_engine_is_asked_where_one_does_not_decide(capsys: Output) -> 
     out = capsys.readouterr().out
     assert "7 of 7 obligations proved" in out
     assert "Z3 with quantifiers answered 3 obligations that the cut-off left open" in out
+    assert "nothing counts as proved" not in out
     assert main([*arguments, "--engine", "cutoff"]) == 3
     assert "use Z3 with quantifiers (--engine quantified)" in capsys.readouterr().out
 

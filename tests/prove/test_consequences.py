@@ -109,6 +109,7 @@ def test_the_failure_names_the_claims_from_which_it_does_not_follow(
     assert "failed    no_tank_is_told: at any state" in out
     assert "no_tank_is_told at any state does not follow from a_high_tank_is_told" in out
     assert "if the state is unreachable, one of these claims is too weak" in out
+    assert "is not inductive" not in out
 
 
 def test_names_of_other_claims_are_refused() -> None:

@@ -57,6 +57,7 @@ def test_a_proof_lists_its_claims(capsys: Output, tmp_path: Path) -> None:
     assert "It is proved for every size" in text
     assert "Every row fired" not in text
     assert "not proved here" not in text
+    assert ">not proved</p>" not in text
 
 
 @pytest.mark.parametrize("arguments", [(), ("lock-server", "--suggest")])

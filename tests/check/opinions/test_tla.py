@@ -325,6 +325,9 @@ def test_check_with_tlc_says_what_our_engine_says(capsys: pytest.CaptureFixture[
     verdicts = [{found["name"]: found["verdict"] for found in one["properties"]} for one in said]
     unknown = {name for name, verdict in verdicts[1].items() if verdict == "unknown"}
     assert unknown == {"a_waiting_client_gets_the_lock", "the_lock_comes_back"}
+    words = {"violated": "refuted by TLC", "holds": "exhaustive by TLC"}
+    assert all(found["assurance"].startswith(words[found["verdict"]])
+               for found in theirs["properties"] if found["name"] not in unknown)
     known = [{name: verdict for name, verdict in one.items() if name not in unknown}
              for one in verdicts]
     assert known[0] == known[1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pdproto.check.report import github, html, junit, mermaid, sarif, terminal
 from pdproto.check.report.as_json import to_json
-from pdproto.check.report.narration import turns, visible
+from pdproto.check.report.narration import broken_at_start, turns, visible
 from pdproto.check.result import (
     Arrow,
     Blocked,
@@ -162,6 +162,24 @@ def test_a_property_turns_exactly_where_its_truth_does(trace: Trace) -> None:
         assert (turn.stops == ("safe",)) == (holds and not step.holds["safe"])
         assert (turn.resumes == ("safe",)) == (not holds and step.holds["safe"])
         holds = step.holds["safe"]
+
+
+@thorough
+@given(traces())
+def test_every_format_tells_where_a_property_turns(trace: Trace) -> None:
+    result = result_of(trace)
+    (finding,) = result.findings
+    shown = shown_in_each_format(result)
+    (told,) = json.loads(shown.pop("json"))["properties"]
+    assert [step["holds"]["safe"] for step in told["trace"]] == [
+        step.holds["safe"] for step in trace.steps]
+    stops = any(turn.stops for turn in turns(finding))
+    resumes = any(turn.resumes for turn in turns(finding))
+    for name, text in shown.items():
+        line = "".join(c for c in text if c.isalpha())  # a narrow terminal breaks lines
+        assert ("safestopsholding" in line) == stops, name
+        assert ("safeholdsagain" in line) == resumes, name
+        assert ("safedoesnothold" in line) == (broken_at_start(finding) != () and name != "sarif")
 
 
 @thorough

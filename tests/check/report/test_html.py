@@ -127,6 +127,9 @@ def test_an_incomplete_run_says_why_and_claims_no_coverage() -> None:
     assert "Incomplete: the limit of 1,000,000 states was reached; raise --max-states" in text
     assert "No counterexample was found before the search ended." in text
     assert "Every row fired." not in text
+    assert "Rows that never fired" not in text
+    cut = replace(samples.incomplete(), rows_never_fired=("commit",))
+    assert "Rows that never fired so far" in page(cut).text
     silent = page(replace(samples.incomplete(), stopped="")).text
     assert "Incomplete" in silent
 

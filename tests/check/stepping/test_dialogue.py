@@ -1,10 +1,19 @@
 """The dialogue of `pdproto explore --text`, line by line."""
 
+from functools import partial
+
 import pytest
 
 from pdproto.check.stepping.dialogue import Dialogue
+from pdproto.check.stepping.walk import Walker
+from pdproto.check.stepping.ways import shortest
+from pdproto.spec.language import TRUE, Call, Configuration, Formula, Machine, Row, System, Table
 from tests.check.stepping.serving import SOURCE
 from tests.check.stepping.test_walk import VIOLATION, walker
+
+
+LAMP = Machine("lamp")
+lit = LAMP.relation("lit")
 
 
 def dialogue(path: tuple[str, ...] = ()) -> Dialogue:
@@ -66,6 +75,22 @@ def test_go_takes_the_shortest_way_or_says_that_there_is_none() -> None:
     assert told(talk, "g phase(c0) = holding") == ["it holds here"]
     assert told(talk, "g book(c0, r0) = unused") == [
         "there is no way from here: all 8 states that can be reached were searched"]
+
+
+def test_a_search_that_was_cut_tells_of_no_other_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdproto.check.stepping.dialogue.shortest", partial(shortest, states_max=5))
+    (line,) = told(dialogue(), "g phase(c0) = holding and phase(c1) = holding")
+    assert line.startswith("no way was found within ")
+
+
+@pytest.mark.parametrize(("final", "words"), [
+    (TRUE, "a run may end here"), (~lit(), "deadlock: no run may end here")])
+def test_a_run_may_end_only_where_that_is_declared(final: Formula, words: str) -> None:
+    system = System("lamp", "A lamp.", tables=(Table(LAMP, rows=(
+        Row("turn_on", on=Call("turn_on"), do=lit().to(True)),)),), final=final)
+    talk = Dialogue(Walker(system, Configuration({}), {}), SOURCE, ())
+    assert not [line for line in talk.opening() if "may end here" in line]
+    assert words in told(talk, "turn_on")
 
 
 def test_the_path_the_values_and_the_test_are_shown() -> None:
