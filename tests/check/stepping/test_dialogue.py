@@ -11,7 +11,6 @@ from pdproto.spec.language import TRUE, Call, Configuration, Formula, Machine, R
 from tests.check.stepping.serving import SOURCE
 from tests.check.stepping.test_walk import VIOLATION, walker
 
-
 LAMP = Machine("lamp")
 lit = LAMP.relation("lit")
 
