@@ -1,7 +1,7 @@
 """The sentences of the programs and of the pages that claim a result, collected from their text.
 
 A sentence is a string with one of the words of a verdict; an f-string is its text, with {} for each
-value. A sentence of a page has such a word, or one that allows no exception.
+value. A sentence of a page or of the help of a verb has such a word, or one without exception.
 """
 
 import ast
@@ -27,6 +27,7 @@ VALUE: Final = "{}"
 PAGES: Final = ("*.md", "proofs/*.md", "docs/*.md", "docs/how-to/*.md", "docs/explanation/*.md",
                 "docs/reference/*.md", "docs/tutorial/*.md")
 NO_PAGES: Final = frozenset({"CHANGELOG.md"})
+OF_VERBS: Final = frozenset({"cli.md", "lab.md"})  # generated from the docstrings of verbs
 CLAIMS_OF_PAGES: Final = re.compile(
     r"\b(holds|must hold|prove[sd]?|refute[sd]?|conforms?|right|survive[sd]?|exhaustive(ly)?"
     r"|inductive|verified|agrees?|identical|guarantee[sd]?|ensures?|every|never|always)\b",
@@ -71,7 +72,8 @@ def printed(root: Path) -> Iterator[tuple[str, str]]:
                 yield path.relative_to(root).as_posix(), sentence
     for path in sorted({path for pages in PAGES for path in root.glob(pages)}):
         text = path.read_text(encoding="utf-8")
-        if path.name not in NO_PAGES and not GENERATED.search(text):
+        generated = GENERATED.search(text) and path.name not in OF_VERBS
+        if path.name not in NO_PAGES and not generated:
             for sentence in dict.fromkeys(of_page(text)):
                 yield path.relative_to(root).as_posix(), sentence
 
