@@ -1,8 +1,8 @@
 """Memory of a GPU, shared by the processes of a host: staging memory is on the sink's device.
 
-The messages are those of shared memory (shared_sink.py). Instead of the memory's file, the sink
-hands out a file with the description of the memory, and the source's device maps it (CUDA IPC). So
-chunks go from GPU to GPU, and no byte passes through host memory.
+The messages and the board are those of shared memory (shared_sink.py). Instead of the memory's
+file, the sink hands out a file with the description of the memory, and the source's device maps it
+(CUDA IPC). So chunks go from GPU to GPU, and no byte passes through host memory.
 
 Rule: the memory is given back to the device only when no other process has it mapped: that has said
       DROPPED, or its process has ended. A connection that has ended is not enough, because its
@@ -12,14 +12,14 @@ Rule: the memory is given back to the device only when no other process has it m
 import os
 import socket
 from collections.abc import Callable
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from pdproto.engine.contract import CLOSE_S
 from pdproto.engine.device_pieces import GRANULE_BYTES, DevicePiece, DeviceSource, NeedsDevice
 from pdproto.engine.loop import READ
 from pdproto.engine.memory import Backing
 from pdproto.engine.shared_sink import SharedLine, SharedSink
-from pdproto.engine.shared_source import Region, SharedSource
+from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 
@@ -119,6 +119,6 @@ class DeviceSharedSource(DeviceSource, SharedSource):
     instead = INSTEAD
     gathers = False
 
-    def map(self, file: int) -> Region:
+    def map(self, file: int) -> Any:
         """See SharedSource."""
-        return Region(self.needed().map(os.pread(file, DESCRIPTION_MAX, 0)))
+        return self.needed().map(os.pread(file, DESCRIPTION_MAX, 0))

@@ -53,9 +53,9 @@ class Kind(IntEnum):
 
     WRITE = 1  # source: a write of so many bytes, at an offset of the token's lease, begins
     SEGMENT = 2  # source, TCP: so many bytes of the write follow
-    COPIED = 3  # source, shared memory: all bytes of the write are in place
+    COPIED = 3  # source, with a library: all bytes of the write are in place
     DROPPED = 4  # source, shared memory: it has unmapped the region
-    GRANTED = 5  # sink, shared memory: copy them into the region; its file may come along
+    GRANTED = 5  # sink: write them into the region; its file or description may come along
     LANDED = 6  # sink: the write has ended well
     REFUSED = 7  # sink: the write has ended; its later bytes are thrown away
     REVOKED = 8  # sink, shared memory: unmap the region

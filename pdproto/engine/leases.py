@@ -3,8 +3,9 @@
 Rule 1: a write begins and ends under the lock that a fence takes. So it is either completely before
         the fence, or it is refused.
 Rule 2: memory is *busy* while a writer may write to it. Over TCP the writer is our own thread,
-        during one receive. In shared memory it is another process, until it reports the end of its
-        copy.
+        during one receive. In shared memory it is another process, and the board of its connection
+        says whether it writes (board.py). With a library it is another process, until that reports
+        the end of its write.
 Rule 3: a fence is done when the lease's memory is not busy. An engine that *abandons* gives up busy
         memory, so its fences are done at once.
 """
@@ -14,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from pdproto.engine.board import word_of
 from pdproto.engine.contract import Address, EngineError, Lease, Pin, SinkCounts, Target, Ticket
 from pdproto.engine.frames import Frame, Mint
 from pdproto.engine.memory import PAGE_BYTES, Backing, Pool, View
@@ -94,6 +96,8 @@ class Leases:
             address = Address(
                 self._engine, self.endpoint, region, 0, length, self._mint.token(number)
             )
+            if backing is not None:
+                backing.grant(word_of(address.token))
             lease = Lease(number, life, source, length, address)
             self._held[number] = Held(lease, backing, view, target)
             return lease
@@ -130,8 +134,7 @@ class Leases:
                 return ticket, None
             held.fenced = True
             self._fences += 1
-            if self._abandons and held.busy:
-                self._abandon(held)
+            self._withdraw(held)
             return ticket, held
 
     def fenced(self, ticket: Ticket) -> bool:
@@ -147,8 +150,7 @@ class Leases:
             if held is None or held.released:
                 return None
             held.released = True
-            if self._abandons and held.busy:
-                self._abandon(held)
+            self._withdraw(held)
             self._settle(held)
             return held
 
@@ -229,17 +231,26 @@ class Leases:
             for held in self._held.values():
                 held.view.release()
                 if held.backing is not None:
+                    held.backing.withdraw()
                     held.backing.close()
             self._held.clear()
             self.pool.leased_bytes = self.target_bytes = 0
             self.pool.close()
 
-    def _abandon(self, held: Held) -> None:
-        if held.backing is not None:
+    def _withdraw(self, held: Held) -> None:
+        """Let nobody begin to write to a lease that is over, and give its memory up if somebody may
+        go on writing (rule 3).
+        """
+        backing = held.backing
+        if backing is None:
+            return
+        has_writer = backing.withdraw()
+        self.refused_writes += has_writer
+        if has_writer or (self._abandons and held.busy):
             held.view.release()
-            self.pool.abandon(held.backing)
-        held.backing = None
-        held.busy = 0
+            self.pool.abandon(backing)
+            held.backing = None
+            held.busy = 0
 
     def _settle(self, held: Held) -> None:
         """End a released lease if no writer is left."""

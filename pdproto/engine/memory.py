@@ -20,10 +20,10 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
+from pdproto.engine.board import NOTHING, SEALS, Spot, barrier
 from pdproto.engine.contract import EngineError, Pin
 
 PAGE_BYTES: Final = mmap.PAGESIZE
-SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def size_class(length: int) -> int:
@@ -47,18 +47,41 @@ class View(Protocol):
 class Backing:
     """One piece of staging memory. region: its name, never used again. bytes: its size.
 
-    holders: the connections over which it has been handed out, shared pieces only. stays_held: a
-    connection that ends without a report stays a holder.
+    holders: the connections over which it has been handed out, and the words that the connection
+    shares about it, if it shares any. stays_held: a connection that ends without a report stays a
+    holder. is_left: a connection has ended in the middle of a write.
     """
 
-    __slots__ = ("bytes", "holders", "region")
+    __slots__ = ("_word", "bytes", "holders", "is_left", "region")
 
     stays_held: ClassVar[bool] = False
 
     def __init__(self, region: int, length: int) -> None:
         self.region: Final = region
         self.bytes: Final = length
-        self.holders: Final[set[object]] = set()
+        self.holders: Final[dict[object, Spot | None]] = {}
+        self.is_left = False
+        self._word = NOTHING
+
+    def hand_out(self, holder: object, spot: Spot | None = None) -> None:
+        """Note a connection that may write to the memory."""
+        self.holders[holder] = spot
+        if spot is not None:
+            spot.grant(self._word)
+
+    def grant(self, word: int) -> None:
+        """Let the source of the lease with this word write, and no other (board.py)."""
+        self._word = word
+        for spot in self.holders.values():
+            if spot is not None:
+                spot.grant(word)
+
+    def withdraw(self) -> bool:
+        """Let nobody begin to write. Returns whether somebody may go on writing."""
+        self.grant(NOTHING)
+        barrier()
+        return self.is_left or any(spot is not None and spot.has_writer
+                                   for spot in self.holders.values())
 
     def view(self, length: int) -> View:
         """Its first bytes, for a lease."""
@@ -212,7 +235,7 @@ class Pool:
 
     def drop_holder(self, backing: Backing, holder: object) -> bool:
         """Note that a holder has unmapped the piece. Returns whether memory has become free."""
-        backing.holders.discard(holder)
+        backing.holders.pop(holder, None)
         if not backing.holders:
             backing.unheld()
         if backing not in self._abandoned or backing.holders:

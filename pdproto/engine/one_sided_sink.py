@@ -149,7 +149,7 @@ class OneSidedLine(SinkLine):
             piece = None if held is None else held.backing
             if held is not None and piece is not None:
                 self._leases.enter(held)
-                piece.holders.add(self)
+                piece.hand_out(self)
         if held is None or piece is None:
             self._refuse(frame.write)
             return

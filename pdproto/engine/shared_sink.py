@@ -1,13 +1,13 @@
 """The shared memory engine's sink: a writer of the same host copies straight into staging memory.
 
-A writer can be stopped between reading a flag and its store, so a flag is no fence. Here a fence
-gives up the memory itself: a late writer can change only memory that is never leased again. Memory
-is leased again only when no writer is using it.
+A writer can be stopped between reading a flag and its store, so a flag alone is no fence. Here a
+fence withdraws the grant, and gives up the memory itself if a writer may go on: a late writer can
+change only memory that is never leased again. Both are words that the ends share (board.py), so no
+message is about a write: a source that has the memory mapped copies, and knows that it has landed.
 
-    sink:   CHALLENGE, once, with the versions that it reads
-    source: WRITE                                        COPIED
-    sink:          GRANTED, with the memory's file               LANDED
-    sink:          REFUSED, at any point; REVOKED when the memory is given up
+    sink:   CHALLENGE, once, with the versions that it reads, and the file of the board
+    source: WRITE, if it has not mapped the memory of this lease
+    sink:          GRANTED, with the memory's file, or REFUSED; REVOKED when the memory is given up
     source:        DROPPED, when it has unmapped that memory
 
 The connection is a local socket without a file. Only processes of the same user are served. They
@@ -19,25 +19,35 @@ import socket
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from secrets import token_hex
 from struct import Struct
 from typing import ClassVar, Final
 
-from pdproto.engine.contract import Lease, Target
+from pdproto.engine.board import (
+    LANDED_BYTES,
+    LANDED_WRITES,
+    NOTHING,
+    REFUSED_WRITES,
+    Board,
+    Spot,
+    barrier,
+    new_board,
+)
+from pdproto.engine.contract import Lease, SinkCounts, Target
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, decode
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.net.hosts import is_elsewhere
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import SINK_CONNECTIONS_MAX, SINK_WRITES_MAX
+from pdproto.runtime.limits import REGIONS_MAX, SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "shared-memory"
 FENCED: Final = "the sink has fenced this hand-over"
 CREDENTIALS: Final = Struct("3i")  # process, user, group
-EXPECTED: Final = frozenset({Kind.WRITE, Kind.COPIED, Kind.DROPPED})
+EXPECTED: Final = frozenset({Kind.WRITE, Kind.DROPPED})
 
 
 class SharedSink(Sink["SharedLine"]):
@@ -53,6 +63,7 @@ class SharedSink(Sink["SharedLine"]):
         make: Callable[[int, int], Backing] | None = None,
         granule: int = PAGE_BYTES,
     ) -> None:
+        self.boards: Final[set[Board]] = set()  # of open connections; the lock of the leases
         endpoint = f"@pdproto-{token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.bind("\0" + endpoint[1:])
@@ -77,6 +88,23 @@ class SharedSink(Sink["SharedLine"]):
             self.loop.call(self._retire)
         return lease
 
+    def counts(self) -> SinkCounts:
+        """See contract.SinkEngine. Writes are counted by their sources."""
+        counts = super().counts()
+        with self.leases.lock:
+            landed, nbytes, refused = (sum(board.words[what] for board in self.boards) for what in
+                                       (LANDED_WRITES, LANDED_BYTES, REFUSED_WRITES))
+        return replace(counts, landed_writes=counts.landed_writes + landed,
+                       landed_bytes=counts.landed_bytes + nbytes,
+                       refused_writes=counts.refused_writes + refused)
+
+    def forget_board(self, board: Board) -> None:
+        """Keep the counts of a connection that has ended. The caller has the lock of the leases."""
+        self.boards.remove(board)
+        self.leases.landed_writes += board.words[LANDED_WRITES]
+        self.leases.landed_bytes += board.words[LANDED_BYTES]
+        self.leases.refused_writes += board.words[REFUSED_WRITES]
+
     def out_of_reach(self, host: str) -> str | None:
         """See contract.SinkEngine: any address of this host is in reach."""
         if not is_elsewhere(host):
@@ -91,7 +119,8 @@ class SharedSink(Sink["SharedLine"]):
     def _over(self, held: Held) -> None:
         """Tell writers of memory that was given up to stop and to unmap it."""
         if held.backing is None:
-            self.loop.call(lambda: self._for_all(partial(SharedLine.stop, held=held)))
+            self.loop.call(lambda: self._for_all(
+                partial(SharedLine.revoke, region=held.lease.address.region)))
 
     def _retire(self) -> None:
         """Ask sources to unmap evicted memory, because a lease of another size needs the space."""
@@ -106,14 +135,6 @@ class SharedSink(Sink["SharedLine"]):
             self.serve(line, partial(step, line))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCopy:
-    """A write whose bytes a source may be copying."""
-
-    held: Held
-    bytes: int
-
-
 class SharedLine:
     """One source's connection. mapped: the memory that was handed out over it."""
 
@@ -125,11 +146,15 @@ class SharedLine:
         self.sock: Final = sock
         self.peer = f"process {self.process}"
         self.source: str | None = None
-        self.outbox: deque[tuple[bytes, int | None]] = deque([(challenge().encode(), None)])
+        self._board, file = new_board()
+        self.outbox: deque[tuple[bytes, int | None]] = deque([(challenge().encode(), file)])
         self._sink: Final = sink
         self._leases: Final = sink.leases
-        self._mapped: Final[dict[int, Backing]] = {}
-        self._writes: Final[dict[int, OpenCopy]] = {}
+        self._mapped: Final[dict[int, tuple[Backing, Spot]]] = {}
+        self._free: Final[list[int]] = []  # numbers of spots that are used no more
+        self._spots = 0  # that have been used
+        with sink.leases.lock:
+            sink.boards.add(self._board)
         self._numbered = 0
         self._version = VERSION  # of the source's frames; answers have it too
 
@@ -148,9 +173,7 @@ class SharedLine:
                 frame = decode(packet, EXPECTED)
                 self._version = frame.version
                 if frame.kind is Kind.WRITE:
-                    self._begin(frame)
-                elif frame.kind is Kind.COPIED:
-                    self._end(frame.write)
+                    self._grant(frame)
                 else:
                     self._drop(frame.region)
 
@@ -166,18 +189,8 @@ class SharedLine:
                     os.close(file)
                 self.outbox.popleft()
 
-    def stop(self, held: Held) -> None:
-        """End the writes of a lease that is over, and ask the source to unmap its memory."""
-        for number in [number for number, write in self._writes.items() if write.held is held]:
-            del self._writes[number]
-            self._refuse(number)
-        self.revoke(held.lease.address.region)
-
     def part(self) -> None:
-        """The sink is closed: end all writes, and ask the source to unmap all memory."""
-        for number in list(self._writes):
-            del self._writes[number]
-            self._refuse(number)
+        """The sink is closed: ask the source to unmap all memory."""
         for region in self._mapped:
             self.revoke(region)
 
@@ -187,11 +200,18 @@ class SharedLine:
             self._send(Frame(Kind.REVOKED, region=region, version=self._version))
 
     def ended(self) -> None:
-        """The connection has ended. Its process may still copy, so its leases stay busy."""
-        self._writes.clear()
+        """The connection has ended. Its process begins no other write, and may still end one."""
         for _, file in self.outbox:
             if file is not None:
                 os.close(file)
+        for _, spot in self._mapped.values():
+            spot.grant(NOTHING)
+        barrier()
+        with self._leases.lock:
+            for backing, spot in self._mapped.values():
+                backing.is_left |= spot.has_writer
+                backing.holders[self] = None
+            self._sink.forget_board(self._board)
         self.unmapped()
 
     def unmapped(self) -> None:
@@ -199,50 +219,39 @@ class SharedLine:
         for region in list(self._mapped):
             self._drop(region)
 
-    def _begin(self, frame: Frame) -> None:
+    def _grant(self, frame: Frame) -> None:
+        """Hand the memory of a lease out."""
         if frame.write <= self._numbered:
             raise RemoteProtocolError(f"write {frame.write} after write {self._numbered}")
-        if len(self._writes) >= SINK_WRITES_MAX:
-            raise RemoteProtocolError(f"more than {SINK_WRITES_MAX} writes at once")
         self._numbered = frame.write
-        file = None
         with self._leases.lock:
             held = self._leases.redeem(frame)
-            if held is not None and held.backing is not None:
-                self._leases.enter(held)
-                file = self._hand_out(held.backing)
-        if held is None:
+            backing = None if held is None else held.backing
+            file = None if backing is None else self._hand_out(backing)
+            spot = None if backing is None else self._mapped.get(backing.region)
+        if held is None or backing is None or spot is None:
             self._refuse(frame.write)
             return
-        self._writes[frame.write] = OpenCopy(held, frame.length)
         if self.source is None:
             self.source = held.lease.source
             self.peer = f"{self.source}, {self.peer}"
-        self._send(Frame(Kind.GRANTED, frame.write, frame.offset, held.lease.length,
-                         held.lease.address.region, version=self._version), file)
+        self._send(Frame(Kind.GRANTED, frame.write, spot[1].number, held.lease.length,
+                         backing.region, version=self._version), file)
 
     def _hand_out(self, backing: Backing) -> int | None:
-        """The memory's file, if it has not been handed out over this connection yet."""
-        if backing.region in self._mapped:
+        """The memory's file, if it has not been handed out over this connection yet, and the source
+        has less mapped than it may have.
+        """
+        if backing.region in self._mapped or len(self._mapped) >= REGIONS_MAX:
             return None
         file = backing.handle()
-        backing.holders.add(self)
-        self._mapped[backing.region] = backing
+        if not self._free:
+            self._free.append(self._spots)
+            self._spots += 1
+        spot = Spot(self._board, self._free.pop())
+        backing.hand_out(self, spot)
+        self._mapped[backing.region] = backing, spot
         return file
-
-    def _end(self, number: int) -> None:
-        if not 0 < number <= self._numbered:
-            raise RemoteProtocolError(f"write {number} is reported as copied, but has not begun")
-        write = self._writes.pop(number, None)
-        if write is None:
-            return  # It was refused during the copy, and the source has been told.
-        with self._leases.lock:
-            landed = self._leases.land(write.held, write.bytes)
-            self._leases.leave(write.held)
-        if landed:
-            self._send(Frame(Kind.LANDED, number, version=self._version))
-        else:
-            self._refuse(number)
 
     def _refuse(self, number: int) -> None:
         with self._leases.lock:
@@ -253,9 +262,10 @@ class SharedLine:
         self._sink.send(self, frame.encode(), file)
 
     def _drop(self, region: int) -> None:
-        backing = self._mapped.pop(region, None)
-        if backing is None:
+        if region not in self._mapped:
             raise RemoteProtocolError(f"region {region} is reported as unmapped, but was not")
+        backing, spot = self._mapped.pop(region)
+        self._free.append(spot.number)
         with self._leases.lock:
             free = self._leases.pool.drop_holder(backing, self)
         if free:

@@ -1,11 +1,11 @@
 """The shared memory engine's source: copies into memory that the sink has handed out.
 
 The engine's thread copies bytes in host memory, a segment at a time, and numpy releases the
-interpreter lock during each. So no such copy is running while the thread handles a message of the
-sink, or after it ended. A device copies its own bytes, and cannot be stopped:
+interpreter lock during each. Before each it looks at the grant (board.py), and after the last, so
+it knows the outcome without a message. A device copies its own bytes, and cannot be stopped.
 
-Rule: while a device copies, it reads the bytes of the write and writes to the sink's memory. So the
-      write has its outcome, and the memory is unmapped and said to be DROPPED, only after that.
+Rule: while bytes are copied, they are read, and the sink's memory is written to. So the write has
+      its outcome, and the memory is unmapped and said to be DROPPED, only after that.
 """
 
 import logging
@@ -25,16 +25,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine import shared_sink
+from pdproto.engine.board import (
+    LANDED_BYTES,
+    LANDED_WRITES,
+    REFUSED_WRITES,
+    Board,
+    Spot,
+    word_of,
+)
 from pdproto.engine.contract import CLOSE_S, POLL_S, Pin, Result
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, agreed, decode
 from pdproto.engine.source import BYTES_MAX, WRITES_MAX, Posted, Source
 from pdproto.runtime.errors import RemoteProtocolError
+from pdproto.runtime.limits import REGIONS_MAX
 
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 4 << 20  # copied in a millisecond; a refusal stops a write after it
 FIRST: Final = frozenset({Kind.CHALLENGE})
-EXPECTED: Final = frozenset({Kind.GRANTED, Kind.LANDED, Kind.REFUSED, Kind.REVOKED})
+EXPECTED: Final = frozenset({Kind.GRANTED, Kind.REFUSED, Kind.REVOKED})
 
 
 class SharedSource(Source):
@@ -72,6 +81,9 @@ class SharedSource(Source):
         while self._carries and monotonic() < end:
             self._ask()
             sleep(POLL_S)
+        for copy in self._copies:
+            if copy.posted.begun:
+                copy.region.leave()
         for line in self._lines.values():
             if isinstance(line, SharedLine):
                 line.part()
@@ -79,48 +91,40 @@ class SharedSource(Source):
 
     # For the connections, on the loop's thread.
 
-    def map(self, file: int) -> "Region":
-        """Map memory that a sink has handed out. Raises OSError or ValueError if that fails."""
-        return Region(np.frombuffer(mmap.mmap(file, os.fstat(file).st_size), np.uint8))
+    def map(self, file: int) -> Any:
+        """Map memory that a sink has handed out, [byte]. Raises OSError or ValueError if that
+        fails.
+        """
+        return np.frombuffer(mmap.mmap(file, os.fstat(file).st_size), np.uint8)
 
-    def copy(self, copy: "Copy") -> None:
-        """Queue a copy for the engine's thread."""
-        self._copies.append(copy)
+    def copy(self, line: "SharedLine", posted: Posted, region: "Region", target: Any) -> None:
+        """Copy the bytes of a write to this target in the region, or have their device do it."""
+        if posted.carried is not None:
+            self._carry(line, posted, region, target)
+        else:
+            self._copies.append(Copy(line, posted, region, target, deque(posted.views)))
 
-    def carry(
-        self, line: "SharedLine", posted: Posted, region: "Region", target: Any, number: int
-    ) -> None:
-        """Have the device of the bytes copy them to this target in the region of this number."""
+    def _carry(self, line: "SharedLine", posted: Posted, region: "Region", target: Any) -> None:
         carried = posted.carried
         assert carried is not None  # noqa: S101 - the caller has looked
-        posted.begun = True
+        if not region.enter(posted):
+            line.end(posted, Result.REFUSED, shared_sink.FENCED)
+            return
         try:
             region.pin(carried.pin)
             is_over = carried.copy_to(target)
         except (OSError, RuntimeError, ValueError) as error:
-            self.finish(posted, Result.ERROR, str(error))
+            line.copied(posted, region, str(error) or repr(error))
             return
-        self._carries[posted.number] = Carry(line, posted, number, is_over)
-
-    def carrying(self, posted: Posted) -> "Carry | None":
-        """The copy of a write by its device, if it is not over."""
-        return self._carries.get(posted.number)
-
-    def carries_into(self, line: "SharedLine", region: int) -> bool:
-        """Whether a device copies into this region."""
-        return any(carry.line is line and carry.region == region
-                   for carry in self._carries.values())
+        self._carries[posted.number] = Carry(line, posted, region, is_over)
 
     def _work(self) -> bool:
         """Copy one segment, and ask the devices. Returns whether there is more to do."""
         if self._carries:
             self._ask()
         if self._copies:
-            copy = self._copies[0]
-            if copy.posted.ended or copy.step():
-                self._copies.popleft()
-                if not copy.posted.ended:
-                    self.serve(copy.posted.address.endpoint, partial(copy.line.copied, copy.posted))
+            if self._copies[0].step():
+                self._copies.popleft().end()
         elif self._carries:
             sleep(POLL_S)
         return bool(self._copies or self._carries)
@@ -135,27 +139,40 @@ class SharedSource(Source):
             except RuntimeError as error:  # the device has failed
                 failure = str(error)
             del self._carries[number]
-            self._end_carry(carry, failure)
-
-    def _end_carry(self, carry: "Carry", failure: str) -> None:
-        posted, line = carry.posted, carry.line
-        if posted.ended:
-            pass  # the connection has ended
-        elif carry.is_refused:
-            self.finish(posted, Result.REFUSED, shared_sink.FENCED)
-        elif failure:
-            self.finish(posted, Result.ERROR, failure)
-        else:
-            self.serve(posted.address.endpoint, partial(line.copied, posted))
-        self.serve(posted.address.endpoint, partial(line.carried_into, carry.region))
+            carry.line.copied(carry.posted, carry.region, failure)
 
 
 @dataclass(eq=False, slots=True)
 class Region:
-    """Memory of a sink. memory: [byte], of the host or of a device."""
+    """Memory of a sink. memory: [byte], of the host or of a device. spot: its words. writers: how
+    many copies into it are under way. is_revoked: the sink has asked to unmap it meanwhile.
+    """
 
+    number: int
     memory: Any
+    spot: Spot
+    writers: int = 0
+    is_revoked: bool = False
     is_pinned: bool = False
+
+    def enter(self, posted: Posted) -> bool:
+        """Begin to copy. Returns False if the sink has withdrawn the grant of this write."""
+        word = word_of(posted.address.token)
+        if not (self.spot.allows(word) if self.writers else self.spot.enter(word)):
+            return False
+        self.writers += 1
+        posted.begun = True
+        return True
+
+    def allows(self, posted: Posted) -> bool:
+        """Whether the sink still lets this write go on."""
+        return self.spot.allows(word_of(posted.address.token))
+
+    def leave(self) -> None:
+        """Note the end of a copy."""
+        self.writers -= 1
+        if not self.writers:
+            self.spot.leave()
 
     def pin(self, pin: Pin) -> None:
         """Pin it once, so that a device copies to it by itself, until its last view is gone.
@@ -173,16 +190,19 @@ class Copy:
 
     line: "SharedLine"
     posted: Posted
+    region: Region
     target: NDArray[np.uint8] = field(repr=False)
     views: deque[memoryview] = field(repr=False)
 
     def step(self) -> bool:
-        """Copy a segment. Returns whether it was the last one."""
+        """Copy a segment. Returns whether nothing is left to copy, or nothing may be copied."""
+        posted, region = self.posted, self.region
+        if posted.ended or not (region.allows(posted) if posted.begun else region.enter(posted)):
+            return True
         left = SEGMENT_BYTES
         while self.views and left:
             view = self.views.popleft()
             piece = np.frombuffer(view[:left], np.uint8)
-            self.posted.begun = True
             np.copyto(self.target[: piece.size], piece)
             self.target = self.target[piece.size :]
             if view.nbytes > left:
@@ -190,16 +210,22 @@ class Copy:
             left -= piece.size
         return not self.views
 
+    def end(self) -> None:
+        """Nothing more is copied."""
+        if self.posted.begun:
+            self.line.copied(self.posted, self.region)
+        elif not self.posted.ended:
+            self.line.end(self.posted, Result.REFUSED, shared_sink.FENCED)
+
 
 @dataclass(eq=False, slots=True)
 class Carry:
-    """A copy by a device. is_over: see DeviceBytes. is_refused: the sink has refused the write."""
+    """A copy by a device. is_over: see DeviceBytes."""
 
     line: "SharedLine"
     posted: Posted
-    region: int
+    region: Region
     is_over: Callable[[], bool] = field(repr=False)
-    is_refused: bool = False
 
 
 class SharedLine:
@@ -211,11 +237,12 @@ class SharedLine:
         self.sock: Final = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
+        self._endpoint: Final = endpoint
         self._outbox: Final[deque[bytes]] = deque()
         self._version = VERSION
-        self._early: list[Posted] | None = []  # before the sink has said its versions; then None
+        self._early: Final[list[Posted]] = []  # before the sink has said its versions
+        self._board: Board | None = None  # it comes with them
         self._mapped: Final[dict[int, Region]] = {}
-        self._revoked: Final[set[int]] = set()  # regions into which a device still copies
         try:
             self.sock.setblocking(False)
             self.sock.connect("\0" + endpoint[1:])
@@ -230,20 +257,39 @@ class SharedLine:
 
     def begin(self, posted: Posted) -> None:
         """See source.Line."""
-        if self._early is not None:
+        region = self._mapped.get(posted.address.region)
+        if self._board is None:
             self._early.append(posted)
-            return
-        self._send(Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes,
-                         token=posted.address.token, version=self._version))
+        elif region is not None and not region.is_revoked:
+            self._copy(posted, region)
+        else:
+            self._send(Frame(Kind.WRITE, posted.number, posted.offset, posted.bytes,
+                             token=posted.address.token, version=self._version))
 
-    def copied(self, posted: Posted) -> None:
-        """Tell the sink that all bytes of the write are in place."""
-        self._send(Frame(Kind.COPIED, posted.number, version=self._version))
+    def copied(self, posted: Posted, region: Region, failure: str = "") -> None:
+        """A copy that had begun has ended. failure: of the device that made it."""
+        is_granted = region.allows(posted)
+        region.leave()  # before the outcome: the lease may be released at once
+        if posted.ended:
+            pass  # its connection has ended
+        elif failure:
+            self.end(posted, Result.ERROR, failure)
+        elif is_granted:
+            self.end(posted, Result.LANDED)
+        else:
+            self.end(posted, Result.REFUSED, shared_sink.FENCED)
+        if region.is_revoked and not region.writers:
+            self._source.serve(self._endpoint, partial(self._drop, region))
 
-    def carried_into(self, region: int) -> None:
-        """A device has stopped copying into this region: unmap it, if the sink has asked for it."""
-        if region in self._revoked and not self._source.carries_into(self, region):
-            self._drop(region)
+    def end(self, posted: Posted, result: Result, reason: str = "") -> None:
+        """End a write, and count it. The sink counts a write that it has stopped itself."""
+        del self.open[posted.number]
+        if self._board is not None and result is Result.LANDED:
+            self._board.count(LANDED_WRITES, 1)
+            self._board.count(LANDED_BYTES, posted.bytes)
+        elif self._board is not None and result is Result.REFUSED and not posted.begun:
+            self._board.count(REFUSED_WRITES, 1)
+        self._source.finish(posted, result, reason)
 
     def receive(self) -> None:
         """See source.Line."""
@@ -270,44 +316,37 @@ class SharedLine:
     def part(self) -> None:
         """The source is closed: unmap all memory that no device copies into, and say so."""
         with suppress(OSError):
-            for region in list(self._mapped):
-                if not self._source.carries_into(self, region):
+            for region in list(self._mapped.values()):
+                if not region.writers:
                     self._drop(region)
 
     def ended(self) -> None:
         """See source.Line. Memory stays mapped while a device copies into it."""
         self._mapped.clear()
-        self._revoked.clear()
 
     def _take(self, packet: bytes, files: list[int]) -> None:
-        if self._early is None:
+        if self._board is not None:
             self._answer(decode(packet, EXPECTED), files)
             return
         self._version = agreed(decode(packet, FIRST)).version
-        early, self._early = self._early, None
-        for posted in early:
+        if not files:
+            raise RemoteProtocolError("the sink's first frame comes without its board")
+        self._board = Board(files[0])
+        for posted in self._early:
             self.begin(posted)
+        self._early.clear()
 
     def _answer(self, frame: Frame, files: list[int]) -> None:
-        match frame.kind:
-            case Kind.GRANTED:
-                self._granted(frame, files)
-            case Kind.LANDED:
-                self._source.finish(self._source.answered(self, frame.write), Result.LANDED)
-            case Kind.REFUSED:
-                self._refused(self._source.answered(self, frame.write))
-            case _:
-                if self._source.carries_into(self, frame.region):
-                    self._revoked.add(frame.region)
-                elif frame.region in self._mapped:
-                    self._drop(frame.region)
-
-    def _refused(self, posted: Posted) -> None:
-        carry = self._source.carrying(posted)
-        if carry is not None:
-            carry.is_refused = True
-        elif not posted.ended:  # its device may have failed
+        if frame.kind is Kind.GRANTED:
+            self._granted(frame, files)
+        elif frame.kind is Kind.REFUSED:
+            posted = self._source.answered(self, frame.write)
             self._source.finish(posted, Result.REFUSED, shared_sink.FENCED)
+        elif frame.region in self._mapped:
+            region = self._mapped[frame.region]
+            region.is_revoked = True
+            if not region.writers:
+                self._drop(region)
 
     def _granted(self, frame: Frame, files: list[int]) -> None:
         posted = self.open.get(frame.write)
@@ -315,33 +354,35 @@ class SharedLine:
             raise RemoteProtocolError(f"write {frame.write} is granted, but does not wait for it")
         try:
             for file in files:
-                self._map(frame.region, file)
+                self._map(frame.region, file, frame.offset)
         except OSError as error:  # of this host or its device: other writes to the sink go on
             self._send(Frame(Kind.DROPPED, region=frame.region, version=self._version))
-            self._source.finish(posted, Result.REFUSED, f"region {frame.region}: {error}")
+            self.end(posted, Result.REFUSED, f"region {frame.region}: {error}")
             return
         region = self._mapped.get(frame.region)
-        if region is None or frame.offset != posted.offset or frame.length > len(region.memory):
+        if region is None or frame.length > len(region.memory):
             raise RemoteProtocolError(f"write {frame.write} is granted without its memory")
-        target = region.memory[posted.offset : posted.offset + posted.bytes]
-        if len(target) != posted.bytes:
-            raise RemoteProtocolError(f"write {frame.write} is granted in too little memory")
-        if posted.carried is not None:
-            self._source.carry(self, posted, region, target, frame.region)
-        else:
-            self._source.copy(Copy(self, posted, target, deque(posted.views)))
+        self._copy(posted, region)
 
-    def _map(self, region: int, file: int) -> None:
+    def _copy(self, posted: Posted, region: Region) -> None:
+        target = region.memory[posted.offset : posted.offset + posted.bytes]
+        if len(target) == posted.bytes:
+            self._source.copy(self, posted, region, target)
+        else:  # the address does not say the truth, and other writes over this connection go on
+            self.end(posted, Result.REFUSED, f"the lease ends behind its memory: {region.number}")
+
+    def _map(self, region: int, file: int, spot: int) -> None:
+        if self._board is None or spot >= REGIONS_MAX:
+            raise RemoteProtocolError(f"region {region} has no spot {spot}")
         try:
-            self._mapped[region] = self._source.map(file)
+            self._mapped[region] = Region(region, self._source.map(file), Spot(self._board, spot))
         except ValueError as error:
             raise RemoteProtocolError(f"region {region} cannot be mapped: {error}") from None
 
-    def _drop(self, region: int) -> None:
+    def _drop(self, region: Region) -> None:
         """Unmap a region, and say so."""
-        self._revoked.discard(region)
-        del self._mapped[region]
-        self._send(Frame(Kind.DROPPED, region=region, version=self._version))
+        del self._mapped[region.number]
+        self._send(Frame(Kind.DROPPED, region=region.number, version=self._version))
 
     def _send(self, frame: Frame) -> None:
         self._outbox.append(frame.encode())

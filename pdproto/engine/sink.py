@@ -275,6 +275,7 @@ class Sink(Generic[AnyLine]):
         if not self.lines_stay:
             for line in self._lines:
                 line.sock.close()
+                line.ended()
             self._lines.clear()
         self.leases.close()
 

@@ -60,6 +60,7 @@ UNREAD_BYTES_MAX: Final = 64 << 20
 SINK_CONNECTIONS_MAX: Final = 1_024
 UNREAD_ANSWERS_MAX: Final = 16_384
 SINK_WRITES_MAX: Final = 4_096
+REGIONS_MAX: Final = 131_072
 DESCRIPTION_MAX: Final = 1 << 16
 
 
@@ -189,8 +190,12 @@ LIMITS: Final = (
           "it is dropped",
           "tests/engine/test_peers.py:test_a_peer_that_never_reads_is_dropped"),
     Limit("SINK_WRITES_MAX",
-          "writes of one source at a time (shm, mooncake, nixl)",
+          "writes of one source at a time (mooncake, nixl)",
           "it is dropped",
+          AT),
+    Limit("REGIONS_MAX",
+          "pieces of memory that one source has mapped at a time (shm, cuda-ipc)",
+          "its write is refused",
           AT),
     Limit("DESCRIPTION_MAX",
           "bytes of the description of memory (mooncake, nixl)",

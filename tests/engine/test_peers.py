@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdproto.engine.board import new_board
 from pdproto.engine.contract import Address, EngineError, Lease, Result
 from pdproto.engine.frames import (
     FRAME_BYTES,
@@ -167,7 +168,7 @@ def test_answers_to_nothing_drop_their_peer(pair: Pair, caplog: pytest.LogCaptur
     cases = {
         "frame: 3 bytes": b"abc",
         f"frame: {FRAME_BYTES + 1} bytes": opening(lease) + b"x",
-        "write 1 is reported as copied, but has not begun": Frame(Kind.COPIED, 1).encode(),
+        "frame of kind 3, want one of": Frame(Kind.COPIED, 1).encode(),
         "region 7 is reported as unmapped, but was not": Frame(Kind.DROPPED, region=7).encode(),
     }
     for said, packet in cases.items():
@@ -365,7 +366,13 @@ def pretender(
     def answer() -> None:
         sock, _ = listener.accept()
         with suppress(ConnectionError):
-            sock.send((first or challenge(bytes(32))).encode())
+            frame = (first or challenge(bytes(32))).encode()
+            if engine.is_local:
+                _, board = new_board()
+                socket.send_fds(sock, [frame], [board])
+                os.close(board)
+            else:
+                sock.send(frame)
             heard.append(sock.recv(1 << 20))
             for packet in answers:
                 sock.send(packet)

@@ -2,14 +2,18 @@
 
 import ast
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pytest
 
+from examples.process_memory_engine import ProcessMemory
+from pdproto.engine.contract import Result
+from pdproto.engine.one_sided_sink import OneSidedSink
 from pdproto.engine.shared_sink import SharedSink
+from pdproto.engine.shared_source import SharedSource
 from pdproto.node.prefill.binding import Uses
 from pdproto.registry.registry import Registry
 from pdproto.registry.wire import Lookup, Rank, RefusedError, Registration, Rooms, Run, read
@@ -17,6 +21,7 @@ from pdproto.runtime import limits
 from pdproto.runtime.batches import Batch, decode
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.versions import VERSION, fingerprint
+from tests.engine.engines import write
 from tests.engine.test_peers import dial, hangs_up, opening
 from tests.registry.served import prefill
 
@@ -137,8 +142,8 @@ def test_rooms_are_counted_up_to_the_limit() -> None:
 
 
 def test_writes_of_one_source_are_open_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdproto.engine.shared_sink.SINK_WRITES_MAX", 3)
-    sink = SharedSink()
+    monkeypatch.setattr("pdproto.engine.one_sided_sink.SINK_WRITES_MAX", 3)
+    sink = OneSidedSink(ProcessMemory())
     lease = sink.lease("life", "source", 100)
     assert lease is not None
     with suppress(ConnectionError), dial(lease.address.endpoint) as sock:
@@ -150,6 +155,15 @@ def test_writes_of_one_source_are_open_up_to_the_limit(monkeypatch: pytest.Monke
         hangs_up(sock)
     assert sink.counts().dropped_peers == 1
     sink.close()
+
+
+def test_memory_is_mapped_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdproto.engine.shared_sink.REGIONS_MAX", 2)
+    with closing(SharedSink()) as sink, closing(SharedSource()) as source:
+        leases = [lease for _ in range(3) if (lease := sink.lease("life", "source", 100))]
+        results = [write(source, lease.address, bytes(100)).result for lease in leases]
+        assert results == [Result.LANDED, Result.LANDED, Result.REFUSED]
+        assert write(source, leases[0].address, bytes(100)).result is Result.LANDED
 
 
 def test_every_constant_is_in_the_table_with_its_test() -> None:
