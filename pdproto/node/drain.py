@@ -77,7 +77,7 @@ class Drain:
             if self._taken is not None:
                 self._count(owner)
         elif not self._is_taken(owner):
-            self._node.give_up(owner, self.reason)
+            self._node.give_up(owner, self.reason, transient=True)
 
     def refusal(self, room: int) -> str | None:
         """The reason why a room is refused that a peer has begun and the application has not.

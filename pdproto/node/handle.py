@@ -43,26 +43,30 @@ class Opener(Protocol):
     def ask(self, request: Callable[[], None]) -> None:
         """Run the request in the loop. For any thread."""
 
-    def give_up(self, owner: Any, reason: str) -> None:
-        """In the loop: abort the hand-over, for this reason."""
+    def give_up(self, owner: Any, reason: str, *, transient: bool = False) -> None:
+        """In the loop: abort the hand-over, for this reason (see Handle.note)."""
 
 
 class Handle:
     """One end of one hand-over. Every method returns at once. `until` (transport/aio.py) awaits it.
 
     The node writes the attributes without an underscore, and any thread may read them.
+
+    transient: of a failure, whether the whole request, sent again, may succeed: a server was lost,
+    drained or slow. False of one that comes again (pages or prompts that do not fit), and where
+    nobody knows, as of an abort by the application.
     """
 
     __slots__ = ("_node", "began", "blame", "ended", "endpoint", "entered", "landed_bytes",
                  "landed_chunks", "on_released", "opened", "reason", "released", "repeats",
-                 "settled", "stage", "status", "untold", "watchers")
+                 "settled", "stage", "status", "transient", "untold", "watchers")
 
     def __init__(self, node: Opener, endpoint: Endpoint, stage: State) -> None:
         self._node = node
         self.endpoint = endpoint
         self.blame = ""
         self.reason: str | None = None
-        self.released = self.untold = False
+        self.released = self.untold = self.transient = False
         self.on_released: Callable[[], None] | None = None
         self.watchers: tuple[Callable[[], None], ...] = ()  # called in the loop, after each step
         self.opened = node.clock()
@@ -106,6 +110,14 @@ class Handle:
         seconds = (self.ended or self._node.clock()) - self.opened
         return HandoffMetrics(max(0.0, seconds), self.landed_bytes, self.landed_chunks,
                               self.repeats)
+
+    def note(self, blame: str, *, transient: bool = False) -> None:
+        """In the loop: note why the hand-over fails if it does now; after its end this changes no
+        failure.
+        """
+        self.blame = blame
+        if self.reason is None:
+            self.transient = transient
 
     def note_released(self) -> None:
         """In the loop: note that the pages are free. The application is told when the status,

@@ -45,8 +45,8 @@ class Handles:
         """The handles that may not have ended. For any thread."""
 
     @abstractmethod
-    def give_up(self, owner: Any, reason: str, /) -> None:
-        """Abort the hand-over, for this reason."""
+    def give_up(self, owner: Any, reason: str, /, *, transient: bool = False) -> None:
+        """Abort the hand-over, for this reason (see Handle.note)."""
 
     def _leave(self, why: str) -> None:
         self.elsewhere = why
@@ -60,7 +60,7 @@ class Handles:
         """The node is closed: open hand-overs fail, and the peers are told."""
         for owner in self.open_ends():
             if owner.poll() not in ENDED:
-                self.give_up(owner, CLOSED)
+                self.give_up(owner, CLOSED, transient=True)
 
 
 class Node:
@@ -81,7 +81,7 @@ class Node:
         self.faults: Final = handles.injection.faults
         self.broken: Final = capabilities.broken
         self.open_ends: Final = handles.open_ends
-        self.give_up: Final[Callable[[Any, str], None]] = handles.give_up
+        self.give_up: Final = handles.give_up
         core.assemble(endpoints.part, capabilities.part, handles.part, *parts,
                       handles.injection.part)
         core.parts.must_take(endpoints.role.table)

@@ -114,11 +114,13 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):
-    """A sink aborts a life. endpoint: the ZeroMQ endpoint of the sink."""
+    """A sink aborts a life. endpoint: the ZeroMQ endpoint of the sink. transient: Handle.transient.
+    """
 
     message = ends.abort
     reason: Reason
     endpoint: Name
+    transient: bool = False
 
 
 class Expecting(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="expecting"):
@@ -156,10 +158,11 @@ def row_digest(life: Life, row: bytes) -> bytes:
 
 
 class Failed(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="failed"):
-    """A source tells a sink that the hand-over has failed, and why."""
+    """A source tells a sink that the hand-over has failed, and why. transient: Handle.transient."""
 
     message = ends.failed
     reason: Reason
+    transient: bool = False
 
 
 class AbortAck(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort_ack"):

@@ -26,8 +26,8 @@ def found() -> Interface:
     return (of_bases(conn.BaseKVManager, conn.BaseKVSender, conn.BaseKVReceiver,
                      conn.BaseKVBootstrapServer)
             | of_calls(add_disagg_transfer_backend_choices, utils.get_kv_class,
-                       PPConsensusStore.__init__, get_disagg, get_local_ip_auto, get_parallel,
-                       get_serving, process_model_config)
+                       utils.prepare_abort, PPConsensusStore.__init__, get_disagg,
+                       get_local_ip_auto, get_parallel, get_serving, process_model_config)
             | of_attributes(DecodePreallocQueue, ("_create_receiver_and_enqueue",
                                                   "_send_kv_metadata", "add"))
             | of_attributes(PrefillBootstrapQueue, ("add", "create_sender"))

@@ -41,6 +41,7 @@ from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
+    choose_statuses,
     note_requests,
     note_tokens,
     tell_of_decodes_refusals,
@@ -52,6 +53,7 @@ from pdproto.sglang.prompts import note_request
 from pdproto.sglang.recompute import Recomputing
 from pdproto.sglang.refusals import Refusals, look_up, tell_decode, tell_prefill
 from pdproto.sglang.room_ranks import AtOnce, ask_in_threads
+from pdproto.sglang.statuses import status
 from pdproto.sglang.turns import Turns
 from pdproto.sglang.versions import TESTED, kv_layout_of
 from pdproto.transport.incarnation import new_incarnation
@@ -170,6 +172,7 @@ class PdprotoKVManager(BaseKVManager):
         if parallel.pp_size > 1:
             self.statuses = PPConsensusStore(
                 parallel.pp_size, self.kv_args.pp_rank, parallel.pp_group)
+        choose_statuses(status)
         note_requests(note_request, prefill=True)
         tell_of_prefills_refusals(tell_decode)
         self._register(registration)
@@ -214,6 +217,7 @@ class PdprotoKVManager(BaseKVManager):
         self.prefill_info_table = self.prefills.table
         self.refusals = Refusals()
         self.held = {}
+        choose_statuses(status)
         note_requests(note_request, prefill=False)
         tell_of_decodes_refusals(tell_prefill, look_up)
         ask_in_threads()

@@ -27,6 +27,7 @@ RECEIVERS: Final = (
     "sglang.srt.disaggregation.decode.DecodePreallocQueue._create_receiver_and_enqueue")
 SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create_sender"
 PREFILL_ARRIVALS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.add"
+ANSWERS: Final = "sglang.srt.disaggregation.utils.prepare_abort"
 DESTINATIONS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue._send_kv_metadata"
 DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
@@ -81,6 +82,13 @@ def tell_of_decodes_refusals(
             tell(queue, request)
 
     _hook(DECODE_ARRIVALS, after, "AFTER")
+
+
+def choose_statuses(status: Callable[..., Any]) -> None:
+    """Have `status` called before SGLang notes why a request has failed, and with which status its
+    client hears of it. A second call does nothing.
+    """
+    _hook(ANSWERS, status, "BEFORE")
 
 
 def _hook(target: str, function: Callable[..., None], kind: str) -> None:

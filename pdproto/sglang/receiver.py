@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVReceiver, KVTransferDestination
-from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.runtime.automaton import Assignment, Automaton, Event
 from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
+from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff import scheduler
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.roles import Life
@@ -63,6 +63,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._state = VIEW.initial
         self._seen: tuple[KVPoll, bool] | None = None  # the last answer of the node
         self._reason = ""  # of an abort at this end
+        self._is_lookup = False  # it is that of a look-up, so the same request may succeed later
         self._feed: Feed | None = None
         self._dp_rank: int | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
@@ -103,6 +104,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         try:
             feed = self.kv_mgr.prefills.feed(self.bootstrap_addr, self._dp_rank)
         except LookupError as error:
+            self._is_lookup = True
             self._give_up(str(error))
             return
         if feed is None:
@@ -169,11 +171,13 @@ class PdprotoKVReceiver(BaseKVReceiver):
         is_from_another_rank = self.conclude_state is None
         if is_from_another_rank:
             self._give_up("the decode scheduler has given the request up")
-        why = self._reason or (self.receiver.failure if self.receiver is not None else None)
+        there = self.receiver
+        why = self._reason or (there.failure if there is not None else None)
+        transient = self._is_lookup if self._reason else there is not None and there.transient
         if self._published is None or self.conclude_state is not None:
             self.clear()
-        raise KVTransferError(self.bootstrap_room, why or "the scheduler gave up",
-                              is_from_another_rank=is_from_another_rank)
+        raise failed(self.bootstrap_room, why or "the scheduler gave up", transient=transient,
+                     is_from_another_rank=is_from_another_rank)
 
     def clear(self) -> None:
         """End the request. SGLang uses its pages again."""

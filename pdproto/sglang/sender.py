@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
-from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
@@ -19,6 +18,7 @@ from pdproto.node.prefill.sender import Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
+from pdproto.sglang.statuses import failed
 from pdproto.spec.handoff.poll import SENDING_SETTLED, KVPoll
 from pdproto.spec.handoff.roles import Buffer, Chunk, Life, Sink, Source
 from pdproto.spec.handoff.source import SOURCE
@@ -40,6 +40,7 @@ class Absent:
     """
 
     addresses: dict[int, bytes] = {}  # noqa: RUF012 - empty, and never written
+    transient = False
 
     def __init__(self) -> None:
         self._state = ALONE.initial
@@ -196,7 +197,7 @@ class PdprotoKVSender(BaseKVSender):
         """End the request, and raise KVTransferError with the reason of its failure."""
         why = self.sender.failure or "the scheduler gave up"
         self.clear()
-        raise KVTransferError(self.bootstrap_room, why)
+        raise failed(self.bootstrap_room, why, transient=self.sender.transient)
 
     def abort(self) -> None:
         """Abort the hand-over."""

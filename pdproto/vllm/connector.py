@@ -28,9 +28,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from vllm.v1.request import RequestStatus
 
 from pdproto.vllm.blocks import parts_of
+from pdproto.vllm.clients import tell_clients
 from pdproto.vllm.configuration import groups_of, layout_of, refuse, settings_of
 from pdproto.vllm.interface import found
-from pdproto.vllm.loading import LoadingScheduler
+from pdproto.vllm.loading import Failure, LoadingScheduler
 from pdproto.vllm.offering import NOTHING, OfferingScheduler
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.seals import Seals
@@ -64,16 +65,19 @@ class StepOrders(Orders, KVConnectorMetadata):
 
 
 @dataclass(frozen=True)
-class Reads(KVConnectorWorkerMetadata):
-    """Of how many grants workers read nothing any more, by request and rank."""
+class Report(KVConnectorWorkerMetadata):
+    """Of how many grants workers read nothing any more, by request and rank, and why loads failed.
+    """
 
     grants: dict[str, dict[int, int]]
+    failures: dict[str, Failure]
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         """See vLLM's KVConnectorWorkerMetadata."""
-        assert isinstance(other, Reads)  # noqa: S101 - it is ours
-        return Reads({request: {**self.grants.get(request, {}), **other.grants.get(request, {})}
-                      for request in self.grants.keys() | other.grants.keys()})
+        assert isinstance(other, Report)  # noqa: S101 - it is ours
+        return Report({request: {**self.grants.get(request, {}), **other.grants.get(request, {})}
+                       for request in self.grants.keys() | other.grants.keys()},
+                      {**other.failures, **self.failures})
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         self._worker: Worker | None = None
         self._bad_blocks: set[int] = set()
         self._failed = 0
+        self._failures: dict[str, Failure] = {}  # of the step: a worker's, or all
         if role is KVConnectorRole.WORKER:
             self._worker = Worker(settings, vllm_config, kv_cache_config, self._block_groups)
             return
@@ -111,6 +116,7 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
                                                self._groups_of, is_caching=bool(
                                                    vllm_config.cache_config.enable_prefix_caching))
         if transfer.is_kv_consumer:
+            tell_clients()
             self._loading = LoadingScheduler(self._block_groups, layout, Seals(settings))
 
     @classmethod
@@ -185,13 +191,16 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     @timed
     def update_connector_output(self, connector_output: Any) -> None:
-        """Unpin blocks that prefill has sent. What decode keeps for a request goes when the request
-        ends, however its load has ended (`request_finished_all_groups`).
+        """Unpin blocks that prefill has sent, and note why loads have failed. What decode keeps for
+        a request goes when it ends, however its load has ended (`request_finished_all_groups`).
         """
+        report = connector_output.kv_connector_worker_meta
+        if isinstance(report, Report):
+            self._failures = report.failures
         if self._offering is None:
             return
-        if isinstance(reads := connector_output.kv_connector_worker_meta, Reads):
-            self._offering.pins.read(reads.grants)
+        if isinstance(report, Report):
+            self._offering.pins.read(report.grants)
         for name in connector_output.finished_sending or ():
             self._offering.pins.release(name)
 
@@ -262,8 +271,13 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         """See vLLM's KVConnectorBase_V1."""
-        reads = self.worker.reads()
-        return Reads(reads) if reads else None
+        reads, failures = self.worker.reads(), self.taken_failures()
+        return Report(reads, failures) if reads or failures else None
+
+    def taken_failures(self) -> dict[str, Failure]:
+        """Why loads have failed that have ended since the last call, by request."""
+        taken, self._failures = self._failures, {}
+        return taken
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """Raises NotImplementedError: the answer has no place for the loads that failed, so its
@@ -278,7 +292,8 @@ class PdprotoConnector(KVConnectorBase_V1, SupportsHMA):
         loads = self.worker.loads()
         self._bad_blocks |= loads.bad_blocks
         self._failed += len(loads.failed)
-        return KVConnectorTransferResults(self.worker.sent(), loads.over, loads.failed)
+        self._failures.update(loads.failed)
+        return KVConnectorTransferResults(self.worker.sent(), loads.over, set(loads.failed))
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """None where there are several groups: there vLLM goes by the names of requests."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pdproto.items.data_path import SinkItems
 from pdproto.node.decode.receiver import Receiver
@@ -38,6 +38,7 @@ log = logging.getLogger("pdproto.vllm")
 SERVERS: Final = 256  # prefill servers whose ranks need not be read anew for each request
 LEFT: Final = "the request has ended at decode"
 API_REFUSED: Final = "decode's API has refused the request"
+Failure: TypeAlias = tuple[str, bool]  # the reason, and Handle.transient
 LOAD: Final = Automaton(load.LOAD, {Life: 1})
 THE_LIFE: Final = (0,)  # an instance of the table has one life
 OPEN, DECLINE, PLACE, SPARE, REFUSE, LEAVE = map(
@@ -205,7 +206,7 @@ class Loads:
     """Loads that have ended: all requests, those that failed, and the blocks of the failed ones."""
 
     over: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
+    failed: dict[str, Failure] = field(default_factory=dict)
     bad_blocks: set[int] = field(default_factory=set)
 
 
@@ -227,6 +228,11 @@ class Loading:
         """Why it has failed."""
         there = self.receiver.failure if self.receiver is not None else None
         return there or self.reason
+
+    @property
+    def transient(self) -> bool:
+        """Whether the whole request, sent again, may succeed."""
+        return self.receiver is not None and self.receiver.transient
 
     def take(self, event: Event, reason: str = "") -> None:
         """Give the table an event. reason: why the load ends, if the event ends it."""
@@ -290,7 +296,7 @@ class LoadingWorker:
             loads.over.add(loading.request)
             if LOAD.value(loading.state, load.heard, THE_LIFE) is Heard.FAILED:
                 log.warning("request %s was not loaded: %s", loading.request, loading.failure)
-                loads.failed.add(loading.request)
+                loads.failed[loading.request] = loading.failure, loading.transient
                 loads.bad_blocks.update(*(ids for _, ids in loading.blocks))
         return loads
 

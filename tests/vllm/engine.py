@@ -152,6 +152,7 @@ class Engine:
         self.answers: Final[dict[str, list[int]]] = {}
         self.ends: Final[dict[str, str]] = {}
         self.params: Final[dict[str, Any]] = {}
+        self.errors: Final[dict[str, Any]] = {}  # from vLLM 0.33 on
         self.requests: Final[dict[str, Request]] = {}  # all that came
         self._tables: Final[dict[str, list[list[int]]]] = {}  # blocks by group, as the worker has
         self.stats: Final[list[dict[str, Any]]] = []  # of the connector, step by step
@@ -237,6 +238,7 @@ class Engine:
                 self.answers[one.request_id] += one.new_token_ids
                 if one.finish_reason is not None:
                     self.ends[one.request_id] = str(one.finish_reason)
+                    self.errors[one.request_id] = getattr(one, "error", None)
                 if one.kv_transfer_params is not None:
                     self.params[one.request_id] = one.kv_transfer_params
 

@@ -48,9 +48,9 @@ class Receivers(Handles):
         """The application has its request."""
         self._endpoints.call(receiver.endpoint, "open_receiver")
 
-    def give_up(self, receiver: Receiver, reason: str) -> None:
-        """Abort the hand-over, for this reason."""
-        receiver.blame = reason
+    def give_up(self, receiver: Receiver, reason: str, *, transient: bool = False) -> None:
+        """Abort the hand-over, for this reason (see Handle.note)."""
+        receiver.note(reason, transient=transient)
         self._endpoints.call(receiver.endpoint, "abort_receiver")
 
     def finish(self, receiver: Receiver) -> None:

@@ -72,6 +72,7 @@ class Sought:
     pages: Sequence[int] = ()
     slot: int | None = None
     reason: str = ""
+    transient: bool = False  # see Handle
 
     @property
     def life(self) -> RoomLife:
@@ -105,7 +106,7 @@ class DecodeRouting:
         self._changes: Final[Mapping[tuple[Symbol, Value], Reaction]] = {
             (routing.target, True): self._aim,
             (routing.phase, Phase.FAILED): lambda sought, _: receivers.give_up(
-                sought.receiver, sought.reason),
+                sought.receiver, sought.reason, transient=sought.transient),
         }
         writers: dict[AnyMessage, Reaction] = {
             routing.meet: self._meet,
@@ -232,7 +233,7 @@ class DecodeRouting:
         for timer, life in self._waits.due(now):
             sought = self._sought[life]
             assert sought.rooms is not None  # noqa: S101 - its table has a wait
-            sought.reason = self._endpoints.blame(timer)
+            sought.reason, sought.transient = self._endpoints.blame(timer), True
             self._follow(sought, sought.rooms, sought.rooms.give_up(sought.life))
 
     def _forget(self, endpoint: Endpoint) -> None:

@@ -105,7 +105,7 @@ class Sources:
 
     def _failed(self, peer: Peer, frame: Failed) -> None:
         if (receiver := self._counted(peer, frame)) is not None:
-            receiver.blame = f"{peer.name}: {frame.reason}"
+            receiver.note(f"{peer.name}: {frame.reason}", transient=frame.transient)
             self._lives.hear(receiver.endpoint, frame, peer.name)
 
     def _done(self, peer: Peer, frame: Done) -> None:
@@ -132,7 +132,7 @@ class Sources:
     def _abort(self, endpoint: Endpoint, index: int) -> Abort:
         self._core.metrics.add("aborts_sent")
         return Abort(self._endpoints.life(endpoint), self._endpoints.why(endpoint),
-                     self._own(endpoint, index)[0])
+                     self._own(endpoint, index)[0], endpoint.owner.transient)
 
     def _own(self, endpoint: Endpoint, index: int) -> tuple[str, PageLayout | None]:
         """Where the i-th source can call this node, and the layout of the pages that it writes."""
@@ -148,7 +148,7 @@ class Sources:
     def _miss(self, endpoint: Endpoint, source: str, why: str) -> None:
         """Tell a life that it waits no longer for this source."""
         if self._is_open(endpoint):
-            endpoint.owner.blame = f"{source}: {why}"
+            endpoint.owner.note(f"{source}: {why}", transient=True)
             self._endpoints.take(endpoint, endpoint.automaton.call(
                 "miss_source", (endpoint.peers.index(source),)))
             self._lives.conclude(endpoint)
@@ -171,7 +171,7 @@ class Sources:
 
     def _end(self, endpoint: Endpoint, source: str, why: str) -> None:
         """Give a life the event that one of its sources is gone."""
-        endpoint.owner.blame = f"lost connection to {source}: {why}"
+        endpoint.owner.note(f"lost connection to {source}: {why}", transient=True)
         index = endpoint.peers.index(source)
         self._endpoints.take(endpoint, endpoint.automaton.noted_message(ends.gone, (index, 0, 0)))
 
@@ -183,7 +183,7 @@ class Sources:
         """The reason also names sources that have sent nothing yet."""
         silent = [peer for peer in endpoint.peers if not self._memory.has_spoken(peer)]
         of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
-        endpoint.owner.blame = self._endpoints.blame(timer) + of
+        endpoint.owner.note(self._endpoints.blame(timer) + of, transient=True)
 
     def _forget(self, endpoint: Endpoint) -> None:
         for source in endpoint.peers:

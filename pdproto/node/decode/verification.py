@@ -51,7 +51,7 @@ class Verification:
             self._data_path.verify(receiver.life, source, done.chunks, pages)
             return
         delivery.is_verifying = False
-        receiver.blame = f"{source} {problem}"
+        receiver.note(f"{source} {problem}")
         self._lives.hear(receiver.endpoint, done, source)
 
     def end(self, report: Verified) -> None:
@@ -72,7 +72,7 @@ class Verification:
                     (ends.content, (0, 0, 0, index, 0), True)))
         elif not receiver.is_settling:  # else no digest was compared
             self._core.metrics.add("spoilt_chunks")
-            receiver.blame = report.reason or f"the digests of the bytes of {source} do not agree"
+            receiver.note(report.reason or f"the digests of the bytes of {source} do not agree")
         self._lives.hear(endpoint, done, source)
 
 

@@ -155,7 +155,8 @@ class Binding:
         why = self._core.tell("refuses", self._refuses, life.room)
         if why is not None:
             # So that decode need not wait for a timeout.
-            self._senders.open(life.room, use=life.use, prompt=life.prompt).abort(why)
+            opened = self._senders.open(life.room, use=life.use, prompt=life.prompt)
+            self._core.ask(lambda: self._senders.give_up(opened, why, transient=True))
         return early.endpoint
 
     # Steps of the table of the rank
@@ -176,7 +177,8 @@ class Binding:
         elif early.stage is Sending.FAILED:
             self.early.drop(early)
             self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the life ended
-            self._senders.give_up(sender, why or early.reason or "")
+            self._senders.give_up(sender, why or early.reason or "",
+                                  transient=early.transient and not why)
         else:
             self._end_early(early, sender)
         sender.misfit = sender.misfit or why
@@ -194,7 +196,7 @@ class Binding:
         self.on_ended_early(early.endpoint, sender)
         self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the request ended
         self._senders.begin(early)
-        self._senders.give_up(early, sender.reason or "")
+        self._senders.give_up(early, sender.reason or "", transient=sender.transient)
 
     def _refuse_early(self, why: str) -> None:
         """The node drains: fail lives that have no sender."""
@@ -202,7 +204,7 @@ class Binding:
             self.early.drop(early)
             self.rooms.forget_life(self._endpoints.life(early.endpoint))
             self._senders.begin(early)
-            self._senders.give_up(early, why)
+            self._senders.give_up(early, why, transient=True)
 
     # Senders that have failed
 

@@ -94,8 +94,8 @@ class Sender(Handle):
     def adopt(self, early: "Sender") -> None:
         """Take over the state of an endpoint that a sink has met before the room was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
-        self.addresses, self.blame, self.reason = early.addresses, early.blame, early.reason
-        self.wanted = early.wanted
+        self.addresses, self.wanted = early.addresses, early.wanted
+        self.blame, self.reason, self.transient = early.blame, early.reason, early.transient
         self.stage, self.status, self.ended = early.stage, early.status, early.ended
         self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
 

@@ -65,9 +65,9 @@ class Senders(Handles):
             sender.began = self._core.turned
             self.injection.draw(TRANSFER, endpoint)
 
-    def give_up(self, sender: Sender, reason: str) -> None:
-        """Abort the hand-over, for this reason."""
-        sender.blame = reason
+    def give_up(self, sender: Sender, reason: str, *, transient: bool = False) -> None:
+        """Abort the hand-over, for this reason (see Handle.note)."""
+        sender.note(reason, transient=transient)
         self._endpoints.call(sender.endpoint, "abort_sender")
 
     def open_ends(self) -> list[Sender]:

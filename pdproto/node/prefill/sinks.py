@@ -59,7 +59,7 @@ class Sinks:
             writers={
                 ends.expecting: lambda e, _: Expecting(life(e)),
                 ends.done: lambda e, _: e.owner.done(life(e)),
-                ends.failed: lambda e, _: Failed(life(e), why(e)),
+                ends.failed: lambda e, _: Failed(life(e), why(e), e.owner.transient),
                 ends.abort_ack: lambda e, _: AbortAck(life(e)),
                 ends.drained: lambda e, _: Drained(life(e)),
             },
@@ -115,7 +115,7 @@ class Sinks:
         if endpoint is not None:
             if endpoint.peers != (peer.name,):
                 endpoint.owner.endpoint.meet((peer.name,))
-            endpoint.owner.blame = f"{peer.name}: {frame.reason}"
+            endpoint.owner.note(f"{peer.name}: {frame.reason}", transient=frame.transient)
             index = endpoint.peers.index(peer.name)
             self._endpoints.take(endpoint, endpoint.automaton.message(ends.abort, (index, 0, 0)))
 
@@ -140,7 +140,7 @@ class Sinks:
         """The ranks of a group end together, and so do all their hand-overs."""
         self._remembered.lose(peer.name, peer.incarnation, self._core.now)
         self._remembered.each_open(peer.incarnation, lambda life: self._be_over(
-            life, None, f"lost connection to {peer.name}: {why}"))
+            life, None, f"lost connection to {peer.name}: {why}", transient=True))
 
     def _note_overdue(self, peer: Peer, why: str) -> None:
         self._remembered.each_open(
@@ -150,7 +150,8 @@ class Sinks:
         """Tell a life that it waits no longer for this sink."""
         endpoint = self._endpoints.lives[life]
         if sink in endpoint.peers:
-            endpoint.owner.blame = endpoint.owner.blame or why
+            if not endpoint.owner.blame:
+                endpoint.owner.note(why, transient=True)
             self._endpoints.take(endpoint, endpoint.automaton.call(
                 "miss_sink", (endpoint.peers.index(sink),)))
 
@@ -160,14 +161,17 @@ class Sinks:
     def _be_given_up(self, life: Life, sink: str) -> None:
         self._be_over(life, sink, f"{sink} has given it up")
 
-    def _be_over(self, life: Life, sink: str | None, why: str) -> None:
+    def _be_over(
+        self, life: Life, sink: str | None, why: str, *, transient: bool = False
+    ) -> None:
         """Give a life the event that this sink, or every sink (None), is done with it."""
         endpoint = self._endpoints.lives[life]
         owner, sinks = endpoint.owner, endpoint.peers
         over = [(index, 0, 0) for index, name in enumerate(sinks) if sink in (None, name)]
         if not over:
             return  # it is of other ranks of the group
-        owner.blame = owner.blame or why
+        if not owner.blame:
+            owner.note(why, transient=transient)
         if owner.stage is Sending.UNKNOWN:
             self._binding.lose_sink(life, sinks[over[0][0]])
         self._endpoints.take(endpoint, endpoint.automaton.noted_message(ends.sink_over, *over))
@@ -189,7 +193,7 @@ class Sinks:
         self._remembered.settle(endpoint.life)
 
     def _note_timeout(self, timer: str, endpoint: Endpoint) -> None:
-        endpoint.owner.blame = self._endpoints.blame(timer)
+        endpoint.owner.note(self._endpoints.blame(timer), transient=True)
 
 
 def _is_bootstrapped(automaton: Automaton, state: int) -> bool:

@@ -151,7 +151,7 @@ class SourceWrites:
         """A write is in doubt from now on. Its hand-over fails at once, and gets its pages back."""
         endpoint, sink, chunk, _ = self._under_way[number]
         name, life = endpoint.peers[sink], self._endpoints.life(endpoint)
-        endpoint.owner.blame = in_doubt_reason(name, reason)
+        endpoint.owner.note(in_doubt_reason(name, reason), transient=True)
         self.in_doubt.add(name, life, number, self._core.turned)
         self._endpoints.take(endpoint, endpoint.automaton.completion(
             "error", (sink, endpoint.place(chunk))))
@@ -171,7 +171,7 @@ class SourceWrites:
         if self.in_doubt:
             self.in_doubt.drop(endpoint.peers[sink], self._endpoints.life(endpoint), number)
         if value is Write.REFUSED:
-            sender.blame = refusal_reason(endpoint.peers[sink], reason)
+            sender.note(refusal_reason(endpoint.peers[sink], reason))
             self._core.metrics.add("refused_writes")
         else:
             sender.landed_chunks += 1
