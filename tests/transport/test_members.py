@@ -1,13 +1,14 @@
 """Members of a cluster: each has keys of its own, and no other's name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 import zmq
+from msgspec.structs import fields
 
 from pdproto.cli.main import main
 from pdproto.node.link import Link
@@ -15,24 +16,7 @@ from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import RefusedError, Run
 from pdproto.runtime.batches import encode
-from pdproto.runtime.wire import (
-    Abort,
-    AbortAck,
-    Disown,
-    Done,
-    Drained,
-    Expecting,
-    Failed,
-    Introduce,
-    Life,
-    Meet,
-    Met,
-    Publish,
-    Ready,
-    Refuse,
-    Request,
-    row_digest,
-)
+from pdproto.runtime.wire import AnyFrame, Introduce, Life, row_digest
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.keys import AUTHORITY, Keys, KeysError, new_secret, of_member, read
 from pdproto.transport.nodes import DecodeNode, PrefillNode
@@ -97,36 +81,36 @@ def test_members_hand_over_and_none_takes_the_name_of_another(named: bool) -> No
 
 LIFE: Final = Life(5, 17, 1)
 MINE: Final = "tcp://127.0.0.1:9"
-FRAMES_OF_A_SINK: Final = {
-    "introduce": Introduce(LIFE, ("b", "c"), MINE), "abort": Abort(LIFE, "so", MINE),
-    "publish": Publish(LIFE, b"address", 3, ("c",), MINE),
-    "expecting": Expecting(LIFE), "done": Done(LIFE, (3,), b"", row_digest(LIFE, b"")),
-    "failed": Failed(LIFE, "so"), "abort_ack": AbortAck(LIFE), "drained": Drained(LIFE),
-    "meet": Meet(LIFE, 0, MINE), "met": Met(LIFE, 0), "refuse": Refuse(LIFE, 0, "so"),
-    "disown": Disown(LIFE, 0, 0, "so", MINE), "request": Request(LIFE, b""), "ready": Ready(LIFE),
-    "gone": None,
-}
+# By the name of a field: a frame is made of these, so one with another field has to be added here.
+SAID: Final[Mapping[str, Any]] = {
+    "life": LIFE, "sinks": ("b", "c"), "endpoint": MINE, "reason": "so", "address": b"address",
+    "pages": 3, "chunks": (3,), "metadata": b"", "digest": row_digest(LIFE, b""), "by": 0,
+    "rank": 0, "payload": b"", "number": 0, "slot": 0}
 
 
-@pytest.mark.parametrize("kind", FRAMES_OF_A_SINK)
+def frame_of(kind: type[AnyFrame]) -> AnyFrame:
+    """A frame of this kind about the life of another member."""
+    return kind(**{field.name: SAID[field.name] if field.name in SAID else get_args(field.type)[0]
+                   for field in fields(kind) if field.required})
+
+
+KINDS: Final[Mapping[str, type[AnyFrame] | None]] = {
+    **{kind.__name__: kind for kind in get_args(AnyFrame)}, "farewell": None}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_member_cannot_speak_for_the_lives_of_another_by_its_incarnation(
     kind: str, is_known: bool
 ) -> None:
     """Member c, under its own name and with its own keys, says the incarnation of member b.
 
-    Seen red without the check of incarnations: with "abort", "introduce", "publish" and "gone" the
-    hand-over of b ends, or waits for a second sink.
+    Seen red without the check of incarnations: with "Abort", "Introduce", "Publish" and "farewell"
+    the hand-over of b ends, or waits for a second sink.
     """
     with ExitStack() as opened:
         nodes = Nodes(opened)
-        context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
-        speaking = opened.enter_context(context.socket(zmq.DEALER))
-        speaking.setsockopt(zmq.LINGER, 0)
-        speaking.setsockopt_string(zmq.IDENTITY, "c")
-        speaking.curve_publickey, speaking.curve_secretkey = C.curve.public, C.curve.secret
-        speaking.curve_serverkey = A.curve.public
-        speaking.connect(nodes.prefill.endpoint)
+        speaking = member_c(opened, nodes.prefill.endpoint, A)
         if is_known:
             own = Life(10**6, 4242, 0)
             speaking.send(encode("c", 4242, 0, [Introduce(own, ("c",), MINE)]))
@@ -135,14 +119,54 @@ def test_a_member_cannot_speak_for_the_lives_of_another_by_its_incarnation(
         receiver = nodes.decode.open(5, {"a/p0": nodes.prefill.endpoint}, pages=[1, 2, 3])
         assert receiver.life == LIFE
         until(polls([sender], KVPoll.WAITING_FOR_INPUT))
-        frame, before = FRAMES_OF_A_SINK[kind], nodes.prefill.metrics.read()["malformed_frames"]
-        speaking.send(encode("c", 17, 10, [] if frame is None else [frame],
-                             "bye" if frame is None else None))
+        before = nodes.prefill.metrics.read()["malformed_frames"]
+        speaking.send(said(KINDS[kind], 17))
         until(lambda: nodes.prefill.metrics.read()["malformed_frames"] == before + 1)
         sender.send([0, 1, 2])
         until(polls([sender, receiver], KVPoll.SUCCESS))
         receiver.close()
         nodes.hand_over(6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_member_cannot_speak_for_a_source_of_the_lives_of_another(kind: str) -> None:
+    """Member c says to decode what only prefill's member may say of its hand-over.
+
+    Seen red without the look at the sources of a life (`Sources._counted`): "Failed", "Done",
+    "Expecting", "AbortAck" and "Drained" are not refused.
+    """
+    with ExitStack() as opened:
+        nodes = Nodes(opened)
+        speaking = member_c(opened, nodes.decode.endpoint, B)
+        sender = nodes.prefill.open(5)
+        receiver = nodes.decode.open(5, {"a/p0": nodes.prefill.endpoint}, pages=[1, 2, 3])
+        until(polls([sender], KVPoll.WAITING_FOR_INPUT))
+        before = nodes.decode.metrics.read()["malformed_frames"]
+        speaking.send(said(KINDS[kind], 4242 if KINDS[kind] is not None
+                           else nodes.decode._core.peers["a/p0"].incarnation))
+        until(lambda: nodes.decode.metrics.read()["malformed_frames"] == before + 1)
+        sender.send([0, 1, 2])
+        until(polls([sender, receiver], KVPoll.SUCCESS))
+        receiver.close()
+        nodes.hand_over(6)
+
+
+def member_c(opened: ExitStack, to: str, of: Keys) -> zmq.Socket[bytes]:
+    """A connection of member c to a node of another one."""
+    context: zmq.Context[zmq.Socket[bytes]] = opened.enter_context(zmq.Context())
+    speaking = opened.enter_context(context.socket(zmq.DEALER))
+    speaking.setsockopt(zmq.LINGER, 0)
+    speaking.setsockopt_string(zmq.IDENTITY, "c")
+    speaking.curve_publickey, speaking.curve_secretkey = C.curve.public, C.curve.secret
+    speaking.curve_serverkey = of.curve.public
+    speaking.connect(to)
+    return speaking
+
+
+def said(kind: type[AnyFrame] | None, incarnation: int) -> bytes:
+    """A batch of member c with a frame of this kind, or its farewell, for another incarnation."""
+    return encode("c", incarnation, 10, [] if kind is None else [frame_of(kind)],
+                  "bye" if kind is None else None)
 
 
 def test_a_member_may_speak_under_its_own_name() -> None:
