@@ -17,7 +17,7 @@ from pdproto.node.prefill.keeps import NO_PLACES, Places
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import Settings
 from pdproto.vllm.blocks import NULL_BLOCK, LayerGroup
-from pdproto.vllm.loading import LoadingScheduler, LoadingWorker, Loads
+from pdproto.vllm.loading import Failure, LoadingScheduler, LoadingWorker, Loads
 from pdproto.vllm.offering import OfferingScheduler
 from pdproto.vllm.orders import Orders
 from pdproto.vllm.ranks import DecodeRank
@@ -160,7 +160,7 @@ class Decode:
         self.awaited: Final[set[str]] = set()
         self.heard: Final[dict[str, bool]] = {}
         self.bad_blocks: Final[set[int]] = set()
-        self._failed: Final[set[str]] = set()
+        self._failed: Final[dict[str, Failure]] = {}
         self._told: Final = Told(stages)
         self._requests: Final[dict[str, Any]] = {}
         self._orders = Orders()
@@ -206,7 +206,7 @@ class Decode:
         for name in over:
             self.awaited.remove(name)  # KeyError: told twice, or of what nobody waits for
             self.heard[name] = name in self._failed
-        return Loads(over, self._failed & over)
+        return Loads(over, {name: self._failed[name] for name in self._failed.keys() & over})
 
 
 class Servers:
