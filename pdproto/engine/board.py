@@ -16,9 +16,12 @@ Rule 3: a source never writes a writer for a grant that it does not see. So an a
 Rule 4: each connection has a board of its own, so no process clears the writer of another.
 """
 
+import ctypes
 import fcntl
 import mmap
 import os
+from collections.abc import Callable
+from platform import machine
 from threading import Lock
 from typing import Final
 
@@ -31,15 +34,43 @@ LANDED_WRITES, LANDED_BYTES, REFUSED_WRITES = range(3)
 BOARD_BYTES: Final = 8 * (COUNTS + 2 * REGIONS_MAX)
 NOTHING: Final = 0
 
+X86: Final = ("x86_64", "i686")
+# membarrier(2) by processor; elsewhere the number of linux/include/uapi/asm-generic/unistd.h.
+MEMBARRIER: Final = {"x86_64": 324, "ppc64le": 365, "s390x": 356}
+MEMBARRIER_ELSEWHERE: Final = 283
+GLOBAL_EXPEDITED: Final = 1 << 1  # of the caller alone: no process has asked for it
+
 _lock: Final = Lock()
 
 
-def barrier() -> None:
-    """No read behind it happens before a write in front of it: to take a lock is an atomic
-    exchange, and to give it back a release, on every processor that CPython runs on.
+def barrier_for(processor: str) -> Callable[[], None]:
+    """The barrier of this processor: no read behind it happens before a write in front of it.
+
+    To take a lock is an atomic exchange, which on x86 orders everything. Others (Arm) order only
+    what follows, so a write in front may be seen late: there the kernel makes the barrier.
     """
+    return _by_lock if processor in X86 else _by_kernel(processor)
+
+
+def _by_lock() -> None:
     with _lock:
         pass
+
+
+def _by_kernel(processor: str) -> Callable[[], None]:
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    number = MEMBARRIER.get(processor, MEMBARRIER_ELSEWHERE)
+
+    def by_kernel() -> None:
+        if call(number, GLOBAL_EXPEDITED, 0, 0):
+            why = os.strerror(ctypes.get_errno())
+            raise OSError(f"shared memory needs the system call membarrier, and this host refuses "
+                          f"it: {why}; open both sides with another engine (tcp, mooncake, nixl)")
+
+    return by_kernel
+
+
+barrier: Final = barrier_for(machine())
 
 
 def word_of(token: bytes) -> int:

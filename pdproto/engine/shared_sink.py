@@ -51,7 +51,10 @@ EXPECTED: Final = frozenset({Kind.WRITE, Kind.DROPPED})
 
 
 class SharedSink(Sink["SharedLine"]):
-    """Staging memory that sources on this host map and write to. make, granule: see memory.Pool."""
+    """Staging memory that sources on this host map and write to. make, granule: see memory.Pool.
+
+    Raises OSError where the host refuses `membarrier`.
+    """
 
     engine: ClassVar[str] = ENGINE
 
@@ -63,6 +66,7 @@ class SharedSink(Sink["SharedLine"]):
         make: Callable[[int, int], Backing] | None = None,
         granule: int = PAGE_BYTES,
     ) -> None:
+        barrier()  # a host that refuses it has no shared memory
         self.boards: Final[set[Board]] = set()  # of open connections; the lock of the leases
         endpoint = f"@pdproto-{token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

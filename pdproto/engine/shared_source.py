@@ -24,7 +24,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from pdproto.engine import shared_sink
+from pdproto.engine import board, shared_sink
 from pdproto.engine.board import (
     LANDED_BYTES,
     LANDED_WRITES,
@@ -50,7 +50,7 @@ class SharedSource(Source):
     """Writes to sinks on this host, into their memory.
 
     bytes_max, writes_max: the limits of what is in flight; beyond them `post` raises EngineBusy.
-    The last write may exceed bytes_max.
+    The last write may exceed bytes_max. Raises OSError where the host refuses `membarrier`.
     """
 
     engine = shared_sink.ENGINE
@@ -58,6 +58,7 @@ class SharedSource(Source):
     carries = True
 
     def __init__(self, *, bytes_max: int = BYTES_MAX, writes_max: int = WRITES_MAX) -> None:
+        board.barrier()  # a host that refuses it has no shared memory
         self._copies: Final[deque[Copy]] = deque()
         self._carries: Final[dict[int, Carry]] = {}  # by write, in the order in which they began
         super().__init__(

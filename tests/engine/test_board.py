@@ -2,11 +2,21 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from platform import machine
 
 import numpy as np
 import pytest
 
-from pdproto.engine.board import Board, Spot, new_board, word_of
+from pdproto.engine import board
+from pdproto.engine.board import (
+    MEMBARRIER,
+    MEMBARRIER_ELSEWHERE,
+    Board,
+    Spot,
+    barrier_for,
+    new_board,
+    word_of,
+)
 from pdproto.engine.contract import EndedWrite, Lease, Result
 from pdproto.engine.frames import Frame
 from pdproto.engine.shared_sink import SharedSink
@@ -48,6 +58,26 @@ class Ends:
 def ends() -> Iterator[Ends]:
     with closing(Ends()) as both:
         yield both
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
+def test_a_processor_that_reorders_a_read_before_a_write_has_the_barrier_of_the_kernel(
+    processor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock orders both on x86 alone. Here the kernel is asked by this processor's number."""
+    monkeypatch.setattr(board, "MEMBARRIER_ELSEWHERE",
+                        MEMBARRIER.get(machine(), MEMBARRIER_ELSEWHERE))
+    barrier = barrier_for(processor)
+    barrier()
+    assert (barrier is barrier_for("i686")) == (processor == "x86_64")
+
+
+def test_a_host_that_refuses_the_barrier_is_told_which_engines_to_use(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "MEMBARRIER_ELSEWHERE", 100_000)  # no such call
+    with pytest.raises(OSError, match=r"refuses it: .*; open both sides with another engine"):
+        barrier_for("aarch64")()
 
 
 def once(act: Callable[[], None], then: Callable[..., None]) -> Callable[..., None]:
