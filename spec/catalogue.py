@@ -150,6 +150,8 @@ CATALOGUE: Final = (
           lemmas="incarnations_lemmas", ranking="incarnations_ranking", runs=True),
     Entry("drain", "handoff.drain:SYSTEM", lemmas="drain_lemmas", runs=True),
     Entry("kept-rooms", "handoff.keep:SYSTEM", lemmas="keep_lemmas", runs=True),
+    Entry("ended-rooms", "handoff.ended:SYSTEM", lemmas="ended_lemmas",
+          ranking="ended_ranking", runs=True),
     Entry("group-transfer", "handoff.group_transfer:SYSTEM", Purpose.COMPOSED,
           lemmas="group_transfer_lemmas", ranking="group_transfer_ranking"),
     Entry("group-transfer-pair", "handoff.group_transfer:PAIR", Purpose.COMPOSED,

@@ -32,6 +32,7 @@ WAITING_FRAMES_MAX: Final = 1 << 17
 EARLY_LIVES_MAX: Final = 1 << 17
 USED_ROOMS_MAX: Final = 1 << 16
 ENDED_ROOMS_MAX: Final = 1_024
+TOLD_ROOMS_MAX: Final = 16_384
 EARLY_DECISIONS_MAX: Final = 4_096
 TOLD_MAX: Final = 64
 INCARNATIONS_MAX: Final = 8
@@ -133,6 +134,10 @@ LIMITS: Final = (
           "rooms that a prefill node no longer keeps, and of which it remembers that it did",
           "a decode request for an older one waits for a sender, as for a room that is not open",
           "tests/node/test_keeps.py:test_so_many_ended_rooms_are_remembered"),
+    Limit("TOLD_ROOMS_MAX",
+          "rooms whose requests have ended, as a prefill node remembers them",
+          "a decode request for an older one waits for a sender, as for a room that never was",
+          "tests/node/test_ended_rooms.py:test_so_many_ended_rooms_are_remembered"),
     Limit("EARLY_DECISIONS_MAX",
           "decisions of a group that a rank keeps before their request",
           "later ones are dropped; the entry repeats them",

@@ -88,6 +88,7 @@ class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
     sinks: all sinks that this source feeds for this life. endpoint: the ZeroMQ endpoint of the
     sink. layout: of the sink's pages for this source; None if the data paths compare them. earlier:
     the generations of the lives of this room that come before it (spec/handoff/binding_ordered.py).
+    once: no other life of decode has the request of this one (spec/handoff/ended.py).
     """
 
     message = ends.introduce
@@ -95,13 +96,15 @@ class Introduce(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,
     endpoint: Name
     layout: PageLayout | None = None
     earlier: Earlier = ()
+    once: bool = False
 
 
 class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="publish"):
     """A sink tells a source where it may write.
 
     address: of the memory leased to this life for this source, in the engine's own encoding. pages:
-    how many pages the source is to write. layout, earlier: as in `Introduce`, which may be lost.
+    how many pages the source is to write. layout, earlier, once: as in `Introduce`, which may be
+    lost.
     """
 
     message = ends.publish
@@ -111,6 +114,7 @@ class Publish(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, t
     endpoint: Name
     layout: PageLayout | None = None
     earlier: Earlier = ()
+    once: bool = False
 
 
 class Abort(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="abort"):

@@ -76,6 +76,7 @@ class PdprotoKVManager(BaseKVManager):
     supports_host_destination = False  # the KV goes to the pool of decode
     node: PrefillNode | DecodeNode
     prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
+    once = False  # see is_once; of the same request
     # On prefill only:
     source_data_path: SourceItems
     statuses: PPConsensusStore | None = None

@@ -26,6 +26,7 @@ def note_request(queue: Any, request: Any, *_: Any, **__: Any) -> None:
     manager = queue.kv_manager
     manager.named_rank = request.disagg_prefill_dp_rank
     manager.prompt = prompt_of(queue, request)
+    manager.once = is_once(request)
 
 
 def prompt_of(queue: Any, request: Any) -> bytes:
@@ -34,6 +35,17 @@ def prompt_of(queue: Any, request: Any) -> bytes:
     if getattr(request, "pd_rebootstrap_in_progress", False):
         tokens = [*tokens, *request.output_ids]
     return name_of(tokens, _adapter(queue, request.lora_id))
+
+
+def is_once(request: Any) -> bool:
+    """Whether prefill has one request for this one of decode, and is asked for it once.
+
+    Not for a sample of `n`: they share a room, and SGLang computes one more before them to fill its
+    prefix cache. Not for a request that decode has retracted: prefill computes it again, in the
+    same room.
+    """
+    again = getattr(request, "pd_rebootstrap_in_progress", False)
+    return request.sampling_params.n == 1 and not again
 
 
 def _adapter(queue: Any, number: str | None) -> str | None:

@@ -68,7 +68,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self._dp_rank: int | None = None
         self._published: tuple[list[int], int, int] | None = None  # items, slot, prefix
         self._turn = None if mgr.turns is None else mgr.turns.draw()
-        self._prompt = mgr.prompt
+        self._prompt, self._once = mgr.prompt, mgr.once
         self._reactions: Final[dict[object, Callable[[], None]]] = {
             (scheduler.status, Reported.UNDER_WAY): self._open,
             (scheduler.passed, True): self._pass_turn,
@@ -248,6 +248,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         self.receiver = self.kv_mgr.decode.open(
             self.bootstrap_room, feed.sources, generation=self._turn, addressed=feed.addressed,
             sinks=[self.kv_mgr.name_of(rank) for rank in feed.sinks], prompt=self._prompt,
+            once=self._once,
             soon=False)  # SGLang gives the pages in the same iteration, if it has any
         if feed.misfit:
             self._give_up(feed.misfit)  # now, because the abort tells prefill at once

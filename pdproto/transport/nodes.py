@@ -330,6 +330,7 @@ class DecodeNode(RunningNode):
         addressed: Addressed | None = None,
         use: int | None = None,
         prompt: bytes | None = None,
+        once: bool = False,
         soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room.
@@ -340,7 +341,9 @@ class DecodeNode(RunningNode):
         once, ascending. on_released, watcher: see `Handle.watch`. pages, slot: see
         `Receiver.publish`; without them, call that method later. addressed: the data-parallel rank
         of the sources, where the prefill server has several. use, prompt: see PrefillNode.open.
-        soon: False if `publish` follows at once: then one message tells each source of both.
+        once: prefill has one request of this room and prompt, which is this receiver's: if it has
+        ended there, the receiver fails at once. Otherwise it waits for another request. soon: False
+        if `publish` follows at once: then one message tells each source of both.
 
         Raises LocalProtocolError when the node is closed, ValueError without sources, and TypeError
         or ValueError as PrefillNode.open does.
@@ -349,7 +352,7 @@ class DecodeNode(RunningNode):
             return self._met(self._node.open(
                 room, sources, sinks=sinks, generation=generation, on_released=on_released,
                 watcher=watcher, pages=pages, slot=slot, addressed=addressed, use=use,
-                prompt=prompt, soon=soon))
+                prompt=prompt, once=once, soon=soon))
 
     def seek(  # noqa: PLR0913 - all but three have a default
         self, room: int, server: str, *, pages: Sequence[int], slot: int | None = None,

@@ -8,6 +8,7 @@ from pdproto.spec.bugs import (
     dp_rank,
     drain,
     end_to_end,
+    ended,
     group_attempts,
     incarnations,
     keep,
@@ -32,5 +33,6 @@ BUGS: Final[tuple[Bug, ...]] = (
     *drain.BUGS,
     *incarnations.BUGS,
     *keep.BUGS,
+    *ended.BUGS,
     *offered.BUGS,
 )

@@ -180,7 +180,8 @@ OF_NODES: Final = (
     Assumption(
         "nodes-count-ends", By.NODES,
         "The end of each hand-over is counted, in a drain and in a kept room.",
-        rows=("server.end", "keeper.keep", "keeper.keep_not", "keeper.note_end"),
+        rows=("server.end", "keeper.keep", "keeper.keep_not", "keeper.note_end",
+              "rooms.bind", "rooms.end_request"),
         places=("node/drain.py:Drain._look", "node/prefill/keeps.py:Keeps._look"),
         tests=("tests/node/test_drain.py::"
                "test_what_was_accepted_ends_well_and_then_the_node_is_empty",

@@ -175,7 +175,8 @@ LIVENESS: Final = (
         "L2_a_mix_up_ends_its_life", "L2_a_mix_up_ends_its_request",
         "L2_a_failure_reaches_every_rank", "L2_a_life_fails_if_another_has_its_request",
         "L2_a_request_that_has_ended_ends_its_life",
-        "L2_a_life_that_has_ended_ends_its_request", "L2_a_leg_is_answered_at_once"),
+        "L2_a_life_that_has_ended_ends_its_request", "L2_a_leg_is_answered_at_once",
+        "L2_a_leg_of_an_ended_room_is_told_at_once"),
         simulator="within one message delay", assumes=_CALM),
     Promise("L3", "With no traffic every queue and every table becomes empty.", (
         "L3_no_orphan", "L3_every_claim_is_settled", "L3_a_published_room_is_listed",

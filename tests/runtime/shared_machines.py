@@ -13,6 +13,7 @@ from pdproto.spec.handoff import (
     agreement,
     attempts,
     dp_rank,
+    ended,
     group,
     keep,
     optimistic,
@@ -30,6 +31,7 @@ from pdproto.spec.handoff.roles import (
     Sink,
     Slot,
     Source,
+    Use,
 )
 from pdproto.spec.language.formula import And, Atom, Formula, Not, Or, Value, normal
 from pdproto.spec.language.machine import Call, Completion, Row, Table
@@ -120,6 +122,7 @@ CASES = {
     "pool": Case(transfer.SYSTEM, sink_tables.POOL, (0,),
                  {sort: 1 if sort is Source else 2 for sort in transfer.SYSTEM.sorts}),
     "kept rooms": Case(keep.SYSTEM, keep.KEEPER, (), {keep.KeptRoom: 2, Life: 2, Slot: 2}, (Slot,)),
+    "ended rooms": Case(ended.SYSTEM, ended.ROOMS, (), {ended.AskedRoom: 2, Life: 2, Use: 2}),
     "desk": Case(desk.SYSTEM, desk.TABLE, (), {desk.Job: 2, desk.Tray: 2}, (desk.Tray,)),
 }
 

@@ -142,8 +142,8 @@ def test_the_plain_batch_is_one() -> None:
     """What the cases below are changed from, field by field."""
     assert msgspec.msgpack.decode(PLAIN) == [
         VERSION, FORMAT, "d0", None, 8, 0,
-        [["introduce", [7, 8, 9, None, None], ["d0"], "tcp://127.0.0.1:1", None, []]], None, 0,
-        VERSION]
+        [["introduce", [7, 8, 9, None, None], ["d0"], "tcp://127.0.0.1:1", None, [], False]],
+        None, 0, VERSION]
     assert decode(changed((2,), "d1")).node == "d1"
 
 

@@ -1,7 +1,7 @@
 """The name of a prompt under SGLang: of SGLang's own requests, through its own queues."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, Final
@@ -20,11 +20,13 @@ from sglang.srt.managers.schedule_batch import MultimodalInputs, Req
 from sglang.srt.runtime_context import get_parallel
 from sglang.srt.sampling.sampling_params import SamplingParams
 
+from pdproto.node.prefill.ended_rooms import OVER
+from pdproto.node.prefill.sender import Sender
 from pdproto.sglang import prompts
 from pdproto.sglang.plugin import NAME, note_requests, plugin
 from pdproto.spec.handoff.poll import KVPoll
 from tests.items.test_data_path import ROW, Pair
-from tests.sglang.test_receiver import Manager
+from tests.sglang.test_receiver import Manager, reason
 from tests.waiting import until
 
 ROOM: Final = 5
@@ -106,13 +108,11 @@ def pair() -> Iterator[Pair]:
         yield Pair(closing, [range(4)])
 
 
-def at_once(pair: Pair) -> dict[str, str]:
-    """Three requests of one room, that come to decode in the other order. Returns of each the
-    prompt whose metadata row, and so whose KV, it has got.
-    """
+def servers(pair: Pair) -> tuple[Any, Any]:
+    """SGLang's queues of both servers, as far as they make senders and receivers."""
     plugin()
     backend = TransferBackend(NAME)
-    (node, data_path), = pair.sources
+    (node, _), = pair.sources
     prefill: Any = SimpleNamespace(
         kv_manager=SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
                                    named_rank=None, prompt=None),
@@ -122,21 +122,41 @@ def at_once(pair: Pair) -> dict[str, str]:
         kv_manager=Manager(pair), transfer_backend=backend, queue=[])
     note_requests(prompts.note_request, prefill=True)
     note_requests(prompts.note_request, prefill=False)
-    senders = {}
-    for prompt in PROMPTS:
-        made = request(prompt)
-        PrefillBootstrapQueue.create_sender(prefill, made, 1)
-        senders[prompt] = made.disagg_kv_sender.sender
-    receivers = {}
-    for place, prompt in enumerate(reversed(PROMPTS)):
-        DecodePreallocQueue._create_receiver_and_enqueue(decode, request(prompt))
-        receivers[prompt] = receiver = decode.queue[-1].kv_receiver
-        receiver.init(0)
-        receiver.send_metadata(np.array([place]), aux_index=ord(prompt))
+    return prefill, decode
+
+
+def half_at_prefill(prefill: Any, made: Req) -> Sender:
+    PrefillBootstrapQueue.create_sender(prefill, made, 1)
+    sender: Sender = made.disagg_kv_sender.sender
+    return sender
+
+
+def half_at_decode(decode: Any, made: Req, place: int = 0) -> Any:
+    DecodePreallocQueue._create_receiver_and_enqueue(decode, made)
+    receiver = decode.queue[-1].kv_receiver
+    receiver.init(0)
+    receiver.send_metadata(np.array([place]), aux_index=ord(made.rid))
+    return receiver
+
+
+def send(pair: Pair, senders: Mapping[str, Sender]) -> None:
+    """Send each of them a row with the name of its prompt, when decode has asked for all."""
     until(lambda: all(one.poll() is KVPoll.WAITING_FOR_INPUT for one in senders.values()))
+    (_, data_path), = pair.sources
     for prompt, sender in senders.items():
         sender.send(data_path.numbering.numbers(0, [1]),
                     metadata=prompt.encode().ljust(len(ROW), b" "))
+
+
+def at_once(pair: Pair) -> dict[str, str]:
+    """Three requests of one room, that come to decode in the other order. Returns of each the
+    prompt whose metadata row, and so whose KV, it has got.
+    """
+    prefill, decode = servers(pair)
+    senders = {prompt: half_at_prefill(prefill, request(prompt)) for prompt in PROMPTS}
+    receivers = {prompt: half_at_decode(decode, request(prompt), place)
+                 for place, prompt in enumerate(reversed(PROMPTS))}
+    send(pair, senders)
     until(lambda: all(one.poll() is KVPoll.SUCCESS for one in receivers.values()))
     return {prompt: decode.kv_manager.slots[ord(prompt)].decode().strip() for prompt in PROMPTS}
 
@@ -150,3 +170,51 @@ def test_without_names_they_get_the_kv_of_another(
 ) -> None:
     monkeypatch.setattr(prompts, "prompt_of", lambda *_: None)
     assert at_once(pair) != {prompt: prompt for prompt in PROMPTS}
+
+
+def handed_over(pair: Pair, prefill: Any, decode: Any) -> None:
+    """A request of the room has ended well at both servers."""
+    receiver = half_at_decode(decode, request("A"))
+    send(pair, {"A": half_at_prefill(prefill, request("A"))})
+    until(lambda: receiver.poll() is KVPoll.SUCCESS)
+    receiver.clear()
+
+
+def test_a_decode_request_that_a_router_repeats_alone_fails_at_once(pair: Pair) -> None:
+    """No clock runs out: `bootstrap_timeout` is 300 s here."""
+    prefill, decode = servers(pair)
+    handed_over(pair, prefill, decode)
+    repeated = half_at_decode(decode, request("A"))
+    until(lambda: repeated.poll() is KVPoll.FAILED)
+    assert OVER in reason(repeated)
+
+
+def retracted() -> Req:
+    """After one token: prefill computes the same prompt again (Scheduler.pause_generation)."""
+    made = request("A")
+    made.output_ids.append(7)
+    made.pd_rebootstrap_forced_output_id = made.output_ids.pop()
+    made.pd_rebootstrap_in_progress = True
+    return made
+
+
+def sample() -> Req:
+    """Of n = 2. SGLang has computed one before, for its prefix cache."""
+    made = request("A")
+    made.sampling_params = SamplingParams(n=2)
+    return made
+
+
+@pytest.mark.parametrize("again", [retracted, sample])
+def test_a_request_that_prefill_computes_again_in_its_room_waits_for_it(
+    pair: Pair, again: Callable[[], Req]
+) -> None:
+    """Decode comes first. Seen red with `is_once` that is always true."""
+    prefill, decode = servers(pair)
+    handed_over(pair, prefill, decode)
+    receiver = half_at_decode(decode, again())
+    (node, _), = pair.sources
+    until(lambda: receiver.poll() is KVPoll.FAILED
+          or receiver.receiver.life in node._node.lives)
+    send(pair, {"A": half_at_prefill(prefill, request("A"))})
+    until(lambda: receiver.poll() is KVPoll.SUCCESS)

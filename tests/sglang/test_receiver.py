@@ -41,6 +41,7 @@ class Manager:
         self.slots: dict[int, bytes] = {}
         self.missing = self.misfit = ""
         self.prompt: bytes | None = None
+        self.once = False
         self.rows = SimpleNamespace(write=self._write)
         feed = Feed({source.name: source.endpoint}, range(1), None,
                     Addressed("127.0.0.1:1", 1, 0))

@@ -118,7 +118,7 @@ def request(tokens: int, **changed: Any) -> Any:
         "origin_input_ids": array("q", [0] * tokens), "output_ids": array("q"),
         "origin_input_ids_unpadded": array("q", [0] * tokens),
         "return_logprob": False, "multimodal_inputs": None, "lora_id": None,
-        "disagg_prefill_dp_rank": None, "sampling_params": SimpleNamespace(max_new_tokens=2),
+        "disagg_prefill_dp_rank": None, "sampling_params": SimpleNamespace(max_new_tokens=2, n=1),
         "time_stats": SimpleNamespace(trace_ctx=SimpleNamespace(abort=lambda **_: None)),
         "to_finish": None, "finished_reason": None,
         "is_retracted": False, "metadata_buffer_index": -1,

@@ -70,7 +70,7 @@ class Decode(Node):
         watcher: Callable[[Receiver], None] | None = None,
         pages: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
         slot: int | None = None, addressed: Addressed | None = None, use: int | None = None,
-        prompt: bytes | None = None, soon: bool = True,
+        prompt: bytes | None = None, once: bool = False, soon: bool = True,
     ) -> Receiver:
         """Open a receiver for a room; see DecodeNode.open. One thread at a time, so that lives
         begin in the order of their numbers.
@@ -79,6 +79,7 @@ class Decode(Node):
         if addressed is not None:
             self.routing.prepare(checked.one_of("addressed", addressed, Addressed))
         receiver = self.receivers.new(room, tuple(sources), sinks, generation, use, prompt)
+        receiver.once = checked.flag("once", once)
         receiver.watch(on_released, watcher)
         if pages is not None:
             receiver.hold(pages, slot)

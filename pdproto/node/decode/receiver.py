@@ -59,7 +59,7 @@ class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("deliveries", "every_page", "incarnations", "is_settling", "life", "metadata",
-                 "pages", "queued", "sinks", "slot")
+                 "once", "pages", "queued", "sinks", "slot")
 
     _node: ReceiverNode
 
@@ -70,6 +70,7 @@ class Receiver(Handle):
         super().__init__(node, endpoint, Receiving.UNKNOWN)
         self.sinks: Final = sinks
         self.life: Final = life
+        self.once = False  # see DecodeNode.open
         self.incarnations = KnownIncarnations(sources)
         self.pages: dict[str, tuple[int, ...]] | None = None
         self.every_page: Collection[int] = ()  # of all sources, each once

@@ -120,14 +120,15 @@ class Sources:
 
     def _introduction(self, endpoint: Endpoint, index: int) -> Introduce:
         return Introduce(self._endpoints.life(endpoint), endpoint.owner.sinks,
-                         *self._own(endpoint, index), self._lives.earlier(endpoint, index))
+                         *self._own(endpoint, index), self._lives.earlier(endpoint, index),
+                         endpoint.owner.once)
 
     def _publication(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver = self._endpoints.life(endpoint), endpoint.owner
         source = endpoint.peers[index]
         return Publish(life, self._memory.address(life, source), len(receiver.pages[source]),
                        receiver.sinks, *self._own(endpoint, index),
-                       self._lives.earlier(endpoint, index))
+                       self._lives.earlier(endpoint, index), receiver.once)
 
     def _abort(self, endpoint: Endpoint, index: int) -> Abort:
         self._core.metrics.add("aborts_sent")

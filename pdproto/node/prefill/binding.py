@@ -59,7 +59,8 @@ class Binding:
     refuses: returns why no sender will open a room that a sink introduces; None if one may. early:
     lives without a sender. on_ended_early: the request of this endpoint is that of a sender that
     has ended before. on_dropped: no sink may come any more for a sender that has failed. further:
-    answers a life without a sender, if its room is open to several; returns whether it has.
+    answers a life without a sender, if its room is open to several; returns whether it has. waits:
+    a sink has introduced an early life. bound: an early life has a sender.
     """
 
     def __init__(
@@ -73,6 +74,8 @@ class Binding:
         self.on_ended_early: Callable[[Endpoint, Sender], None] = lambda *_: None
         self.on_dropped: Callable[[Sender], None] = lambda _: None
         self.further: Callable[[Life], bool] = lambda _: False
+        self.waits: Callable[[Sender], None] = lambda _: None
+        self.bound: Callable[[Sender, Sender], None] = lambda *_: None
         self._core: Final = core
         self._endpoints: Final = endpoints
         self._senders: Final = senders
@@ -122,6 +125,17 @@ class Binding:
             endpoint = lives.get(life)
         return endpoint or self._meet(life, by)
 
+    def ended(self, early: Sender) -> Sender | None:
+        """A request of the room and prompt of this early life that has failed without a life."""
+        return next((sender for sender in self._unbound.of_room(early.room)
+                     if sender.prompt == early.prompt and sender.reason), None)
+
+    def wait(self, life: Life, *, once: bool) -> None:
+        """A sink has introduced a life, with this word of its introduction."""
+        if life in self.rooms and (early := self.early.of_life(life)) is not None:
+            early.once = early.once or once
+            self.waits(early)
+
     def meet_earlier(self, peer: Peer, frame: Introduce | Publish) -> None:
         """Meet the lives that this one names, if their own introductions have not come. These are
         rows of the table (spec/handoff/binding_ordered.py).
@@ -168,6 +182,8 @@ class Binding:
         early = self.early.of_life(life)
         why = two_prompts(life, sender, early) if differ else ""
         self._unbound.drop(sender)
+        if early is not None:
+            self.bound(early, sender)
         if early is None:
             sender.endpoint.life = life
             self._remembered.add(life, sender.endpoint)

@@ -13,6 +13,7 @@ from pdproto.node.endpoints import Endpoints
 from pdproto.node.link import Link
 from pdproto.node.node import Node
 from pdproto.node.prefill.binding import Binding
+from pdproto.node.prefill.ended_rooms import EndedRooms
 from pdproto.node.prefill.in_doubt import InDoubtAtSink
 from pdproto.node.prefill.keeps import NO_PLACES, Keeps, Kept, Places
 from pdproto.node.prefill.remembered_lives import RememberedLives
@@ -59,12 +60,13 @@ class Prefill(Node):
         self.keeps: Final = Keeps(core, self.senders, self.binding, self.sinks.put,
                                   Waits(waits, core.connections.suspicions.of_any),
                                   places)
+        self.ended_rooms: Final = EndedRooms(self.senders, self.binding)
         self.routing: Final = None if dp is None else PrefillRouting(
             core, endpoints, self.senders, self.binding, waits, dp)
-        self.senders.put = self._put
+        self.senders.put = self._open
         super().__init__(PREFILL, core, endpoints, capabilities, self.senders, (
             self.binding.part, self.writes.part, self.forgetting.part,
-            self.sinks.part, self.keeps.part,
+            self.sinks.part, self.keeps.part, self.ended_rooms.part,
             *(() if self.routing is None else (self.routing.part,))))
 
     def open(
@@ -100,6 +102,10 @@ class Prefill(Node):
     def is_awaited(self, owner: Sender) -> bool:
         """See Node."""
         return self.forgetting.awaits(owner.endpoint.life)
+
+    def _open(self, sender: Sender, named: int | None) -> None:
+        self.ended_rooms.open(sender)
+        self._put(sender, named)
 
     def _put(self, sender: Sender, named: int | None) -> None:
         """The name of a data-parallel rank in a request means nothing on the only one."""

@@ -68,7 +68,7 @@ class Sender(Handle):
     """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
 
     __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "given_use", "metadata",
-                 "misfit", "prompt", "room", "use", "wanted")
+                 "misfit", "once", "prompt", "room", "use", "wanted")
 
     _node: SenderNode
     endpoint: SendingEndpoint
@@ -85,6 +85,7 @@ class Sender(Handle):
         self.given_use: Final = given_use  # the use that the caller gives
         self.use = given_use or 0  # of the room (uses.py)
         self.prompt: Final = prompt  # by the caller's name
+        self.once = False  # of an early life: see Introduce
         self.addresses: dict[int, bytes] = {}
         self.wanted: dict[int, int] = {}  # by sink, how many pages it has published
         self.chunks: list[Sequence[int]] = []

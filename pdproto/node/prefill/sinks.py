@@ -108,6 +108,7 @@ class Sinks:
             named = frame.sinks if peer.name in frame.sinks else (*frame.sinks, peer.name)
             if named != endpoint.peers:
                 endpoint.owner.endpoint.meet(named)
+            self._binding.wait(frame.life, once=frame.once)
         return endpoint
 
     def _aborted(self, peer: Peer, frame: Abort) -> None:
