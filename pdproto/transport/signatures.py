@@ -12,6 +12,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509.oid import NameOID
 
 from pdproto.transport.keys import Keys
 
@@ -35,21 +36,25 @@ class Signer:
         """The signature of these bytes, with the certificate of the key, in base64."""
         return b64encode(self._key.sign(data) + self._certificate).decode()
 
-    def is_signed(self, data: bytes, signature: str) -> bool:
-        """Whether a member of this cluster has signed these bytes. Takes any text."""
+    def signer(self, data: bytes, signature: str) -> str | None:
+        """The member of this cluster that has signed these bytes; None if none has. Takes any text.
+        """
         try:
             raw = b64decode(signature, validate=True)
-            self._public(raw[SIGNATURE_BYTES:]).verify(raw[:SIGNATURE_BYTES], data)
+            member, key = self._public(raw[SIGNATURE_BYTES:])
+            key.verify(raw[:SIGNATURE_BYTES], data)
         except (ValueError, TypeError, InvalidSignature):
-            return False
-        return True
+            return None
+        return member
 
-    def _public_key(self, certificate: bytes) -> Ed25519PublicKey:
-        """Raises ValueError, TypeError or InvalidSignature for one of another cluster, or for none.
+    def _public_key(self, certificate: bytes) -> tuple[str, Ed25519PublicKey]:
+        """The member that a certificate names, and its key. Raises ValueError, TypeError or
+        InvalidSignature for a certificate of another cluster, or for none.
         """
         found = x509.load_der_x509_certificate(certificate)
         found.verify_directly_issued_by(self._authority)
         key = found.public_key()
         if not isinstance(key, Ed25519PublicKey):
             raise TypeError("its key is not one of Ed25519")
-        return key
+        (named,) = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return str(named.value), key

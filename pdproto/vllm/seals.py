@@ -5,7 +5,8 @@ server with keys seals its offers, and decode refuses others: with the secret of
 HMAC-SHA-256, with the keys of a member by a signature (transport/signatures.py). An introduction
 (early.py) also says where ranks listen, and is sealed as an offer is.
 
-Rule 1: with keys, an offer without a seal of the cluster is refused.
+Rule 1: with keys, an offer without a seal of the cluster is refused. So is one that a member has
+        signed for a rank of another member.
 Rule 2: without keys, an offer that names an address beyond this host is refused, unless the
         operator trusts every process of the network (`insecure`).
 Rule 3: an offer of ranks that listen on the loopback interface of another host is refused: decode
@@ -19,7 +20,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from pdproto.net.hosts import is_loopback, loopback
-from pdproto.node.link import host_of
+from pdproto.node.link import host_of, member_of
 from pdproto.transport.settings import Settings
 from pdproto.transport.signatures import Signer
 from pdproto.vllm.early import Introduction
@@ -52,9 +53,15 @@ class Seals:
 
     def doubt(self, offer: Offer | Introduction) -> str | None:
         """Why the addresses of this offer are not called; None if they are."""
-        if not self._is_sealed(offer):
+        sealer = self._sealer(offer)
+        if sealer is None:
             return ("kv_transfer_params have no seal of this cluster: want those that prefill has "
                     "answered, unchanged, and keys of one cluster (PDPROTO_KEYS) at both ends")
+        for _, _, name, _ in offer.ranks if sealer else ():
+            if member_of(name) != sealer:
+                return (f"kv_transfer_params name {name} of member {member_of(name)}, and member "
+                        f"{sealer} has signed them: want those that prefill has answered, and the "
+                        f"keys of one member on all hosts of a prefill server")
         if offer.loopback and self._loopback not in ("", offer.loopback):
             return ("prefill listens on the loopback interface of another host or container: set "
                     "PDPROTO_KEYS on both servers (`pdproto node keys` makes them)")
@@ -67,12 +74,16 @@ class Seals:
                             f"PDPROTO_INSECURE=1 if every process of the network is trusted")
         return None
 
-    def _is_sealed(self, offer: Offer | Introduction) -> bool:
+    def _sealer(self, offer: Offer | Introduction) -> str | None:
+        """The member that has sealed the offer, "" where there are no members; None if it has no
+        seal of this cluster.
+        """
         data = _unsealed(offer)
         if self._signer is not None:
-            return self._signer.is_signed(data, offer.seal)
-        return not self._key or hmac.compare_digest(
+            return self._signer.signer(data, offer.seal)
+        is_sealed = not self._key or hmac.compare_digest(
             offer.seal.encode(errors="replace"), self._hmac(data).encode())
+        return "" if is_sealed else None
 
     def _hmac(self, data: bytes) -> str:
         return hmac.new(self._key, data, sha256).hexdigest()

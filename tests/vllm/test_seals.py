@@ -20,8 +20,10 @@ OURS, THEIRS = Seals(Settings(secret=SECRET)), Seals(Settings(secret=new_secret(
 HERE, BEYOND = "tcp://127.0.0.1:1", "tcp://10.0.0.9:1"
 
 
-def offer(endpoint: str = HERE) -> Offer:
-    return Offer(VERSION, "7", 10, [0], [(0, 0, "prefill", endpoint)], dict(LAYOUT), {"a": "b"})
+def offer(endpoint: str = HERE, *ranks: str) -> Offer:
+    """Of these ranks, at one endpoint."""
+    return Offer(VERSION, "7", 10, [0], [(0, 0, rank, endpoint) for rank in ranks or ("one/p",)],
+                 dict(LAYOUT), {"a": "b"})
 
 
 @pytest.fixture
@@ -38,6 +40,18 @@ def test_members_believe_offers_that_a_member_has_sealed(members: list[Seals]) -
         told = offer_in(one.sealed(its).params())
         assert [seals.doubt(told) for seals in (one, two)] == [None, None]
         assert "no seal of this cluster" in str(other.doubt(told))
+
+
+@pytest.mark.parametrize("ranks", [["one/p"], ["one"], ["two/p", "one/p"], ["onetwo/p"]])
+def test_a_member_signs_for_its_own_ranks_only(members: list[Seals], ranks: list[str]) -> None:
+    """Seen red without the comparison: a member has decode load a room of another one."""
+    one, two, _ = members
+    for half in (one, two):
+        told = str(half.doubt(two.sealed(offer(BEYOND, *ranks))))
+        foreign = next(rank for rank in ranks if not rank.startswith("two"))
+        assert f"name {foreign} of member {foreign.partition('/')[0]}" in told
+        assert "member two has signed them" in told
+    assert two.doubt(two.sealed(offer(BEYOND, "two", "two/p", "two/q"))) is None
 
 
 def test_members_believe_no_other_offer(members: list[Seals]) -> None:
