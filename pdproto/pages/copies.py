@@ -8,7 +8,7 @@ One thread, the worker of a data path, makes these calls. Any thread may ask for
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Lock
 from time import monotonic, sleep
@@ -26,6 +26,7 @@ Memory = TypeVar("Memory")
 
 LAYOUTS_KEPT: Final = 256
 BUFFERS_KEPT: Final = 64  # free buffers of one size
+AT_ONCE_BYTES: Final = 64 << 10  # 20 us, with digests
 
 
 class Computed(tuple[int, ...]):
@@ -185,14 +186,38 @@ class CopyWorker(ThreadPoolExecutor):
     A copy in host memory is done when its call returns, and a copy on a device later. The thread
     asks the device again and again, so that no other thread waits for it.
 
-    begin: called in it first of all. is_closing: the data path is being closed.
+    begin: called in it first of all. is_closing: the data path is being closed. at_once_bytes: to
+    copy in the thread of the node, between two calls of `refill`: a passage to this thread and back
+    takes longer than to copy as many.
     """
 
-    def __init__(self, name: str, begin: Callable[[], None]) -> None:
+    def __init__(self, name: str, begin: Callable[[], None], at_once_bytes: int = 0) -> None:
         super().__init__(1, name, begin)
         self.is_closing = False
+        self._at_once_bytes: Final = at_once_bytes
+        self._left = at_once_bytes
+        self._last: Future[Any] | None = None
         self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread uses it
         self._is_polling = False
+
+    def refill(self) -> None:
+        """In the thread of the node: a turn begins."""
+        self._left = self._at_once_bytes
+
+    def take(self, nbytes: int, act: Callable[..., object], *given: Any) -> None:
+        """In the thread of the node: do this, which copies so many bytes, behind all that came
+        before. It is done at once if that is over, and the bytes are few.
+        """
+        if nbytes < self._left and (self._last is None or self._last.done()):
+            self._left -= nbytes
+            act(*given)
+        else:
+            self.submit(act, *given)
+
+    def submit(self, act: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
+        """See Executor."""
+        self._last = super().submit(act, *given, **named)
+        return self._last
 
     def in_order(self, act: Callable[[], bool]) -> None:
         """On the thread: act when all acts before it have been done. act: returns whether it has

@@ -39,6 +39,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
     """
 
     landing: ClassVar[type[SinkPages]] = SinkPages  # the same data path with staging memory only
+    at_once_bytes: ClassVar[int] = 0  # threads of the engine have the worker do things, too
 
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,

@@ -2,11 +2,11 @@
 
 A landed chunk is copied into the node's own pages, and the digests of the stored bytes are compared
 meanwhile. The copies run on a thread of their own, or on the device of the pools, so that the
-node's loop never waits.
+node's loop never waits; few bytes are copied at once (`CopyWorker.take`).
 
-Rule 1: one thread begins copies and gives memory back, in the order in which the node asked, and
-        each waits for the end of the copies before it. So neither memory nor pages are given back
-        while a copy uses them.
+Rule 1: copies begin, and memory is given back, in the order in which the node asked, and each waits
+        for the end of the copies before it. So neither memory nor pages are given back while a copy
+        uses them.
 Rule 2: the digest is keyed by the life, so the bytes of another life do not match.
 """
 
@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
-from pdproto.pages.copies import CopyWorker, Unpacked, end_of_pass
+from pdproto.pages.copies import AT_ONCE_BYTES, CopyWorker, Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SINK_COUNTS, add_engine_counts
@@ -77,6 +77,8 @@ class SinkPages:
     the order of that source's pools. order, device, page_tokens, threads: as in SourcePages.
     """
 
+    at_once_bytes: ClassVar[int] = AT_ONCE_BYTES  # see CopyWorker
+
     def __init__(
         self, pools: Mapping[str, Sequence[Any]] | Sequence[Any], engine: SinkEngine, *,
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
@@ -97,7 +99,8 @@ class SinkPages:
         self._copies: Final = copies_for(self.layouts[0], device, engine, threads)
         for layout in self.layouts:
             self._copies.warm(layout)
-        self._worker: Final = CopyWorker("pdproto-unpack", self._copies.begin_thread)
+        self._worker: Final = CopyWorker("pdproto-unpack", self._copies.begin_thread,
+                                         0 if self._copies.shares else self.at_once_bytes)
         self._leases: Final[dict[Life, dict[str, Lease]]] = {}
         self._fences: Final[dict[tuple[Life, str], Ticket]] = {}
         self._settled: Final[set[Life]] = set()
@@ -170,7 +173,8 @@ class SinkPages:
 
     def verify(self, life: Life, source: str, chunks: Sequence[int], pages: Sequence[int]) -> None:
         """See SinkDataPath."""
-        self._worker.submit(self._verify, life, source, chunks, pages)
+        self._worker.take(self.bytes_of(source, chunks, pages),
+                          self._verify, life, source, chunks, pages)
 
     def bytes_of(self, source: str, chunks: Sequence[int], _pages: Sequence[int]) -> int:
         """See CountsBytes: the bytes of all chunks, with their digests."""
@@ -179,7 +183,7 @@ class SinkPages:
     def settle(self, life: Life) -> None:
         """See SinkDataPath."""
         self._settled.add(life)
-        self._worker.submit(self._worker.in_order, partial(self._settle, life))
+        self._worker.take(0, self._worker.in_order, partial(self._settle, life))
 
     def fence(self, life: Life, source: str) -> None:
         """See SinkDataPath. A source may be lost before any memory was leased for it."""
@@ -193,10 +197,11 @@ class SinkPages:
     def release(self, life: Life) -> None:
         """See SinkDataPath."""
         leases = self._leases.pop(life)
-        self._worker.submit(self._worker.in_order, partial(self._release, leases))
+        self._worker.take(0, self._worker.in_order, partial(self._release, leases))
 
     def reports(self) -> Iterable[Verified | Fenced | Idle]:
         """See SinkDataPath."""
+        self._worker.refill()
         for (life, source), ticket in list(self._fences.items()):
             if self.engine.fenced(ticket):
                 del self._fences[life, source]

@@ -2,7 +2,8 @@
 
 The pages of a chunk are packed with their digests, and written into the memory that the sink has
 leased. With an engine that gathers, large pages are written from the pool without packing. Packing
-runs on a thread of its own, or on the device of the pools, so that the node's loop never waits.
+runs on a thread of its own, or on the device of the pools, so that the node's loop never waits; few
+bytes are packed at once (`CopyWorker.take`).
 
 The digest is keyed by the life, so the bytes of another life do not match (pages/sink_pages.py).
 """
@@ -20,7 +21,7 @@ from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
-from pdproto.pages.copies import CopyWorker, Staged, end_of_pass
+from pdproto.pages.copies import AT_ONCE_BYTES, CopyWorker, Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
 from pdproto.pages.device import Device
 from pdproto.pages.engine_counts import SOURCE_COUNTS, add_engine_counts
@@ -80,7 +81,8 @@ class SourcePages:
         self._ended: Final[deque[tuple[int, WriteOutcome, str]]] = deque()
         self._copies: Final = copies_for(self.layout, device, engine, threads)
         self._copies.warm(self.layout)
-        self._worker: Final = CopyWorker("pdproto-pack", self._copies.begin_thread)
+        self._worker: Final = CopyWorker("pdproto-pack", self._copies.begin_thread,
+                                         0 if self._copies.shares else AT_ONCE_BYTES)
         chunk_offset(self.layout, 1)  # fills the cache of plans, for the loop of the node
         self._staged = self._writes = 0
         self._wake: Callable[[], None] = lambda: None
@@ -147,6 +149,7 @@ class SourcePages:
 
     def outcomes(self) -> Iterable[tuple[int, WriteOutcome, str]]:
         """See SourceDataPath."""
+        self._worker.refill()
         for outcome in self.engine.completed():
             with self._lock:
                 number, staged = self._posted.pop(outcome.write)
@@ -167,13 +170,13 @@ class SourcePages:
         self.engine.close()
 
     def _begin(self, job: Job, stage: Callable[[], Staged]) -> None:
-        """Have the worker stage these bytes and post them."""
+        """Have these bytes staged and posted."""
         self._staged += job.length
         self._writes += 1
-        self._worker.submit(self._put, job, stage)
+        self._worker.take(job.length, self._put, job, stage)
 
     def _put(self, job: Job, stage: Callable[[], Staged]) -> None:
-        """In the worker: stage a chunk and post it; skip it if its hand-over has failed."""
+        """Stage a chunk and post it; skip it if its hand-over has failed."""
         if not job.is_wanted():
             self._end(job, WriteOutcome.SKIPPED)
             return
