@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, assert_never
 from pdproto.check.number_words import OPPOSITE, NumberWords
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.computed import Chosen
-from pdproto.spec.language.elements import UNSET, ElementFunction
+from pdproto.spec.language.elements import UNSET, ElementCell, ElementFunction
 from pdproto.spec.language.formula import (
     TRUE,
     And,
@@ -117,7 +117,7 @@ def _value_text(value: object, elements: Elements) -> str:
             return _numbers(elements).term(value)
         case Chosen():
             return _numbers(elements).chosen(value, lambda one: _value_text(one, elements))
-        case Cell(symbol, arguments):
+        case Cell(symbol, arguments) | ElementCell(symbol, arguments):
             return _applied(symbol, arguments, elements)
         case Formula():
             return formula_text(value, elements)

@@ -31,7 +31,7 @@ from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.ground.starts import starts
-from pdproto.spec.language.computed import alternatives
+from pdproto.spec.language.computed import alternatives, copied
 from pdproto.spec.language.formula import (
     TRUE,
     And,
@@ -294,23 +294,36 @@ class Grounder:
         for update in table.written(row):
             for chosen in self.environments(update.variables):
                 inner = {**environment, **chosen}
-                where = () if update.where == TRUE else (update.where,)
-                choices = [
-                    (all_of(*where, *conditions),
-                     () if one is None else tuple(self._assigned(one, inner)))
-                    for conditions, one in alternatives(update)]
-                if where:
-                    choices.append((Not(update.where), ()))
+                choices = [*self._choices(update, inner)]
+                if update.where != TRUE:
+                    choices.append((Not(update.where), inner, ()))
                 cases = [
                     (narrowed, (*before, *literals))
                     for holding, before in cases
-                    for condition, literals in choices
-                    for narrowed in self._narrowed(row, holding, condition, inner)
+                    for condition, of, literals in choices
+                    for narrowed in self._narrowed(row, holding, condition, of)
                 ]
                 if len(cases) > CASES_MAX:
                     raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
                                                f"over {CASES_MAX:,} cases at these sizes")
         return cases
+
+    def _choices(
+        self, update: Update, environment: Environment
+    ) -> Iterator[tuple[Formula, Environment, tuple[Literal, ...]]]:
+        """The values of an update where its `where` holds: conditions, and what they assign."""
+        copy = copied(update)
+        if copy is None:
+            for conditions, one in alternatives(update):
+                literals = () if one is None else tuple(self._assigned(one, environment))
+                yield all_of(update.where, *conditions), environment, literals
+            return
+        cleared = tuple(self._assigned(copy.cleared, environment))
+        for i in range(self.sizes[type(copy.element)]):
+            inner = {**environment, copy.element: i}
+            yield (all_of(update.where, copy.alone), inner,
+                   (*cleared, *self._assigned(copy.assigned, inner)))
+        yield all_of(update.where, copy.none), environment, cleared
 
     def _assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
         for one in update.symbol.plain(update):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
+from pdproto.spec.language.computed import copied
 from pdproto.spec.language.conflicts import overriding
 from pdproto.spec.language.formula import TRUE, And, Formula, free_variables, negated, normal
 from pdproto.spec.language.machine import Call, Completion, Row
@@ -57,7 +58,8 @@ class Writer(Expressions):
         yield f"def guard_{row.name}({given}):\n    return {self.formula(guard)}"
         assigned = self.table.assignments(row)
         updates = "".join(map(self._assignment, assigned))
-        if any(overriding(assigned, number) for number, _ in enumerate(assigned)):
+        if any(overriding(assigned, number) for number, _ in enumerate(assigned)) or any(
+                copied(update) for update in row.do):
             updates = f"*LAST(({updates})), "
         sends = "".join(self._send(effect) for effect in row.send)
         yield f"def effects_{row.name}({given}):\n    return ({updates}), ({sends})"

@@ -28,6 +28,7 @@ from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
 from .ranges import Int
 from .refines import Refines
+from .sequences import Seq
 from .shorthands import Ignore, Reject, each, lose
 from .sorts import ANY, Sort, majorities
 from .symbols import Message, Rigid, Sizes, State, Tuples
@@ -66,6 +67,7 @@ __all__ = [
     "Retarget",
     "Rigid",
     "Row",
+    "Seq",
     "Sizes",
     "Sometimes",
     "Sort",

@@ -9,13 +9,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, overload
 
-from .formula import FALSE, TRUE, And, Atom, Formula, Not, Or, all_of, free_variables
+from .elements import ElementCell, ElementFunction
+from .formula import (
+    FALSE,
+    TRUE,
+    And,
+    Atom,
+    Formula,
+    Not,
+    Or,
+    all_of,
+    any_of,
+    forall,
+    free_variables,
+    implies,
+)
 from .kinds import no_value, require, shown
 from .no_formula import NoFormula
 from .numbers import Either
 from .place import SpecError, here
 from .ranges import Linear
-from .sorts import Sort
+from .sorts import ANY, Sort
 from .symbols import Cell, Computed, Symbol, Update
 from .terms import NumberFunction, Term, choices_of, decided, free, term, truth
 
@@ -30,6 +44,11 @@ class Chosen(NoFormula):
     where: Formula
     yes: Any
     no: Any
+
+    @property
+    def sides(self) -> tuple[tuple[Formula, Any], ...]:
+        """The two values, each with the condition under which it is assigned."""
+        return (self.where, self.yes), (Not(self.where), self.no)
 
     @property
     def advice(self) -> str:
@@ -48,7 +67,8 @@ def if_then_else(condition: Formula, yes: object, no: object) -> Any: ...
 def if_then_else(condition: Formula, yes: Any, no: Any) -> Any:
     """The first value where the condition holds, and the second where it does not.
 
-    The values: numbers; or values of an enum and functions into it; or truth values and formulas.
+    The values: numbers; or values of an enum, or elements, and functions into them; or truth
+    values and formulas.
     """
     given: object = condition
     require(isinstance(given, Formula), f"if_then_else({shown(condition)}, ...): want a formula "
@@ -62,9 +82,58 @@ def resolved(update: Update) -> tuple[Update, ...]:
     """The update as assignments of constants, each under its condition."""
     if not isinstance(update.value, Computed):
         return (update,)
+    if isinstance(update.symbol, ElementFunction):
+        value, element, holds = _copied(update)
+        return (replace(update, value=False), replace(
+            value, variables=(*update.variables, element), where=_both(update.where, holds)))
     return tuple(replace(update, value=value, where=_both(update.where, condition))
                  for value, condition in _by_value(update.symbol, update.value.term)
                  if condition != FALSE)
+
+
+def _copied(update: Update) -> tuple[Update, Sort, Formula]:
+    """The assignment of an element of its own, that element, and the formula: it is assigned."""
+    of = update.value.term
+    name = f"{update.symbol.name}_value"
+    named = (*update.arguments[:-1], *mentioned(of))
+    while any(one is not ANY and one.name == name for one in named):
+        name += "_"
+    element = update.symbol.sorts[-1](name)
+    copy = replace(update, arguments=(*update.arguments[:-1], element), value=True)
+    return copy, element, _is(of, element)
+
+
+def _is(of: Any, element: Sort) -> Formula:
+    """The value is this element; for a choice between elements and functions into their sort."""
+    if isinstance(of, Chosen):
+        return any_of(*(all_of(one, _is(value, element)) for one, value in of.sides))
+    return of.holds(element) if isinstance(of, ElementCell) else of.same(element)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copied element, for a reader that looks at each one.
+
+    alone: this element is the value, and no other one is. none: no element is.
+    """
+
+    element: Sort
+    alone: Formula
+    none: Formula
+    assigned: Update
+    cleared: Update
+
+
+def copied(update: Update) -> Copy | None:
+    """The update as one for each element of the sort; None if it copies none."""
+    if not isinstance(update.value, Computed) or not isinstance(update.symbol, ElementFunction):
+        return None
+    assigned, element, holds = _copied(update)
+    other = type(element)(f"{element.name}_")
+    also = _is(update.value.term, other)
+    return Copy(
+        element, all_of(holds, forall(other, implies(also, other.same(element)))),
+        forall(element, Not(holds)), assigned, replace(update, value=False))
 
 
 def in_range(update: Update) -> Formula:
@@ -132,7 +201,7 @@ def _choices(symbol: Symbol, of: Any) -> Iterator[Choice]:
     """The values of an enum or truth values, each with the conditions under which it is assigned.
     """
     if isinstance(of, Chosen):
-        for condition, chosen in ((of.where, of.yes), (Not(of.where), of.no)):
+        for condition, chosen in of.sides:
             for more, value in _choices(symbol, chosen):
                 yield (condition, *more), value
     elif isinstance(of, Cell) and not symbol.is_boolean:
@@ -154,17 +223,33 @@ def mentioned(value: Any) -> Iterator[Sort]:
             yield from free(value)
         case Formula():
             yield from free_variables(value)
-        case Cell():
+        case Cell() | ElementCell():
             yield from value.arguments
+        case Sort():
+            yield value
         case Chosen(where, yes, no):
             for part in (where, yes, no):
                 yield from mentioned(part)
+
+
+def _check_element(symbol: ElementFunction[Any, *tuple[Any, ...]], of: Any) -> None:
+    if isinstance(of, Chosen):
+        _check_element(symbol, of.yes)
+        _check_element(symbol, of.no)
+        return
+    sort = symbol.sorts[-1]
+    right = type(of) is sort or (isinstance(of, ElementCell) and of.symbol.sorts[-1] is sort)
+    require(right, f"{shown(of)} is no value of {symbol.signature}: want a variable of "
+                   f"{sort.__name__}, or another function into it")
 
 
 def check_value(symbol: Symbol, of: Any) -> None:
     """Raise SpecError unless the symbol has each of the values."""
     if symbol.is_boolean and isinstance(of, Cell):
         raise SpecError(here(), f"{of!r} is no truth value: compare it, as in {of.advice}")
+    if isinstance(symbol, ElementFunction):
+        _check_element(symbol, of)
+        return
     for _, value in _choices(symbol, of):
         if value not in symbol.values or type(value) is not type(symbol.values[0]):
             raise SpecError(here(), no_value(value, symbol.signature, symbol.values))

@@ -18,6 +18,7 @@ from .place import Place, SpecError, here
 from .properties import OnRow, Property
 from .symbols import Each, Sent, Update
 from .system import Configuration, System
+from .updates import Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class DropEffect:
     """Take one update or one message out of a row."""
 
     row: str
-    effect: Update | Sent | Each
+    effect: Update | Updates | Sent | Each
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
 
@@ -78,7 +79,7 @@ class AddEffect:
     """Add an update or a message to a row."""
 
     row: str
-    effect: Update | Sent | Each
+    effect: Update | Updates | Sent | Each
     place: Place = field(default_factory=here, compare=False, kw_only=True)
 
 
@@ -309,16 +310,19 @@ def _changed(row: Row, edit: RowEdit) -> Row:
             return replace(row, when=kept)
         case AddClause(clause=clause):
             return replace(row, when=(*row.conditions, clause))
-        case DropEffect(effect=Update() as update):
-            updates = tuple(u for u in row.do if u != update)
+        case DropEffect(effect=Update() | Updates() as update):
+            dropped = update if isinstance(update, Updates) else (update,)
+            known = all(one in row.do for one in dropped)
+            updates = tuple(u for u in row.do if not known or u not in dropped)
             _must_differ(updates, tuple(row.do), edit.place, f"{row.name} has no {update!r}")
             return replace(row, do=updates)
         case DropEffect(effect=effect):
             sends = tuple(s for s in row.send if s != effect)
             _must_differ(sends, tuple(row.send), edit.place, f"{row.name} does not send {effect!r}")
             return replace(row, send=sends)
-        case AddEffect(effect=Update() as update):
-            return replace(row, do=(*row.do, update))
+        case AddEffect(effect=Update() | Updates() as added):
+            more = added if isinstance(added, Updates) else (added,)
+            return replace(row, do=(*row.do, *more))
         case AddEffect(effect=Sent() | Each() as effect):
             return replace(row, send=(*row.send, effect))
     raise AssertionError(edit)

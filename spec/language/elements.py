@@ -24,7 +24,7 @@ from .kinds import shown
 from .no_formula import NoFormula
 from .place import SpecError, here
 from .sorts import ANY, Sort
-from .symbols import Reading, Update, Variable
+from .symbols import Computed, Reading, Update, Variable, computed
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -62,15 +62,18 @@ class ElementFunction(Variable, Generic[V, *Ss]):
         value = self.sorts[-1].__name__
         return f"{self.signature}, declared as function({self.name!r}, {value}, its arguments),"
 
-    def reading(self, arguments: tuple[Sort, ...], value: Value) -> Reading:
+    def reading(self, arguments: tuple[Sort, ...], value: Value | Computed) -> Reading:
         *cell, element = arguments
         if value is True:
             return tuple(cell), element
+        if isinstance(value, Computed):
+            return tuple(cell), value
         # Only an update has the value False: that of all elements.
         return tuple(cell), _NONE
 
     def plain(self, update: Update) -> tuple[Update, ...]:
-        if update.value is not True:
+        # A copy has cleared the cell before it (computed.py:resolved).
+        if update.value is not True or update.arguments[-1] in update.variables:
             return (update,)
         cleared = replace(update, arguments=(*update.arguments[:-1], ANY), value=False)
         return cleared, update
@@ -103,10 +106,10 @@ class ElementCell(NoFormula, Generic[V]):
         return f"a function has a value: compare it, as in {self!r} == {self._example}"
 
     def __eq__(self, value: V) -> Formula:  # type: ignore[override]  # a formula, not a verdict
-        return self._holds(self._checked(value))
+        return self.holds(self._checked(value))
 
     def __ne__(self, value: V) -> Formula:  # type: ignore[override]  # as above
-        return Not(self._holds(self._checked(value)))
+        return Not(self.holds(self._checked(value)))
 
     __hash__ = None  # type: ignore[assignment]  # == builds formulas, so no hashing
 
@@ -118,7 +121,7 @@ class ElementCell(NoFormula, Generic[V]):
                                     f"{self._sort.__name__}; with a variable, write {self!r} == "
                                     f"{self._example}")
         value = self._value(*other.arguments)
-        return Exists(value, And((self._holds(value), other._holds(value))))
+        return Exists(value, And((self.holds(value), other.holds(value))))
 
     def among(self, *values: V) -> Formula:
         """The value is one of these."""
@@ -127,28 +130,38 @@ class ElementCell(NoFormula, Generic[V]):
     def before(self, value: V) -> Formula:
         """There is a value, and it comes before this element in the order of the sort."""
         own = self._value(self._checked(value))
-        return Exists(own, And((self._holds(own), own.before(value))))
+        return Exists(own, And((self.holds(own), own.before(value))))
 
     def after(self, value: V) -> Formula:
         """There is a value, and this element comes before it in the order of the sort."""
         own = self._value(self._checked(value))
-        return Exists(own, And((self._holds(own), value.before(own))))
+        return Exists(own, And((self.holds(own), value.before(own))))
 
     @property
     def unset(self) -> Formula:
         """There is no value."""
         value = self._value()
-        return Forall(value, Not(self._holds(value)))
+        return Forall(value, Not(self.holds(value)))
 
     @property
     def is_set(self) -> Formula:
         """There is a value."""
         value = self._value()
-        return Exists(value, self._holds(value))
+        return Exists(value, self.holds(value))
 
-    def to(self, value: V) -> Update:
-        """The update that assigns the element, in the place of the value before."""
-        return Update(self.symbol, (*self.arguments, self._checked(value)), True)
+    def to(self, value: "V | ElementCell[V]") -> Update:
+        """The update that assigns the element, in the place of the value before.
+
+        Another function into the sort: its value before the row, or none if it has none.
+        """
+        given: object = value
+        if isinstance(given, NoFormula) and not isinstance(given, Sort):
+            return Update(self.symbol, (*self.arguments, ANY), computed(self.symbol, given))
+        return Update(self.symbol, (*self.arguments, self._checked(cast("V", value))), True)
+
+    def holds(self, value: Sort) -> Atom:
+        """The cell has this value."""
+        return Atom(self.symbol, (*self.arguments, value), True)
 
     def clear(self) -> Update:
         """The update that leaves the cell without a value."""
@@ -161,9 +174,6 @@ class ElementCell(NoFormula, Generic[V]):
     @property
     def _example(self) -> str:
         return self._sort.__name__[0].lower()
-
-    def _holds(self, value: Sort) -> Atom:
-        return Atom(self.symbol, (*self.arguments, value), True)
 
     def _value(self, *taken: Sort) -> V:
         """A variable for the value, which is none of the arguments and none of these."""

@@ -17,12 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, TypeVarTuple, overload
 
 from .computed import in_range, resolved
+from .defined import defined_update
 from .elements import ElementFunction
 from .formula import TRUE, And, Formula, forall, implies
 from .kinds import no_value, require, require_name, shown
 from .place import Place, SpecError, here
 from .ranges import Int
 from .row import Row, RowKind
+from .sequences import Seq, Sequence
 from .sorts import ANY, Sort, wanted
 from .symbols import Computed, Each, Function, Relation, Sent, Symbol, Update, Variable
 from .terms import NumberFunction
@@ -138,6 +140,14 @@ class Machine(Generic[*Ps]):
         self, name: str, values: Int, a: type[A], b: type[B], /, *, init: int | None = None
     ) -> NumberFunction[*Ps, A, B]: ...
     @overload
+    def function(self, name: str, values: Seq, /) -> Sequence[*Ps]: ...
+    @overload
+    def function(self, name: str, values: Seq, a: type[A], /) -> Sequence[*Ps, A]: ...
+    @overload
+    def function(
+        self, name: str, values: Seq, a: type[A], b: type[B], /
+    ) -> Sequence[*Ps, A, B]: ...
+    @overload
     def function(
         self, name: str, values: type[V], /, *, init: None = None
     ) -> ElementFunction[V, *Ps]: ...
@@ -154,9 +164,11 @@ class Machine(Generic[*Ps]):
         edges: Mapping[Any, Collection[Any]] | None = None, init: Any = None,
     ) -> Any:
         """A variable `name(self..., sorts...)`: a member of an enum, or a number of a range,
-        initially `init`, or the first; or an element of a sort, initially none. init=ANY: initially
-        any value, as far as the system's `init=` allows it.
+        initially `init`, or the first; or an element of a sort, initially none; or a sequence,
+        initially empty. init=ANY: initially any value, as far as the system's `init=` allows it.
         """
+        if isinstance(values, Seq):
+            return self._sequence(name, values, sorts, edges, init)
         free, init = init is ANY, None if init is ANY else init
         symbol = self._function(name, values, sorts, edges, init)
         symbol.starts_free = free
@@ -184,6 +196,14 @@ class Machine(Generic[*Ps]):
         require(init is None or init in tuple(values), f"init={no_value(init, name, values)}")
         ordered = tuple(dict.fromkeys((*first, *values)))
         return Function(self, name, self.sorts + sorts, ordered, edges)
+
+    def _sequence(self, name: str, of: Seq, sorts: tuple[type[Sort], ...],
+                  edges: object, init: object) -> Sequence[*tuple[Any, ...]]:
+        require(edges is None and init is None, f"function {name!r}: a sequence is empty at the "
+                "start: let a first row append to it")
+        parts: list[Any] = [self.function(f"{name}_length", Int(0, of.most), *sorts), *(
+            self.function(f"{name}_{k}", of.values, *sorts) for k in range(of.most))]
+        return Sequence(name, of, parts[0], tuple(parts[1:]))
 
     def _numbers(self, name: str, range_: Int, sorts: tuple[type[Sort], ...],
                  edges: object, init: object) -> NumberFunction[*tuple[Any, ...]]:
@@ -309,11 +329,15 @@ class Table:
         return And((*at, *row.conditions))
 
     def ranges(self, row: Row) -> tuple[Formula, ...]:
-        """The conditions that no update leaves the range of its function (numbers.py, rule 2)."""
+        """The conditions that no update leaves the range of its function (numbers.py, rule 2), or
+        reads past the end of a sequence (sequences.py, rule 2).
+        """
         found = ((update, in_range(update)) for update in row.do if isinstance(
             update.value, Computed))
-        return tuple(forall(update.variables, fits if update.where == TRUE else
-                            implies(update.where, fits)) for update, fits in found if fits != TRUE)
+        fit = (forall(update.variables, fits if update.where == TRUE else
+                      implies(update.where, fits)) for update, fits in found if fits != TRUE)
+        read = (one for one in map(defined_update, row.do) if one != TRUE)
+        return *fit, *dict.fromkeys(read)
 
     def written(self, row: Row) -> tuple[Update, ...]:
         """The row's whole update of variables as it is written: `to` and `do`, without messages."""

@@ -20,6 +20,7 @@ from .kinds import require, require_name, shown
 from .place import Place, here
 from .sorts import ANY, Sort
 from .symbols import Computed, Message, Symbol, Update, Value
+from .updates import Updates, flat
 
 if TYPE_CHECKING:
     from .system import System
@@ -57,7 +58,7 @@ class Refines:
 
     if TYPE_CHECKING:  # one update needs no tuple
         def __init__(
-            self, name: str, abstract: "System", mapping: Update | tuple[Update, ...],
+            self, name: str, abstract: "System", mapping: Update | tuple[Update | Updates, ...],
             why: str = "", *, over: Sort | tuple[Sort, ...] = ..., place: Place = ...,
         ) -> None: ...
 
@@ -66,6 +67,7 @@ class Refines:
         updates: object = self.mapping
         if isinstance(updates, Update):
             updates = (updates,)
+        updates = tuple(flat(updates)) if isinstance(updates, tuple) else updates
         named = f"property {self.name!r}"
         given: object = self.abstract
         require(hasattr(given, "every_table"), f"{named}: {shown(given)} is no system: want the "

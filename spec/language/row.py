@@ -11,6 +11,7 @@ from .place import Place, here
 from .sorts import Sort
 from .symbols import Each, Sent, Update
 from .triggers import Call, Trigger
+from .updates import Updates, flat
 
 RowKind: TypeAlias = Literal["row", "ignore", "reject"]
 Fair: TypeAlias = Literal["weak", "strong"] | bool | None
@@ -52,7 +53,7 @@ class Row:
             to: enum.Enum | None = None,
             when: Formula | Sequence[Formula] = (),
             choose: Sort | tuple[Sort, ...] = (),
-            do: Update | Sequence[Update] = (),
+            do: Update | Sequence[Update | Updates] = (),
             send: Sent | Each | Sequence[Sent | Each] = (),
             fair: Fair = None,
             why: str = "",
@@ -73,6 +74,7 @@ class Row:
             value = getattr(self, name)
             if isinstance(value, single):
                 object.__setattr__(self, name, (value,))
+        object.__setattr__(self, "do", flat(self.do))
 
     @property
     def states(self) -> tuple[enum.Enum, ...]:

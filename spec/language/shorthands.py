@@ -11,7 +11,7 @@ from .machine import Row, RowKind
 from .sorts import ANY, Sort
 from .symbols import Computed, Each, Message, Sent, Update
 from .triggers import Call, Completion, Timer
-from .updates import names_no_cell
+from .updates import Updates, names_no_cell
 
 
 def Ignore(  # noqa: N802 - reads as a kind of row
@@ -69,9 +69,13 @@ def each(variables: Sort, effect: Sent, *, where: Formula = TRUE) -> Each: ...
 def each(
     variables: Sort | tuple[Sort, ...], effect: Update, *, where: Formula = TRUE
 ) -> Update: ...
+@overload
 def each(
-    variables: Sort | tuple[Sort, ...], effect: Sent | Update, *, where: Formula = TRUE
-) -> Each | Update:
+    variables: Sort | tuple[Sort, ...], effect: Updates, *, where: Formula = TRUE
+) -> Updates: ...
+def each(
+    variables: Sort | tuple[Sort, ...], effect: Sent | Update | Updates, *, where: Formula = TRUE
+) -> Each | Update | Updates:
     """The effect for every element of the variable's sort for which `where` holds.
 
     A message has one variable, and its `where` does not change: rigid symbols and identity. The
@@ -81,6 +85,8 @@ def each(
     if isinstance(given[0], Sort) and isinstance(given[1], Sent):
         return Each(given[0], given[1], where)
     named = variables if isinstance(variables, tuple) else (variables,)
+    if isinstance(effect, Updates):
+        return Updates(each(variables, one, where=where) for one in effect)
     require(isinstance(given[1], Update) and all(isinstance(v, Sort) for v in named),
             f"each({shown(variables)}, {shown(effect)}): want a variable and then a message or an "
             "update that uses it, as in each(v, ask(v)) or each(v, lent(v).to(True))")
@@ -94,7 +100,7 @@ def _bulk(variables: tuple[Sort, ...], update: Update, where: Formula) -> Update
         require(variable in named, f"each({variable!r}, {update!r}): {names_no_cell(variable)}")
     once = all(update.arguments.count(variable) == 1 for variable in variables)
     # A computed value may be another one in each cell.
-    if where is TRUE and once and not isinstance(update.value, Computed):
+    if where is TRUE and update.where is TRUE and once and not isinstance(update.value, Computed):
         every = tuple(ANY if one in variables else one for one in update.arguments)
         return replace(update, arguments=every)
     both = where if update.where is TRUE else And((where, update.where))

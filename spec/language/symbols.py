@@ -48,7 +48,7 @@ E = TypeVar("E", bound=enum.Enum)
 Ss = TypeVarTuple("Ss")
 
 Sizes: TypeAlias = Mapping[type[Sort], int]
-Reading: TypeAlias = tuple[tuple[Sort, ...], "Value | Sort"]
+Reading: TypeAlias = tuple[tuple[Sort, ...], "Value | Sort | Computed"]
 Tuples: TypeAlias = Collection[tuple[int, ...]]
 
 
@@ -106,7 +106,7 @@ class Symbol(NoFormula):
             return f"it lacks its parentheses: {self.name}()"
         return f"it lacks its arguments, variables of {', '.join(s.__name__ for s in self.domain)}"
 
-    def reading(self, arguments: tuple[Sort, ...], value: Value) -> "Reading":
+    def reading(self, arguments: tuple[Sort, ...], value: "Value | Computed") -> "Reading":
         """A cell of the symbol with a value, as a spec writes it: the arguments and the value."""
         return arguments, value
 
@@ -210,7 +210,7 @@ class Cell(NoFormula, Generic[E]):
         """The update that assigns the value, or that of another function into the enum."""
         given: object = value
         if isinstance(given, NoFormula):
-            return Update(self.symbol, self.arguments, _computed(self.symbol, given))
+            return Update(self.symbol, self.arguments, computed(self.symbol, given))
         return Update(self.symbol, self.arguments, self._checked(value))  # type: ignore[arg-type]  # no cell
 
     def _checked(self, value: E) -> E:
@@ -245,13 +245,15 @@ class Fact(Atom):
 def _set(atom: Atom, value: object) -> "Update":
     """The update of a relation or message to a truth value, or to that of a formula."""
     if isinstance(value, Formula | NoFormula):
-        return Update(atom.symbol, atom.arguments, _computed(atom.symbol, value))
+        return Update(atom.symbol, atom.arguments, computed(atom.symbol, value))
     if not isinstance(value, bool):
         raise SpecError(here(), f"{shown(value)}: a relation takes True or False")
     return Update(atom.symbol, atom.arguments, value)
 
 
-def _computed(symbol: Symbol, value: object) -> Computed:
+def computed(symbol: Symbol, value: object) -> Computed:
+    """The value of an update that depends on the state. Raises SpecError for one of another kind.
+    """
     from .computed import check_value  # noqa: PLC0415 - it knows the symbols
 
     check_value(symbol, value)

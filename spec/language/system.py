@@ -5,8 +5,10 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
+from .defined import defined
 from .elements import ElementFunction, one_value
 from .formula import (
+    TRUE,
     Formula,
     all_of,
     atoms,
@@ -102,18 +104,31 @@ class System:
             *self._in_range())
 
     def _in_range(self) -> Iterator[InRange]:
-        """For each row that computes numbers, the claim that they stay in their ranges."""
+        """For each row that computes numbers, the claim that they stay in their ranges; for each
+        row and claim that reads sequences, the claim that it does not read past their ends.
+        """
         for table, row in self.rows():
-            if ranges := table.ranges(row):
-                name = f"{row.name}_stays_in_range"
-                require(all(claim.name != name or isinstance(claim, InRange)
-                            for claim in self.properties),
-                        f"property {name!r}: row {row.name!r} computes numbers, so the system has "
-                        "a claim of this name: choose another one", row.place)
-                guard, fits = table.written_guard(row), all_of(*ranges)
-                yield InRange(name, implies(guard, fits) if guard.parts else fits,
-                              "guard the row, widen the range, or let it saturate",
-                              place=row.place)
+            guard, ranges = table.written_guard(row), table.ranges(row)
+            fits = all_of(*ranges) if not guard.parts else implies(guard, all_of(*ranges))
+            read = defined(guard)
+            if ranges or read != TRUE:
+                parts = tuple(part for part, there in (
+                    (read, read != TRUE), (fits, bool(ranges))) if there)
+                yield self._ranged(row.name, "row", all_of(*parts) if parts[1:] else parts[0],
+                                   "guard the row, widen the range, or let it saturate", row.place)
+        for claim in self.properties:
+            found = [one for one in map(defined, formulas_of(claim)) if one != TRUE]
+            if found and not isinstance(claim, InRange):
+                yield self._ranged(claim.name, "property", all_of(*found),
+                                   "let the claim be about elements that there are, as in "
+                                   "implies(log(s).length > 0, ...)", claim.place)
+
+    def _ranged(self, of: str, kind: str, claim: Formula, why: str, place: Place) -> InRange:
+        name = f"{of}_stays_in_range"
+        require(all(one.name != name or isinstance(one, InRange) for one in self.properties),
+                f"property {name!r}: {kind} {of!r} computes numbers, or reads a sequence, so the "
+                "system has a claim of this name: choose another one", place)
+        return InRange(name, claim, why, place=place)
 
     def _check_kinds(self) -> None:
         for word in ("name", "about"):

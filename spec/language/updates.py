@@ -69,6 +69,20 @@ class Update:
         return f"{text} for each {', '.join(map(repr, self.variables))} where {self.where!r}"
 
 
+class Updates(tuple[Update, ...]):
+    """The updates of the parts of a sequence that one word makes (sequences.py)."""
+
+    __slots__ = ()
+
+
+def flat(updates: Any) -> Any:
+    """A list of updates without those inside it; anything else as it is."""
+    if not isinstance(updates, list | tuple) or not any(
+            isinstance(one, Updates) for one in updates):
+        return updates
+    return [inner for one in updates for inner in (one if isinstance(one, Updates) else (one,))]
+
+
 def names_no_cell(variable: Sort) -> str:
     """The problem with a variable of `each` for which an update has no cell of its own."""
     return (f"{variable!r} names no cell of the update: leave it out, or write "

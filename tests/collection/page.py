@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.collection import agreement, locks, puzzles
+from tests.collection import agreement, locks, logs, puzzles
 from tests.collection.model import Model
 
 MODELS: Final = tuple(sorted(
-    (*puzzles.MODELS, *locks.MODELS, *agreement.MODELS), key=lambda model: model.name.lower()))
+    (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS),
+    key=lambda model: model.name.lower()))
 # What other published models need: the word, and what it is for.
 LACKING: Final = (
-    ("a sequence as a value", "logs (Raft), stacks, sorting and searching in arrays"),
+    ("a list without a bound", "sorting and searching in arrays of any length"),
     ("numbers without a bound", "tickets (Bakery, Boulangerie): a range can stand for them, and "
                                 "its end is seen by `ROW_stays_in_range`"),
     ("a probability", "dice, random walks"),

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from pdproto.spec.language.computed import Chosen
-from pdproto.spec.language.elements import ElementFunction
+from pdproto.spec.language.elements import ElementCell, ElementFunction
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -27,6 +27,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Machine, Row, Table
 from pdproto.spec.language.numbers import Either, Extreme, Total
 from pdproto.spec.language.properties import Fairness
+from pdproto.spec.language.sequences import Item, Needing, NumberItem
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import (
     Cell,
@@ -85,6 +86,10 @@ class Step:
                           and not on.detector):
             return False
         return not isinstance(on, Call) if self.row.fair is None else bool(self.row.fair)
+
+
+class PastEndError(Exception):
+    """A step reads an element of a list that is not there."""
 
 
 class Interpreter:
@@ -182,6 +187,15 @@ class Interpreter:
     def computed(self, value: Any, cells: Cells, env: Env) -> Any:
         """The value that an update assigns, from the state before the row."""
         match value:
+            case Item() | NumberItem():
+                index = self.number(value.index, cells, env)
+                if not 0 <= index < self.number(value.cell.length, cells, env):
+                    raise PastEndError
+                place = value.cell.symbol.places[index]
+                at = tuple(env[v] for v in value.cell.arguments)
+                if isinstance(place, ElementFunction):
+                    return cells.get((place, at))
+                return self._value(place, at, cells)
             case Term():
                 return self.number(value, cells, env)
             case Chosen():
@@ -189,6 +203,10 @@ class Interpreter:
                 return self.computed(side, cells, env)
             case Cell():
                 return self._value(value.symbol, tuple(env[v] for v in value.arguments), cells)
+            case ElementCell():
+                return cells.get((value.symbol, tuple(env[v] for v in value.arguments)))
+            case Sort():
+                return env[value]
             case Formula():
                 return self.holds(value, cells, env)
         return value
@@ -219,15 +237,26 @@ class Interpreter:
         self._take(step, after)
         if step.row.to is not None:
             after[step.table.state, step.own] = step.row.to
-        for update in step.row.do:
-            for chosen in self.choices(update.variables):
-                env = step.env | chosen
-                if self.holds(update.where, cells, env) and not self._assign(
-                        update, env, cells, after):
-                    return None
+        try:
+            if not self._update(step, cells, after):
+                return None
+        except PastEndError:
+            return None
         if not all(self._send(message, at, after) for message, at in self.sent(step)):
             return None
         return {cell: value for cell, value in after.items() if value != initial(cell[0])}
+
+    def _update(self, step: Step, cells: Cells, after: Cells) -> bool:
+        """Make the updates; False where a number is out of range, or a list has no such place."""
+        for update in step.row.do:
+            for chosen in self.choices(update.variables):
+                env = step.env | chosen
+                where = update.where
+                if isinstance(where, Needing) and not self.holds(where.needs, cells, env):
+                    return False
+                if self.holds(where, cells, env) and not self._assign(update, env, cells, after):
+                    return False
+        return True
 
     def _is_in_state(self, step: Step, cells: Cells) -> bool:
         at = step.row.at if isinstance(step.row.at, tuple) else (step.row.at,)
@@ -274,7 +303,8 @@ class Interpreter:
         arguments, sorts = update.arguments, symbol.sorts
         if isinstance(symbol, ElementFunction):
             element = arguments[-1]
-            value = None if element is ANY else env[element]
+            if not isinstance(update.value, Computed):
+                value = None if element is ANY else env[element]
             arguments, sorts = arguments[:-1], sorts[:-1]
         every = (range(self.sizes[sort]) if argument is ANY else (env[argument],)
                  for argument, sort in zip(arguments, sorts, strict=True))

@@ -16,14 +16,16 @@ from pdproto.spec.language import (
     size,
     sum_of,
 )
+from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.symbols import Function, Relation
 from pdproto.spec.language.terms import NumberFunction, Term
+from tests.oracle.lists import ListParts
 from tests.oracle.parts import Own, Parts
 
 RANGES = (0, 1), (0, 2), (0, 3), (-1, 1), (1, 3), (2, 3)
 
 
-class NumberParts(Parts):
+class NumberParts(ListParts):
     """Parts of which some are numbers."""
 
     counted = True  # whether some numbers are counts and sums
@@ -121,6 +123,14 @@ class NumberParts(Parts):
                                 rng.choice(symbol.values)])
             condition = self.formula(known, mine, own, 1)
             return cell.to(if_then_else(condition, other, rng.choice(symbol.values)))
+        if isinstance(symbol, ElementFunction):
+            others = [f(*arguments) for f in mine if isinstance(f, ElementFunction)
+                      and f.sorts == symbol.sorts and None not in arguments]
+            values: list[Any] = [*others, *(v for v in known if type(v) is symbol.sorts[-1])]
+            copied: Any = rng.choice(values)
+            condition = self.formula(known, mine, own, 1)
+            return cell.to(copied if rng.random() < 0.3 else if_then_else(
+                condition, copied, rng.choice(values)))
         return super()._moved(symbol, arguments, scope)
 
 

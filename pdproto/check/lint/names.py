@@ -6,6 +6,7 @@ from typing import TypeAlias
 from pdproto.check.lint.remark import Remark, Severity
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.channels import uses_channel
+from pdproto.spec.language.computed import mentioned
 from pdproto.spec.language.formula import Atom, atoms, free_variables
 from pdproto.spec.language.machine import Row
 from pdproto.spec.language.place import Place
@@ -128,6 +129,7 @@ def _choices(system: System) -> Iterator[Named]:
         used = {*free_variables(table.guard(row))}
         used.update(v for update in table.updates(row) for v in update.arguments)
         used.update(v for update in row.do for v in free_variables(update.where))
+        used.update(v for update in row.do for v in mentioned(update.value))
         used.update(v for sent in _sends(row) for v in sent.arguments)
         for effect in row.send:
             if isinstance(effect, Each):

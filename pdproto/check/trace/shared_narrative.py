@@ -15,7 +15,7 @@ from pdproto.check.words import trigger_text
 from pdproto.ground.layout import value_name
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Machine, Row, Table
-from pdproto.spec.language.sorts import ANY
+from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Message, Sent, Update
 from pdproto.spec.language.system import System
 
@@ -92,16 +92,17 @@ def changes_of(
 def _changes(
     cells: TracedCells, updates: Iterable[Update], lane: str, environment: Environment
 ) -> Iterator[Change]:
+    found: dict[str, Change] = {}  # a copied element clears its cell, and then fills it
     for update, chosen in ((u, one) for u in updates for one in cells.selected(u, environment)):
         arguments, value = update.symbol.reading(update.arguments, update.value)
         key = tuple(ANY if v is ANY else chosen[v] for v in arguments)
         cell = _applied(str(update.symbol), ("any" if of is ANY else of for of in key))
         # The value of a function into a sort is an element, or none.
         after = (value_name(value) if isinstance(value, bool | Enum) else
-                 str(chosen.get(value, value)))
+                 str(chosen[value] if isinstance(value, Sort) else value))
         before = "" if ANY in key else cells.text(update.symbol, key)
-        if before != after:
-            yield Change(lane, cell, before, after)
+        found[cell] = Change(lane, cell, before, after)
+    yield from (one for one in found.values() if one.before != one.after)
 
 
 def _arrow(message: Message[*tuple[Any, ...]], key: tuple[Hashable, ...]) -> Arrow:
