@@ -42,7 +42,13 @@ def element_compared_with_none(a: Any) -> object:
 @malformed("best(v) is no value of best(w): write best(w).same(best(v)) to compare, or choose a "
            "variable of Item that equals best(v)")
 def element_of_another_cell(a: Any) -> object:
-    return a.best(w).to(wrong(a.best(v)))  # <- here
+    return a.best(w) == wrong(a.best(v))  # <- here
+
+
+@malformed("latest(i) is no value of best(Worker): want a variable of Item, or another function "
+           "into it")
+def element_of_a_cell_of_another_sort(a: Any) -> object:
+    return a.best(w).to(wrong(a.latest(i)))  # <- here
 
 
 @malformed("best(w).same(i): want another function into Item; with a variable, write best(w) == i")
