@@ -111,7 +111,7 @@ def _is(of: Any, element: Sort) -> Formula:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopiedElement:
     """A copied element, for a reader that looks at each one.
 
     alone: this element is the value, and no other one is. none: no element is.
@@ -124,14 +124,14 @@ class Copy:
     cleared: Update
 
 
-def copied(update: Update) -> Copy | None:
+def copied(update: Update) -> CopiedElement | None:
     """The update as one for each element of the sort; None if it copies none."""
     if not isinstance(update.value, Computed) or not isinstance(update.symbol, ElementFunction):
         return None
     assigned, element, holds = _copied(update)
     other = type(element)(f"{element.name}_")
     also = _is(update.value.term, other)
-    return Copy(
+    return CopiedElement(
         element, all_of(holds, forall(other, implies(also, other.same(element)))),
         forall(element, Not(holds)), assigned, replace(update, value=False))
 

@@ -42,7 +42,7 @@ OUTSIDE = {
     "Cell": "an application, of which a formula or an update is made",
     "ElementCell": "the same of a function into a sort",
     "Monotone": "advice for the prover", "Help": "the same", "Witness": "the same",
-    "Copy": "how the checker reads a copy", "Updates": "a row has the updates inside",
+    "CopiedElement": "how the checker reads a copy", "Updates": "a row has the updates inside",
     "Use": "the same", "Ranking": "the same", "FaultFree": "the same",
 }
 # Fields with one value in all systems that are drawn, with the reason. Texts change no answer.
