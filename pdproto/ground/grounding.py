@@ -31,7 +31,7 @@ from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
 from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
 from pdproto.ground.starts import starts
-from pdproto.spec.language.computed import alternatives, copied
+from pdproto.ground.values import values_of
 from pdproto.spec.language.formula import (
     TRUE,
     And,
@@ -44,7 +44,6 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
-    all_of,
     free_variables,
     negated,
     normal,
@@ -294,7 +293,7 @@ class Grounder:
         for update in table.written(row):
             for chosen in self.environments(update.variables):
                 inner = {**environment, **chosen}
-                choices = [*self._choices(update, inner)]
+                choices = [*values_of(self, update, inner)]
                 if update.where != TRUE:
                     choices.append((Not(update.where), inner, ()))
                 cases = [
@@ -308,24 +307,8 @@ class Grounder:
                                                f"over {CASES_MAX:,} cases at these sizes")
         return cases
 
-    def _choices(
-        self, update: Update, environment: Environment
-    ) -> Iterator[tuple[Formula, Environment, tuple[Literal, ...]]]:
-        """The values of an update where its `where` holds: conditions, and what they assign."""
-        copy = copied(update)
-        if copy is None:
-            for conditions, one in alternatives(update):
-                literals = () if one is None else tuple(self._assigned(one, environment))
-                yield all_of(update.where, *conditions), environment, literals
-            return
-        cleared = tuple(self._assigned(copy.cleared, environment))
-        for i in range(self.sizes[type(copy.element)]):
-            inner = {**environment, copy.element: i}
-            yield (all_of(update.where, copy.alone), inner,
-                   (*cleared, *self._assigned(copy.assigned, inner)))
-        yield all_of(update.where, copy.none), environment, cleared
-
-    def _assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
+    def assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
+        """The literals that an update of a constant makes true."""
         for one in update.symbol.plain(update):
             for indices in self.cells(one, environment):
                 yield self.layout.literal(one.symbol, indices, one.value)
