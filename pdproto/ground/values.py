@@ -1,22 +1,30 @@
 """The values that an update can assign, each with the condition under which it does."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from pdproto.ground.program import Literal
 from pdproto.spec.language.computed import alternatives, copied
 from pdproto.spec.language.formula import Formula, all_of
 from pdproto.spec.language.sorts import Sort
-from pdproto.spec.language.symbols import Update
+from pdproto.spec.language.symbols import Sizes, Update
 
-if TYPE_CHECKING:
-    from pdproto.ground.grounding import Grounder
-
-Choice: TypeAlias = tuple[Formula, Mapping[Sort, int], tuple[Literal, ...]]
+Environment: TypeAlias = Mapping[Sort, int]
+Choice: TypeAlias = tuple[Formula, Environment, tuple[Literal, ...]]
 
 
-def values_of(ground: "Grounder", update: Update, environment: Mapping[Sort, int]) -> Iterator[
-        Choice]:
+class Assigning(Protocol):
+    """A ground system, as far as it makes literals of assignments."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of each sort."""
+
+    def assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
+        """The literals that an update of a constant makes true."""
+
+
+def values_of(ground: Assigning, update: Update, environment: Environment) -> Iterator[Choice]:
     """The values where the update's `where` holds: a condition, its elements, and the literals.
 
     In each state in which `where` holds, one of the conditions does, and no two.

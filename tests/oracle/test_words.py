@@ -62,7 +62,8 @@ ONE_VALUE = {
 }
 # Fields that change no answer of a search, so that the oracle need not read them.
 NOT_READ = {
-    "place", "path", "line", "about", "why",  # texts
+    "place", "path", "line", "about", "why", "text",  # texts
+    "most",  # the number of a list's places
     "base", "_guards",  # memories
     "by",  # advice for the prover: the claim is judged as any other
     "symmetry", "dead_bits", "configurations",  # the way in which the checker is asked
