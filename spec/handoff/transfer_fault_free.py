@@ -33,6 +33,7 @@ from pdproto.spec.handoff.ends import (
     done,
     feeds,
     h,
+    handed,
     has_met,
     lease,
     p,
@@ -104,7 +105,7 @@ LANDED: Final[System] = edited(
     # A source that failed before its part landed sends nothing either, and the lease lasts.
     replace(NO_TIMERS, faults={}, configurations={}, final=_ENDED, like=NO_TIMERS),
     "transfer-landed",
-    DropRow("say_drained"),
+    *map(DropRow, ("say_drained", "give_up_sink", "give_up_source")),
     ReplaceProperties((
         LeadsTo("L4_a_landed_part_needs_no_other_answer",
                 all_of(GIVEN_UP, lease(d, h, b), forall(
@@ -114,6 +115,14 @@ LANDED: Final[System] = edited(
         Sometimes("all_have_landed_where_the_sink_has_failed",
                   all_of(GIVEN_UP, lease(d, h, b), sending(p, h) == Sending.SUCCESS,
                          claim(d, h, p) == Claim.OUT)),
+        # No process dies or is given up here, so only a client that leaves ends such a request.
+        Sometimes("a_client_may_leave_before_there_is_memory", all_of(
+            GIVEN_UP, sending(p, h) != Sending.FAILED, forall(b, ~address(d, h, b)))),
+        Sometimes("a_client_may_leave_prefill_before_it_sends", all_of(
+            sending(p, h) == Sending.FAILED, receiving(d, h) == Receiving.BOOTSTRAPPING)),
+        Sometimes("a_client_may_leave_prefill_while_it_sends", all_of(
+            sending(p, h) == Sending.FAILED, receiving(d, h) == Receiving.WAITING,
+            handed(p, h, c), write(p, h, d, c) == Write.NONE)),
     )),
     about="The transfer whose sources never say DRAINED, on engines without a fence.",
     configurations={"default": _UNFENCED},
