@@ -37,7 +37,7 @@ class Way:
     @property
     def may_grow(self) -> bool:
         """Whether it may store several states for one (decision 092)."""
-        return self.symmetry and self.dead_bits
+        return self.dead_bits
 
 
 WAYS = (
