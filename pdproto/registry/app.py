@@ -13,7 +13,6 @@ This module only translates: registry.py decides, by the tables. Every request g
 refusal names the fault, and is counted by route and status.
 """
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -50,6 +49,7 @@ from pdproto.runtime.own_clock import REST_S
 from pdproto.runtime.trace_shared import SharedTrace
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.keys import Keys
+from pdproto.transport.patience import within
 
 CLIENT_GONE: Final = 499  # the client left before it had sent its request: it reads no status
 OK: Final = "OK"
@@ -281,7 +281,7 @@ async def _received(request: web.Request) -> None:
     if encoding != "identity":
         raise RefusedError(415, f"Content-Encoding: {encoding[:40]!r}: send the body as it is")
     try:
-        async with asyncio.timeout(BODY_S):
+        async with within(BODY_S):
             await request.read()
     except TimeoutError:
         raise RefusedError(408, f"the body has not come within {BODY_S:g} s") from None

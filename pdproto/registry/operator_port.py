@@ -20,6 +20,7 @@ from pdproto.net.hosts import split
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.wire import RefusedError
 from pdproto.transport.http_server import HttpServer
+from pdproto.transport.patience import within
 from pdproto.transport.settings import Settings
 
 LOOP_S: Final = 3.0  # after so long without an answer, the loop of the registry counts as hung
@@ -66,7 +67,7 @@ class RegistryOperatorPort(HttpServer):
             return question()
 
         try:
-            async with asyncio.timeout(LOOP_S):
+            async with within(LOOP_S):
                 return await asyncio.wrap_future(self._server.run(answer()))
         except TimeoutError:
             raise web.HTTPServiceUnavailable(

@@ -27,6 +27,7 @@ from pdproto.runtime.limits import (
 from pdproto.runtime.own_clock import REST_S, OwnClock
 from pdproto.runtime.store import Shared
 from pdproto.spec.handoff import replica as tables
+from pdproto.transport.patience import within
 
 log = logging.getLogger("pdproto.registry")
 
@@ -102,7 +103,7 @@ class Replica:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._put(body, answer)
         try:
-            async with asyncio.timeout(self._order_s):
+            async with within(self._order_s):
                 return await answer
         except TimeoutError:
             raise RefusedError(504, f"the store has not ordered it within {self._order_s:g} s: "

@@ -33,6 +33,7 @@ from pdproto.net.hosts import joined, listening
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.runtime.repeats import is_told
 from pdproto.transport.files import connections_max
+from pdproto.transport.patience import within
 
 log = logging.getLogger("pdproto.http")
 
@@ -250,7 +251,7 @@ class HttpServer:
         except web.HTTPException as error:
             response = raised = error
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with within(ANSWER_S):
                 response = await self._write(request, response)
             self._note_answer(request.protocol)
         except TimeoutError:
