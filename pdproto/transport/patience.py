@@ -17,18 +17,19 @@ async def within(seconds: float) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     clock = OwnClock(REST_S)
     until = clock.begin(loop.time()) + seconds
+    alarms: list[asyncio.TimerHandle] = []  # the last one
 
     def look() -> None:
-        nonlocal alarm
         left = until - clock.turn(loop.time())
         if left <= 0:
             bound.reschedule(loop.time())
         else:
-            alarm = loop.call_later(min(left, REST_S), look)
+            alarms[:] = [loop.call_later(min(left, REST_S), look)]
 
     async with asyncio.timeout(None) as bound:
-        alarm = loop.call_later(min(seconds, REST_S), look)
+        look()
         try:
             yield
         finally:
-            alarm.cancel()
+            for alarm in alarms:
+                alarm.cancel()

@@ -16,9 +16,14 @@ async def waits(stands_s: float, answers_s: float) -> str:
     answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     loop = asyncio.get_running_loop()
     loop.call_soon(time.sleep, stands_s)
-    loop.call_later(answers_s, lambda: answer.done() or answer.set_result("here"))
+    loop.call_later(answers_s, _give, answer)
     async with within(BOUND_S):
         return await answer
+
+
+def _give(answer: asyncio.Future[str]) -> None:
+    if not answer.done():
+        answer.set_result("here")
 
 
 @pytest.mark.slow
