@@ -41,6 +41,7 @@ from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
+    answer_during_batches,
     choose_statuses,
     note_requests,
     note_tokens,
@@ -176,6 +177,7 @@ class PdprotoKVManager(BaseKVManager):
         choose_statuses(status)
         note_requests(note_request, prefill=True)
         tell_of_prefills_refusals(tell_decode)
+        answer_during_batches()
         self._register(registration)
 
     def _dp_of(self, registration: Registration) -> DataParallelRank | None:

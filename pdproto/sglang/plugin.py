@@ -29,6 +29,8 @@ SENDERS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.create
 PREFILL_ARRIVALS: Final = "sglang.srt.disaggregation.prefill.PrefillBootstrapQueue.add"
 ANSWERS: Final = "sglang.srt.disaggregation.utils.prepare_abort"
 DESTINATIONS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue._send_kv_metadata"
+SCHEDULER: Final = "sglang.srt.disaggregation.prefill.SchedulerDisaggregationPrefillMixin"
+IS_READY: Final = "is_disagg_prefill_batch_result_ready"
 DECODE_ARRIVALS: Final = "sglang.srt.disaggregation.decode.DecodePreallocQueue.add"
 
 
@@ -89,6 +91,25 @@ def choose_statuses(status: Callable[..., Any]) -> None:
     client hears of it. A second call does nothing.
     """
     _hook(ANSWERS, status, "BEFORE")
+
+
+def answer_during_batches() -> None:
+    """Have prefill answer requests whose pages have landed also while a batch runs. Call it in
+    processes that create senders, after SGLang has imported their module. A second call does
+    nothing.
+
+    SGLang asks whether a batch is ready again and again, in its scheduler's thread and as often on
+    every rank, if the operator has it take requests meanwhile
+    (`SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING`, from 0.5.23 on). It looks for ended
+    hand-overs behind the batch only.
+    """
+    def after(is_ready: bool, scheduler: Any, *_: Any) -> None:
+        if not is_ready:
+            scheduler.process_disagg_prefill_inflight_queue()
+
+    module, _, name = SCHEDULER.rpartition(".")
+    if hasattr(getattr(import_module(module), name), IS_READY):
+        _hook(f"{SCHEDULER}.{IS_READY}", after, "AFTER")
 
 
 def _hook(target: str, function: Callable[..., None], kind: str) -> None:
