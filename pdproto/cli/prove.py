@@ -14,7 +14,8 @@ A claim is proved with all that its proof rests on: lemmas, other properties, ed
 one that rests on a claim that is not proved it says "proved, if ... holds". Every size means from 1
 on: each sort has at least one element.
 
-Exit status: 0 all proved, 1 something fails, 2 usage or spec error, 3 unknown, 4 internal error.
+Exit status: 0 all proved, beside each leads_to without a ranking, which it names, 1 something
+fails, 2 usage or spec error, 3 unknown, or there is nothing to prove, 4 internal error.
 """
 
 import argparse
@@ -73,6 +74,7 @@ from pdproto.cli.sharding import add_shard, keep_answers, merged_run, shard
 from pdproto.cli.systems import subject
 from pdproto.cli.workers import add_workers, executor
 from pdproto.spec.catalogue import CATALOGUE
+from pdproto.spec.language.properties import LeadsTo
 from pdproto.spec.language.system import System
 
 __all__ = ["ProofSubject", "configure", "run", "subject"]
@@ -321,6 +323,9 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
            f"small instances")
     for name, axiom in system.axioms.items():
         yield f"  assumed   {name}: {formula_text(axiom)}"
+    for claim in system.properties:
+        if isinstance(claim, LeadsTo):
+            yield f"  not asked {claim.name}: it needs a ranking, of which no lemma is a part"
     if found.proved and not found.lemmas:
         yield "# It needs no lemma: `pdproto prove` proves it as it is"
         return

@@ -92,9 +92,11 @@ def pasteable(formulas: Sequence[Formula]) -> str:
 def suggest(system: System, settings: ProofSettings) -> Suggestion:
     """Search for lemmas that prove the system's safety properties, and one answer to each trigger.
 
-    settings: with which the prover is asked in the end. Raises ValueError if there are too many
-    literals to try all clauses, and SpecError if the axioms contradict each other.
+    settings: with which the prover is asked in the end. Raises ValueError if there is none, or too
+    many literals to try all clauses, and SpecError if the axioms contradict each other.
     """
+    if not ProofSubject(system, (), {}).units:
+        raise ValueError("there is no safety property, for which a lemma could help")
     require_possible(system, (CUTOFF,), settings.timeout_s)
     found = _suggestion(system, 1, settings)
     for variables in range(2, VARIABLES_MAX + 1):

@@ -118,11 +118,13 @@ class Verdicts:
 
     @property
     def exit_status(self) -> int:
-        """0 if all that was asked for is proved, 1 if it fails, or rests on one that does; or 3."""
+        """0 if all that was asked for is proved, 1 if it fails, or rests on one that does; or 3,
+        also if there is nothing to prove.
+        """
         if any(self.failed):
             return 1
         whole = all(self.units[name].standing is UnitStatus.PROVED for name in self.chosen)
-        return 0 if whole and self.proof.from_possible_axioms else 3
+        return 0 if self.chosen and whole and self.proof.from_possible_axioms else 3
 
     def status(self, obligation: Obligation) -> Status:
         """The verdict on one obligation; UNKNOWN if it was not asked."""
