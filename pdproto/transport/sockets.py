@@ -8,7 +8,14 @@ from typing import Final
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from pdproto.net.hosts import family_of, is_elsewhere, is_loopback, is_wildcard, route_to
+from pdproto.net.hosts import (
+    family_of,
+    is_elsewhere,
+    is_loopback,
+    is_wildcard,
+    place_in_kernel,
+    route_to,
+)
 from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import BATCH_BYTES_MAX, HANDSHAKE_S, UNREAD_BATCHES_MAX
@@ -157,6 +164,11 @@ def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
     if host is not None and is_wildcard(host):
         raise RemoteProtocolError(f"{theirs} stands for every address of a host: want one "
                                   f"address that this host can call")
+    if host is not None:
+        try:
+            place_in_kernel(host, 0)
+        except OSError as error:  # a zone of another host
+            raise RemoteProtocolError(str(error)) from None
     if link.advertise is not None or ours is None or host is None:
         return link.advertise or bound
     if is_loopback(ours) and is_elsewhere(host):

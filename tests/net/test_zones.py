@@ -23,6 +23,7 @@ from pdproto.net.hosts import (
     split,
 )
 from pdproto.node.link import Link, host_of, tcp_at
+from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.transport.nodes import DecodeNode, PrefillNode
 from pdproto.transport.settings import load
@@ -71,6 +72,15 @@ def test_a_zone_is_the_number_of_an_interface_of_this_host() -> None:
 def test_a_zone_of_another_host_is_refused_with_its_name() -> None:
     with pytest.raises(OSError, match=r"fe80::1%nowhere: this host has no interface nowhere: want"):
         place_in_kernel("fe80::1%nowhere", 5)
+
+
+@pytest.mark.parametrize("bound", ["[::1]", "[::]", "127.0.0.1"])
+def test_a_node_calls_no_peer_in_a_zone_of_another_host(bound: str) -> None:
+    """Seen red with a node that asks no kernel about the zone, where it listens at one address."""
+    link = Link(bind=f"tcp://{bound}:0", insecure=True)
+    with closing(DecodeNode("d0", SinkDataPath("d0", Fabric()), link=link)) as node, \
+            pytest.raises(RemoteProtocolError, match="this host has no interface nowhere"):
+        node._loop.address_for("tcp://[fe80::1%nowhere]:5")
 
 
 @needs_one
