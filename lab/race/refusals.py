@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lab.sim.defects import base_of
+from pdproto.spec.handoff.ended import rooms
 from pdproto.spec.handoff.ends import source
 from pdproto.spec.handoff.keep import keeper
 from pdproto.spec.language.machine import Machine, Row
@@ -100,6 +101,10 @@ def _by_name(rows: tuple[Row, ...]) -> dict[str, Row]:
     return {row.name: row for row in rows}
 
 
+# Machines of a room that is asked for more than once, and the tests of nodes with their defects.
+OF_A_ROOM: Final = {keeper: "tests/node/test_keeps.py", rooms: "tests/node/test_ended_rooms.py"}
+
+
 def unloaded(system: System) -> str:
     """Why no node runs the edit of this system."""
     machine, name = next(edited_rows(system))
@@ -109,9 +114,9 @@ def unloaded(system: System) -> str:
                 f"by code; it takes nodes that load the rows of {machine.name}")
     if machine.world:
         return f"it edits {row}, of the engine or the network; it takes one with the defect"
-    if machine is keeper:
+    if machine in OF_A_ROOM:
         return (f"it edits {row}, and a request of a race has one decode request; it takes several "
-                f"of one room (tests/node/test_keeps.py)")
+                f"of one room ({OF_A_ROOM[machine]})")
     return (f"it edits {row}, and nodes load no table of {machine.name} from {_design(system)}; "
             f"it takes nodes of that design")
 

@@ -44,6 +44,7 @@ BRANCHES: Mapping[str, str] = {
     "node/prefill/binding_room.py:_hear": ROUTES,
     "node/prefill/binding_rooms.py:hear": ROUTES,
     "node/prefill/sinks.py:_unsaid": UNSAID,
+    "node/prefill/ended_rooms.py:_is_refusal": SAYS,
     "node/prefill/keeps.py:_answer": SAYS,
     "node/drain.py:_is_taken": SAYS,
     "node/drain.py:_leave": SAYS,
@@ -69,6 +70,9 @@ READS: Mapping[str, str] = {
     "node/decode/numbered_lives.py:_named":
         "which lives an introduction names; binding_ordered.py says so",
     "node/decode/numbered_lives.py:conclude": KEPT,
+    "node/prefill/ended_rooms.py:_drop": EVENT,
+    "node/prefill/ended_rooms.py:_end": EVENT,
+    "node/prefill/ended_rooms.py:bind": EVENT,
     "node/prefill/keeps.py:_look": EVENT,
     "node/prefill/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
