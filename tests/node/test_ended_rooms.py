@@ -73,7 +73,7 @@ def test_a_repeated_leg_is_refused_at_once_on_each_server(sources: int) -> None:
 
 
 def test_a_leg_that_has_waited_is_refused_when_the_request_ends(nodes: Cluster) -> None:
-    """A router that hedges under SGLang. Seen red without the loop over early lives in `_end`."""
+    """A router that hedges under SGLang."""
     first = leg(nodes)
     senders = request(nodes)
     until(polls(senders, KVPoll.WAITING_FOR_INPUT))

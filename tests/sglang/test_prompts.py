@@ -209,7 +209,7 @@ def sample() -> Req:
 def test_a_request_that_prefill_computes_again_in_its_room_waits_for_it(
     pair: Pair, again: Callable[[], Req]
 ) -> None:
-    """Decode comes first. Seen red with `is_once` that is always true."""
+    """Decode comes first."""
     prefill, decode = servers(pair)
     handed_over(pair, prefill, decode)
     receiver = half_at_decode(decode, again())

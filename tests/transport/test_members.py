@@ -132,8 +132,8 @@ def test_a_member_cannot_speak_for_the_lives_of_another_by_its_incarnation(
 def test_a_member_cannot_speak_for_a_source_of_the_lives_of_another(kind: str) -> None:
     """Member c says to decode what only prefill's member may say of its hand-over.
 
-    Seen red without the look at the sources of a life (`Sources._counted`): "Failed", "Done",
-    "Expecting", "AbortAck" and "Drained" are not refused.
+    Seen red without the look at the sources of a life (`Sources._counted`): "Failed" is not
+    refused.
     """
     with ExitStack() as opened:
         nodes = Nodes(opened)

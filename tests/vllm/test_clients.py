@@ -44,7 +44,6 @@ def told(servers: Servers) -> tuple[HTTPStatus, str]:
 def test_the_client_of_a_request_whose_prefill_is_gone_may_send_it_again(
     pair: Callable[..., Servers], *, multi: bool
 ) -> None:
-    """Seen red without `tell_clients`, and with a report of the worker without failures."""
     servers = pair(multi=multi)
     params = servers.compute("a", PROMPT)
     for worker in servers.prefill.workers():
