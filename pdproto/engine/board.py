@@ -90,7 +90,13 @@ class Board:
             sealed = False
         if not sealed or os.fstat(file).st_size != BOARD_BYTES:
             raise RemoteProtocolError(f"the sink's board is no sealed file of {BOARD_BYTES} bytes")
-        self.words: Final = memoryview(mmap.mmap(file, BOARD_BYTES)).cast("Q")
+        self._memory: Final = mmap.mmap(file, BOARD_BYTES)
+        self.words: Final = memoryview(self._memory).cast("Q")
+
+    def close(self) -> None:
+        """Unmap it. Nobody reads or writes a word of it any more."""
+        self.words.release()
+        self._memory.close()
 
     def count(self, what: int, more: int) -> None:
         """Add to one of the counts, which the source writes."""

@@ -217,6 +217,7 @@ class SharedLine:
                 backing.holders[self] = None
             self._sink.forget_board(self._board)
         self.unmapped()
+        self._board.close()
 
     def unmapped(self) -> None:
         """The source has no memory mapped any more."""

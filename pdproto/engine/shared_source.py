@@ -322,7 +322,9 @@ class SharedLine:
                     self._drop(region)
 
     def ended(self) -> None:
-        """See source.Line. Memory stays mapped while a device copies into it."""
+        """See source.Line. Memory and board stay mapped while bytes are copied into it."""
+        if self._board is not None and not any(one.writers for one in self._mapped.values()):
+            self._board.close()
         self._mapped.clear()
 
     def _take(self, packet: bytes, files: list[int]) -> None:

@@ -27,7 +27,7 @@ from pdproto.spec.language.formula import (
 from pdproto.spec.language.machine import Machine, Row, Table
 from pdproto.spec.language.numbers import Either, Extreme, Total
 from pdproto.spec.language.properties import Fairness
-from pdproto.spec.language.sequences import Item, Needing, NumberItem
+from pdproto.spec.language.sequences import Item, NumberItem
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import (
     Cell,
@@ -50,6 +50,7 @@ from pdproto.spec.language.terms import (
     Term,
 )
 from pdproto.spec.language.triggers import Call, Completion, Timer
+from tests.oracle.ends import passes_an_end
 
 Indices: TypeAlias = tuple[int, ...]
 Given: TypeAlias = Mapping[Any, frozenset[Indices]]
@@ -172,7 +173,7 @@ class Interpreter:
                     case "%":
                         return one % two
             case Either():
-                side = term.yes if self.holds(term.where, cells, env) else term.no
+                side = self._side(term, cells, env)
                 return self.number(side, cells, env)
             case Total() | Extreme():
                 found = [self.number(term.each, cells, env | chosen)
@@ -199,7 +200,7 @@ class Interpreter:
             case Term():
                 return self.number(value, cells, env)
             case Chosen():
-                side = value.yes if self.holds(value.where, cells, env) else value.no
+                side = self._side(value, cells, env)
                 return self.computed(side, cells, env)
             case Cell():
                 return self._value(value.symbol, tuple(env[v] for v in value.arguments), cells)
@@ -222,6 +223,11 @@ class Interpreter:
             queue = cells.get(channel(symbol, at), ())
             return at[-1] < len(queue) and queue[at[-1]] == (symbol, at[:-1])
         return cells.get((symbol, at), symbol.values[0])
+
+    def _side(self, chosen: Any, cells: Cells, env: Env) -> Any:
+        if passes_an_end(self.holds, self.sizes, chosen.where, cells, env):
+            raise PastEndError
+        return chosen.yes if self.holds(chosen.where, cells, env) else chosen.no
 
     # Steps
 
@@ -250,9 +256,8 @@ class Interpreter:
         """Make the updates; False where a number is out of range, or a list has no such place."""
         for update in step.row.do:
             for chosen in self.choices(update.variables):
-                env = step.env | chosen
-                where = update.where
-                if isinstance(where, Needing) and not self.holds(where.needs, cells, env):
+                env, where = step.env | chosen, update.where
+                if passes_an_end(self.holds, self.sizes, where, cells, env):
                     return False
                 if self.holds(where, cells, env) and not self._assign(update, env, cells, after):
                     return False

@@ -104,8 +104,10 @@ def simulated(seed: int, *faults: Kind, **shape: Any) -> RunOutcome:
 class VirtualWorker(CopyWorker):
     """The thread of a data path, in virtual time: an act after the other."""
 
-    def __init__(self, event_queue: EventQueue, name: str, begin: Callable[[], None]) -> None:
-        super().__init__(name, begin)
+    def __init__(
+        self, event_queue: EventQueue, name: str, begin: Callable[[], None], _at_once: int = 0
+    ) -> None:
+        super().__init__(name, begin)  # nothing at once: an act takes its time
         self._queue: Final = event_queue
         self._free_at = 0.0
 

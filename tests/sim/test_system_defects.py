@@ -54,6 +54,8 @@ SEEDS: Final = {
     "keep-ends-under-a-read": 1, "keep-without-a-clock": 45, "keep-without-a-bound": 1427,
     "keep-loses-a-place": 11, "keep-waits-after-the-end": 5, "keep-serves-another-prompt": 0,
     "keep-refuses-in-silence": 5,
+    "ended-waits-for-a-clock": 1, "ended-refuses-what-is-computed-again": 0,
+    "ended-refuses-beside-a-request": 5, "ended-forgets-under-a-leg": 0,
     "answer-while-it-computes": 5, "read-after-preemption": 2552, "freed-at-abort": 2,
 }
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.

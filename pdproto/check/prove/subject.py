@@ -205,7 +205,7 @@ def with_proofs(
         ranked.get("RANKINGS", ()),
         ranked.get("FAULT_FREE", FaultFree()),
         base,
-        lemmas_in=lemmas or of_lemmas or str(home.__file__ or home.__name__),
+        lemmas_in=lemmas or of_lemmas or getattr(home, "__file__", None) or home.__name__,
     )
     every = (*one.lemmas, *one.helping, *one.fault_free.lemmas)
     check_names(one.system, every, one.monotone, one.every_ranking)
