@@ -214,11 +214,11 @@ def _edges(ground: Ground, variable: Variable) -> Question:
                     variable.place, tuple(patterns))
 
 
-def edges_text(variable: Symbol) -> str:
+def edges_text(variable: Variable) -> str:
     """The declared edges: `idle -> waiting; waiting -> held, idle; held -> nothing`."""
     return "; ".join(
         f"{value_name(value)} -> {', '.join(value_name(v) for v in targets) or 'nothing'}"
-        for value, targets in (getattr(variable, "edges", None) or {}).items())
+        for value, targets in (variable.edges or {}).items())
 
 
 def forbidden_moves(

@@ -197,7 +197,7 @@ class CopyWorker(ThreadPoolExecutor):
         self._at_once_bytes: Final = at_once_bytes
         self._left = at_once_bytes
         self._last: Future[Any] | None = None
-        self._acts: Final[deque[Callable[[], bool]]] = deque()  # only the thread uses it
+        self._acts: Final[deque[Callable[[], bool]]] = deque()  # no two threads at a time
         self._is_polling = False
 
     def refill(self) -> None:

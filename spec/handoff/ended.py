@@ -46,11 +46,11 @@ from pdproto.spec.language import (
 
 
 class AskedRoom(Sort, prefix="r"):
-    """A room and a prompt: what a leg asks for."""
+    """A room and a prompt, for which a leg asks."""
 
 
 class AtLeg(State):
-    """What a leg knows of its request to prefill. LEFT: it waits no longer."""
+    """The state of a leg's request to prefill. LEFT: it waits no longer."""
 
     IDLE = auto()
     ASKING = auto()

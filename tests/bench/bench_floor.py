@@ -57,7 +57,7 @@ def in_c(binary: Path) -> Times:
 
 
 def beside(target: Callable[[Connection], None], run: Callable[[Connection], Times]) -> Times:
-    """What this process measures beside another one, which ends when its pipe does."""
+    """The measurement of this process beside another one, which ends when its pipe does."""
     here, there = get_context("fork").Pipe()
     process = get_context("spawn").Process(target=target, args=(there,))
     process.start()
@@ -113,7 +113,7 @@ def in_python(pipe: Connection) -> Times:
 
 
 class Sockets:
-    """What a node has of ZeroMQ: a socket that hears, one that says, and epoll on the first."""
+    """The ZeroMQ of a node: a socket that hears, one that says, and epoll on the first."""
 
     def __init__(self) -> None:
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()

@@ -1,4 +1,4 @@
-"""What the words of a board say in the place of messages, at the worst moments."""
+"""The words of a board in the place of messages, at the worst moments."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -195,6 +195,16 @@ def test_a_claim_without_a_formula_is_printed_in_words_with_its_line(
     assert row in (ROOT / path).read_text().splitlines()[int(line) - 1]
 
 
+def test_a_missing_lemma_has_a_file_and_a_claim_that_is_false_has_none(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = "a lemma is an Always in LEMMAS of "
+    for steps, is_told in (((), True), (("--bmc", "7"), False)):
+        assert main(["prove", "lock-server-broken", "--property", "mutual_exclusion", "--no-cache",
+                     "--quiet", *steps]) == 1
+        assert (where in capsys.readouterr().out) == is_told
+
+
 @pytest.mark.parametrize("options", [(), ("--quiet",)])
 def test_a_row_that_takes_long_is_told_unless_it_shall_be_quiet(
     options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -84,7 +84,7 @@ class Scheduler(SchedulerDisaggregationPrefillMixin):  # type: ignore[misc]  # S
         return self.result
 
     def _nothing(self, *_: Any) -> None:
-        """What the loop does besides."""
+        """The other work of the loop."""
 
     _apply_war_barrier = on_idle = launch_batch_sample_if_needed = _nothing
 

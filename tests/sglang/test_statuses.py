@@ -61,7 +61,7 @@ def heard_by_client(failed: Any) -> fastapi.HTTPException:
 
 
 def failed_at_decode(receiver: Any, failed: Any) -> fastapi.HTTPException:
-    """What the client hears when SGLang's queue has polled the receiver."""
+    """The answer to the client when SGLang's queue has polled the receiver."""
     queue: Any = SimpleNamespace(
         queue=[SimpleNamespace(kv_receiver=receiver, req=failed)], pp_size=1, gloo_group=None,
         tp_rank=0, scheduler=SimpleNamespace(

@@ -32,7 +32,7 @@ def pair(closing: ExitStack, folder: Path) -> Callable[..., Servers]:
 
 
 def told(servers: Servers) -> tuple[HTTPStatus, str]:
-    """What the front of vLLM answers the client of request "a"."""
+    """The answer of vLLM's front to the client of request "a"."""
     error = servers.decode.errors["a"]
     assert error is not None, "vLLM answers: internal server error"
     answer = create_error_response(error.to_exception())
