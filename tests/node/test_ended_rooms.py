@@ -94,6 +94,18 @@ def test_a_request_that_has_failed_has_ended_too(nodes: Cluster) -> None:
     first.close()
 
 
+def test_a_call_about_a_request_that_is_over_fails_no_turn(nodes: Cluster) -> None:
+    """Its endpoint has been dropped, and takes the event into the same state."""
+    first, senders = leg(nodes), request(nodes)
+    sent(senders)
+    served([first])
+    nodes.settled()
+    for sender in senders:
+        sender.abort("the client has left")
+    handed_over(nodes)
+    assert [node._loop.turn_errors for node in nodes.nodes] == [0] * len(nodes.nodes)
+
+
 def waits_for_its_own(nodes: Cluster) -> bool:
     """Whether a sample, or a request that decode has retracted, is served after the first."""
     handed_over(nodes)

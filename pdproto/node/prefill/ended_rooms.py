@@ -9,6 +9,7 @@ Rule 2: a room is asked for with a prompt. Another prompt of the same room is an
 from typing import Final, TypeAlias
 
 from pdproto.ground.layout import Indices
+from pdproto.node.endpoints import Endpoints
 from pdproto.node.handle import ENDED
 from pdproto.node.part import Part
 from pdproto.node.prefill.binding import Binding
@@ -32,7 +33,8 @@ Asked: TypeAlias = tuple[int, bytes | None]
 class EndedRooms:
     """See the rules above. Only the node's loop calls the methods."""
 
-    def __init__(self, senders: Senders, binding: Binding) -> None:
+    def __init__(self, endpoints: Endpoints, senders: Senders, binding: Binding) -> None:
+        self._endpoints: Final = endpoints
         self._senders: Final = senders
         self._binding: Final = binding
         self._machine: Final = Shared(tables.ROOMS, rigid={tables.once: lambda leg: leg.once})
@@ -73,6 +75,8 @@ class EndedRooms:
 
     def _end(self, endpoint: Endpoint, _: Indices) -> None:
         sender: Sender = endpoint.owner
+        if self._endpoints.is_dropped(sender):
+            return  # it has ended before
         asked = _asked(sender)
         if not self._machine.value(tables.runs, sender, asked):
             return

@@ -60,7 +60,7 @@ class Prefill(Node):
         self.keeps: Final = Keeps(core, self.senders, self.binding, self.sinks.put,
                                   Waits(waits, core.connections.suspicions.of_any),
                                   places)
-        self.ended_rooms: Final = EndedRooms(self.senders, self.binding)
+        self.ended_rooms: Final = EndedRooms(endpoints, self.senders, self.binding)
         self.routing: Final = None if dp is None else PrefillRouting(
             core, endpoints, self.senders, self.binding, waits, dp)
         self.senders.put = self._open
