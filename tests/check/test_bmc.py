@@ -192,6 +192,9 @@ SHORT: Final = (
     "failed-by-its-predecessor", "request-of-a-dead-life", "copy-runs-on", "silence-as-abort", "O6",
     "keep-ends-under-a-read", "keep-without-a-bound", "keep-loses-a-place",
     "keep-serves-another-prompt",
+    "ended-refuses-what-is-computed-again", "ended-refuses-beside-a-request",
+    "ended-forgets-under-a-leg", "answer-while-it-computes", "read-after-preemption",
+    "freed-at-abort",
 )
 STEPS_SHORT: Final = 8
 SHORT_SAMPLE: Final = 6

@@ -20,7 +20,7 @@ import pytest
 from pdproto.node import timers
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.prefill import binding
+from pdproto.node.prefill import binding, ended_rooms
 from pdproto.node.prefill.binding import Uses
 from pdproto.node.prefill.sender import Sender
 from pdproto.spec.handoff.poll import KVPoll
@@ -86,6 +86,7 @@ def come_to_prefill_alone(nodes: Cluster, rooms: range) -> list[Receiver]:
 def nodes(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(binding, "Uses", partial(Uses, 16))
     monkeypatch.setattr(timers, "CANCELLED_MIN", 1)
+    monkeypatch.setattr(ended_rooms, "TOLD_ROOMS_MAX", 16)
     waits = dict.fromkeys(("bootstrap_timeout", "transfer_timeout"), timeout_s)
     with closing(Cluster(2, 2, link=Link(sign_of_life_s=0.05), waits=waits)) as found:
         yield found
