@@ -111,6 +111,15 @@ def names_of(kind: Any) -> tuple[str, ...]:
     return tuple(one.name for one in fields(kind) if one.init)
 
 
+_DIGESTS: Final[dict[int, tuple[Table, str]]] = {}  # by `id`: to hash a table takes as long
+
+
 def table_digest(table: Table) -> str:
-    """The digest of a table, for every size, as 16 hex digits: traces name it."""
-    return Structure().of(table).hex()[:16]
+    """The digest of a table, for every size, as 16 hex digits: traces name it.
+
+    Computed once for each table of a process: it takes milliseconds.
+    """
+    known = _DIGESTS.get(id(table))
+    if known is None:
+        known = _DIGESTS[id(table)] = table, Structure().of(table).hex()[:16]
+    return known[1]

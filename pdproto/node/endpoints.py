@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from pdproto.ground.layout import Indices
+from pdproto.ground.structure import table_digest
 from pdproto.node.core import Core
 from pdproto.node.handle import log_fields
 from pdproto.node.metrics import Metrics
 from pdproto.node.part import Part, Reaction, Turn, Writer
 from pdproto.node.plans import Plans
+from pdproto.node.ports import Transport
 from pdproto.node.sides import Side
 from pdproto.node.timers import Timers
 from pdproto.runtime import checked
@@ -157,8 +159,14 @@ class Endpoints:
         # The incarnation and the floor of each batch say these two of every life.
         self.part: Final = Part(
             "endpoints", reactions=self.stages.reactions, implied=(ends.gone, ends.sink_over),
-            begin=lambda _: role.prepare(), due=self._timers.next,
+            begin=self._begin, due=self._timers.next,
             turns={Turn.WAITS: self._end_waits, Turn.LAST: self._let_go})
+
+    def _begin(self, _transport: Transport) -> None:
+        """Compute here what a turn of the loop would take milliseconds for."""
+        self.role.prepare()
+        if self._write is not None:
+            table_digest(self.role.table)
 
     def take(self, endpoint: Endpoint, event: Event) -> Step:
         """Give the event to the endpoint, and carry out the effects of its step."""

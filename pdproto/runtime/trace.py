@@ -28,7 +28,6 @@ from pdproto.ground.structure import table_digest
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.roles import Life, Sink, Source
-from pdproto.spec.language.machine import Table
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 
 log = logging.getLogger("pdproto.trace")
@@ -64,14 +63,6 @@ class Lines:
         self._target: Final = target
         self._encoder: Final = msgspec.json.Encoder()
         self._lines = 0
-        self._digests: Final[dict[int, tuple[Table, str]]] = {}  # by `id` of a table
-
-    def digest(self, table: Table) -> str:
-        """The digest of a table, which the first line about an endpoint names."""
-        known = self._digests.get(id(table))
-        if known is None:
-            known = self._digests[id(table)] = table, table_digest(table)
-        return known[1]
 
     def put(self, machine: str, end: int, told: Iterable[Mapping[str, Any]]) -> None:
         """Write lines about an endpoint. Writes nothing after the trace has ended. Never raises."""
@@ -128,7 +119,7 @@ class TraceWriter(Lines):
         counts = {sort.__name__: peers if sort in (Source, Sink) else size
                   for sort, size in sizes.items() if sort not in own}
         if begins:
-            yield {"begins": counts, "tables": self.digest(endpoint.automaton.table)}
+            yield {"begins": counts, "tables": table_digest(endpoint.automaton.table)}
         else:
             yield {"elements": counts}
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from pdproto.ground.layout import value_name
+from pdproto.ground.structure import table_digest
 from pdproto.runtime.cells import Key
 from pdproto.runtime.store import Predicate, Shared
 from pdproto.runtime.trace import Lines, TraceTarget
@@ -52,7 +53,7 @@ class SharedTrace(Lines):
         end.tell({
             "begins": {sort.__name__: [plain(element) for element in elements]
                        for sort, elements in (bounded or {}).items()},
-            **({"tables": self.digest(table)} if self._ran else {}),
+            **({"tables": table_digest(table)} if self._ran else {}),
             "own": None if own is None else {name: plain(element) for name, element in named},
         })
         return end
