@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.collection import agreement, locks, logs, puzzles
+from tests.collection import agreement, classics, locks, logs, published, puzzles
 from tests.collection.model import Model
 
 MODELS: Final = tuple(sorted(
-    (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS),
+    (*puzzles.MODELS, *locks.MODELS, *logs.MODELS, *agreement.MODELS, *classics.MODELS,
+     *published.MODELS),
     key=lambda model: model.name.lower()))
 # What other published models need: the word, and what it is for.
 LACKING: Final = (
@@ -16,6 +17,8 @@ LACKING: Final = (
     ("numbers without a bound", "tickets (Bakery, Boulangerie): a range can stand for them, and "
                                 "its end is seen by `ROW_stays_in_range`"),
     ("a probability", "dice, random walks"),
+    ("an update of all cells by their neighbours", "GameOfLife: a row has a case for each content "
+                                                   "of the board, so 3 by 3 is the largest"),
 )
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "reference" / "collection.md"
 
