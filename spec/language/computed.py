@@ -85,8 +85,8 @@ def resolved(update: Update) -> tuple[Update, ...]:
     if isinstance(update.symbol, ElementFunction):
         value, element, holds = _copied(update)
         return (replace(update, value=False), replace(
-            value, variables=(*update.variables, element), where=_both(update.where, holds)))
-    return tuple(replace(update, value=value, where=_both(update.where, condition))
+            value, variables=(*update.variables, element), where=both(update.where, holds)))
+    return tuple(replace(update, value=value, where=both(update.where, condition))
                  for value, condition in _by_value(update.symbol, update.value.term)
                  if condition != FALSE)
 
@@ -255,6 +255,6 @@ def check_value(symbol: Symbol, of: Any) -> None:
             raise SpecError(here(), no_value(value, symbol.signature, symbol.values))
 
 
-def _both(one: Formula, two: Formula) -> Formula:
-    return two if one == TRUE else And((one, two))
-
+def both(one: Formula, two: Formula) -> Formula:
+    """Both hold; a condition that always holds is not written."""
+    return two if one == TRUE else one if two == TRUE else And((one, two))

@@ -8,7 +8,7 @@ hold; of a disjunction, only where they do not. So `~log(s).empty & (log(s).head
 from collections.abc import Iterable
 from typing import Any
 
-from .computed import Chosen
+from .computed import Chosen, both
 from .formula import (
     TRUE,
     And,
@@ -32,9 +32,9 @@ def defined(part: Any) -> Formula:
     """The formula that each index in a formula, or in a value that is assigned, has an element."""
     match part:
         case Needing():
-            return _both(part.needs, _in_order(part.parts))
+            return both(part.needs, _in_order(part.parts))
         case Comparison(left=left, right=right):
-            return _both(defined(left), defined(right))
+            return both(defined(left), defined(right))
         case And(parts):
             return _in_order(parts)
         case Or(parts):
@@ -47,7 +47,7 @@ def defined(part: Any) -> Formula:
         case Formula():
             return TRUE
         case NumberItem() | Item():
-            return _both(defined(part.index), part.needs)
+            return both(defined(part.index), part.needs)
         case Computed(term):
             return defined(term)
         case Term() | Chosen():
@@ -59,20 +59,20 @@ def defined(part: Any) -> Formula:
 def _of_value(part: Term | Chosen) -> Formula:
     match part:
         case Either() | Chosen():
-            return _both(defined(part.where), _both(
+            return both(defined(part.where), both(
                 _where(part.where, defined(part.yes)), _where(Not(part.where), defined(part.no))))
         case Total(variables=variables, each=each, where=where) | Extreme(
                 variables=variables, each=each, where=where):
-            inside = _both(defined(where), _where(where, defined(each)))
+            inside = both(defined(where), _where(where, defined(each)))
             return TRUE if inside == TRUE else forall(variables, inside)
         case Arithmetic(left=left, right=right):
-            return _both(defined(left), defined(right))
+            return both(defined(left), defined(right))
     return TRUE
 
 
 def defined_update(update: Update) -> Formula:
     """The same of an update: of its `where`, and where that holds of its value."""
-    inside = _both(defined(update.where), _where(update.where, defined(update.value)))
+    inside = both(defined(update.where), _where(update.where, defined(update.value)))
     return inside if inside == TRUE or not update.variables else forall(update.variables, inside)
 
 
@@ -90,10 +90,6 @@ def _in_order(parts: Iterable[Formula], *, holds: bool = True) -> Formula:
                 found.append(any_of(*before, inside))
         before.append(part)
     return all_of(*found) if found else TRUE
-
-
-def _both(one: Formula, two: Formula) -> Formula:
-    return two if one == TRUE else one if two == TRUE else all_of(one, two)
 
 
 def _where(condition: Formula, inside: Formula) -> Formula:
