@@ -10,7 +10,7 @@ Rule 1: a sink accepts the bytes of a source only if its header fits and the dig
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Final
@@ -35,6 +35,7 @@ from pdproto.node.data_path import Idle, Posted
 from pdproto.pages.chunks import key_of, key_of_chunk
 from pdproto.pages.copies import Staged, Unpacked, end_of_pass
 from pdproto.pages.device import Device
+from pdproto.pages.host_copies import HostCopies
 from pdproto.pages.sink_pages import SinkPages
 from pdproto.pages.source_pages import Job, SourcePages
 from pdproto.runtime.errors import RemoteProtocolError
@@ -149,7 +150,7 @@ class Coverage:
 
 class SinkItems(SinkPages):
     """The data path of a decode rank; see SourcePages. place: of the rank in its tensor
-    parallelism.
+    parallelism. The items of a request are in host memory, or none is.
     """
 
     def __init__(
@@ -170,6 +171,10 @@ class SinkItems(SinkPages):
                 self._copies.warm(part.layout)
         self._share: Final = lru_cache(SHARES_KEPT)(
             lambda header: share_of(components, place, header))
+        in_host = [replace(component, buffers=component.host) for component in components]
+        self._host_share: Final = lru_cache(SHARES_KEPT)(
+            lambda header: share_of(in_host, place, header)[0])
+        self._host_copies: Final = HostCopies(threads=threads)
         self._known: Final[dict[str, Share]] = {}  # by source, after its first write
         self._prefixes: Final[dict[Life, int]] = {}
         self._coverage: Final[dict[Life, Coverage]] = {}
@@ -268,18 +273,20 @@ class SinkItems(SinkPages):
         landed, after = self._landed(life, source), end_of_pass(pages)
         share, covered = self._share(
             header_in(self._copies.fetch(landed[:self._header_bytes]), self._header_bytes))
+        on_host = self.numbering.on_host(pages)
+        copies = self._host_copies if on_host else self._copies
+        parts = (self._host_share(share.header) if on_host else share).parts
         if len(self._known) >= SOURCES_KEPT:
             self._known.clear()  # prefill restarts under new names, and old names stay
         self._known[source] = share
         offset, first = len(share.header), 0
         for count in filter(None, chunks):
             component, indices = self.numbering.split(pages[first:first + count])
-            part = share.parts[component]
+            part = parts[component]
             length = part.bytes(count)
             if part.layout is not None:
-                yield self._copies.unpack(part.layout, landed[offset:offset + length], indices,
-                                          key_of_chunk(key_of_share(life, share), offset),
-                                          after)
+                yield copies.unpack(part.layout, landed[offset:offset + length], indices,
+                                    key_of_chunk(key_of_share(life, share), offset), after)
             offset, first = offset + length, first + count
         self._cover(coverage, covered)
 

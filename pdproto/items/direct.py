@@ -11,7 +11,8 @@ Rule 2: the writes of a source follow one another without a gap: each byte is wr
 Rule 3: the digests of a chunk are compared when the next chunk begins: then the chunk is complete,
         and by rule 2 it is not written again. The digests of the last chunk are compared after the
         source has said *done* and is kept out. Those of an incomplete chunk do not agree.
-Rule 4: items go back when neither a source nor a copy of this process reaches them any more.
+Rule 4: items in host memory are written through staging memory.
+Rule 5: items go back when neither a source nor a copy of this process reaches them any more.
 
 The tables are those of spec/handoff/direct.py, also for hand-overs through staging memory: those
 only keep their items longer than necessary.
@@ -163,6 +164,8 @@ class DirectItems(SinkItems, InPlace[ItemTarget]):
             self._presumed[source] = True
 
     def _lease(self, life: Life, source: str, pages: Sequence[int]) -> Lease | None:
+        if self.numbering.on_host(pages):
+            return super()._lease(life, source, pages)
         share = self._whole if self._presumed.get(source) else self._known.get(source)
         places = self._places(share.header) if share is not None else None
         if share is None or places is None:

@@ -39,6 +39,7 @@ from pdproto.registry.registrar import Registrar
 from pdproto.registry.wire import Registration
 from pdproto.runtime.versions import OLDEST, VERSION
 from pdproto.sglang import settings
+from pdproto.sglang.asked import environment, flag, is_set, refuse, refuse_host_receive
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.plugin import (
     answer_during_batches,
@@ -74,7 +75,7 @@ class PdprotoKVManager(BaseKVManager):
     enable_all_cp_ranks_for_transfer = False
     supports_role_switch = True  # SGLang calls `teardown`, and makes a manager of the other role
     supports_deferred_decode_kv_release = enable_deferred_decode_kv_release = True
-    supports_host_destination = False  # the KV goes to the pool of decode
+    supports_host_destination = False  # unless SGLang has a host pool for requests that arrive
     node: PrefillNode | DecodeNode
     prompt: bytes | None = None  # of the request whose sender or receiver SGLang makes now
     once = False  # see is_once; of the same request
@@ -108,13 +109,13 @@ class PdprotoKVManager(BaseKVManager):
         self.disaggregation_mode = disaggregation_mode
         self.parallel = parallel = get_parallel()
         is_prefill = disaggregation_mode == DisaggregationMode.PREFILL
-        _refuse(args, parallel, is_prefill=is_prefill)
-        ignored = settings.without_effect(_environment, _flag)
+        refuse(args, parallel, is_prefill=is_prefill)
+        ignored = settings.without_effect(environment, flag)
         if ignored is not None:
             log.warning("%s", ignored)
         self.is_dummy_cp_rank = is_prefill and parallel.attn_cp_rank > 0
         self.settings: Final = load(os.environ, defaults=settings.defaults(
-            _environment, _is_set, get_local_ip_auto()))
+            environment, is_set, get_local_ip_auto()))
         log.info("%s", self.settings.told())
         self.parts: Final = RankParts(args.page_size, self.settings.page_tokens, args.state_types)
         model = self._model()
@@ -192,7 +193,7 @@ class PdprotoKVManager(BaseKVManager):
 
     def _begin_decode(self, components: Sequence[Component], engine: SinkEngine) -> None:
         """Ranks of one group share an incarnation, for a source may send to several of them."""
-        if _environment(settings.FORCE_QUERY):
+        if environment(settings.FORCE_QUERY):
             log.info("%s has no effect on decode: the registry says where rooms are published",
                      settings.FORCE_QUERY)
             envs.SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK.set(False)
@@ -203,6 +204,9 @@ class PdprotoKVManager(BaseKVManager):
         if parallel.attn_tp_size > 1:
             incarnation = parallel.world_group.broadcast_object(incarnation, src=0)
             incarnation += parallel.attn_dp_rank
+        if components[0].host:
+            refuse_host_receive(engine, self.parts)
+            self.supports_host_destination = True
         self._group = self.settings.named(f"decode-{incarnation}")
         begin = DirectDecodeNode if is_direct else DecodeNode
         self.sink_data_path = data_path = (
@@ -284,11 +288,19 @@ class PdprotoKVManager(BaseKVManager):
 
     def is_abort_release_safe(self, bootstrap_room: int, required_acks: int) -> bool:  # noqa: ARG002 - SGLang's
         """Whether no write can reach the pages of the room's failed requests any more."""
-        return all(one.conclude_state is not None for one in self.held.get(bootstrap_room, ()))
+        return all(one.is_abort_release_safe() for one in self.held.get(bootstrap_room, ()))
 
     def clear_deferred_abort_state(self, bootstrap_room: int) -> None:
         """Forget the failed requests of a room: SGLang uses their pages again."""
         self.held.pop(bootstrap_room, None)
+
+    def let_go(self, receiver: Any) -> None:
+        """Forget one failed request. Of one in the host pool SGLang tells nothing by its room."""
+        held = self.held.get(receiver.bootstrap_room, [])
+        if receiver in held:
+            held.remove(receiver)
+            if not held:
+                self.clear_deferred_abort_state(receiver.bootstrap_room)
 
     def _ensure_prefill_recompute_executor(self) -> AtOnce:
         """The executor in which SGLang asks the registry for data-parallel ranks."""
@@ -356,42 +368,9 @@ def _registry_host(parallel: Any) -> str:
     return str(get_serving().host)
 
 
-def _environment(name: str) -> Any:
-    """The value of a variable of SGLang, or its default."""
-    return getattr(envs, name).get()
-
-
-def _is_set(name: str) -> bool:
-    return bool(getattr(envs, name).is_set())
-
-
-def _flag(name: str) -> Any:
-    return getattr(get_disagg(), name)
-
-
 def _kv_dtype(args: Any) -> str:
     """The dtype of the KV cache as servers compare it. SGLang's default, "auto", is the dtype of
     the model, which the flags of two servers may set differently.
     """
     told = str(args.kv_cache_dtype_str)
     return f"auto ({process_model_config().dtype})" if told == "auto" else told
-
-
-def _refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
-    told = settings.refusal(_environment, _flag)
-    if told is not None:
-        raise ValueError(told)
-    shards = hasattr(PrefillServerInfo, "enable_kv_cache_sharding")  # not in 0.5.22
-    splits_context = (parallel.enable_dsa_cache_layer_split
-                      or (shards and parallel.enable_kv_cache_sharding)
-                      or parallel.enable_cp_tp_group_sharing
-                      or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
-    refused = {
-        "a KV cache that context-parallel ranks share": splits_context,
-        f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
-            not is_prefill and parallel.attn_cp_size > 1,
-        f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
-    }
-    for kind, is_asked in refused.items():
-        if is_asked:
-            raise ValueError(f"the pdproto backend does not transfer {kind} yet")

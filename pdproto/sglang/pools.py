@@ -86,7 +86,27 @@ def kv_component(
     is_latent = model.heads is None
     unsplit = "the KV of a draft model" if args.num_draft_entries and not is_latent else ""
     return Component(KV, found, tuple(args.kv_layer_ids) or _counted(args, model, len(found)),
-                     _heads(args, model, parts), unsplit)
+                     _heads(args, model, parts), unsplit, _in_host(args, "kv", found))
+
+
+def _in_host(
+    args: Any, name: str, like: Sequence[Bytes], state: int | None = None
+) -> tuple[Bytes, ...]:
+    """The buffers of SGLang's host pool for items like these; () if it has none. name: as in
+    KVArgs. state: its place among the states. Raises ValueError for items of another size.
+    """
+    told: list[Any] = [getattr(args, f"host_{name}_{what}", None)  # 0.5.22 has none
+                       for what in ("data_ptrs", "data_lens", "item_lens")]
+    if None in told:
+        return ()
+    lists = told if state is None else [one[state] for one in told]
+    found = tuple(_items(of, f"host_{name}_data_ptrs[{i}]")
+                  for i, of in enumerate(zip(*lists, strict=True)))
+    sizes, wanted = ([buffer.shape[1] for buffer in each] for each in (found, like))
+    if sizes != wanted:
+        raise ValueError(f"host_{name}_item_lens: items of {sizes} bytes, and those of the pool "
+                         f"have {wanted}: the pdproto backend wants the same")
+    return found
 
 
 def _counted(args: Any, model: Model, entries: int) -> tuple[int, ...]:
@@ -129,10 +149,11 @@ def _state(
     layers = tuple(args.state_layer_ids[place])
     if name == "dsa" and len(found) == len(kv.layers):
         layers = kv.layers  # an index for each layer of the KV cache
+    host = _in_host(args, "state", found, place)
     if name == "swa" and args.swa_kv_cache_layout in (None, "nhd"):
-        return Component(name, found, layers, _heads(args, model))
+        return Component(name, found, layers, _heads(args, model), host=host)
     is_same = model.heads is None and name != "mamba"
-    return Component(name, found, layers, unsplit="" if is_same else f"{name} states")
+    return Component(name, found, layers, unsplit="" if is_same else f"{name} states", host=host)
 
 
 class MetadataRows:

@@ -128,17 +128,17 @@ class PdprotoKVReceiver(BaseKVReceiver):
         destination: KVTransferDestination = KVTransferDestination.DEVICE,
     ) -> None:
         """Take the destination of the KV: the pages behind the prefix that decode has cached, the
-        items of each state, and the slot of the request's metadata.
+        items of each state, and the slot of the request's metadata. destination: whether pages and
+        items are those of SGLang's host pool.
         """
         if self._reason or self.conclude_state is not None:
             return  # it fails, or has failed
-        if destination is not KVTransferDestination.DEVICE:
-            self._give_up(f"the backend writes to the pool of decode, not to {destination.value}")
-            return
         numbering = self.kv_mgr.sink_data_path.numbering
+        host = destination is KVTransferDestination.HOST
         try:
-            items = numbering.numbers(0, self.kv_mgr.parts.numbers(kv_indices, self.tokens))
-            for chunk in numbering.chunks(state_indices):
+            items = numbering.numbers(0, self.kv_mgr.parts.numbers(kv_indices, self.tokens),
+                                      host=host)
+            for chunk in numbering.chunks(state_indices, host=host):
                 items += chunk
         except ValueError as error:
             self._give_up(str(error))
@@ -182,6 +182,11 @@ class PdprotoKVReceiver(BaseKVReceiver):
     def clear(self) -> None:
         """End the request. SGLang uses its pages again."""
         self._take(CLEAR)
+        self.kv_mgr.let_go(self)
+
+    def is_abort_release_safe(self) -> bool:
+        """Whether no write can reach the pages of the failed request any more."""
+        return self.conclude_state is not None
 
     def abort(self) -> None:
         """Abort the hand-over."""

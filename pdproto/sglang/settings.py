@@ -17,6 +17,7 @@ from pdproto.transport.settings import Settings
 NOT_OURS: Final = "it belongs to another backend of SGLang"
 UNTESTED: Final = "untested"
 DRILL: Final = "tests/sglang/test_drill.py"
+HOST: Final = "tests/sglang/test_host_receive.py"
 WORK: Final = "tests/sglang/test_settings_work.py"
 CHUNKED: Final = "cell *chunked prefill*"
 CELLS: Final = "every cell of docs/servers.md"
@@ -65,6 +66,7 @@ CLEANUP: Final = "SGLANG_DISAGGREGATION_BOOTSTRAP_ENTRY_CLEANUP_INTERVAL"
 SAMPLING_MASK: Final = "SGLANG_ENABLE_DISAGG_SAMPLING_MASK"
 MASK_MAX: Final = "SGLANG_DISAGGREGATION_SAMPLING_MASK_MAX_TOKENS"
 POLLING: Final = "SGLANG_ENABLE_DISAGG_PREFILL_CONTINUOUS_INPUT_POLLING"
+HOST_RECEIVE: Final = "disaggregation_decode_host_receive_threshold"
 FORCE_QUERY: Final = "SGLANG_DISAGGREGATION_FORCE_QUERY_PREFILL_DP_RANK"
 
 ENVIRONMENT: Final = (
@@ -146,6 +148,8 @@ FLAGS: Final = (
          "goes over with the metadata row, beside the digests of every hand-over", WORK),
         ("enable_pd_role_switch", False, "SGLang ends the manager of one role, and makes one of "
          "the other", DRILL),
+        (HOST_RECEIVE, 1.0, "pages land in SGLang's host pool when that of decode is so full. It "
+         "registers host memory with CUDA, so no server has run it", HOST),
         ("num_reserved_decode_tokens", 512, "SGLang's scheduler does it", CHUNKED),
         ("optimistic_prefill_attempts", 0, "SGLang's scheduler does it",
          "cell *optimistic prefill*"),
@@ -168,8 +172,6 @@ FLAGS: Final = (
         Effect.REFUSED,
         ("disaggregation_decode_allocation_policy", "early",
          "SGLang itself takes prefill_complete with Mooncake alone"),
-        ("disaggregation_decode_host_receive_threshold", 1.0,
-         "the KV goes to the pool of decode, and not to host memory"),
     ),
 )
 

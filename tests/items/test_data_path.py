@@ -93,14 +93,18 @@ class Pair:
         receiver = self.node.open(room, {node.name: node.endpoint for node, _ in self.sources})
         if prefix:
             self.data_path.expect(receiver.life, prefix)
-        numbering = self.data_path.numbering
-        receiver.publish(numbering.numbers(0, [one + 1 for one in kv])
-                         + numbering.numbers(1, [one + 1 for one in states]))
+        receiver.publish(self.wanted(kv, states))
         for sender in senders:
             until(lambda sender=sender: sender.poll() is not KVPoll.BOOTSTRAPPING)  # type: ignore[misc]
             told = [placement_in(data).prefix for data in sender.addresses.values()]
             assert told == [prefix]
         return senders, receiver
+
+    def wanted(self, kv: list[int], states: list[int]) -> list[int]:
+        """Where items of these numbers shall land."""
+        numbering = self.data_path.numbering
+        return (numbering.numbers(0, [one + 1 for one in kv])
+                + numbering.numbers(1, [one + 1 for one in states]))
 
     def check(self, kv: list[int], states: list[int]) -> None:
         """That these items have arrived, and that nothing else was written."""

@@ -48,8 +48,7 @@ LEFT: Final[Mapping[tuple[type, type], Mapping[str, str]]] = {
         "should_verify_kv_checksum": "yes: it comes with the row, and SGLang leaves out "
                                      "those of another layout by their signature"},
     (conn.BaseKVSender, PdprotoKVSender): {},
-    (conn.BaseKVReceiver, PdprotoKVReceiver): {
-        "is_abort_release_safe": "asked of a host destination, which ours denies"},
+    (conn.BaseKVReceiver, PdprotoKVReceiver): {},
     (conn.BaseKVBootstrapServer, PdprotoKVBootstrapServer): {},
 }
 
@@ -88,9 +87,6 @@ def test_each_call_of_sglang_is_answered_or_left_to_sglang_for_a_reason(
 @of_newest
 def test_the_answers_that_are_left_to_sglang_are_still_the_same() -> None:
     assert conn.BaseKVManager.should_verify_kv_checksum(None, "") is True
-    with pytest.raises(NotImplementedError):
-        conn.BaseKVReceiver.is_abort_release_safe(None)
-    assert PdprotoKVManager.supports_host_destination is False
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)

@@ -157,7 +157,7 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
     request = SimpleNamespace(
         bootstrap_host=host, bootstrap_port=int(port), bootstrap_room=77, finished_reason=None,
         to_finish=None, disagg_prefill_dp_rank=None, origin_input_ids_unpadded=[1], lora_id=None,
-        output_ids=[], rid="r")
+        output_ids=[], rid="r", sampling_params=SimpleNamespace(n=1))
     queue = queue_of(manager)
     refusals.look_up(queue, request)
     refusals.tell_prefill(queue, request)

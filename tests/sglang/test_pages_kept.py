@@ -18,6 +18,7 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation import decode
+from sglang.srt.disaggregation.base.conn import KVTransferDestination as Destination
 from sglang.srt.disaggregation.decode import DecodeTransferQueue
 from sglang.srt.disaggregation.utils import KVPoll as TheirPoll
 
@@ -25,6 +26,8 @@ from pdproto.node.decode.receiver import Receiver
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.plugin import _note_tokens
 from tests.items.test_data_path import Pair
+from tests.items.test_host_items import HostPair
+from tests.sglang.releases import of_newest
 from tests.sglang.test_receiver import Manager, receiver_of
 from tests.waiting import until
 
@@ -41,8 +44,9 @@ class Ranks:
                             raising=False)  # 0.5.22 has none
         monkeypatch.setattr(decode, "prepare_abort",
                             lambda *_, status_code: self.answered.append(status_code))
-        monkeypatch.setattr(decode, "release_kv_cache",
-                            lambda request, *_, **__: self.given_back.append(request))
+        for name in ("release_kv_cache", "discard_kv_cache_backup"):
+            monkeypatch.setattr(decode, name, raising=False,  # 0.5.22 has no host pool
+                                value=lambda request, *_, **__: self.given_back.append(request))
         self.manager: Any = Manager(pair)
         self.receiver = receiver_of(self.manager)
         self.queue = self._queue()
@@ -69,16 +73,20 @@ class Ranks:
         queue._clean_hicache_prefetch_resources = lambda _: None
         return queue
 
-    def publish(self) -> None:
-        """Put the request into the queue, as SGLang's _send_kv_metadata does."""
+    def publish(self, *, host: bool = False) -> None:
+        """Put the request into the queue, as SGLang's _send_kv_metadata does. host: its pages are
+        those of the host pool.
+        """
+        self.queue.enable_host_receive = host
         waiting = SimpleNamespace(
             kv_receiver=self.receiver, metadata_buffer_index=0, hicache_restore_status=None,
-            host_staged=False,
+            host_staged=host,
             req=SimpleNamespace(rid="r", bootstrap_room=1, return_logprob=False,
                                 finished_reason=None))
         _note_tokens(SimpleNamespace(transfer_queue=self.queue), waiting, np.array([2]))
         self.receiver.init(0)
-        self.receiver.send_metadata(np.array([2]))
+        self.receiver.send_metadata(
+            np.array([2]), destination=Destination.HOST if host else Destination.DEVICE)
         self.queue.queue.append(waiting)
 
     def turn(self) -> None:
@@ -94,33 +102,31 @@ class Ranks:
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     with ExitStack() as closing:
-        yield Pair(closing, [range(4)])
+        yield HostPair(closing, [range(4)])
 
 
 @pytest.fixture
 def ranks(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Ranks:
     found = Ranks(pair, monkeypatch)
-    found.manager.held = {}
-    for name in ("is_abort_release_safe", "clear_deferred_abort_state"):
-        setattr(found.manager, name, getattr(PdprotoKVManager, name).__get__(found.manager))
     found.manager.enable_deferred_decode_kv_release = \
         PdprotoKVManager.enable_deferred_decode_kv_release
     return found
 
 
+@pytest.mark.parametrize("host", [False, pytest.param(True, marks=of_newest)])
 def test_pages_of_a_request_that_another_rank_has_failed_are_kept_while_a_write_may_come(
-    pair: Pair, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, ranks: Ranks, monkeypatch: pytest.MonkeyPatch, host: bool
 ) -> None:
     """Seen red with the wait in `failure_exception` (the scheduler stands still for 10 s, and then
     gives the pages back), and with `enable_deferred_decode_kv_release` of the base class (they are
-    given back at once).
+    given back at once). host: with an `is_abort_release_safe` that says yes, and without `let_go`.
     """
     freed: list[Receiver] = []
     memory = pair.node._node.memory
     free, may_free = memory.free_pages, Event()
     monkeypatch.setattr(memory, "free_pages",
                         lambda one: free(one) if may_free.is_set() else freed.append(one))
-    ranks.publish()
+    ranks.publish(host=host)
     ranks.failed = True
     ranks.turn()
     assert ranks.answered == [HTTPStatus.INTERNAL_SERVER_ERROR], "its client has heard already"
@@ -136,8 +142,9 @@ def test_pages_of_a_request_that_another_rank_has_failed_are_kept_while_a_write_
     until(lambda: not pair.node.metrics.read()["num_remembered_lives"])
 
 
-def test_pages_that_no_write_can_reach_are_given_back_at_once(ranks: Ranks) -> None:
-    ranks.publish()
+@pytest.mark.parametrize("host", [False, pytest.param(True, marks=of_newest)])
+def test_pages_that_no_write_can_reach_are_given_back_at_once(ranks: Ranks, host: bool) -> None:
+    ranks.publish(host=host)
     ranks.receiver.abort()
     until(ranks.given_back_in_a_turn)
     assert (ranks.manager.held, ranks.queue.num_pending_deferred_releases()) == ({}, 0)

@@ -46,6 +46,26 @@ def test_buffers_on_a_device_are_tensors_over_its_memory() -> None:
     assert not kv[1][:5].any()
 
 
+def test_the_host_pool_has_buffers_for_those_of_the_pool() -> None:
+    kv, window = [np.zeros((6, 8), np.uint8)], [np.zeros((3, 4), np.uint8)]
+    args = arguments(kv, [], {"swa": window})
+    host = [np.zeros((9, 8), np.uint8)], [np.zeros((5, 4), np.uint8)]
+    like = arguments(host[0], [], {"swa": host[1]})  # names its buffers as a pool's
+    for name in ("kv", "state"):
+        for what in ("data_ptrs", "data_lens", "item_lens"):
+            setattr(args, f"host_{name}_{what}", getattr(like, f"{name}_{what}"))
+    component = kv_component(args, PLAIN)
+    (state,) = state_components(args, PLAIN, component)
+    assert (component.host_items, state.host_items) == (9, 5)
+    component.host[0][8] = state.host[0][4] = 7
+    assert (host[0][0][8] == 7).all()
+    assert (host[1][0][4] == 7).all()
+    args.host_kv_item_lens = [4]
+    with pytest.raises(ValueError, match=r"host_kv_item_lens: items of \[4\] bytes, and those of "
+                                         r"the pool have \[8\]"):
+        kv_component(args, PLAIN)
+
+
 def test_a_buffer_on_another_device_is_named() -> None:
     """As with sparse attention, whose KV SGLang keeps in host memory."""
     kv: list[Any] = [np.zeros((6, 8), np.uint8) for _ in range(2)]

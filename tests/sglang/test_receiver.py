@@ -19,6 +19,7 @@ pytest.importorskip("sglang", reason=SGLANG)
 from sglang.srt.disaggregation.common.conn import KVTransferError
 
 from pdproto.node.decode.receiver import Addressed, Receiver
+from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.parts import RankParts
 from pdproto.sglang.prefills import Feed
 from pdproto.sglang.receiver import PdprotoKVReceiver
@@ -42,6 +43,8 @@ class Manager:
         self.missing = self.misfit = ""
         self.prompt: bytes | None = None
         self.once = False
+        self.held: dict[int, list[Any]] = {}
+        self.supports_host_destination = False
         self.rows = SimpleNamespace(write=self._write)
         feed = Feed({source.name: source.endpoint}, range(1), None,
                     Addressed("127.0.0.1:1", 1, 0))
@@ -59,6 +62,10 @@ class Manager:
 
     def name_of(self, _: int) -> str:
         return self.decode.name
+
+    is_abort_release_safe = PdprotoKVManager.is_abort_release_safe
+    clear_deferred_abort_state = PdprotoKVManager.clear_deferred_abort_state
+    let_go = PdprotoKVManager.let_go
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ from pdproto.items.shares import TpRank
 from pdproto.registry.app import RegistryServer
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
+from pdproto.sglang import asked as asked_of
 from pdproto.sglang import manager
+from pdproto.sglang.parts import RankParts
 from pdproto.sglang.prefills import Feed, Kind, Prefills
 from pdproto.transport.settings import load
 from tests.sglang.releases import of_newest
@@ -36,10 +38,10 @@ def refusal(monkeypatch: pytest.MonkeyPatch, *, prefill: bool, policy: str, **as
         "enable_dsa_cache_layer_split": False, "enable_cp_tp_group_sharing": False,
     } | {name: value for name, value in asked.items() if name != "hybrid"}
     disagg = Disagg(disaggregation_decode_allocation_policy=policy)
-    monkeypatch.setattr(manager, "get_disagg", lambda: disagg)
+    monkeypatch.setattr(asked_of, "get_disagg", lambda: disagg)
     args = SimpleNamespace(is_hybrid_mla_backend=asked.get("hybrid", False))
     try:
-        manager._refuse(args, SimpleNamespace(**parallel), is_prefill=prefill)
+        asked_of.refuse(args, SimpleNamespace(**parallel), is_prefill=prefill)
     except ValueError as error:
         return str(error)
     return ""
@@ -83,6 +85,22 @@ def test_a_setting_that_keeps_the_backend_from_starting_is_named(
     monkeypatch.setenv("SGLANG_DISAGG_STAGING_BUFFER", "1")
     told = refusal(monkeypatch, prefill=True, policy="early")
     assert "does not start with SGLANG_DISAGG_STAGING_BUFFER=True: SGLang itself takes it" in told
+
+
+@of_newest
+@pytest.mark.parametrize(("engine", "part", "why"), [
+    (SimpleNamespace(use=print), 0, "the engine lands bytes on the GPU: set PDPROTO_ENGINE"),
+    (None, 16, "SGLang names whole pages there, and page_tokens=16 parts of them"),
+])
+def test_a_host_pool_that_cannot_be_filled_is_refused(
+    monkeypatch: pytest.MonkeyPatch, engine: Any, part: int, why: str
+) -> None:
+    monkeypatch.setattr(asked_of, "get_disagg",
+                        lambda: Disagg(disaggregation_decode_host_receive_threshold=0.5))
+    flag = "--disaggregation-decode-host-receive-threshold=0.5"
+    with pytest.raises(ValueError, match=f"does not start with {flag}: {why}"):
+        asked_of.refuse_host_receive(engine, RankParts(64, part))
+    asked_of.refuse_host_receive(open_sink("tcp"), RankParts(64, 0))
 
 
 @pytest.mark.parametrize(("engine", "asked", "item_bytes", "direct"), [

@@ -1,0 +1,58 @@
+"""What the operator asked of SGLang, and what of it the backend does not start with."""
+
+from typing import Any
+
+from sglang.srt.disaggregation.common.conn import PrefillServerInfo
+from sglang.srt.environ import envs
+from sglang.srt.runtime_context import get_disagg
+
+from pdproto.engine.contract import OnDevice, SinkEngine
+from pdproto.sglang import settings
+from pdproto.sglang.parts import RankParts
+from pdproto.sglang.settings import HOST_RECEIVE
+
+
+def environment(name: str) -> Any:
+    """The value of a variable of SGLang, or its default."""
+    return getattr(envs, name).get()
+
+
+def is_set(name: str) -> bool:
+    return bool(getattr(envs, name).is_set())
+
+
+def flag(name: str) -> Any:
+    return getattr(get_disagg(), name)
+
+
+def refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
+    told = settings.refusal(environment, flag)
+    if told is not None:
+        raise ValueError(told)
+    shards = hasattr(PrefillServerInfo, "enable_kv_cache_sharding")  # not in 0.5.22
+    splits_context = (parallel.enable_dsa_cache_layer_split
+                      or (shards and parallel.enable_kv_cache_sharding)
+                      or parallel.enable_cp_tp_group_sharing
+                      or (parallel.attn_cp_size > 1 and args.is_hybrid_mla_backend))
+    refused = {
+        "a KV cache that context-parallel ranks share": splits_context,
+        f"to decode ranks of a context parallelism ({parallel.attn_cp_size})":
+            not is_prefill and parallel.attn_cp_size > 1,
+        f"with decode context parallelism ({parallel.attn_dcp_size})": parallel.attn_dcp_size > 1,
+    }
+    for kind, is_asked in refused.items():
+        if is_asked:
+            raise ValueError(f"the pdproto backend does not transfer {kind} yet")
+
+
+def refuse_host_receive(engine: SinkEngine, parts: RankParts) -> None:
+    """Raise ValueError if no request can land in SGLang's host pool, though SGLang has made one."""
+    why = ""
+    if isinstance(engine, OnDevice):
+        why = "the engine lands bytes on the GPU: set PDPROTO_ENGINE to one that does not"
+    elif parts.each > 1:
+        why = (f"SGLang names whole pages there, and page_tokens={parts.tokens} parts of them: "
+               f"give both servers one --page-size")
+    if why:
+        raise ValueError(f"the pdproto backend does not start with {settings.flag(HOST_RECEIVE)}="
+                         f"{flag(HOST_RECEIVE)}: {why}")
