@@ -33,6 +33,7 @@ systems that have a property, and those where it is proved for every size. `pdpr
 --property NAME` explores one; [a system without the size `default`](#sizes) needs `--configuration
 deep`. A *witness* says that a state can be reached, and is not proved.
 """
+DETAIL_COLUMNS: Final = ("| promise, and its properties | systems | proved in |", "|---|---|---|")
 COLUMNS: Final = ("| id | promise | assured | assuming that |", "|---|---|---|---|")
 PARTS: Final = (
     ("Safety: things that never happen", SAFETY),
@@ -62,9 +63,10 @@ def details() -> str:
     systems = checked_in()
     lines = [DETAILS_HEAD]
     for title, promises in PARTS:
-        lines += [f"## {title}", ""]
+        lines += [f"## {title}", "", *DETAIL_COLUMNS]
         for promise in promises:
-            lines += [*_section(promise, systems), ""]
+            lines += _rows(promise, systems)
+        lines.append("")
     return "\n".join([*lines, *_sizes()]) + "\n"
 
 
@@ -114,21 +116,17 @@ def _anchor(promise: Promise) -> str:
     return promise.id.lower().replace(".", "-")
 
 
-def _section(promise: Promise, systems: Mapping[str, list[str]]) -> list[str]:
-    lines = [f"### {promise.id.replace('.', '-')}", "", promise.says]
+def _rows(promise: Promise, systems: Mapping[str, list[str]]) -> list[str]:
+    said = f'<a id="{_anchor(promise)}"></a>**{promise.id}** {promise.says}'
     if promise.assumes:
-        lines[-1] += f" Assuming that {promise.assumes}."
-    for kind, said in (("Runtime", promise.runtime), ("Simulator", promise.simulator)):
-        if said:
-            lines[-1] += f" {kind}: {said}."
-    if promise.names:
-        lines += ["", "| property | systems | proved in |", "|---|---|---|"]
-        lines += [
-            f"| `{name}` | {_listed(systems[name])} | "
-            f"{'(witness)' if name in _witnesses() else _listed(proved_in().get(name, ()))} |"
-            for name in promise.names
-        ]
-    return lines
+        said += f" Assuming that {promise.assumes}."
+    for kind, how in (("Runtime", promise.runtime), ("Simulator", promise.simulator)):
+        if how:
+            said += f" {kind}: {how}."
+    return [f"| {said} | | |", *(
+        f"| `{name}` | {_listed(systems[name])} | "
+        f"{'(witness)' if name in _witnesses() else _listed(proved_in().get(name, ()))} |"
+        for name in promise.names)]
 
 
 def _listed(systems: list[str] | tuple[str, ...]) -> str:
