@@ -21,7 +21,8 @@ class Index:
     """The stored cells that have one of these values, by the elements in the bound positions.
 
     values: a tuple, because members of an enum are found faster by identity than by hash.
-    buckets: bound elements -> cells, in the order of their first write. No bucket is empty.
+    buckets: bound elements -> cells, in the order of their first write. No bucket is empty. Most
+    have one cell, and are a tuple: a dict takes four times the memory.
     """
 
     __slots__ = ("bound", "bucket_of", "buckets", "values")
@@ -30,14 +31,16 @@ class Index:
         self.bound: Final = bound
         self.values: Final = tuple(values)
         self.bucket_of: Final = projection(bound)
-        self.buckets: Final[dict[Key, dict[Key, None]]] = {}
+        self.buckets: Final[dict[Key, tuple[Key] | dict[Key, None]]] = {}
 
     def add(self, key: Key) -> None:
         """Add a cell."""
         at = self.bucket_of(key)
         bucket = self.buckets.get(at)
         if bucket is None:
-            self.buckets[at] = {key: None}
+            self.buckets[at] = (key,)
+        elif isinstance(bucket, tuple):
+            self.buckets[at] = {bucket[0]: None, key: None}
         else:
             bucket[key] = None
 
@@ -45,8 +48,9 @@ class Index:
         """Remove a cell, which the index must have."""
         at = self.bucket_of(key)
         bucket = self.buckets[at]
-        del bucket[key]
-        if not bucket:
+        if not isinstance(bucket, tuple):
+            del bucket[key]
+        if isinstance(bucket, tuple) or not bucket:
             del self.buckets[at]
 
     def clear(self) -> None:
@@ -105,6 +109,8 @@ class Cells:
 
     def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:
         """The index of the cells with these values, by these places. Ask before the first write."""
+        if len(bound) == 1 and bound[0] in self._places and values == {*self.symbol.values[1:]}:
+            return self._places[bound[0]]  # no guard reads an index where a row writes every cell
         return self.indices.setdefault((bound, values), Index(bound, values))
 
     def read(self, key: Key) -> Value:
@@ -162,7 +168,7 @@ class Cells:
             if its_sort is not sort or place in self.fixed:
                 continue
             if place in self._places:
-                keys.update(self._places[place].buckets.get((element,), {}))
+                keys.update(dict.fromkeys(self._places[place].buckets.get((element,), ())))
             else:
                 key = self._only(place, element)
                 keys.update({key: None} if key in self.values else {})

@@ -8,6 +8,7 @@ Rule 2: the table gets each chunk when the caller hands it over. Until the last 
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from pdproto.runtime.automaton import Event
@@ -43,7 +44,7 @@ class SendingEndpoint(Endpoint):
         When the first chunk is handed over, every sink has published, so all sinks are known.
         Raises RemoteProtocolError for a new sink after that, and for more than SINKS_MAX.
         """
-        peers = tuple(dict.fromkeys((*self.peers, *sinks)))
+        peers = _joined(self.peers, tuple(sinks))
         if len(peers) == len(self.peers):
             return
         if self.handed:
@@ -159,3 +160,9 @@ class SendingEndpoint(Endpoint):
     @property
     def _sinks(self) -> int:
         return max(1, len(self.peers))
+
+
+@lru_cache(1_024)
+def _joined(known: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    """All these names. Most hand-overs of a sink name the same, and share one tuple."""
+    return tuple(dict.fromkeys((*known, *more)))

@@ -225,7 +225,7 @@ class PdprotoKVReceiver(BaseKVReceiver):
         if receiver is None:
             return
         status = receiver.poll()
-        reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
+        reached = status is not KVPoll.SUCCESS and receiver.page_lists is not None \
             and not receiver.released
         if (status, reached) == self._seen:
             return

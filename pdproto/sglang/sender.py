@@ -14,7 +14,7 @@ from sglang.srt.disaggregation.base.conn import BaseKVSender, KVTransferMetric
 
 from pdproto.items.data_path import placement_in
 from pdproto.items.pieces import pieces
-from pdproto.node.prefill.sender import Sender
+from pdproto.node.prefill.sender import Lane, Sender
 from pdproto.pages.copies import Computed
 from pdproto.runtime.automaton import Automaton, Event
 from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
@@ -39,13 +39,16 @@ class Absent:
     The table of the source decides its status (spec/handoff/source.py).
     """
 
-    addresses: dict[int, bytes] = {}  # noqa: RUF012 - empty, and never written
     transient = False
 
     def __init__(self) -> None:
         self._state = ALONE.initial
         self._reason = ""
         self._take(OPEN)
+
+    def known_lanes(self) -> list[Lane]:
+        """See Sender.known_lanes."""
+        return []
 
     def _take(self, event: Event) -> None:
         self._state = ALONE.take(event, self._state).state
@@ -119,8 +122,8 @@ class PdprotoKVSender(BaseKVSender):
         """The number of prompt tokens that decode has cached. Their pages are not sent: `send` is
         called for the pages from there on, so it begins where a page does.
         """
-        self._prefix = max((placement_in(data).prefix for data in self.sender.addresses.values()),
-                           default=0)
+        self._prefix = max((placement_in(lane.address).prefix
+                            for lane in self.sender.known_lanes()), default=0)
         return self.kv_mgr.parts.begin(self._prefix)
 
     def get_max_transfer_tokens(self) -> int | None:

@@ -251,7 +251,7 @@ class Loading:
         the table its status, if that has changed.
         """
         status = receiver.poll()
-        reached = status is not KVPoll.SUCCESS and receiver.pages is not None \
+        reached = status is not KVPoll.SUCCESS and receiver.page_lists is not None \
             and not receiver.released
         if (status, reached) == self._seen:
             return
@@ -320,7 +320,7 @@ class LoadingWorker:
     def _place(self, order: Fill) -> None:
         loading = self._loadings[order.request]
         loading.blocks = order.blocks
-        if loading.receiver is not None and loading.receiver.pages is None:
+        if loading.receiver is not None and loading.receiver.page_lists is None:
             loading.receiver.publish(self._pages(order))
         loading.take(PLACE if order.awaited else SPARE)
 

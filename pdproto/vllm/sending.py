@@ -193,7 +193,7 @@ class OfferingWorker:
             return
         try:
             if leg.runs is None:
-                counts = {placement_in(data).counts for data in sender.addresses.values()}
+                counts = {placement_in(lane.address).counts for lane in sender.known_lanes()}
                 if len(counts) != 1:
                     raise ValueError(f"ranks of decode want {len(counts)} different parts of a "
                                      f"request")

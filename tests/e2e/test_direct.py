@@ -115,7 +115,7 @@ def test_no_write_lands_between_the_commit_and_the_close(tmp_path: Path) -> None
         (sender,), receiver = nodes.senders(1), nodes.receiver(1)
         receiver.publish([0, 1])
         until(polls([sender], WAITING))
-        address = Address.decode(sender.addresses[0])
+        address = Address.decode(sender.lane(0).address)
         sender.send([2, 3])
         until(polls([sender, receiver], SUCCESS))
         assert not receiver.released, "the answer is generated from these pages"

@@ -96,7 +96,7 @@ class Pair:
         receiver.publish(self.wanted(kv, states))
         for sender in senders:
             until(lambda sender=sender: sender.poll() is not KVPoll.BOOTSTRAPPING)  # type: ignore[misc]
-            told = [placement_in(data).prefix for data in sender.addresses.values()]
+            told = [placement_in(lane.address).prefix for lane in sender.known_lanes()]
             assert told == [prefix]
         return senders, receiver
 

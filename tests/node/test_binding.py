@@ -86,7 +86,7 @@ def of_prefill_alone(nodes: Cluster, uses: Uses = UNNAMED) -> tuple[KVPoll, KVPo
     first.abort("the client has left")
     until(polls([first], KVPoll.FAILED))
     (receiver,) = published(nodes.receivers(ROOM, use=uses[1]))
-    until(lambda: any(end.owner.addresses for end in nodes.prefills[0]._node.lives.values())
+    until(lambda: any(end.owner.lanes for end in nodes.prefills[0]._node.lives.values())
           or receiver.poll() is KVPoll.FAILED)
     (sender,) = nodes.senders(ROOM, uses[1])
     return concluded(sender, receiver)

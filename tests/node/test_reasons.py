@@ -84,7 +84,7 @@ def test_a_sender_names_a_sink_that_is_gone(engine: str) -> None:
             os.kill(process.pid, signal.SIGKILL)
         sender.send(range(PAGES))
         until(polls([sender], KVPoll.FAILED))
-        where = Address.decode(sender.addresses[0]).endpoint
+        where = Address.decode(sender.lane(0).address).endpoint
         assert (sender.failure or "").startswith(f"a write to d0 was refused: {where}: ")
         settled(prefill)
 

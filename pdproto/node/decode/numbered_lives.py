@@ -54,7 +54,7 @@ class NumberedLives:
         self._metrics: Final = core.metrics
         self._endpoints: Final = endpoints
         self._generations: Final = Generations()
-        self._of_room: Final[dict[int, list[Receiver]]] = {}  # those without a name, in order
+        self._of_room: Final[dict[int, tuple[Receiver, ...]]] = {}  # those without a name, in order
         self.part: Final = Part("numbered lives", lives_below=lambda: self._generations.floor,
                                 forgotten=self._end)
 
@@ -75,7 +75,7 @@ class NumberedLives:
         self._generations.begin(receiver.life.generation)
         self._endpoints.lives[receiver.life] = receiver.endpoint
         if receiver.life.use is None:
-            self._of_room.setdefault(receiver.room, []).append(receiver)
+            self._of_room[receiver.room] = *self._of_room.get(receiver.room, ()), receiver
         self._endpoints.stages.register(receiver)
 
     def earlier(self, endpoint: Endpoint, index: int) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ class NumberedLives:
         one first.
         """
         receiver, source = endpoint.owner, endpoint.peers[index]
-        of_room = self._of_room.get(receiver.room, [])
+        of_room = self._of_room.get(receiver.room, ())
         if len(of_room) < 2 or receiver not in of_room:
             return ()
         before = [one for one in of_room[:of_room.index(receiver)]
@@ -117,8 +117,8 @@ class NumberedLives:
     def _end(self, endpoint: Endpoint) -> None:
         receiver: Receiver = endpoint.owner
         self._generations.end(receiver.life.generation)
-        of_room = self._of_room.get(receiver.room, [])
+        of_room = self._of_room.get(receiver.room, ())
         if receiver in of_room:
-            of_room.remove(receiver)
-            if not of_room:
-                del self._of_room[receiver.room]
+            del self._of_room[receiver.room]
+            if len(of_room) > 1:
+                self._of_room[receiver.room] = tuple(r for r in of_room if r is not receiver)

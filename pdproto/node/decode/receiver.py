@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from pdproto.node.decode.incarnations import KnownIncarnations
@@ -12,6 +13,8 @@ from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Done, Life
 from pdproto.spec.handoff.ends import Receiving
+
+NOWHERE: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,8 @@ class Delivery:
 class Receiver(Handle):
     """One hand-over, as a decode rank's scheduler sees it. Every method returns at once."""
 
-    __slots__ = ("deliveries", "every_page", "incarnations", "is_settling", "life", "metadata",
-                 "once", "pages", "queued", "sinks", "slot")
+    __slots__ = ("addresses", "deliveries", "every_page", "incarnations", "is_settling", "life",
+                 "once", "page_lists", "queued", "sinks", "slot")
 
     _node: ReceiverNode
 
@@ -72,12 +75,12 @@ class Receiver(Handle):
         self.life: Final = life
         self.once = False  # see DecodeNode.open
         self.incarnations = KnownIncarnations(sources)
-        self.pages: dict[str, tuple[int, ...]] | None = None
+        self.page_lists: tuple[tuple[int, ...], ...] | None = None  # by index of a source
         self.every_page: Collection[int] = ()  # of all sources, each once
         self.slot: int | None = None
         self.is_settling = False  # its pages become free when no copy into them is under way
         self.queued = 0.0  # since when it waits for staging memory
-        self.metadata: dict[str, bytes] = {}  # by source, as each has sent it
+        self.addresses: Mapping[str, bytes] = NOWHERE  # of its lease, by source
         self.deliveries: dict[str, Delivery] = {}  # by source
 
     @property
@@ -91,9 +94,21 @@ class Receiver(Handle):
         return any(one.is_verifying for one in self.deliveries.values())
 
     @property
+    def metadata(self) -> dict[str, bytes]:
+        """The metadata row, by source, as each has sent it."""
+        return {source: one.done.metadata for source, one in self.deliveries.items()
+                if one.use is not None and not one.is_verifying}
+
+    @property
     def uses(self) -> dict[str, int]:
         """The use of the room, by source."""
         return {source: one.use for source, one in self.deliveries.items() if one.use is not None}
+
+    @property
+    def pages(self) -> dict[str, tuple[int, ...]] | None:
+        """The pages that each source fills, in its order; None before they are published."""
+        lists = self.page_lists
+        return None if lists is None else dict(zip(self.endpoint.peers, lists, strict=True))
 
     def pages_of(self, source: str) -> tuple[int, ...]:
         """The pages that this source fills, in its order; empty before they are published."""
@@ -130,7 +145,7 @@ class Receiver(Handle):
         self, pages: Sequence[int] | Mapping[str, Sequence[int]], slot: int | None
     ) -> None:
         """Note the pages and the slot, without a message. Raises as `publish` does."""
-        if self.pages is not None:
+        if self.page_lists is not None:
             raise LocalProtocolError(f"{self.life} has its pages already")
         checked.whole_or_none("slot", slot)
         sources = self.endpoint.peers
@@ -138,9 +153,9 @@ class Receiver(Handle):
               if isinstance(pages, Mapping) else dict.fromkeys(sources, self.marked(pages)))
         if of.keys() != set(sources):
             raise LocalProtocolError(f"{self.life}: want pages for {', '.join(sources)}")
-        self.pages = of
-        self.every_page = (next(iter(of.values())) if len(of) == 1
-                           else frozenset().union(*of.values()))
+        self.page_lists = tuple(of[source] for source in sources)
+        self.every_page = (self.page_lists[0] if len(of) == 1
+                           else frozenset().union(*self.page_lists))
         self.slot = slot
 
     def marked(self, pages: Sequence[int]) -> tuple[int, ...]:

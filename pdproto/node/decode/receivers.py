@@ -30,6 +30,7 @@ class Receivers(Handles):
             "open_receiver": self.begin, "finish": self.finish, "abort_receiver": self.give_up})
         self.role: Final = role
         self._lives: Final = lives
+        self._alone: Final = (core.name,)
 
     def new(
         self, room: int, sources: tuple[str, ...], sinks: Sequence[str],
@@ -39,7 +40,7 @@ class Receivers(Handles):
         life = self._lives.next(
             checked.room(room), checked.whole_or_none("generation", generation),
             checked.whole_or_none("use", use), checked.prompt(prompt))
-        told = checked.node_names("sinks", sinks, SINKS_MAX) or (self._core.name,)
+        told = checked.node_names("sinks", sinks, SINKS_MAX) or self._alone
         if self._core.name not in told:  # prefill would wait for a sink that there is not
             raise ValueError(f"sinks {checked.shown(told)}: want {self._core.name} among them")
         return Receiver(self, life, sources, told)

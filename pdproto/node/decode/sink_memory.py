@@ -122,15 +122,14 @@ class SinkMemory:
             reactions={(ends.lease, False): self.release_lease,
                        (ends.page, False): self.release_pages},
             batch=self.greet, lost=self.part_from, failed=self._free_ungranted,
-            forgotten=self._forget, turns={Turn.ROOM: self.serve},
+            turns={Turn.ROOM: self.serve},
             wants_turn=lambda: self.queue.was_cut, problem=self._problem)
         self._unmet: Final[dict[str, list[Receiver]]] = {}  # by a source that is still silent
         self._granted: Final[dict[Life, Receiver]] = {}
-        self._leased: Final[dict[Life, float]] = {}  # since when
-        self._addresses: Final[dict[Life, dict[str, bytes]]] = {}
+        self._leases = 0
         self._settling: Final[dict[Life, Receiver]] = {}
         metrics.gauge("num_decode_leases", "Lives with a lease of staging memory",
-                      lambda: len(self._leased))
+                      lambda: self._leases)
         metrics.gauge("num_decode_pages", "Pages that hand-overs hold", lambda: len(pool.pages))
 
     # The wait
@@ -168,7 +167,7 @@ class SinkMemory:
         """Grant memory to requests that wait for it, while the turn has time."""
         self._is_short = False
         self.queue.serve(self._grant, lambda: self._core.pace.has_time)
-        self.is_starved = self._is_short and not self._leased
+        self.is_starved = self._is_short and not self._leases
 
     def _grant(self, receiver: Receiver) -> bool:
         """Grant memory to the request, if there is enough. Returns whether its wait is over."""
@@ -188,8 +187,8 @@ class SinkMemory:
             return False
         granted = self._pool.grant(life, pages, receiver.slot)
         self._granted[life] = receiver
-        self._leased[life] = receiver.began = self._core.turned
-        self._addresses[life] = addresses
+        self._leases += 1
+        receiver.began, receiver.addresses = self._core.turned, addresses
         self._endpoints.take(endpoint, endpoint.automaton.device(*granted))
         self._receivers.injection.draw(TRANSFER, endpoint)
         return True
@@ -203,10 +202,6 @@ class SinkMemory:
 
     # While the life has memory
 
-    def address(self, life: Life, source: str) -> bytes:
-        """The address of the memory that the source writes."""
-        return self._addresses[life][source]
-
     def is_granted(self, life: Life) -> bool:
         """Whether copies may reach the pages of the life."""
         return life in self._granted
@@ -216,7 +211,8 @@ class SinkMemory:
     def release_lease(self, endpoint: Endpoint, _: Indices) -> None:
         """The table has ended the lease."""
         life = self._endpoints.life(endpoint)
-        self._core.metrics.add("held_chunk_seconds", self._core.turned - self._leased.pop(life))
+        self._leases -= 1
+        self._core.metrics.add("held_chunk_seconds", self._core.turned - endpoint.owner.began)
         self._data_path.release(life)
 
     def release_pages(self, endpoint: Endpoint, _: Indices) -> None:
@@ -248,9 +244,6 @@ class SinkMemory:
         """The hand-over has failed. Without a grant, no copy can reach the pages: free them now."""
         if not self.is_granted(endpoint.owner.life):
             self.free_pages(endpoint.owner)
-
-    def _forget(self, endpoint: Endpoint) -> None:
-        self._addresses.pop(endpoint.owner.life, None)
 
     def _problem(self) -> str | None:
         if self.is_starved:

@@ -126,7 +126,7 @@ class Sources:
     def _publication(self, endpoint: Endpoint, index: int) -> Publish:
         life, receiver = self._endpoints.life(endpoint), endpoint.owner
         source = endpoint.peers[index]
-        return Publish(life, self._memory.address(life, source), len(receiver.pages[source]),
+        return Publish(life, receiver.addresses[source], len(receiver.page_lists[index]),
                        receiver.sinks, *self._own(endpoint, index),
                        self._lives.earlier(endpoint, index), receiver.once)
 

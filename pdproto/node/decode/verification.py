@@ -60,7 +60,6 @@ class Verification:
         receiver: Receiver = endpoint.owner
         delivery = receiver.deliveries[source]
         done, delivery.is_verifying = delivery.done, False
-        receiver.metadata[source] = done.metadata
         if report.clean:
             receiver.landed_chunks += len(done.chunks)
             receiver.landed_bytes += self._bytes_of(

@@ -32,7 +32,7 @@ class RememberedLives:
         self._each: Final = core.backlog.each
         self._lives: Final = endpoints.lives
         self._forget: Final = endpoints.forget
-        self._generations: Final[dict[int, dict[int, list[Life]]]] = {}
+        self._generations: Final[dict[int, dict[int, tuple[Life, ...]]]] = {}
         self._floors: Final[dict[int, dict[str, int]]] = {}
         self._ended: Final[dict[Life, None]] = {}  # lives of incarnations that are gone
         # By sink and incarnation: until when it may come back.
@@ -47,7 +47,7 @@ class RememberedLives:
         """Remember a new life."""
         self._lives[life] = endpoint
         generations = self._generations.setdefault(life.incarnation, {})
-        generations.setdefault(life.generation, []).append(life)
+        generations[life.generation] = *generations.get(life.generation, ()), life
 
     def forgotten(self, sink: str, life: Life) -> bool:
         """Whether the sink has said that it is done with this life."""
@@ -76,11 +76,11 @@ class RememberedLives:
             self._pass_by(generations, generation, floors, sink, do)
 
     def _pass_by(
-        self, generations: dict[int, list[Life]], generation: int, floors: dict[str, int],
+        self, generations: dict[int, tuple[Life, ...]], generation: int, floors: dict[str, int],
         sink: str, do: Callable[[Life, str], None],
     ) -> None:
-        kept = [life for life in generations.get(generation, ())
-                if life in self._lives and not self._drop(life, floors)]
+        kept = tuple(life for life in generations.get(generation, ())
+                     if life in self._lives and not self._drop(life, floors))
         if not kept:
             generations.pop(generation, None)
             return
@@ -119,8 +119,8 @@ class RememberedLives:
         """Do this with each life of this incarnation that the source itself is not done with."""
         generations = self._generations.get(incarnation, {})
 
-        def look(lives: list[Life]) -> None:
-            for life in tuple(lives):
+        def look(lives: tuple[Life, ...]) -> None:
+            for life in lives:
                 if life in self._lives and not self._is_over(self._lives[life]):
                     do(life)
 
@@ -145,7 +145,7 @@ class RememberedLives:
         self._floors.pop(incarnation, None)
         self._each(list(generations.values()), self._end)
 
-    def _end(self, lives: list[Life]) -> None:
+    def _end(self, lives: tuple[Life, ...]) -> None:
         for life in lives:
             if life in self._lives:
                 self._ended[life] = None
@@ -181,11 +181,11 @@ class RememberedLives:
 
     def _unlist(self, life: Life) -> None:
         generations = self._generations.get(life.incarnation, {})
-        kept = generations.get(life.generation, [])
-        if life in kept:
-            kept.remove(life)
-            if not kept:
-                del generations[life.generation]
+        kept = generations.get(life.generation, ())
+        if kept == (life,):
+            del generations[life.generation]
+        elif life in kept:
+            generations[life.generation] = tuple(one for one in kept if one != life)
 
     def _passed(self, life: Life, floors: dict[str, int]) -> bool:
         """Whether all its sinks are done with the life."""

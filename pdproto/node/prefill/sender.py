@@ -18,18 +18,21 @@ LANE_BYTES_MAX: Final = 8 << 20  # on their way to one sink; the last chunk may 
 
 
 class Lane:
-    """The chunks of one sender that are on their way to one sink.
+    """One sink of a sender, and the chunks that are on their way there.
 
     Their bytes are bounded. So when a hand-over fails, few chunks have begun to move; the others
     are never posted. Two large chunks are enough to keep an engine busy: one is packed while the
     other moves.
 
-    posted: the number of chunks posted so far. offset: of the next chunk in the sink's lease.
+    address: of the sink's lease. wanted: how many pages it has published. posted: the number of
+    chunks posted so far. offset: of the next chunk in the lease.
     """
 
-    __slots__ = ("_bytes", "offset", "posted")
+    __slots__ = ("_bytes", "address", "offset", "posted", "wanted")
 
-    def __init__(self) -> None:
+    def __init__(self, address: bytes, wanted: int) -> None:
+        self.address: Final = address
+        self.wanted = wanted
         self.posted = self.offset = self._bytes = 0
 
     @property
@@ -65,10 +68,13 @@ class SenderNode(Opener, Protocol):
 
 
 class Sender(Handle):
-    """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once."""
+    """One hand-over, as a prefill rank's scheduler sees it. Every method returns at once.
 
-    __slots__ = ("_handed", "_lanes", "_last", "addresses", "chunks", "given_use", "metadata",
-                 "misfit", "once", "prompt", "room", "use", "wanted")
+    lanes: by index of a sink; None of one that has not published.
+    """
+
+    __slots__ = ("_handed", "_last", "chunks", "given_use", "lanes", "metadata", "misfit", "once",
+                 "prompt", "room", "use")
 
     _node: SenderNode
     endpoint: SendingEndpoint
@@ -80,14 +86,12 @@ class Sender(Handle):
         super().__init__(node, SendingEndpoint(node.role, self), Sending.UNKNOWN)
         self._handed = 0  # chunks, counted by the application's thread
         self._last = False
-        self._lanes: Final[dict[int, Lane]] = {}
+        self.lanes: tuple[Lane | None, ...] = ()
         self.room: Final = room
         self.given_use: Final = given_use  # the use that the caller gives
         self.use = given_use or 0  # of the room (uses.py)
         self.prompt: Final = prompt  # by the caller's name
         self.once = False  # of an early life: see Introduce
-        self.addresses: dict[int, bytes] = {}
-        self.wanted: dict[int, int] = {}  # by sink, how many pages it has published
         self.chunks: list[Sequence[int]] = []
         self.metadata = b""
         self.misfit = ""  # why its pages do not fit those of a sink; empty if they do
@@ -95,7 +99,7 @@ class Sender(Handle):
     def adopt(self, early: "Sender") -> None:
         """Take over the state of an endpoint that a sink has met before the room was opened."""
         self.endpoint, self.endpoint.owner = early.endpoint, self
-        self.addresses, self.wanted = early.addresses, early.wanted
+        self.lanes = early.lanes
         self.blame, self.reason, self.transient = early.blame, early.reason, early.transient
         self.stage, self.status, self.ended = early.stage, early.status, early.ended
         self.settled, self.misfit, self.entered = early.settled, early.misfit, early.entered
@@ -127,11 +131,31 @@ class Sender(Handle):
         self._last = is_last
         self._handed += 1
 
+    def published(self, sink: int, address: bytes, wanted: int) -> None:
+        """In the loop: the sink of this index has leased memory at this address, for so many pages.
+        It may say so again.
+        """
+        if self.lanes[sink:] == () or self.lanes[sink] is None:
+            padded = *self.lanes, *(None,) * (sink + 1 - len(self.lanes))
+            self.lanes = *padded[:sink], Lane(address, wanted), *padded[sink + 1:]
+
     def lane(self, sink: int) -> Lane:
-        """In the loop: the lane to the sink of this index."""
-        if sink not in self._lanes:
-            self._lanes[sink] = Lane()
-        return self._lanes[sink]
+        """In the loop: the lane to the sink of this index. Raises LocalProtocolError for one that
+        has not published.
+        """
+        lane = self.lanes[sink] if sink < len(self.lanes) else None
+        if lane is None:
+            raise LocalProtocolError(f"room {self.room}: sink {sink} has not published")
+        return lane
+
+    def known_lanes(self) -> list[Lane]:
+        """The lanes to the sinks that have published. For any thread."""
+        return [lane for lane in self.lanes if lane is not None]
+
+    def posted(self, sink: int) -> int:
+        """In the loop: how many chunks have been posted to the sink of this index."""
+        lane = self.lanes[sink] if sink < len(self.lanes) else None
+        return 0 if lane is None else lane.posted
 
     def is_wanted(self) -> bool:
         """Whether the hand-over has not failed. Chunks of a failed one are skipped. For any thread.

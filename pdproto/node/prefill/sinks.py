@@ -92,8 +92,7 @@ class Sinks:
         endpoint = self._met(peer, frame)
         if endpoint is not None:
             automaton, index = endpoint.automaton, endpoint.peers.index(peer.name)
-            endpoint.owner.addresses.setdefault(index, frame.address)
-            endpoint.owner.wanted.setdefault(index, frame.pages)
+            endpoint.owner.published(index, frame.address, frame.pages)
             carried = automaton.bits(ends.address, (index, 0, 0))
             self._endpoints.take(endpoint, automaton.message(
                 ends.publish, (index, 0, 0), carried))

@@ -96,7 +96,7 @@ class SourceWrites:
         sender: Sender = endpoint.owner
         chunks, sinks = len(sender.chunks), len(endpoint.peers)
         for sink in (0,) if sinks == 1 else sorted(
-                range(sinks), key=lambda sink: sender.lane(sink).posted):
+                range(sinks), key=sender.posted):
             lane = sender.lane(sink)
             if lane.posted < chunks and lane.has_room and self._endpoints.take(
                     endpoint, sender.endpoint.post_to(sink)).rows:
@@ -110,7 +110,7 @@ class SourceWrites:
         chunk, lane = endpoint.number(Chunk, place), sender.lane(sink)
         self._number += 1
         posted = self._data_path.post(
-            self._number, self._endpoints.life(endpoint), sender.addresses[sink], lane.offset,
+            self._number, self._endpoints.life(endpoint), lane.address, lane.offset,
             sender.chunks[chunk], sender.is_wanted)
         self._under_way[self._number] = Written(sender.endpoint, sink, chunk, posted.bytes)
         lane.begin(posted)
@@ -196,7 +196,7 @@ class SourceWrites:
         """The hand-over has failed: chunks that wait are not moved."""
         sender: Sender = endpoint.owner
         self._core.metrics.add("skipped_chunks", sum(
-            len(sender.chunks) - sender.lane(sink).posted for sink in range(len(endpoint.peers))))
+            len(sender.chunks) - sender.posted(sink) for sink in range(len(endpoint.peers))))
 
 
 def _may_post(automaton: Automaton, state: int) -> bool:
