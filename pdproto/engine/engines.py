@@ -52,7 +52,7 @@ BUILT_IN: Final[Mapping[str, EngineKind]] = {
     "shm": EngineKind(lambda _, bytes_: SharedSink(capacity_bytes=bytes_),
                       lambda _: SharedSource()),
     "tcp": EngineKind(lambda host, bytes_: TcpSink(host=host, capacity_bytes=bytes_),
-                      lambda _: TcpSource(), TcpSink.target_scope,
+                      lambda host: TcpSource(host=host), TcpSink.target_scope,
                       sink_at=lambda host, bytes_, port: TcpSink(
                           host=host, capacity_bytes=bytes_, port=port)),
 }
@@ -156,7 +156,8 @@ def open_sink(
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
     """Open the source's side of an engine.
 
-    host: the address of this host to which the sink's library may connect; not used by `shm`,
-    `cuda-ipc` and `tcp`. Raises EngineError if it does not start.
+    host: the address of this host to which the sink's library may connect; not used by `shm` and
+    `cuda-ipc`, and by `tcp` only for the interface that it names. Raises EngineError if it does not
+    start.
     """
     return ENGINES[name].source(host)

@@ -15,8 +15,10 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def callable_at(engine: str, host: str) -> str:
-    """The address, if sources can connect to it. Raises EngineError for a wildcard or a name."""
+    """The address as sources are told it, if they can connect to it. Raises EngineError for a
+    wildcard or a name.
+    """
     if hosts.is_wildcard(host) or hosts.address_of(host) is None:
         raise EngineError(f"engine {engine}: sources cannot be told to call {host!r}: give the "
                           f"address of this host at which they reach it")
-    return host
+    return hosts.without_zone(host)

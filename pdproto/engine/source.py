@@ -45,8 +45,8 @@ AGAIN_MS: Final = 1_000  # the longest time between two transmissions, if the ke
 CONNECT_TRIES: Final = 3  # the kernel waits 1, 2, 4 and 8 seconds: together 15
 
 
-def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
-    """A socket that connects to "address:port" in the background.
+def dial(endpoint: str, silence_ms: int = SILENCE_MS, ours: str = "") -> socket.socket:
+    """A socket that connects to "address:port" in the background. ours: see `in_zone`.
 
     Raises OSError with the reason.
     """
@@ -64,7 +64,7 @@ def dial(endpoint: str, silence_ms: int = SILENCE_MS) -> socket.socket:
         with suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, AGAIN_MS)
         with suppress(BlockingIOError):
-            sock.connect(place_in_kernel(*where))
+            sock.connect(place_in_kernel(*where, ours))
     except (OSError, OverflowError) as error:
         sock.close()
         raise OSError(str(error)) from error

@@ -31,8 +31,9 @@ class TcpSource(Source):
     """Writes to sinks on other hosts over TCP.
 
     bytes_max, writes_max: the limits of what is in flight; beyond them `post` raises EngineBusy.
-    The last write may exceed bytes_max. silence_ms: how long a sink's host may accept no bytes
-    before it counts as lost.
+    The last write may exceed bytes_max. host: an address of this host, whose zone is that of sinks
+    with link-local addresses (hosts.in_zone). silence_ms: how long a sink's host may accept no
+    bytes before it counts as lost.
     """
 
     engine = tcp_sink.ENGINE
@@ -41,12 +42,13 @@ class TcpSource(Source):
     def __init__(
         self,
         *,
+        host: str = "",
         bytes_max: int = BYTES_MAX,
         writes_max: int = WRITES_MAX,
         silence_ms: int = SILENCE_MS,
     ) -> None:
         super().__init__(
-            line=lambda endpoint: TcpLine(self, endpoint, silence_ms),
+            line=lambda endpoint: TcpLine(self, endpoint, silence_ms, host),
             bytes_max=bytes_max,
             writes_max=writes_max,
         )
@@ -55,8 +57,8 @@ class TcpSource(Source):
 class TcpLine:
     """The connection to one sink: its writes go one after the other."""
 
-    def __init__(self, source: TcpSource, endpoint: str, silence_ms: int) -> None:
-        self.sock: Final = dial(endpoint, silence_ms)
+    def __init__(self, source: TcpSource, endpoint: str, silence_ms: int, host: str) -> None:
+        self.sock: Final = dial(endpoint, silence_ms, host)
         self.open: Final[dict[int, Posted]] = {}
         self._source: Final = source
         self._queue: Final[deque[Posted]] = deque()

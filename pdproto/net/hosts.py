@@ -11,6 +11,7 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")  # of the host
+INTERFACES: Final = Path("/proc/thread-self/net/if_inet6")
 NAMESPACE: Final = Path("/proc/self/ns/net")
 BACKLOG: Final = 128
 UNUSED_PORT: Final = 9  # `route_to` sends no packet, so that any port does
@@ -52,11 +53,43 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def place_in_kernel(host: str, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
-    """An address as a socket takes it: with the number of the interface that its zone names
-    (fe80::1%eth0). Raises OSError for an interface that this host does not have.
+def without_zone(host: str) -> str:
+    """The address as another host can be told it: a zone means an interface of this one."""
+    return host.partition("%")[0]
+
+
+def in_zone(host: str, ours: str = "") -> str:
+    """The address as this host can call it. A link-local one that a peer has told names no
+    interface: it is that of our own address, or else the only one with such addresses. Raises
+    OSError if there are several.
     """
-    bare, percent, zone = host.partition("%")
+    address = address_of(host)
+    if not isinstance(address, IPv6Address) or not address.is_link_local or address.scope_id:
+        return host
+    own = ours.partition("%")[2]
+    zones = [own] if own else _link_local_interfaces()
+    if len(zones) == 1:
+        return f"{host}%{zones[0]}"
+    raise OSError(f"{host} may be at each of {', '.join(zones) or 'no interface'}: start this node "
+                  f"at its own address there, with the name of the interface, such as fe80::5%eth0")
+
+
+def _link_local_interfaces() -> list[str]:
+    """The interfaces of this thread's host that have a link-local IPv6 address."""
+    try:
+        lines = INTERFACES.read_text().splitlines()
+    except OSError:  # a kernel without IPv6
+        return []
+    return sorted({line.split()[-1] for line in lines if line.startswith("fe80")})
+
+
+def place_in_kernel(
+    host: str, port: int, ours: str = ""
+) -> tuple[str, int] | tuple[str, int, int, int]:
+    """An address as a socket takes it: with the number of the interface that its zone names
+    (fe80::1%eth0); see `in_zone`. Raises OSError for an interface that this host does not have.
+    """
+    bare, percent, zone = in_zone(host, ours).partition("%")
     if not percent:
         return host, port
     try:
@@ -95,8 +128,8 @@ def is_elsewhere(host: str) -> bool:
     address = address_of(host)
     if address is None or address.is_loopback or address.is_unspecified:
         return False
-    try:
-        return address_of(route_to(host)) != address  # a host reaches its own addresses from them
+    try:  # a host reaches its own addresses from them
+        return address_of(without_zone(route_to(host))) != address_of(without_zone(host))
     except OSError:
         return False
 

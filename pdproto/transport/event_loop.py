@@ -37,7 +37,7 @@ from pdproto.transport.connection_limit import ConnectionLimit
 from pdproto.transport.json_logs import lost_lines
 from pdproto.transport.monitor import Monitor
 from pdproto.transport.resolver import Resolver, name_in
-from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening
+from pdproto.transport.sockets import Authenticator, Dealer, address_for, listening, told
 from pdproto.transport.watchdog import Watchdog
 
 log = logging.getLogger("pdproto.transport")
@@ -102,7 +102,7 @@ class EventLoop:
             self._files: Final = select.epoll()
             opened.pop_all()
         self.bound: Final = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.endpoint: Final = link.advertise or self.bound
+        self.endpoint: Final = link.advertise or told(self.bound)
         self._thread: Final = threads.ServiceThread(self._run, f"pdproto-{core.name}")
 
     def start(self) -> None:

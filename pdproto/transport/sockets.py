@@ -10,11 +10,13 @@ from zmq.auth.thread import ThreadAuthenticator
 
 from pdproto.net.hosts import (
     family_of,
+    in_zone,
     is_elsewhere,
     is_loopback,
     is_wildcard,
     place_in_kernel,
     route_to,
+    without_zone,
 )
 from pdproto.node.link import TCP, Curve, Link, host_of, place_of, require_private, tcp_at
 from pdproto.runtime.errors import RemoteProtocolError
@@ -59,7 +61,10 @@ class Dealer:
         peer is known.
         """
         self._monitor: Final = monitor
-        self._address = endpoint if name_in(endpoint) is None else None  # None: not resolved yet
+        try:  # None: not resolved yet
+            self._address = called(endpoint, link) if name_in(endpoint) is None else None
+        except OSError as error:
+            raise RemoteProtocolError(str(error)) from None
         server = None if link.curve is None else link.curve.key_of(peer)
         if link.curve is not None and server is None:
             raise RemoteProtocolError(f"no key of {peer!r} is known: give its member keys with "
@@ -166,17 +171,18 @@ def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
                                   f"address that this host can call")
     if host is not None:
         try:
+            host = in_zone(host, ours or "")
             place_in_kernel(host, 0)
-        except OSError as error:  # a zone of another host
+        except OSError as error:  # a zone of another host, or none where there are several
             raise RemoteProtocolError(str(error)) from None
     if link.advertise is not None or ours is None or host is None:
-        return link.advertise or bound
+        return link.advertise or told(bound)
     if is_loopback(ours) and is_elsewhere(host):
         raise RemoteProtocolError(
             f"node {name} listens on {ours}, which {host} cannot call: start it with "
             f"Link({tcp_at(route_to(host))!r}), or give the address to call (Link.advertise)")
     if not is_wildcard(ours):
-        return bound
+        return told(bound)
     try:
         route = route_to(host)
     except (OSError, ValueError) as error:
@@ -186,4 +192,17 @@ def address_for(name: str, link: Link, bound: str, theirs: str) -> str:
     if family_of(route) != family_of(ours) and family_of(ours) != AF_INET6:
         raise RemoteProtocolError(f"node {name} listens on {ours}, without IPv6, and {host} has no "
                                   f"other way to call it: start it with Link('tcp://[::]:0')")
-    return tcp_at(route, place_of(bound)[1])
+    return told(tcp_at(route, place_of(bound)[1]))
+
+
+def told(bound: str) -> str:
+    """The endpoint as a peer is told it; see `without_zone`."""
+    host = host_of(bound)
+    return bound if host is None else tcp_at(without_zone(host), place_of(bound)[1])
+
+
+def called(endpoint: str, link: Link) -> str:
+    """The endpoint as ZeroMQ calls it; see `in_zone`. Raises OSError as that does."""
+    host = host_of(endpoint)
+    return endpoint if host is None else tcp_at(
+        in_zone(host, host_of(link.bind) or ""), place_of(endpoint)[1])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.net.hosts import without_zone
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link, tcp_at
 from pdproto.pages.sink_pages import SinkPages
@@ -51,7 +52,8 @@ class Pair:
         self.decode = decode.call(lambda: DecodeNode(
             "d0", SinkPages({"p0": self.ours}, open_sink(engine, sink_host or there)),
             link=decode_link or Link(tcp_at(there), curve=KEYS.curve), waits=waits))
-        self.where = prefill.call(lambda: self.prefill._loop.address_for(tcp_at(there, 1)))
+        self.where = prefill.call(lambda: self.prefill._loop.address_for(
+            tcp_at(without_zone(there), 1)))
 
     def hand_over(self, room: int) -> Receiver:
         """One hand-over of two pages, to its end."""
