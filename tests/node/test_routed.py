@@ -63,6 +63,7 @@ def test_m2_3_a_room_on_the_wrong_rank_fails_both_sides_without_a_clock(
     assert both(sender, receiver) == (KVPoll.FAILED, KVPoll.FAILED)
     assert str(sender.failure).startswith(why)
     assert f"p1: p0: {why}" in str(receiver.failure)
+    assert [end.transient for end in (sender, receiver)] == [False] * 2
     if named is None:
         for reason in (sender.failure, receiver.failure):
             assert "set force_query on every rank" in str(reason)
@@ -108,6 +109,7 @@ def test_m2_5_a_half_that_comes_alone_ends_by_its_own_clock() -> None:
     late = cluster.want(6)
     cluster.settle()
     assert late.failure == "p0: no_decode after 20 s", "it is turned away, and need not wait"
+    assert [end.transient for end in (sender, receiver, late)] == [True] * 3
     cluster.check()
 
 
@@ -172,6 +174,7 @@ def test_m1_2_a_failed_look_up_fails_the_request_for_its_reason() -> None:
     receiver = cluster.want(7, server="elsewhere:1")
     cluster.settle()
     assert receiver.failure == "prefill server elsewhere:1: nobody has registered"
+    assert receiver.transient
     assert receiver.released
     after = cluster.want(8)
     cluster.put(8, 0)

@@ -173,8 +173,8 @@ class DecodeRouting:
             sought.server, receiver.room, self._core.connections.lost(),
             partial(self._hear_of, sought, named),
             lambda reason: self._core.ask(partial(
-                self._unless_over, sought, self._receivers.give_up, receiver,
-                f"prefill server {sought.server}: {reason}")))
+                self._unless_over, sought, partial(self._receivers.give_up, transient=True),
+                receiver, f"prefill server {sought.server}: {reason}")))
 
     def _hear_of(self, sought: Sought, named: int | None, server: PrefillServer) -> None:
         """In the thread of the desk: the registry has answered."""

@@ -59,7 +59,8 @@ class PrefillDesk(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Placed:
-    """A room at this rank, from the first that is heard of it. reason: why it has failed.
+    """A room at this rank, from the first that is heard of it. reason, transient: why it has failed
+    (see Handle).
 
     unanswered: the decode ranks that have come for it and have no answer, with their lives of it.
     """
@@ -67,6 +68,7 @@ class Placed:
     life: RoomLife
     endpoint: Endpoint
     reason: str = ""
+    transient: bool = False
     unanswered: list[tuple[str, Life]] = field(default_factory=list)
 
 
@@ -158,7 +160,7 @@ class PrefillRouting:
     def _end_waits(self, now: float) -> None:
         for timer, life in self._waits.due(now):
             placed = self._of_life[life]
-            placed.reason = self._endpoints.blame(timer)
+            placed.reason, placed.transient = self._endpoints.blame(timer), True
             self._follow(placed, self._rooms.stop_waiting(life))
 
     # Of a hand-over
@@ -167,7 +169,8 @@ class PrefillRouting:
         """The hand-over has failed."""
         placed = self._placed.get(endpoint)
         if placed is not None:
-            placed.reason = endpoint.owner.reason
+            owner = endpoint.owner
+            placed.reason, placed.transient = owner.reason, owner.transient
             self._follow(placed, self._rooms.end(placed.life))
 
     def _end_early(self, endpoint: Endpoint, sender: Sender) -> None:
@@ -200,9 +203,11 @@ class PrefillRouting:
 
     def _follow(self, placed: Placed, outcome: RoomStep) -> None:
         """Carry out the effects of an event of a room."""
-        placed.reason = outcome.failure or placed.reason
+        if outcome.failure:
+            placed.reason, placed.transient = outcome.failure, False
         if (routing.runs, Runs.FAILED) in [(symbol, value) for symbol, _, value in outcome.changed]:
-            self._senders.give_up(placed.endpoint.owner, placed.reason)
+            self._senders.give_up(placed.endpoint.owner, placed.reason,
+                                  transient=placed.transient)
         self._tell(placed, outcome)
         self._waits.follow(placed.life, self._rooms.armed(placed.life), self._core.now)
 
