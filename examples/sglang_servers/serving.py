@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from examples.servers.serving import HOST, ForkedServers, Server, ServerError, free_port
 from examples.sglang_servers import on_gpu, without_gpu
+
+PATIENT: Final = (  # a server that has come back is asked soon, and not after a minute
+    "--cb-timeout-duration-secs", "2", "--health-check-interval-secs", "2")
 
 
 def has_router() -> bool:
@@ -79,8 +82,10 @@ class Servers(ForkedServers):
             port=like.port if like else None, env=env)
 
     def router(self, name: str, prefill: Sequence[SglangServer],
-               decode: Sequence[Server], flags: Sequence[str] = ()) -> Server:
-        """SGLang's router. It never retries and breaks no circuit, so failures show.
+               decode: Sequence[Server], flags: Sequence[str] = (), *,
+               retries: bool = False) -> Server:
+        """SGLang's router. retries: it tries again, and elsewhere while a server does not answer.
+        Without, it breaks no circuit either, so failures show.
 
         Raises ServerError if it is not installed.
         """
@@ -89,7 +94,7 @@ class Servers(ForkedServers):
         port = free_port()
         argv = ["--pd-disaggregation", "--host", HOST, "--port", str(port),
                 "--prometheus-port", str(free_port()), "--policy", "round_robin",
-                "--disable-retries", "--disable-circuit-breaker",
+                *(PATIENT if retries else ("--disable-retries", "--disable-circuit-breaker")),
                 "--worker-startup-check-interval", "1", "--worker-startup-timeout-secs", "60",
                 "--log-level", "warn", *flags]
         for source in prefill:

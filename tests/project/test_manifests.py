@@ -210,3 +210,17 @@ def test_a_pair_of_compose_has_keys_and_a_router_that_leads_to_it(path: Path) ->
         assert asked == f"http://{name}:{flags['--port']}"
     for volume in router.get("volumes", ()):
         assert (path.parent / volume.split(":")[0]).is_file()
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_pod_and_a_container_of_compose_have_the_same_flags(engine: str) -> None:
+    """A cell of real servers runs those of SGLang: `compose` in docs/servers.md."""
+    of_compose = yaml.safe_load(
+        (ROOT / "deploy" / "compose" / f"{engine}.yaml").read_text(encoding="utf-8"))["services"]
+    pods = [pod for path, pod in PODS if path.name == f"{engine}.yaml"]
+    assert len(pods) == 2
+    for name, pod in zip(("prefill", "decode"), pods, strict=True):
+        flags, others = ({word for word in words if word.startswith("--")
+                          and not word.startswith("--model-path=")}
+                         for words in (pod["containers"][0]["args"], of_compose[name]["command"]))
+        assert flags == others

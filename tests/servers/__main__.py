@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from examples.sglang_servers.serving import GpuServers, Servers
-from tests.servers import checks, gpu_checks, machine, standstill
+from tests.servers import (
+    checks,
+    deploy_checks,
+    fleet_checks,
+    gpu_checks,
+    machine,
+    standstill,
+)
 from tests.servers.cells import PLAIN, RECORD
 from tests.servers.gpu_cells import GPU_LAYOUTS, GPU_RECORD
 from tests.servers.layouts import LAYOUTS
@@ -38,7 +45,8 @@ def main() -> int:
     layouts = LAYOUTS if told.device == "cpu" else GPU_LAYOUTS
 
     def check(stage: Stage, cell: Cell) -> Finding:
-        place = checks if hasattr(checks, cell.check) else gpu_checks
+        place = next(one for one in (checks, fleet_checks, deploy_checks, gpu_checks)
+                     if hasattr(one, cell.check))
         found: Finding = getattr(place, cell.check)(stage, layouts[cell.layout], *cell.given)
         return found
 

@@ -156,11 +156,23 @@ CELLS: Final = (
     Cell("wrong rank named", "dp", "wrong_rank",
          "requests that name another data-parallel rank than the one that they come to fail at "
          "both servers with both ranks, others are served", "name-unread"),
+    Cell("2 P and 2 D restart", "fleet", "rolling_restart",
+         "two prefill and two decode servers behind a router that tries again: `kill -9` of each, "
+         "and a start on the same ports, one after the other, under load: no request fails, and "
+         "each server that has come back serves",
+         "next-run-unknown"),
+    Cell("2 P and 2 D, DP attention", "dp-fleet", "all_ranks",
+         "two ranks in each of two prefill and two decode servers behind a router that names no "
+         "rank: all eight ranks have hand-overs", "first-rank-only"),
     Cell("latent attention", "latent", "equality", "a DeepSeek V2: MLA", "wrong-page"),
     Cell("sliding window", "window", "equality",
          "every second layer has a pool of its own for the last 32 tokens", "window-left-out"),
     Cell("example", PLAIN, "example",
          "`make serve-sglang` makes its model, starts its servers, and has its question answered",
+         "unregistered"),
+    Cell("compose", PLAIN, "deployed",
+         "the commands of `deploy/compose/sglang.yaml` as processes of one machine, with its keys, "
+         "settings and health checks, and with SGLang's warm-up: requests are served",
          "unregistered"),
     Cell("Mooncake", "mooncake", "equality", "SGLang's own backend, the control", "wrong-page"),
 )

@@ -63,17 +63,21 @@ def census(server: SglangServer) -> Census:
 
 
 def _slow_turns(server: SglangServer) -> float:
-    """Of all its ranks, from their operator's ports. Raises OSError if none answers."""
-    if server.operator is None:
-        return 0.0
+    """Of all its ranks. Raises OSError if none answers."""
+    return sum(by_rank(server, SLOW)) if server.operator is not None else 0.0
+
+
+def by_rank(server: SglangServer, name: str) -> list[float]:
+    """A metric of all its ranks, from their operator's ports. Raises OSError if none answers."""
+    assert server.operator is not None
     told = []
     for number in range(RANKS):
         with suppress(OSError):
             told += str(replace(server, port=server.operator + number).get("/metrics")).splitlines()
-    found = [float(line.split()[-1]) for line in told if line.startswith(SLOW)]
+    found = [float(line.split()[-1]) for line in told if line.startswith(name)]
     if not found:
         raise OSError(f"{server.name}: no operator's port from {server.operator} on answers")
-    return sum(found)
+    return found
 
 
 def _busy(load: dict[str, Any]) -> int:

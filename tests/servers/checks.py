@@ -188,7 +188,7 @@ def _survives(stage: Stage, layout: Layout, side: str, way_of: Callable[[Pair], 
     failed = _failed_in_time(reference.compare(wanted, answers), answers, last, "the kill")
     if not failed:
         raise UntestedError(f"all {len(wanted)} were served before {side} was killed")
-    stage.restart(side)
+    stage.restart(victim)
     assert other.is_alive(), f"{other.name} has died: {other.tail()}"
     _until_served(pair)
     after = _same(stage, pair, asks(SERVES_AGAIN), in_flight=16, way=pair.both)

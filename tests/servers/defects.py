@@ -180,6 +180,17 @@ def first_rank_only() -> None:
     wrap(Prefills, "feed", lambda old, self, address, _: old(self, address, 0))
 
 
+def next_run_unknown() -> None:
+    """Decode asks the registry once for the ranks of an address, and not again after their loss."""
+    from pdproto.sglang.prefills import Prefills
+
+    def begin(old: Any, self: Any, *given: Any, **named: Any) -> None:
+        old(self, *given, **named)
+        self._lost = tuple
+
+    wrap(Prefills, "__init__", begin)
+
+
 def window_left_out() -> None:
     """The pages of the sliding window are not sent, and not awaited."""
     from pdproto.items.components import Numbering
@@ -368,9 +379,10 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         wrong_page, rows_shared, abort_lost, loss_unnoticed, chunk_repeated, prefix_forgotten,
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
-        heads_swapped, first_rank_only, window_left_out, misfit_unnoticed, waits_for_ever,
-        queue_timed, decode_waited_for, silence_as_death, registry_asked, prompts_unnamed,
-        room_zero_taken, room_once, registers_once, port_ignored, unregistered, norm_off)
+        heads_swapped, first_rank_only, next_run_unknown, window_left_out, misfit_unnoticed,
+        waits_for_ever, queue_timed, decode_waited_for, silence_as_death, registry_asked,
+        prompts_unnamed, room_zero_taken, room_once, registers_once, port_ignored, unregistered,
+        norm_off)
 }
 
 

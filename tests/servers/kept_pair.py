@@ -1,9 +1,11 @@
-"""One pair of servers with its router at a time, kept for the cells that share a layout."""
+"""One pair of servers with its router at a time, or several pairs behind one router, kept for the
+cells that share a layout.
+"""
 
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -42,16 +44,24 @@ L = TypeVar("L")
 
 @dataclass
 class ServerPair(Generic[L, S]):
-    """router: if there is one."""
+    """router: if there is one. others: further servers behind it."""
 
     layout: L
     prefill: S
     decode: S
     router: Server | None
+    others: list[S] = field(default_factory=list, kw_only=True)
 
     @property
-    def servers(self) -> tuple[S, S]:
-        return self.prefill, self.decode
+    def servers(self) -> tuple[S, ...]:
+        return self.prefill, self.decode, *self.others
+
+    def put(self, new: S, old: S) -> None:
+        """In the place of another."""
+        if old in self.others:
+            self.others[self.others.index(old)] = new
+        else:
+            setattr(self, "prefill" if old is self.prefill else "decode", new)
 
 
 P = TypeVar("P", bound=ServerPair[Any, Any])
@@ -104,14 +114,13 @@ class KeptPair(Generic[V, S, L, P]):
             self._references[name].ensure(wanted)
         return self._references[name]
 
-    def restart(self, side: str) -> S:
-        """The server of the pair that was killed, on the same ports."""
+    def restart(self, old: S) -> S:
+        """A server of the pair that was killed, on the same ports."""
         assert self._pair is not None
-        old: S = getattr(self._pair, side)
         self.servers.end(old)
         self.number = next(NUMBERS)
-        new = self.start(self._pair.layout, side, old)
-        setattr(self._pair, side, new)
+        new = self.start(self._pair.layout, old.name.rpartition("-")[0], old)
+        self._pair.put(new, old)
         self.wait_for(new)
         return new
 
@@ -122,5 +131,5 @@ class KeptPair(Generic[V, S, L, P]):
 
     def end(self) -> None:
         if self._pair is not None:
-            self.servers.end(self._pair.router, self._pair.decode, self._pair.prefill)
+            self.servers.end(self._pair.router, *reversed(self._pair.servers))
             self._pair = None

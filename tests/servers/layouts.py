@@ -8,6 +8,8 @@ from tests.servers.standstill import IN_FLIGHT
 
 TWO_RANKS: Final = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 TP_2: Final = ("--tp", "2")
+# The last flag: otherwise SGLang calls an operator that torch has not on a processor.
+DP_2: Final = (*TP_2, "--dp", "2", "--enable-dp-attention", "--enable-dp-lm-head")
 
 # SGLang's own time-outs, in seconds. With the first a prompt whose decode server has gone before it
 # said anything does not wait for five minutes; the second would hide that nobody notices a death.
@@ -53,9 +55,9 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "pp-2-1": Layout(prefill=("--pp-size", "2"), env=TWO_RANKS),
     "tp-2-1": Layout(prefill=TP_2, env=TWO_RANKS),
     "tp-1-2": Layout(decode=TP_2, env=TWO_RANKS),
-    # The last flag: otherwise SGLang calls an operator that torch has not on a processor.
-    "dp": Layout(model="latent", env=TWO_RANKS, both=(
-        *TP_2, "--dp", "2", "--enable-dp-attention", "--enable-dp-lm-head")),
+    "dp": Layout(model="latent", env=TWO_RANKS, both=DP_2),
+    "dp-fleet": Layout(model="latent", env={**TWO_RANKS, **BOOTSTRAP}, both=DP_2, each=2),
+    "fleet": Layout(each=2, env=BOOTSTRAP),
     "latent": Layout(model="latent"),
     "window": Layout(model="window", evidence="hybrid_swa=True"),
     "mooncake": Layout(backend="mooncake"),

@@ -28,6 +28,7 @@ SLOW_TURN: Final = "a turn of its loop took"
 class Layout:
     """How a pair is started. Flags beside those of every server.
 
+    each: how many servers there are of each kind. A router of several tries again.
     evidence: what prefill's log shows once, or more often, if it does what the layout is for.
     decode_evidence: the same of decode. warm: requests at once before the census with which later
     ones are compared.
@@ -40,6 +41,7 @@ class Layout:
     decode: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     decode_model: str | None = None
+    each: int = 1
     evidence: str = ""
     decode_evidence: str = ""
     warm: int = 48
@@ -90,8 +92,8 @@ class Pair(ServerPair[Layout, SglangServer]):
         self.before = {server.name: settled(server) for server in self.servers}
 
     def check_evidence(self) -> None:
-        for server, wanted in zip(
-            self.servers, (self.layout.evidence, self.layout.decode_evidence), strict=True
+        for server, wanted in (
+            (self.prefill, self.layout.evidence), (self.decode, self.layout.decode_evidence)
         ):
             if wanted not in server.log.read_text(errors="replace"):
                 raise UntestedError(f"{server.log} does not show {wanted!r}")
@@ -124,14 +126,17 @@ class Stage(KeptPair[Servers, SglangServer, Layout, Pair]):
 
     def open(self, layout: Layout) -> Pair:
         """See KeptPair."""
-        prefill, decode = (self.start(layout, side) for side in ("prefill", "decode"))
-        prefill.wait_healthy()
-        decode.wait_healthy()
+        prefills, decodes = ([self.start(layout, f"{side}{'abcd'[place]}" if place else side)
+                              for place in range(layout.each)] for side in ("prefill", "decode"))
+        for server in (*prefills, *decodes):
+            server.wait_healthy()
         router = None
         if has_router():
-            router = self.servers.router(f"router-{self.number}", [prefill], [decode])
+            router = self.servers.router(f"router-{self.number}", prefills, decodes,
+                                         retries=layout.each > 1)
             router.wait_healthy()
-        pair = Pair(layout, prefill, decode, router)
+        pair = Pair(layout, prefills[0], decodes[0], router,
+                    others=[*prefills[1:], *decodes[1:]])
         send(pair.through, asks(layout.warm, seed=1), in_flight=layout.warm)
         pair.take_census()
         return pair

@@ -223,7 +223,7 @@ def _kill(stage: Stage, pair: Pair, server: Server) -> tuple[int, float]:
 
 def _served_on(stage: Stage, pair: Pair, side: str, failed: int, last: float) -> Finding:
     """The server that lives serves with the next one."""
-    stage.restart(side)
+    stage.restart(getattr(pair, side))
     pair.check_nothing_is_held()
     after = _same(stage, pair, MANY[:SERVES_AGAIN], in_flight=16)
     asked = len(LONG) + len(READS)
