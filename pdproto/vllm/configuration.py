@@ -12,6 +12,7 @@ from vllm.v1.kv_cache_interface import (
     KVCacheConfig,
     MambaSpec,
     MLAAttentionSpec,
+    RSWASpec,
     SlidingWindowMLASpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
@@ -22,7 +23,8 @@ from pdproto.vllm.blocks import LayerGroup, in_parts
 from pdproto.vllm.layout import BLOCKS, groups_told
 
 EXTRA: Final = "kv_connector_extra_config"
-WHOLE: Final = (FullAttentionSpec, MLAAttentionSpec)  # a request keeps the blocks of all its tokens
+# A request keeps the blocks of all tokens of its prompt.
+WHOLE: Final = FullAttentionSpec, MLAAttentionSpec, RSWASpec
 WINDOWS: Final = SlidingWindowSpec, SlidingWindowMLASpec
 KINDS: Final = *WHOLE, *WINDOWS, ChunkedLocalAttentionSpec, MambaSpec
 STATES: Final = "none", "align"  # vLLM's modes, without and with prefix caching
@@ -107,9 +109,6 @@ def _states(spec: MambaSpec) -> LayerGroup:
         raise ValueError(f"mamba_cache_mode is {spec.mamba_cache_mode}: PdprotoConnector hands "
                          f"over states of modes {' and '.join(STATES)} only: set "
                          f"--no-enable-prefix-caching")
-    if spec.num_speculative_blocks:
-        raise ValueError("speculative decoding with Mamba states: PdprotoConnector does not hand "
-                         "that over yet: leave speculative_config out")
     parts = zip(spec.dtypes, spec.shapes, strict=True)
     return LayerGroup(spec.block_size, state=" and ".join(
         f"{str(dtype).removeprefix('torch.')} {' x '.join(map(str, shape))}"

@@ -14,7 +14,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
     KVConnectorPromMetrics,
     KVConnectorStats,
 )
-from vllm.distributed.parallel_state import get_pp_group, get_tp_group, get_world_group
+from vllm.distributed.parallel_state import get_pp_group, get_tp_group
 from vllm.utils.network_utils import get_ip
 from vllm.v1.core.block_pool import BlockPool
 from vllm.v1.core.sched.output import CachedRequestData, NewRequestData, SchedulerOutput
@@ -24,6 +24,7 @@ from vllm.v1.kv_cache_interface import (
     KVCacheConfig,
     MambaSpec,
     MLAAttentionSpec,
+    RSWASpec,
     SlidingWindowMLASpec,
     SlidingWindowSpec,
     UniformTypeKVCacheSpecs,
@@ -59,9 +60,9 @@ def found() -> Interface:
     """The interface of the vLLM that is installed."""
     return (of_bases(KVConnectorBase_V1, KVConnectorStats)
             | of_calls(KVConnectorPromMetrics.__init__, create_metric_per_engine, get_ip,
-                       get_pp_group, get_tp_group, get_world_group)
+                       get_pp_group, get_tp_group)
             | of_values(ChunkedLocalAttentionSpec, FullAttentionSpec, KVCacheConfig,
                         KVConnectorRole, KVConnectorTransferResults, MLAAttentionSpec, MambaSpec,
-                        RequestStatus, SlidingWindowMLASpec, SlidingWindowSpec,
+                        RSWASpec, RequestStatus, SlidingWindowMLASpec, SlidingWindowSpec,
                         UniformTypeKVCacheSpecs)
             | frozenset().union(*(of_attributes(owner, names) for owner, names in READ.items())))

@@ -81,15 +81,16 @@ def offer_in(params: Mapping[str, Any]) -> Offer:
 
 
 def message_in(told: Mapping[str, Any], kind: type[Message], named: str, wanted: str) -> Message:
-    """Read a message of prefill that a proxy has passed on. named, wanted: for errors, where it was
-    and which one fits. Raises ValueError for another version, and for one that was changed.
+    """Read a message of prefill from a proxy, which may send 100 as 100.0. named, wanted: for
+    errors, where it was and which one fits. Raises ValueError for another version, and for one that
+    was changed.
     """
     version = told.get("version")
     if version != VERSION:
         raise ValueError(f"{named} of version {checked.shown(version)}, and {VERSION} is known "
                          f"here: want the same release of pdproto at both ends")
     try:
-        return msgspec.convert(told, kind)
+        return msgspec.convert(told, kind, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ValueError(
             f"{named}: {checked.reason(str(error))}: want {wanted}, unchanged") from None

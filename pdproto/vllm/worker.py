@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from vllm.distributed.parallel_state import get_pp_group, get_tp_group, get_world_group
+from vllm.distributed.parallel_state import get_pp_group, get_tp_group
 
 from pdproto.engine.contract import Scope, SinkEngine
 from pdproto.engine.engines import open_sink, open_source
@@ -48,6 +48,7 @@ class Worker:
         self._offering: OfferingWorker | None = None
         self._loading: LoadingWorker | None = None
         self._ports: Final[list[OperatorPort]] = []
+        self._rank = 0  # in its engine
 
     def register(self, caches: dict[str, Any]) -> None:
         """Open the nodes. Raises ValueError for a KV cache that cannot be handed over."""
@@ -62,28 +63,30 @@ class Worker:
         log.info("%s", self._settings.told())
         share_interpreter(self._settings)
         pipeline, tensor = get_pp_group(), get_tp_group()
-        incarnation = new_incarnation()
-        if get_world_group().world_size > 1:  # ranks of one server share it
-            incarnation = get_world_group().broadcast_object(incarnation, src=0)
+        incarnation = _told_by_first(new_incarnation(), pipeline, tensor)
         rank = DecodeRank(TpRank(tensor.world_size, tensor.rank_in_group), pipeline.rank_in_group,
                     pipeline.world_size, self._settings.named(f"decode-{incarnation}"))
-        first = self._place_in_server() * (transfer.is_kv_producer + transfer.is_kv_consumer)
+        self._rank = pipeline.rank_in_group * tensor.world_size + tensor.rank_in_group
+        place = self._place_in_server(pipeline.world_size * tensor.world_size)
+        first = place * (transfer.is_kv_producer + transfer.is_kv_consumer)
         if transfer.is_kv_producer:
             self._offer(found, rank, device, first)
         if transfer.is_kv_consumer:
             self._load(found, rank, incarnation, device, first + transfer.is_kv_producer)
         nodes = [half.node for half in (self._offering, self._loading) if half is not None]
         for index, node in enumerate(nodes, first):
-            port = serve_operator(node, self._settings, index)
-            if port is not None:
-                self._ports.append(port)
+            try:
+                port = serve_operator(node, self._settings, index)
+            except OSError as error:  # nothing is handed over by it
+                log.warning("there is no operator's port: %s", error)
+            else:
+                self._ports.extend([port] if port is not None else [])
 
-    def _place_in_server(self) -> int:
-        """The number of this rank among all of its server: dense data-parallel ranks are engines of
-        their own, and each has a rank 0.
+    def _place_in_server(self, ranks: int) -> int:
+        """The number of this rank among all of its server. ranks: of an engine. Each data-parallel
+        rank is an engine of its own, and has a rank 0.
         """
-        world = get_world_group()
-        return int(self._config.parallel_config.data_parallel_index * world.world_size + world.rank)
+        return int(self._config.parallel_config.data_parallel_index) * ranks + self._rank
 
     def _offer(
         self, found: Sequence[Component], rank: DecodeRank, device: Device | None, index: int
@@ -141,8 +144,7 @@ class Worker:
         """Of how many grants this rank reads nothing any more, by request and rank."""
         if self._offering is None:
             return {}
-        rank = get_world_group().rank
-        return {request: {rank: grants} for request, grants in self._offering.reads().items()}
+        return {request: {self._rank: grants} for request, grants in self._offering.reads().items()}
 
     def sent(self) -> set[str]:
         """Requests of prefill whose blocks are free again, since the last call."""
@@ -160,6 +162,16 @@ class Worker:
         for half in (self._offering, self._loading):
             if half is not None:
                 half.node.close()
+
+
+def _told_by_first(number: int, *groups: Any) -> int:
+    """The number of an engine's first rank. groups: its pipeline and tensor parallelism. vLLM's
+    world has the ranks of all engines over which experts are spread.
+    """
+    for group in groups:
+        if group.world_size > 1:
+            number = group.broadcast_object(number, src=0)
+    return number
 
 
 def _is_direct(

@@ -12,6 +12,7 @@ vLLM's does: it copies the blocks that a step names, and a state into its reques
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -23,7 +24,9 @@ from vllm.config import (
     DeviceConfig,
     KVTransferConfig,
     ModelConfig,
+    ParallelConfig,
     SchedulerConfig,
+    SpeculativeConfig,
     VllmConfig,
 )
 from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
@@ -43,8 +46,9 @@ from vllm.v1.kv_cache_interface import (
     KVCacheGroupSpec,
     KVCacheSpec,
     MambaSpec,
+    RSWASpec,
 )
-from vllm.v1.outputs import KVConnectorOutput, ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -69,8 +73,9 @@ from tests.waiting import until
 
 FOR_DECODE: Final = {"do_remote_decode": True, "do_remote_prefill": False}
 VOCABULARY: Final = 300
+DRAFTS: Final = 2  # of a step, with speculative decoding
 KEEP_S: Final = 0.05  # so that tests whose rooms nobody asks for again wait for it no longer
-WIDE: Final = "get_tp_group", "get_world_group"
+WORLD: Final = 8  # ranks of all engines over which experts are spread
 
 
 def model_folder(folder: Path) -> Path:
@@ -104,11 +109,24 @@ def transfer_config(
     return KVTransferConfig(**one, kv_load_failure_policy=policy)
 
 
+@dataclass(slots=True)
+class Running:
+    """Where the states of a request are after its last step. at: the block, of its list, with the
+    state behind the tokens that were known, for each group. right: so many drafts behind them were
+    right.
+    """
+
+    at: list[int]
+    right: int = 0
+
+
 class Engine:
     """A server of vLLM without a model. specs: of its groups of layers, of two layers each.
     tokens_outermost: the tokens of a block are its outermost axis in memory, and not its heads.
     tp: ranks of its tensor parallelism, each with its heads, and all with each latent vector.
-    step_tokens: most tokens that a step computes.
+    step_tokens: most tokens that a step computes. guess: of a request and the number of its tokens
+    so far, the DRAFTS tokens that it may make next. data_rank: of data parallelism.
+    spread: what ranks of all such engines have told, where experts are spread over them.
     """
 
     def __init__(
@@ -116,7 +134,10 @@ class Engine:
         blocks: int = 64, policy: str = "fail", prefix: bool = True,
         extra: Mapping[str, Any] | None = None, multi: bool = False,
         tokens_outermost: bool = False, tp: int = 1, step_tokens: int = 256,
+        guess: Callable[[str, int], list[int]] | None = None, data_rank: int = 0,
+        spread: list[int] | None = None,
     ) -> None:
+        self._guess: Final = guess
         groups = [KVCacheGroupSpec([f"layers.{number * 2 + layer}.attn" for layer in range(2)],
                                    spec) for number, spec in enumerate(specs or (full(),))]
         layout = "LBNHC" if tokens_outermost else "LBHNC"
@@ -125,8 +146,10 @@ class Engine:
         transfer = transfer_config(role, policy, {**(extra or {}), "waits": waits}, multi=multi)
         mode = next((spec.mamba_cache_mode for spec in specs if isinstance(spec, MambaSpec)),
                     "none")
-        config = self._config(folder, transfer, step_tokens, mode, prefix=prefix)
+        config = self._config(folder, transfer, step_tokens, mode, prefix=prefix,
+                              drafts=DRAFTS if guess else 0)
         config.cache_config.num_gpu_blocks = blocks
+        config.parallel_config.data_parallel_index = data_rank
         if len(groups) == 1:
             config.cache_config.block_size = groups[0].kv_cache_spec.block_size
         self.config: Final = config
@@ -142,7 +165,7 @@ class Engine:
             self.connectors.append(made := KVConnectorFactory.create_connector(
                 config, KVConnectorRole.WORKER, self.cache))
             closing.callback(made.shutdown)
-            with _rank_of(rank, tp, told):
+            with _rank_of(rank, tp, told, data_rank * tp + rank, spread):
                 made.register_kv_caches(self.ranks[rank])
         where = {(0, rank): made.get_handshake_metadata()
                  for rank, made in enumerate(self.connectors)}
@@ -155,7 +178,9 @@ class Engine:
         self.errors: Final[dict[str, Any]] = {}  # from vLLM 0.33 on
         self.requests: Final[dict[str, Request]] = {}  # all that came
         self._tables: Final[dict[str, list[list[int]]]] = {}  # blocks by group, as the worker has
+        self._running: Final[dict[str, Running]] = {}
         self.stats: Final[list[dict[str, Any]]] = []  # of the connector, step by step
+        self.drafted: Final = [0, 0]  # drafts, and those that were right
         self.loaded = 0  # tokens that it has not computed
         init_none_hash(sha256)
         self._hasher: Final = get_request_block_hasher(hashed, sha256)
@@ -177,12 +202,17 @@ class Engine:
 
     @staticmethod
     def _config(
-        folder: Path, transfer: KVTransferConfig, step_tokens: int, mode: str, *, prefix: bool
+        folder: Path, transfer: KVTransferConfig, step_tokens: int, mode: str, *, prefix: bool,
+        drafts: int,
     ) -> VllmConfig:
         model = ModelConfig(str(folder), skip_tokenizer_init=True, dtype="float32", seed=0,
                             max_model_len=TOKENS_MAX)
         return VllmConfig(
             model_config=model,
+            speculative_config=SpeculativeConfig(
+                method="ngram", num_speculative_tokens=drafts, prompt_lookup_max=drafts,
+                target_model_config=model, target_parallel_config=ParallelConfig(),
+            ) if drafts else None,
             scheduler_config=SchedulerConfig(
                 max_num_seqs=16, max_num_batched_tokens=step_tokens, max_model_len=TOKENS_MAX,
                 enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
@@ -219,7 +249,8 @@ class Engine:
             if scheduled.has_sync_kv_loads:
                 connector.start_load_kv(SimpleNamespace())
         self._hear(scheduled)
-        sampled = {name: self._compute(name, count)
+        drafts = scheduled.scheduled_spec_decode_tokens
+        sampled = {name: self._compute(name, count, drafts.get(name, ()))
                    for name, count in scheduled.num_scheduled_tokens.items()}
         names = list(sampled)
         output = self._aggregator.aggregate([ModelRunnerOutput(
@@ -241,15 +272,21 @@ class Engine:
                     self.errors[one.request_id] = getattr(one, "error", None)
                 if one.kv_transfer_params is not None:
                     self.params[one.request_id] = one.kv_transfer_params
+        if self._guess is not None:
+            going = [name for name in names if sampled[name] and name not in self.ends]
+            self.scheduler.update_draft_token_ids(DraftTokenIds(
+                going, [self._guess(name, len(self.answers[name])) for name in going]))
 
     def _hear(self, scheduled: Any) -> None:
         """Take the blocks of a step's requests, and copy those that it names."""
         cached = scheduled.scheduled_cached_reqs
         for new in scheduled.scheduled_new_reqs:
             self._tables[new.req_id] = [list(ids) for ids in new.block_ids]
+            self._running.pop(new.req_id, None)
         for name, more in zip(cached.req_ids, cached.new_block_ids, strict=True):
             if name in cached.resumed_req_ids:
                 self._tables[name] = [[] for _ in self.cache.kv_cache_groups]
+                self._running.pop(name, None)
             for ids, new_ids in zip(self._tables[name], more or (), strict=False):
                 ids.extend(new_ids)
         for source, target in scheduled.kv_cache_block_copies or ():
@@ -257,44 +294,73 @@ class Engine:
                 for layer in of_rank.values():
                     copy_block(layer, source, target)
 
-    def _compute(self, name: str, count: int) -> list[int]:
-        """Write so many tokens of a request. Returns the token that follows, if all are there."""
+    def _compute(self, name: str, count: int, drafts: Sequence[int]) -> list[int]:
+        """Write so many tokens of a request, the drafts last. Returns the tokens that follow, if
+        all are there: one, and one more for each draft that is right.
+
+        The state behind a draft is in a block of its own: the next ones of the request's.
+        """
         request = self.scheduler.requests[name]
         first = request.num_computed_tokens - count  # vLLM has counted them already
-        blocks, tokens = self._tables[name], list(request.all_token_ids)
-        for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
-            size = group.kv_cache_spec.block_size
-            is_state = isinstance(group.kv_cache_spec, MambaSpec)
-            at = (first + count - 1) // size
-            if is_state and first and (first - 1) // size != at:
+        blocks, end = self._tables[name], first + count - len(drafts)
+        known = list(request.all_token_ids)
+        tokens = [*known[first:end], *(max(0, draft) for draft in drafts)]  # -1 is no token
+        sizes = [group.kv_cache_spec.block_size for group in self.cache.kv_cache_groups]
+        before = self._running.get(name) or Running([(first - 1) // size for size in sizes])
+        now = Running([(first + count - 1) // size for size in sizes])
+        for place, group in enumerate(self.cache.kv_cache_groups):
+            ids, at = blocks[place], now.at[place]
+            for layer in group.layer_names:
                 for of_rank in self.ranks:
-                    for layer in group.layer_names:
-                        copy_state(of_rank[layer], ids[(first - 1) // size], ids[at])
-            for place in range(first, first + count):
-                for layer in group.layer_names:
-                    for of_rank in self.ranks:
-                        if is_state:
-                            take_in(of_rank[layer], ids[at], tokens[place], begins=place == 0)
-                        else:
-                            cell(of_rank[layer], ids[place // size], place % size).copy_(
-                                mark(layer, tokens[place], of_rank[layer].shape[-1]))
-        if first + count < len(tokens):
+                    if isinstance(group.kv_cache_spec, MambaSpec):
+                        self._move_on(of_rank[layer], ids, before.at[place] + before.right, at,
+                                      tokens, first, len(drafts))
+                    else:
+                        self._write(of_rank[layer], layer, ids, sizes[place], tokens, first)
+        self._running[name] = now
+        if end < len(known):
             return []
-        return [self._next(blocks, len(tokens))]
+        found = [self._next(request, now, end)]
+        while now.right < len(drafts) and drafts[now.right] == found[-1]:
+            now.right += 1
+            found.append(self._next(request, now, end + now.right))
+        self.drafted[0] += len(drafts)
+        self.drafted[1] += now.right
+        return found
 
-    def _next(self, blocks: Sequence[Sequence[int]], length: int) -> int:
+    @staticmethod
+    def _write(cache: Any, layer: str, ids: Sequence[int], size: int, tokens: Sequence[int],
+               first: int) -> None:
+        for place, token in enumerate(tokens, first):
+            cell(cache, ids[place // size], place % size).copy_(
+                mark(layer, token, cache.shape[-1]))
+
+    @staticmethod
+    def _move_on(state: Any, ids: Sequence[int], before: int, at: int, tokens: Sequence[int],
+                 first: int, drafts: int) -> None:
+        """Take tokens into the state that is in the block `before` of a request's."""
+        if first and before != at:
+            copy_state(state, ids[before], ids[at])
+        for place, token in enumerate(tokens):
+            if place >= len(tokens) - drafts:
+                copy_state(state, ids[at], ids[at + 1])
+                at += 1
+            take_in(state, ids[at], token, begins=first + place == 0)
+
+    def _next(self, request: Request, now: "Running", length: int) -> int:
         """The token that follows from what the KV cache holds."""
-        found = hashlib.sha256()
-        for group, ids in zip(self.cache.kv_cache_groups, blocks, strict=True):
+        found, blocks = hashlib.sha256(), self._tables[request.request_id]
+        for place, (group, ids) in enumerate(zip(self.cache.kv_cache_groups, blocks, strict=True)):
             size = group.kv_cache_spec.block_size
             if isinstance(group.kv_cache_spec, MambaSpec):
                 for layer in group.layer_names:
-                    found.update(state_bytes(self.layers[layer], ids[(length - 1) // size]))
+                    found.update(state_bytes(self.layers[layer], ids[now.at[place] + now.right]))
                 continue
-            for place in range(reach(group.kv_cache_spec, length), length):
+            prompt = len(request.prompt_token_ids or ())
+            for token in visible(group.kv_cache_spec, length, prompt):
                 for layer in group.layer_names:
                     found.update(read([of_rank[layer] for of_rank in self.ranks],
-                                      ids[place // size], place % size))
+                                      ids[token // size], token % size))
         return int.from_bytes(found.digest()[:4], "little") % VOCABULARY
 
     def preemptions(self) -> int:
@@ -436,33 +502,45 @@ class Servers:
         self.decode.settle()
 
 
-def reach(spec: KVCacheSpec, length: int) -> int:
-    """The first token that attention of the last of so many reads."""
+def visible(spec: KVCacheSpec, length: int, prompt: int) -> Sequence[int]:
+    """The tokens that attention of the last of so many reads, of which so many are the prompt's."""
     if isinstance(spec, ChunkedLocalAttentionSpec):
-        size: int = spec.attention_chunk_size
-        return (length - 1) // size * size
+        return range((length - 1) // spec.attention_chunk_size * spec.attention_chunk_size, length)
+    if isinstance(spec, RSWASpec):
+        first = max(prompt, length - spec.rswa_window)
+        return [*range(min(prompt, length)), *range(first, length)]
     window: int = getattr(spec, "sliding_window", None) or length
-    return max(0, length - window)
+    return range(max(0, length - window), length)
 
 
 def alone(monkeypatch: Any) -> None:
     """There are no other workers: vLLM's groups of ranks are not set up."""
     group = SimpleNamespace(world_size=1, rank_in_group=0, rank=0)
-    for name in ("get_pp_group", *WIDE):
+    for name in ("get_pp_group", "get_tp_group"):
         monkeypatch.setattr(worker, name, lambda: group)
 
 
 @contextmanager
-def _rank_of(rank: int, tp: int, told: list[int]) -> Iterator[None]:
-    """Code in it runs as this worker of several. told: the object that the first has told all."""
-    def broadcast(number: int, src: int) -> int:
-        if rank == src:
-            told.append(number)
-        return told[-1]
+def _rank_of(
+    rank: int, tp: int, told: list[int], of_all: int, spread: list[int] | None
+) -> Iterator[None]:
+    """Code in it runs as this worker of several. told: the objects that the first has told. of_all:
+    its rank among those of all engines over which experts are spread; spread: see Engine.
+    """
+    def group(rank: int, size: int, told: list[int]) -> SimpleNamespace:
+        def broadcast(number: int, src: int) -> int:
+            if rank == src:
+                told.append(number)
+            return told[-1]
 
-    group = SimpleNamespace(world_size=tp, rank_in_group=rank, rank=rank,
-                            broadcast_object=broadcast)
+        return SimpleNamespace(world_size=size, rank_in_group=rank, rank=rank,
+                               broadcast_object=broadcast)
+
+    groups = {"get_tp_group": group(rank, tp, told),
+              "get_world_group": group(rank, tp, told) if spread is None else
+              group(of_all, WORLD, spread)}
     with ExitStack() as stack:
-        for name in WIDE:
-            stack.enter_context(patch.object(worker, name, lambda: group))
+        for name, found in groups.items():
+            stack.enter_context(patch.object(
+                worker, name, lambda found=found: found, create=True))
         yield

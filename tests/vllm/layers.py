@@ -12,6 +12,7 @@ from vllm.v1.kv_cache_interface import (
     KVCacheSpec,
     MambaSpec,
     MLAAttentionSpec,
+    RSWASpec,
     SlidingWindowMLASpec,
     SlidingWindowSpec,
 )
@@ -39,6 +40,11 @@ def window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
 def chunked(tokens: int, block: int = BLOCK) -> KVCacheSpec:
     """Attention within chunks of so many tokens (Llama 4)."""
     return ChunkedLocalAttentionSpec(block_size=block, **SIZES, attention_chunk_size=tokens)
+
+
+def reference_window(tokens: int, block: int = BLOCK) -> KVCacheSpec:
+    """Attention over the whole prompt and the last generated tokens (R-SWA)."""
+    return RSWASpec(block_size=block, **SIZES, rswa_window=tokens)
 
 
 def latent(block: int = BLOCK) -> KVCacheSpec:

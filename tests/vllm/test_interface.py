@@ -155,7 +155,8 @@ def test_the_recorded_interface_is_that_of_the_newest_release() -> None:
             "MLAAttentionSpec.topk_buffer_width",
             *(f"{kind}.is_draft" for kind in (
                 "ChunkedLocalAttentionSpec", "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec",
-                "SlidingWindowMLASpec", "SlidingWindowSpec", "UniformTypeKVCacheSpecs"))}
+                "RSWASpec", "SlidingWindowMLASpec", "SlidingWindowSpec",
+                "UniformTypeKVCacheSpecs"))}
 
 
 def test_sleep_mode_is_denied() -> None:

@@ -25,7 +25,7 @@ from pdproto.vllm.blocks import LayerGroup
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.loading import LoadingScheduler
 from tests.vllm.engine import FOR_DECODE, Engine, Servers, ours
-from tests.vllm.layers import chunked, full, latent, latent_window, window
+from tests.vllm.layers import chunked, full, latent, latent_window, reference_window, window
 
 NEW = 6
 CLOCKS = "seconds", "cpu_seconds"
@@ -105,9 +105,9 @@ def test_a_request_is_served(pair: Pair, tokens: int) -> None:
 
 @pytest.mark.parametrize("specs", [
     (full(), chunked(40)), (full(), chunked(96)), (chunked(64), window(40)),
-    (latent_window(40),), (latent(), latent_window(33)),
+    (latent_window(40),), (latent(), latent_window(33)), (reference_window(4),),
 ], ids=["chunks of 40", "of 96", "of 64 beside a window", "latent window",
-        "latent window beside latent attention"])
+        "latent window beside latent attention", "reference window"])
 @pytest.mark.parametrize("prefix", [False, True], ids=["", "prefix caching"])
 def test_other_kinds_of_attention_are_served(
     pair: Pair, specs: tuple[KVCacheSpec, ...], *, prefix: bool
@@ -321,7 +321,6 @@ def test_the_setting_of_threads_reaches_both_data_paths(pair: Pair, *, direct: b
 
 SIZES = {"block_size": 32, "num_kv_heads": 2, "head_size": 4, "dtype": torch.float32}
 OTHER_KINDS = {
-    "RSWASpec": lambda: kinds.RSWASpec(**SIZES, rswa_window=8),
     "SinkFullAttentionSpec": lambda: kinds.SinkFullAttentionSpec(**SIZES, sink_len=32),
     "HiddenStateCacheSpec": lambda: kinds.HiddenStateCacheSpec(**SIZES),
     "CircularBufferSpec": lambda: kinds.CircularBufferSpec(**SIZES),

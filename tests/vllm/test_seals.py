@@ -1,5 +1,6 @@
 """Seals of offers: what a client of decode's HTTP port may have written is not called."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ def test_any_text_may_stand_for_a_seal(members: list[Seals], seal: str) -> None:
 def test_an_offer_of_this_cluster_is_believed() -> None:
     assert OURS.doubt(offer_in(OURS.sealed(offer(BEYOND)).params())) is None
     assert Seals(Settings(secret=SECRET)).doubt(OURS.sealed(offer())) is None
+
+
+def test_an_offer_is_believed_whose_numbers_a_proxy_sends_as_floats() -> None:
+    sealed = OURS.sealed(offer())
+    params = json.loads(json.dumps(sealed.params()), parse_int=float)
+    assert isinstance(params[KEY]["ranks"][0][0], float)
+    assert offer_in(params) == sealed
+    assert OURS.doubt(offer_in(params)) is None
+    params[KEY]["tokens"] += 0.5
+    with pytest.raises(ValueError, match=r"got `float` - at `\$.tokens`"):
+        offer_in(params)
 
 
 def test_prefill_on_the_loopback_interface_of_another_host_is_named(

@@ -4,7 +4,9 @@ A state cannot go back by a token, and decode computes the last token of a promp
 computes all but the last one (pdproto/vllm/blocks.py).
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,8 @@ from pdproto.items.shares import TpRank, share_for
 from pdproto.vllm.configuration import groups_of
 from pdproto.vllm.offering import shorten
 from pdproto.vllm.pools import components
-from tests.vllm.engine import FOR_DECODE, Engine, Servers
-from tests.vllm.layers import full, state_of, states, window
+from tests.vllm.engine import DRAFTS, FOR_DECODE, Engine, Servers
+from tests.vllm.layers import aligned, full, state_of, states, window
 from tests.vllm.test_scheduler import (
     NEW,
     check,
@@ -34,6 +36,7 @@ from tests.vllm.test_scheduler import (
     prompt,
 )
 
+LENGTHS = 2, 17, 32, 33, 63, 64, 65, 100, 193
 HYBRIDS = pytest.mark.parametrize("specs", [
     (states(), full()), (full(), states()), (states(),), (full(), window(40), states()),
 ], ids=["first", "last", "alone", "beside a window"])
@@ -112,6 +115,48 @@ def test_preempted_requests_are_computed_again(closing: ExitStack, folder: Path)
     check_preempted(servers)
 
 
+@pytest.mark.parametrize("specs", [
+    (states, full), (aligned, full), (partial(aligned, 16), partial(full, 16)),
+], ids=["one state", "a state behind each block", "small blocks"])
+@pytest.mark.parametrize("at_prefill", [True, False], ids=["both ends", "at decode"])
+def test_drafts_behind_a_load_may_be_right_or_wrong(
+    closing: ExitStack, folder: Path, specs: tuple[Callable[..., KVCacheSpec], ...], *,
+    at_prefill: bool,
+) -> None:
+    """Decode has a block for the state behind each draft, and goes on from the last right one. The
+    first step behind a load has drafts, too, which are no tokens: vLLM fills it up.
+    """
+    prefix = specs[0] is not states
+    right: dict[str, list[int]] = {}
+    made = Engine(closing, folder, "kv_producer", specs=[make() for make in specs], prefix=prefix)
+    for tokens in LENGTHS:
+        name = f"r{tokens}"
+        made.add(name, prompt(tokens, tokens), 24)
+        while name not in made.ends:
+            made.step()
+        right[name] = made.answers[name]
+
+    def guess(name: str, answered: int) -> list[int]:
+        """The number of drafts that are right is another one each time."""
+        of = right[name][answered:answered + DRAFTS] + [0] * DRAFTS
+        return [of[place] if place < answered % (DRAFTS + 1) else of[place] ^ 1
+                for place in range(DRAFTS)]
+
+    both = [states(num_speculative_blocks=DRAFTS), full()] if not prefix else [
+        specs[0](num_speculative_blocks=DRAFTS), specs[1]()]
+    there = both if at_prefill else [make() for make in specs]
+    servers = Servers(
+        Engine(closing, folder, "kv_producer", specs=there, prefix=prefix, blocks=256,
+               guess=guess if at_prefill else None),
+        Engine(closing, folder, "kv_consumer", specs=both, prefix=prefix, blocks=256, guess=guess))
+    for tokens in LENGTHS:
+        servers.serve(f"r{tokens}", prompt(tokens, tokens), 24)
+    servers.until_idle()
+    assert servers.decode.loaded == sum(LENGTHS) - len(LENGTHS)
+    assert {name: servers.decode.answers[name] for name in right} == right
+    assert servers.decode.drafted[0] > servers.decode.drafted[1] > 0, "all were right, or none"
+
+
 def test_a_load_that_fails_is_computed_by_decode(closing: ExitStack, folder: Path) -> None:
     servers = pair_of(closing, folder, states(), full(), policy="recompute")
     check_recomputed(servers)
@@ -153,7 +198,6 @@ def test_states_are_described() -> None:
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"mamba_cache_mode": "all"}, "mamba_cache_mode is all: .* set --no-enable-prefix-caching"),
-    ({"num_speculative_blocks": 2}, "speculative decoding with Mamba states"),
 ])
 def test_states_of_another_kind_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
