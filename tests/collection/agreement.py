@@ -138,44 +138,49 @@ class Color(State):
 
 
 a, b, c = Node("a"), Node("b"), Node("c")
-net = Machine("net", host=True)
-active = net.relation("active", Node, init=ANY)
-color = net.function("color", Color, Node, init=ANY)
-counter = net.function("counter", Int(-3, 3), Node, init=0)
-pending = net.function("pending", Int(0, 3), Node)
-at = net.function("at", Node, init=ANY)
-total = net.function("total", Int(-9, 9), init=0)
-token = net.function("token", Color, init=Color.BLACK)
 
 
 def begins(node: Node) -> Formula:
     return forall(c, ~c.before(node))
 
 
-detected = exists(a, all_of(
-    begins(a), at() == a, color(a) == Color.WHITE, ~active(a), token() == Color.WHITE,
-    pending(a) == 0, total() + counter(a) == 0))
-EWD998 = System("ewd998", "Termination on a ring with messages.", (Table(net, rows=(
-    Row("initiate", choose=(a, b), do=[
-        at().to(b), total().to(0), token().to(Color.WHITE), color(a).to(Color.WHITE)], when=all_of(
+def _ewd998(nodes: int, most: int) -> System:
+    """most: of the messages that a node has sent, and of those that wait for it."""
+    far = most * (nodes - 1) * nodes
+    net = Machine("net", host=True)
+    active = net.relation("active", Node, init=ANY)
+    color = net.function("color", Color, Node, init=ANY)
+    counter = net.function("counter", Int(-most * (nodes - 1), most), Node, init=0)
+    pending = net.function("pending", Int(0, most), Node)
+    at = net.function("at", Node, init=ANY)
+    total = net.function("total", Int(-far, far), init=0)
+    token = net.function("token", Color, init=Color.BLACK)
+    detected = exists(a, all_of(
+        begins(a), at() == a, color(a) == Color.WHITE, ~active(a), token() == Color.WHITE,
+        pending(a) == 0, total() + counter(a) == 0))
+    return System("ewd998", "Termination on a ring with messages.", (Table(net, rows=(
+        Row("initiate", choose=(a, b), when=all_of(
             begins(a), at() == a, forall(c, ~b.before(c)), any_of(
-                token() == Color.BLACK, color(a) == Color.BLACK, total() + counter(a) > 0))),
-    *(Row(f"pass_{shade.value}", choose=(a, b), when=all_of(
-        at() == a, b.before(a), forall(c, ~(b.before(c) & c.before(a))), ~active(a),
-        color(a) == shade), do=[
-            at().to(b), total().to(total() + counter(a)), color(a).to(Color.WHITE),
-            *([token().to(Color.BLACK)] if shade is Color.BLACK else [])]) for shade in Color),
-    # The bounds are those under which TLC counts, too.
-    Row("send", choose=(a, b), fair=False, when=all_of(
-        active(a), a.differs(b), counter(a) < 3, pending(b) < 3), do=[
-        counter(a).to(counter(a) + 1), pending(b).to(pending(b) + 1)]),
-    Row("receive", choose=a, when=(pending(a) > 0) & (counter(a) > -3), do=[
-        pending(a).to(pending(a) - 1), counter(a).to(counter(a) - 1), active(a).to(True),
-        color(a).to(Color.BLACK)]),
-    Row("stop", choose=a, fair=False, when=active(a), do=active(a).to(False)),
-)),), (Always("detected_is_terminated", implies(
-    detected, forall(b, ~active(b) & (pending(b) == 0)))),), final=TRUE, init=at().is_set,
-    configurations={"default": Configuration({Node: 2})})
+                token() == Color.BLACK, color(a) == Color.BLACK, total() + counter(a) > 0)), do=[
+                    at().to(b), total().to(0), token().to(Color.WHITE),
+                    color(a).to(Color.WHITE)]),
+        *(Row(f"pass_{shade.value}", choose=(a, b), when=all_of(
+            at() == a, b.before(a), forall(c, ~(b.before(c) & c.before(a))), ~active(a),
+            color(a) == shade), do=[
+                at().to(b), total().to(total() + counter(a)), color(a).to(Color.WHITE),
+                *([token().to(Color.BLACK)] if shade is Color.BLACK else [])]) for shade in Color),
+        # The bounds are those under which TLC counts, too.
+        Row("send", choose=(a, b), fair=False, when=all_of(
+            active(a), a.differs(b), counter(a) < most, pending(b) < most), do=[
+            counter(a).to(counter(a) + 1), pending(b).to(pending(b) + 1)]),
+        Row("receive", choose=a, when=pending(a) > 0, do=[
+            pending(a).to(pending(a) - 1), counter(a).to(counter(a) - 1), active(a).to(True),
+            color(a).to(Color.BLACK)]),
+        Row("stop", choose=a, fair=False, when=active(a), do=active(a).to(False)),
+    )),), (Always("detected_is_terminated", implies(
+        detected, forall(b, ~active(b) & (pending(b) == 0)))),), final=TRUE, init=at().is_set,
+        configurations={"default": Configuration({Node: nodes})})
+
 
 MODELS = (
     Model("TCommit", COMMIT, 34, "published"),
@@ -184,5 +189,6 @@ MODELS = (
     Model("Dijkstra's stabilizing ring", RING, 4 ** 4, "every state is initial"),
     Model("EWD840", starting.SYSTEM, 302, "published",
           frozenset({"never_detected", "always_terminates"})),
-    Model("EWD998, 2 nodes", EWD998, 6_876, "TLC"),
+    Model("EWD998, 2 nodes", _ewd998(2, 3), 6_876, "TLC"),
+    Model("EWD998, 3 nodes", _ewd998(3, 2), 254_374, "TLC"),
 )

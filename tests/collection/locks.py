@@ -162,6 +162,35 @@ READERS = System("readers-writers", "Readers and writers.", (
     LeadsTo("reads", TRUE, reader(a)), LeadsTo("writes", TRUE, writer(a))),
     configurations={"default": Configuration({Actor: 2, Queue: 4})})
 
+# ---- The same with three actors: the queue is the order of the requests that wait
+
+
+class Request(Sort):
+    """What one actor asks for: to read, or to write."""
+
+
+f, g = Request("f"), Request("g")
+by = Rigid("by", f, a, given=lambda sizes: {(i, i // 2) for i in range(sizes[Request])})
+to_read = Rigid("to_read", f, given=lambda sizes: {
+    (i,) for i in range(0, sizes[Request], 2)})
+desk = Machine("desk", host=True)
+waits, ahead = desk.relation("waits", Request), desk.relation("ahead", Request, Request)
+reads, writes = desk.relation("reads", Actor), desk.relation("writes", Actor)
+is_first = all_of(by(f, a), waits(f), forall(g, ~ahead(g, f)), forall(b, ~writes(b)))
+TAKEN = [waits(f).to(False), ahead(f, ANY).to(False)]
+DESK = System("readers-writers-three", "Readers and writers.", (Table(desk, rows=(
+    Row("ask", choose=f, when=~waits(f), do=[
+        waits(f).to(True), each(g, ahead(g, f).to(True), where=waits(g))]),
+    Row("read", choose=(f, a), when=is_first & to_read(f), do=[*TAKEN, reads(a).to(True)]),
+    Row("write", choose=(f, a), do=[*TAKEN, writes(a).to(True)],
+        when=all_of(is_first, ~to_read(f), forall(b, ~reads(b)))),
+    Row("stop_reading", choose=a, when=reads(a), do=reads(a).to(False)),
+    Row("stop_writing", choose=a, when=writes(a) & ~reads(a), do=writes(a).to(False)),
+)),), (Always("exclusive", ~(reads(a) & writes(b))),
+       Always("one_writer", implies(writes(a) & writes(b), a.same(b))),
+       *(LeadsTo(f"{done.name}_at_last", TRUE, done(a)) for done in (reads, writes))),
+    configurations={"default": Configuration({Actor: 3, Request: 6})})
+
 # ---- Clients that ask for sets of resources
 
 
@@ -281,8 +310,9 @@ MODELS = (
     Model("Peterson", PETERSON, reached([(0, 0, 0), (0, 0, 1)], _peterson), "a plain search"),
     Model("DiningPhilosophers", DINNER, reached([(0,) * 4], _dinner), "a plain search",
           frozenset({"deadlock"})),
-    Model("ReadersWriters, 2 actors", READERS, 390, "TLC",
-          unnatural="a queue of 6 places (three actors, as published): a row has a case for each "
-                    "content"),
+    Model("ReadersWriters, 2 actors", READERS, 390, "TLC"),
+    Model("ReadersWriters", DESK, 21_527, "published",
+          unnatural="a list of 6 requests: a row that takes the first one has a case for each "
+                    "content, so the requests are in an order of their own"),
     Model("SimpleAllocator", ALLOCATOR, 400, "published"),
 )
