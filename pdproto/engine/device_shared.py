@@ -18,7 +18,7 @@ from pdproto.engine.contract import CLOSE_S
 from pdproto.engine.device_pieces import GRANULE_BYTES, DevicePiece, DeviceSource, NeedsDevice
 from pdproto.engine.loop import READ
 from pdproto.engine.memory import Backing
-from pdproto.engine.shared_sink import SharedLine, SharedSink
+from pdproto.engine.shared_sink import SharedLine, SharedSink, peer_of
 from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
@@ -26,6 +26,8 @@ from pdproto.runtime.limits import SINK_CONNECTIONS_MAX
 ENGINE: Final = "cuda-ipc"
 DESCRIPTION_MAX: Final = 4_096  # bytes
 INSTEAD: Final = "shm"  # for pools in host memory
+ELSEWHERE: Final = ("the {} is in another PID namespace, so nothing tells when its process has "
+                    "ended: start both in one")
 
 
 class DeviceSharedSink(NeedsDevice, SharedSink):
@@ -96,8 +98,7 @@ class DeviceLine(SharedLine):
         super().__init__(sink, sock)
         self._device_sink: Final = sink
         if not self.process:
-            raise ProcessLookupError("the source is in another PID namespace, so nothing tells "
-                                     "when its process has ended: start both in one")
+            raise ProcessLookupError(ELSEWHERE.format("source"))
         self._process: Final = os.pidfd_open(self.process)
         sink.processes.add(self._process)
 
@@ -118,6 +119,10 @@ class DeviceSharedSource(DeviceSource, SharedSource):
     engine = ENGINE
     instead = INSTEAD
     gathers = False
+
+    def why_closed(self, sock: socket.socket) -> str:
+        """See SharedSource. The kernel gives a process of another PID namespace no number here."""
+        return super().why_closed(sock) if peer_of(sock)[0] else ELSEWHERE.format("sink")
 
     def map(self, file: int) -> Any:
         """See SharedSource."""

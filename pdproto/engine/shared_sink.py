@@ -143,8 +143,7 @@ class SharedLine:
     """One source's connection. mapped: the memory that was handed out over it."""
 
     def __init__(self, sink: SharedSink, sock: socket.socket) -> None:
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-        self.process, user, _ = CREDENTIALS.unpack(raw)
+        self.process, user, _ = peer_of(sock)
         if user != os.geteuid():
             raise PermissionError(f"process {self.process} belongs to another user, {user}")
         self.sock: Final = sock
@@ -275,3 +274,12 @@ class SharedLine:
             free = self._leases.pool.drop_holder(backing, self)
         if free:
             self._sink.wake()
+
+
+def peer_of(sock: socket.socket) -> tuple[int, int, int]:
+    """The process, user and group at the other end of a local socket. process: 0 in a PID namespace
+    of which this one sees none.
+    """
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    process, user, group = CREDENTIALS.unpack(raw)
+    return process, user, group

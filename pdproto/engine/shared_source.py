@@ -68,6 +68,10 @@ class SharedSource(Source):
             work=self._work,
         )
 
+    def why_closed(self, _sock: socket.socket) -> str:
+        """Why a sink has closed this connection."""
+        return "it has closed the connection"
+
     def close(self) -> None:
         """See contract.SourceEngine. It drops copies that were interrupted, and waits for those
         that a device has begun, `CLOSE_S` at most: a slower device keeps the memory mapped.
@@ -301,7 +305,7 @@ class SharedLine:
                 )
                 try:
                     if not packet:
-                        raise ConnectionResetError("it has closed the connection")
+                        raise ConnectionResetError(self._source.why_closed(self.sock))
                     self._take(packet, files)
                 finally:
                     for file in files:
