@@ -8,6 +8,7 @@ from typing import Any, Final
 from examples.vllm_servers.serving import HYBRID, NIXL, OURS
 from tests.servers.record import Cell, Record
 from tests.servers.standstill import IN_FLIGHT, MEANWHILE, Standstill
+from tests.vllm_servers.routers import SMG, VLLM_ROUTER
 
 STANDSTILLS: Final = tuple(Standstill(who, seconds) for who in ("prefill", "decode")
                            for seconds in (3.0, 8.0, 20.0))
@@ -23,7 +24,8 @@ class Layout:
     """How a pair is started. Flags beside those of every server; common: of the reference, too.
     extra: settings of the connector. model: the folder of decode's model, which names it.
     at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
-    vLLM's plug-ins find it. at_once: the proxy asks both servers at once.
+    vLLM's plug-ins find it. at_once: the proxy asks both servers at once. router: in place of the
+    proxy, of routers.py.
     """
 
     connector: str = OURS
@@ -36,6 +38,7 @@ class Layout:
     common: tuple[str, ...] = ()
     module: str | None = "tests.vllm_servers.defective"
     at_once: bool = False
+    router: str = ""
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -48,6 +51,7 @@ STEADY: Final = {"waits": {"bootstrap_timeout": ORPHANED_S}, **SILENT}
 KILL: Final = {"waits": {"bootstrap_timeout": 6.0}, **SILENT}  # only a kill is noticed soon
 SHORT: Final = ("--num-gpu-blocks-override", "68")
 TWO: Final = ("--tensor-parallel-size", "2")
+RANKS_OF_DATA: Final = ("--data-parallel-size", "2")
 CHUNKS: Final = ("--max-num-batched-tokens", "256")
 FEW: Final = ("--num-gpu-blocks-override", "80", "--no-enable-prefix-caching")
 
@@ -78,6 +82,9 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "decode-model": Layout(model="alpaca"),
     "hybrid": Layout(model=HYBRID, at_prefill=HYBRID, common=("--no-enable-prefix-caching",),
                      extra=STEADY),
+    **{name: Layout(decode=("--no-enable-prefix-caching",), extra=STEADY, router=name)
+       for name in (VLLM_ROUTER, SMG)},
+    "dp": Layout(prefill=RANKS_OF_DATA, decode=RANKS_OF_DATA, extra=STEADY),
     "decode-bfloat16": Layout(decode=("--dtype", "bfloat16")),
 }
 
@@ -163,6 +170,13 @@ CELLS: Final = (
     Cell("Mamba", "hybrid", "equality_short",
          "every second layer has a Mamba 2 state: prefill computes all tokens of a prompt but the "
          "last, which decode takes into the state", "state-moved-on"),
+    Cell("DP 2 -> 2", "dp", "data_parallel",
+         "two data-parallel engines on each side, each of which takes itself for rank 0, with the "
+         "ports of one server", "ranks-alike"),
+    *(Cell(name, name, "routed",
+           "the router from pip takes completions, chats and streams: decode loads "
+           "each token of each prompt, and answers as it does alone", "params-unsent")
+      for name in (VLLM_ROUTER, SMG)),
     Cell("model differs", "decode-model", "differs",
          "decode with a model of the same shape and another name is refused with both names",
          "misfit-unnoticed"),

@@ -1,15 +1,17 @@
 """What the cells assert. Each check drives the servers of a layout and raises AssertionError."""
 
+import json
 import re
 import signal
 import time
+import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 from examples.servers.serving import Server, ServerError
 from examples.vllm_servers.proxy import REPEATED
-from examples.vllm_servers.serving import OURS, gauge
+from examples.vllm_servers.serving import MODEL, OURS, gauge
 from pdproto.vllm.offer import KEY, VERSION
 from tests.servers.load import Ask, asks, every_second, send, send_and_kill
 from tests.servers.standstill import Outcome, Standstill
@@ -42,6 +44,12 @@ LATE: Final = asks(3, seed=5, shortest=40)
 HEDGED: Final = asks(8, seed=9, shortest=40)
 DYING: Final = asks(50, seed=11, new=300)
 RUNNING: Final = "num_requests_running"
+LOADED_TOKENS: Final = "external_prefix_cache_hits_total"
+ENGINE: Final = re.compile(r'vllm:request_success_total{engine="(\d)".*?} (\S+)')
+COMPLETIONS: Final = "/v1/completions"
+CHATS: Final = "/v1/chat/completions"
+TEXTS: Final = [f"{number}: who holds the blocks of request {number * 37}?" * (1 + number % 3)
+                for number in range(10)]
 LOADED: Final = 3  # requests have their blocks when a server is killed
 MIXED: Final = [Ask(ask.prompt[-90:], 8) for ask in asks(2, seed=8, shortest=90, longest=91)]
 ALL: Final = (*MANY, *LONG, *STOPPED, *LATE, *MIXED, *HEDGED, *DYING)
@@ -95,14 +103,77 @@ def memory_short(stage: Stage, layout: Layout) -> Finding:
 
 def plugged_in(stage: Stage, layout: Layout) -> Finding:
     """vLLM finds the connector by its name alone."""
+    _started(stage, layout, r"Unsupported connector type: \w+")
+    return equality_short(stage, layout)
+
+
+def _started(stage: Stage, layout: Layout, told: str) -> Pair:
+    """The pair. told: a pattern of the reason for which it does not start."""
     try:
-        stage.pair(layout)
+        return stage.pair(layout)
     except ServerError as error:
         logs = "\n".join(one.log.read_text(errors="replace") for one in stage.servers.started)
-        unknown = re.search(r"Unsupported connector type: \w+", logs)
-        raise AssertionError(
-            f"vLLM does not start: {unknown[0] if unknown else error}") from None
-    return equality_short(stage, layout)
+        why = re.search(told, logs)
+        raise AssertionError(f"vLLM does not start: {why[0] if why else error}") from None
+
+
+def data_parallel(stage: Stage, layout: Layout) -> Finding:
+    """Each server has two engines, of which each takes itself for rank 0 of its world."""
+    pair = _started(stage, layout, r"node \S+ cannot listen on \S+: Address already in use")
+    found = _same(stage, pair, MANY[:60], in_flight=16)
+    for server in pair.servers:
+        served = ENGINE.findall(str(server.get("/metrics")))
+        if not all(sum(float(count) for engine, count in served if engine == rank)
+                   for rank in "01"):
+            raise UntestedError(f"{server.name}: one engine has served all requests: {served}")
+    pair.check_nothing_is_held()
+    return found
+
+
+def routed(stage: Stage, layout: Layout) -> Finding:
+    """Texts through a router, as completions, as chats and as streams. Decode, which keeps no
+    prefixes, computes none of them, and answers as it does alone.
+    """
+    pair = stage.pair(layout)
+    router = pair.router
+    assert router is not None
+    plain = {"model": MODEL, "max_tokens": 16, "temperature": 0, "ignore_eos": True}
+    bodies = [(path, {**plain, **({"prompt": text} if path == COMPLETIONS else {
+        "messages": [{"role": "user", "content": text}]})})
+        for text in TEXTS for path in (COMPLETIONS, CHATS)]
+    loaded = gauge(pair.decode, LOADED_TOKENS)
+    with ThreadPoolExecutor(4) as clients:
+        told = list(clients.map(lambda one: router.post(*one), bodies))
+    streams = [str(_stream(router, *one)) for one in bodies[:4]]
+    prompts = sum(one["usage"]["prompt_tokens"] for one in told + told[:4])
+    loaded = gauge(pair.decode, LOADED_TOKENS) - loaded
+    assert loaded == prompts, f"decode has loaded {loaded:.0f} of {prompts} tokens"
+    for one, answer in zip(bodies, told, strict=True):
+        alone = said(pair.decode.post(*one))
+        assert said(answer) == alone, f"{said(answer)!r}, want {alone!r}"
+    assert streams == [said(answer) for answer in told[:4]]
+    pair.check_nothing_is_held()
+    return Finding(len(bodies) + len(streams), len(bodies) + len(streams),
+                   f"{loaded:.0f} tokens loaded")
+
+
+def said(answer: dict[str, Any]) -> str:
+    """The text of an answer."""
+    (choice,) = answer["choices"]
+    return str(choice["message"]["content"] if "message" in choice else choice["text"])
+
+
+def _stream(server: Server, path: str, body: dict[str, Any]) -> str:
+    """The text that comes in pieces."""
+    request = urllib.request.Request(  # noqa: S310 - our own address
+        server.url + path, json.dumps({**body, "stream": True}).encode(),
+        {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60.0) as answer:  # noqa: S310
+        lines = answer.read().decode().splitlines()
+    pieces = [json.loads(line.removeprefix("data: ")) for line in lines
+              if line.startswith("data: {")]
+    return "".join(choice["delta"].get("content") or "" if "delta" in choice else choice["text"]
+                   for piece in pieces for choice in piece["choices"])
 
 
 def nothing_grows(stage: Stage, layout: Layout) -> Finding:

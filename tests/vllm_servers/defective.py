@@ -187,6 +187,16 @@ def nothing_kept() -> None:
     planting.replace(worker, "places_in", lambda _: NO_PLACES)
 
 
+def params_unsent() -> None:
+    """Prefill answers without params, so decode computes each prompt."""
+    wrap(offering.OfferingScheduler, "_params", lambda *_: {})
+
+
+def ranks_alike() -> None:
+    """A data-parallel engine takes its first rank for that of its server."""
+    wrap(Worker, "_place_in_server", lambda _, self, __: self._rank)
+
+
 def nixl_wrong_block() -> None:
     """NIXL's prefill names another block in place of a request's last one."""
     def finished(old: Any, self: Any, request: Any, blocks: Any) -> Any:
@@ -206,7 +216,7 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
                    nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits,
-                   nothing_kept)}
+                   nothing_kept, params_unsent, ranks_alike)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
+from math import prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -29,11 +30,14 @@ from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
 from tests.vllm_servers.cells import DEFECT, ORPHANED_S, PLUGIN_OFF, Layout
 from tests.vllm_servers.figures import Size, size_of
+from tests.vllm_servers.routers import ROUTERS
 
 SETTLE_S: Final = ORPHANED_S + 15.0
 WRITES: Final = "num_prefill_writes"
-OPERATOR: Final = 10  # the operator's port of a server's first worker lies so much above its port
-RANKS: Final = "--tensor-parallel-size"
+NODES: Final = 1  # where ports are fixed, the first of a server's nodes lies so much above its port
+OPERATOR: Final = 10  # the operator's port of its first worker
+DATA_RANKS: Final = "--data-parallel-size"
+RANKS: Final = "--tensor-parallel-size", DATA_RANKS
 MORE: Final = 4  # threads or files: a thread pool takes a thread, an HTTP request a file
 OK: Final = 200
 FAILED: Final = 500  # vLLM's, of a request whose KV cache was not loaded
@@ -167,7 +171,7 @@ class Pair(ServerPair[Layout, Server]):
         flags = self.layout.prefill if server is self.prefill else self.layout.decode
         if self.layout.connector != OURS:
             return 0
-        return int(flags[flags.index(RANKS) + 1]) if RANKS in flags else 1
+        return prod(int(flags[flags.index(name) + 1]) for name in RANKS if name in flags)
 
 
 class Stage(KeptPair[Servers, Server, Layout, Pair]):
@@ -198,10 +202,16 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         prefill, decode = self.start(layout, "prefill"), self.start(layout, "decode")
         for server in (prefill, decode):
             server.wait_healthy()
+        return Pair(layout, prefill, decode, self._router(layout, prefill, decode))
+
+    def _router(self, layout: Layout, prefill: Server, decode: Server) -> Server:
+        if layout.router:
+            return ROUTERS[layout.router](
+                self.servers, f"{layout.router}-{self.number}", prefill, decode)
         proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode],
                                    at_once=layout.at_once)
         proxy.wait_healthy()
-        return Pair(layout, prefill, decode, proxy)
+        return proxy
 
     @contextmanager
     def another_decode(self, layout: Layout) -> Iterator[tuple[Server, Server]]:
@@ -226,6 +236,8 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
             **({"kv_connector_module_path": layout.module} if layout.module else {}),
             kv_load_failure_policy=layout.policy)
         env = {DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"}
+        if DATA_RANKS in layout.prefill:
+            env["PDPROTO_PORT"] = f"{port + NODES}"
         if self.defect == PLUGIN_OFF:
             env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
