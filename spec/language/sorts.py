@@ -14,7 +14,7 @@ sort is declared `ordered`.
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from typing import Any, ClassVar, Final, NoReturn, Self, TypeAlias
 
 from .formula import Before, Formula, Not, Same
 from .kinds import require, shown
@@ -109,6 +109,13 @@ class Sort(Bindable):
         if not self.ordered:
             raise SpecError(here(), f"{type(self).__name__} has no order: declare it ordered=True")
         return Before(self, self._comparable("before", other))
+
+    def _unordered(self, other: object) -> NoReturn:
+        raise SpecError(here(), f"{self!r} is no number: write {self!r}.before({shown(other)}), or "
+                                f"{shown(other)}.before({self!r}), if {type(self).__name__} is "
+                                "ordered")
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unordered
 
     def _comparable(self, word: str, other: Self) -> Self:
         own = type(self)

@@ -67,6 +67,16 @@ def element_less_than_another(a: Any) -> object:
     return a.latest(i) < wrong(t)  # <- here
 
 
+@malformed("t is no number: write t.before(u), or u.before(t), if Turn is ordered")
+def variable_less_than_another(_: Any) -> object:
+    return wrong(t) < u  # <- here
+
+
+@malformed("i is no number: write i.before(j), or j.before(i), if Item is ordered")
+def variable_at_least_another(_: Any) -> object:
+    return wrong(i) >= j  # <- here
+
+
 @malformed("row 'work' of worker: best(w) is no formula: a function has a value: compare it, as in "
            "best(w) == i")
 def element_as_a_condition(a: Any) -> object:
