@@ -18,7 +18,7 @@ from pdproto.check.lint.totality import totality
 from pdproto.check.prove.coverage import Answers, is_owed, triggers
 from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.words import trigger_name, trigger_text
-from pdproto.ground.layout import TooLargeError
+from pdproto.ground.layout import TooLargeError, at_sizes
 from pdproto.spec.language.formula import TRUE, implies
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.system import Configuration, System
@@ -59,9 +59,9 @@ def _local(system: System) -> Finding:
         holes = _holes(system)
     except TooLargeError as error:
         return replace(found, verdict=Verdict.UNKNOWN, assurance=str(error))
-    sizes = " ".join(f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
     verdict = Verdict.VIOLATED if holes else Verdict.HOLDS
-    return replace(found, verdict=verdict, assurance=f"every state of each machine for {sizes}")
+    return replace(found, verdict=verdict,
+                   assurance=f"every state of each machine for {at_sizes(chosen.sizes)}")
 
 
 def _holes(system: System) -> list[Remark]:

@@ -24,6 +24,7 @@ from pdproto.check.rigid import interpretations
 from pdproto.check.runs import run
 from pdproto.check.unrolling import Reached, Unrolling
 from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import at_sizes
 from pdproto.ground.program import Program
 from pdproto.spec.language.system import Configuration, System
 
@@ -232,7 +233,7 @@ class _Run:
         )
 
     def _assurance(self, verdict: Verdict, *, bad: bool) -> str:
-        sizes = " ".join(f"{s.__name__}={n}" for s, n in self.ground.sizes.items())
+        sizes = at_sizes(self.ground.sizes)
         match verdict:
             case Verdict.VIOLATED:
                 return f"refuted for {sizes}"

@@ -1,7 +1,7 @@
 """The identity of a question to the checker or the prover: a digest of all that decides its answer.
 
 Every cache, record and shard is named by it, so an answer is never given to another question. It is
-made of the objects of the language themselves (ground/structure.py). There are two kinds of
+made of the objects of the language themselves (ground/structure.py). There are three kinds of
 questions:
 
 * At given sizes (`identity`). Two systems have the same identity if and only if their tables,
@@ -9,23 +9,26 @@ questions:
   name places.
 * For every size (`Structure()`). A proof names no place, and assumes no interpretation (`given=`,
   `sets=`), so these are left out.
+* A count of states (`of_count`). It depends on the tables and sizes, but on no place, no reason,
+  and no version of the checker: the tests count again.
 """
 
 import hashlib
 import os
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pdproto
 from pdproto.check import native
-from pdproto.ground.structure import Structure, names_of, tuples
+from pdproto.ground.structure import REASONS, Structure, names_of, tuples
 from pdproto.spec.language.system import Configuration, System
 
 # A result depends on the code that computes it: the checker, the ground form, and the language.
 CODE: Final = ("check", "ground", "spec/language")
 SUFFIXES: Final = (".py", ".c", ".h")
-LEFT_OUT: Final = {"configurations"}  # the explored configuration is a separate argument
+LEFT_OUT: Final = frozenset({"configurations"})  # the explored configuration is a separate argument
 
 
 def identity(system: System, configuration: Configuration, *rest: object) -> str:
@@ -33,22 +36,29 @@ def identity(system: System, configuration: Configuration, *rest: object) -> str
 
     Raises TypeError for a value that cannot be compared by content, such as a function.
     """
-    parts = (
-        content(system),
-        {symbol: tuples(given(configuration.sizes))
-         for symbol, given in configuration.given.items()},
-        tuple(getattr(configuration, name) for name in names_of(Configuration) if name != "given"),
-        rest,
-        code(),
-        native.available(),
-    )
+    parts = (content(system), *_explored(configuration), rest, code(), native.available())
     return Structure(configuration.sizes).of(parts).hex()
 
 
-def content(system: System) -> tuple[object, ...]:
-    """Every part of the system, without its configurations: a value for `Structure.of`."""
-    own = {name: getattr(system, name) for name in names_of(System) if name not in LEFT_OUT}
+def of_count(system: System, configuration: Configuration) -> str:
+    """The identity of the counts of a whole search, as 16 hex digits. Raises TypeError likewise."""
+    parts = (content(system, LEFT_OUT | REASONS), *_explored(configuration))
+    return Structure(configuration.sizes, counted=True).of(parts).hex()[:16]
+
+
+def content(system: System, left_out: Collection[str] = LEFT_OUT) -> tuple[object, ...]:
+    """Every part of the system but these fields: a value for `Structure.of`."""
+    own = {name: getattr(system, name) for name in names_of(System) if name not in left_out}
     return own, system.variables, system.rigids, system.sorts
+
+
+def _explored(configuration: Configuration) -> tuple[object, ...]:
+    """The interpretations, and all else that a configuration decides."""
+    return (
+        {symbol: tuples(given(configuration.sizes))
+         for symbol, given in configuration.given.items()},
+        tuple(getattr(configuration, name) for name in names_of(Configuration) if name != "given"),
+    )
 
 
 def name_of(system: System, configuration: Configuration, *rest: object) -> str | None:

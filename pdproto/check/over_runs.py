@@ -22,6 +22,7 @@ from pdproto.check.runs import NoRunError, run
 from pdproto.check.settings import CheckSettings
 from pdproto.check.words import assuming, claim_text
 from pdproto.ground.grounding import Ground, Interpretation, ground_for
+from pdproto.ground.layout import at_sizes
 from pdproto.ground.program import Guard
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.refines import Refines
@@ -208,7 +209,7 @@ class RunClaims:
         return narrator.unfulfilled(obligation, fairness, moves, lasso.loop), ""
 
     def _assurance(self, found: Exploration, verdict: Verdict) -> str:
-        sizes = " ".join(f"{s.__name__}={n}" for s, n in self.configuration.sizes.items())
+        sizes = at_sizes(self.configuration.sizes)
         if verdict is Verdict.VIOLATED:
             return f"refuted for {sizes}"
         if found.complete:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from pdproto.check.words import formula_text
 from pdproto.ground.grounding import Interpretation
-from pdproto.ground.layout import Indices, TooLargeError
+from pdproto.ground.layout import Indices, TooLargeError, at_sizes
 from pdproto.spec.language.formula import (
     And,
     Atom,
@@ -92,7 +92,7 @@ def smallest_first(system: System) -> list[Configuration]:
 
 def told_sizes(system: System, sizes: Sizes) -> str:
     """The sizes of the system's sorts, as in `Client=3 Round=2`."""
-    return " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
+    return at_sizes({sort: sizes[sort] for sort in system.sorts})
 
 
 def choices(variables: Sequence[Sort], formula: Formula, sizes: Sizes) -> int:
@@ -139,7 +139,7 @@ def _given(
     try:
         return frozenset(tuple(indices) for indices in given(sizes))
     except Exception as error:
-        at = " ".join(f"{sort.__name__}={size}" for sort, size in sizes.items())
+        at = at_sizes(sizes)
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise TopologyError(
             symbol.place, f"`given=` of {symbol.signature} raised {said} for the sizes {at}"

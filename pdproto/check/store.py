@@ -1,7 +1,8 @@
 """Values that are kept between runs: each is a JSON file in a folder of a bounded size.
 
 A file is never visible in part, so a crash leaves no broken file, and processes may share a folder.
-A file that cannot be read counts as missing.
+A file has a digest of its name and its value. One that cannot be read, is changed, or is in the
+place of another one counts as missing.
 """
 
 import contextlib
@@ -10,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -19,6 +21,18 @@ BYTES_MAX: Final = 256 << 20
 ENDING: Final = ".json"
 
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The content of a file."""
+
+    digest: str
+    value: msgspec.Raw
+
+
+def _digest(name: str, value: bytes | msgspec.Raw) -> str:
+    return blake2b(name.encode() + b"\n" + bytes(value), digest_size=16).hexdigest()
 
 
 @contextlib.contextmanager
@@ -50,7 +64,10 @@ class Store:
             return None
         file = self.folder / (name + ENDING)
         try:
-            known = msgspec.json.decode(file.read_bytes(), type=kind)
+            kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
+            if kept.digest != _digest(name, kept.value):
+                return None
+            known = msgspec.json.decode(kept.value, type=kind)
             file.touch()
         except (OSError, msgspec.DecodeError):
             return None
@@ -60,12 +77,14 @@ class Store:
         """Write the value. An error of the disk is ignored: the value is then computed again."""
         if self.folder is None or name is None:
             return
+        raw = msgspec.json.encode(value)
+        kept = msgspec.json.encode(_Kept(_digest(name, raw), msgspec.Raw(raw)))
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             handle, path = tempfile.mkstemp(dir=self.folder)
             try:
                 with os.fdopen(handle, "wb") as written:
-                    written.write(msgspec.json.encode(value))
+                    written.write(kept)
                 Path(path).replace(self.folder / (name + ENDING))
             except BaseException:
                 Path(path).unlink(missing_ok=True)

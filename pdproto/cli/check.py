@@ -127,7 +127,7 @@ def _check_one(arguments: argparse.Namespace, reporter: Reporter) -> int:
         result = with_answers(system, chosen, settings, result, cache(arguments).check)
     report(result, targets(arguments), arguments.format, rows=arguments.coverage)
     if arguments.record is not None:
-        record(arguments.record, [(arguments.configuration, result)])
+        record(arguments.record, [(system, arguments.configuration, result)])
     if result.stopped == INTERRUPTED and result.verdict is not Verdict.VIOLATED:
         say("interrupted: the answer is incomplete")
     return EXIT_STATUS[result.verdict]
@@ -146,7 +146,7 @@ def _require_named_size(arguments: argparse.Namespace) -> None:
 
 def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> CheckSettings:
     return CheckSettings(
-        properties=chosen_properties(system, arguments.properties),
+        properties=system.meant(chosen_properties(system, arguments.properties)),
         limits=limits(arguments),
         workers=arguments.workers,
         keep_going=_keeps_going(system, arguments),

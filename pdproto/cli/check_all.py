@@ -16,7 +16,7 @@ from pdproto.cli.recall import cache
 from pdproto.cli.recording import record
 from pdproto.cli.reports import REPORTS, targets
 from pdproto.cli.sharding import keep_answers, shard
-from pdproto.cli.systems import BUILT_IN
+from pdproto.cli.systems import BUILT_IN, load
 from pdproto.cli.workers import workers
 from pdproto.spec.catalogue import HANDOFF, SYSTEMS
 from pdproto.spec.language.system import DEEP, DEFAULT
@@ -35,8 +35,8 @@ def check_all(arguments: argparse.Namespace, reporter: Reporter) -> int:
     if part is not None:
         return keep_answers(arguments, found.checked, EXIT_STATUS[found.verdict])
     if arguments.record is not None:
-        record(arguments.record, [(one.task.configuration, one.result) for one in found.checked],
-               SYSTEMS)
+        record(arguments.record, [(load(one.task.system), one.task.configuration, one.result)
+                                  for one in found.checked], SYSTEMS)
     return _report(found, monotonic() - began, arguments)
 
 

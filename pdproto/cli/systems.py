@@ -1,6 +1,6 @@
 """The systems with a name on the command line: those of spec/catalogue.py."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -27,9 +27,15 @@ NOT_MUTATED: Final = frozenset({
 
 
 @cache
-def expected() -> counts.Recorded:
-    """The counts of each configuration of the systems of the hand-over, as they were recorded."""
+def recorded() -> counts.Recorded:
+    """The file of counts of the systems of the hand-over."""
     return counts.read(COUNTS)
+
+
+@cache
+def expected() -> Mapping[tuple[str, str], counts.Counts]:
+    """The counts of each configuration of the systems of the hand-over, as they were recorded."""
+    return {key: one.counts for key, one in recorded().items()}
 
 
 def load(name: str) -> System:

@@ -168,6 +168,11 @@ def _size(symbol: Symbol, sizes: Sizes) -> int:
     return count
 
 
+def at_sizes(sizes: Sizes) -> str:
+    """The sizes as `Client=3 Round=2`; a system without sorts has one size."""
+    return " ".join(f"{sort.__name__}={size}" for sort, size in sizes.items()) or "its one size"
+
+
 def cell_name(symbol: Symbol, indices: Indices) -> str:
     """The text of a cell: `vote(p0)`; without arguments just the name.
 

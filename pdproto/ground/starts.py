@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from pdproto.ground.diagram_of import Grounds, diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
-from pdproto.ground.layout import TooLargeError, cells
+from pdproto.ground.layout import TooLargeError, at_sizes, cells
 from pdproto.ground.program import Literal
 from pdproto.spec.language.formula import And, normal
 from pdproto.spec.language.place import SpecError
@@ -40,7 +40,7 @@ def starts(ground: GroundSystem) -> tuple[int, ...]:
     choices = {
         layout.field(*cell).mask: [layout.literal(*cell, value) for value in cell[0].values]
         for cell in cells(free, sizes)}
-    at = " ".join(f"{sort.__name__}={sizes[sort]}" for sort in system.sorts)
+    at = at_sizes({sort: sizes[sort] for sort in system.sorts})
     diagrams = Diagrams()
     try:
         paths = diagrams.paths(

@@ -16,16 +16,21 @@ from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Rigid, Sizes, Symbol, Tuples
 
 OF_OTHERS: Final = {"sets", "derived"}  # of a sort: a function, which is called, and its inverse
+REASONS: Final = frozenset({"why", "about"})  # fields with text for readers alone
 
 
 class Structure:
     """Digests of values by their structure. Each object is walked once, however often it occurs.
 
-    sizes: at which interpretations count, and with them places; None for every size.
+    sizes: at which interpretations count; None for every size. counted: whether it is of a count of
+    states, which depends neither on places nor on reasons. Places count where results name them: at
+    given sizes, unless counted.
     """
 
-    def __init__(self, sizes: Sizes | None = None) -> None:
+    def __init__(self, sizes: Sizes | None = None, *, counted: bool = False) -> None:
         self._sizes: Final = sizes
+        self._places: Final = sizes is not None and not counted
+        self._left_out: Final = REASONS if counted else frozenset[str]()
         # By `id`; the object is kept, so that no other object gets its `id`.
         self._known: Final[dict[int, tuple[object, bytes]]] = {}
 
@@ -54,7 +59,7 @@ class Structure:
                 return (self._name(value), *about)
             case Sort():
                 return (value.name, self.of(type(value)))
-            case Place() if self._sizes is None:
+            case Place() if not self._places:
                 return ()
             case Machine():
                 # Other modules may have declared symbols too; the system lists its own.
@@ -68,7 +73,8 @@ class Structure:
             case set() | frozenset():
                 return tuple(sorted(self.of(part) for part in value))
             case _ if is_dataclass(value) and not isinstance(value, type):
-                return tuple(self.of(getattr(value, name)) for name in names_of(type(value)))
+                return tuple(self.of(getattr(value, name)) for name in names_of(type(value))
+                             if name not in self._left_out)
             case _ if value is ANY:
                 return ()
         raise TypeError(f"{value!r} has no identity: it is a {type(value).__name__}")
@@ -76,7 +82,7 @@ class Structure:
     def _name(self, kind: type[Any]) -> str:
         # A file that is loaded twice is two modules. A system has one sort of a name, and a symbol
         # has its values beside it.
-        own = self._sizes is None and issubclass(kind, Sort | enum.Enum)
+        own = not self._places and issubclass(kind, Sort | enum.Enum)
         return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
 
     def _items(self, value: object, but: Collection[str]) -> tuple[bytes, ...]:

@@ -61,6 +61,11 @@ class InRange(Always):
     """
 
 
+def in_range_name(of: str) -> str:
+    """The name of the claim about the row or the property of this name."""
+    return f"{of}_stays_in_range"
+
+
 @dataclass(frozen=True, slots=True)
 class Sometimes:
     """The claim holds in some reachable state."""

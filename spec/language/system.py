@@ -1,11 +1,11 @@
 """Systems: tables composed with faults, properties and named sizes. Building one checks it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from .defined import defined
+from .defined import defined, defined_update
 from .elements import ElementFunction, one_value
 from .formula import (
     TRUE,
@@ -20,10 +20,10 @@ from .formula import (
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
 from .place import Place, here
-from .properties import InRange, Property, formulas_of
+from .properties import InRange, Property, formulas_of, in_range_name
 from .refines import Refines
 from .sorts import Sort
-from .symbols import Rigid, Sizes, Symbol, Tuples, Variable
+from .symbols import Rigid, Sizes, Symbol, Tuples, Update, Variable
 from .wellformed import check_system, symbols_of_edit
 
 DEFAULT: Final = "default"  # the configuration of a command without `--configuration`
@@ -105,7 +105,8 @@ class System:
 
     def _in_range(self) -> Iterator[InRange]:
         """For each row that computes numbers, the claim that they stay in their ranges; for each
-        row and claim that reads sequences, the claim that it does not read past their ends.
+        row and claim that reads sequences, and for `final`, the claim that it does not read past
+        their ends.
         """
         for table, row in self.rows():
             guard, ranges = table.written_guard(row), table.ranges(row)
@@ -117,14 +118,31 @@ class System:
                 yield self._ranged(row.name, "row", all_of(*parts) if parts[1:] else parts[0],
                                    "guard the row, widen the range, or let it saturate", row.place)
         for claim in self.properties:
-            found = [one for one in map(defined, formulas_of(claim)) if one != TRUE]
-            if found and not isinstance(claim, InRange):
-                yield self._ranged(claim.name, "property", all_of(*found),
-                                   "let the claim be about elements that there are, as in "
-                                   "implies(log(s).length > 0, ...)", claim.place)
+            if not isinstance(claim, InRange):
+                yield from self._read(claim.name, [
+                    defined_update(one) if isinstance(one, Update) else defined(one)
+                    for one in (claim.mapping if isinstance(claim, Refines) else formulas_of(claim))
+                ], claim.place)
+        if self.final is not None:
+            yield from self._read("deadlock", [defined(self.final)], self.place)
+
+    def _read(self, of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
+        found = [one for one in read if one != TRUE]
+        if found:
+            yield self._ranged(of, "property", all_of(*found),
+                               "let the claim be about elements that there are, as in "
+                               "implies(log(s).length > 0, ...)", place)
+
+    def meant(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The properties with these names, each with the claim that it reads no sequence past its
+        end, if there is one.
+        """
+        own = {claim.name for claim in self.properties if isinstance(claim, InRange)}
+        return tuple(one for name in names for one in (name, in_range_name(name))
+                     if one == name or one in own)
 
     def _ranged(self, of: str, kind: str, claim: Formula, why: str, place: Place) -> InRange:
-        name = f"{of}_stays_in_range"
+        name = in_range_name(of)
         require(all(one.name != name or isinstance(one, InRange) for one in self.properties),
                 f"property {name!r}: {kind} {of!r} computes numbers, or reads a sequence, so the "
                 "system has a claim of this name: choose another one", place)

@@ -160,6 +160,22 @@ def test_a_damaged_answer_is_asked_again(tmp_path: Path, damage: bytes) -> None:
     assert asked("lock-server", kept).recalled
 
 
+def test_the_answer_of_another_question_is_asked_again(tmp_path: Path) -> None:
+    """Its file is in the place of this one, or its verdict was changed there."""
+    kept = Cache(tmp_path)
+    held = asked("lock-server", kept)
+    (good,) = tmp_path.iterdir()
+    broken = asked("lock-server-broken", kept)
+    (bad,) = {*tmp_path.iterdir()} - {good}
+    bad.write_bytes(good.read_bytes())
+    again = asked("lock-server-broken", kept)
+    assert (again.recalled, again.findings) == (False, broken.findings)
+    bad.write_bytes(bad.read_bytes().replace(b'"violated"', b'"holds"'))
+    again = asked("lock-server-broken", kept)
+    assert (again.recalled, again.findings) == (False, broken.findings)
+    assert held.verdict != broken.verdict
+
+
 @pytest.mark.parametrize(("settings", "kept"), [
     (CheckSettings(limits=SearchLimits(bytes_max=1)), False),
     (CheckSettings(limits=SearchLimits(states_max=10), workers=2), False),

@@ -12,6 +12,7 @@ from pdproto.check.interpret import Interpreter
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.result import Verdict
 from pdproto.spec.language import (
     TRUE,
@@ -23,6 +24,7 @@ from pdproto.spec.language import (
     Formula,
     Int,
     Machine,
+    Refines,
     Row,
     Seq,
     Sort,
@@ -203,6 +205,37 @@ def test_a_claim_that_reads_past_the_end_is_an_error() -> None:
     assert found["head"] == "holds"
     assert found["head_stays_in_range"] == "violated"
     assert found["first_stays_in_range"] == "holds"
+
+
+def first_of_an_empty_list(question: str) -> System:
+    """A list that starts empty; the question reads its first number there."""
+    one = Machine("one")
+    numbers = one.function("numbers", Seq(Int(1, 2), most=2))
+    abstract = Machine("abstract")
+    first = abstract.function("first", Int(1, 2))
+    tables = (Table(one, rows=(Row("put", on=Call("put"), when=~numbers().full,
+                                   do=numbers().append(1)),)),)
+    if question == "deadlock":
+        return System("first", "Reads.", tables, final=numbers().head != 2)
+    claim = Refines("refines", System("abstract", "Stays.", (Table(abstract),), final=TRUE),
+                    mapping=first().to(numbers().head))
+    return System("first", "Reads.", tables, (claim,), final=TRUE)
+
+
+@pytest.mark.parametrize("question", ["deadlock", "refines"])
+def test_no_other_question_reads_past_an_end(question: str) -> None:
+    """Also if it is the only question, by the explorer and by a proof."""
+    one = first_of_an_empty_list(question)
+    asked = one.meant([question])
+    found = check(one, Configuration({}), CheckSettings(properties=asked)).findings
+    assert {each.name: each.verdict for each in found}[f"{question}_stays_in_range"] == "violated"
+    assert [each.assurance for each in found if each.verdict == "violated"] == [
+        "refuted for its one size"]
+    if question == "refines":
+        proof = ProofSubject(one, (), {})
+        told = Verdicts(proof, prove(one, proof.obligations(asked[:1]), ProofSettings()), asked[:1])
+        assert told.units[question].unmet == (f"{question}_stays_in_range",)
+        assert told.exit_status == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)

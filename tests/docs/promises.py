@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from pdproto.check.counts import unconfirmed
 from pdproto.check.questions import names
-from pdproto.cli.systems import expected, load, subject
+from pdproto.cli.systems import expected, load, recorded, subject
 from pdproto.spec.catalogue import HANDOFF, SYSTEMS
 from pdproto.spec.handoff.properties import LIVENESS, MISSION, SAFETY, Promise
 from pdproto.spec.language import Sometimes
@@ -140,15 +141,18 @@ def _listed(systems: list[str] | tuple[str, ...]) -> str:
 def _sizes() -> list[str]:
     lines = [
         "## Sizes", "",
-        "States, enabled steps and depth are those of spec/counts.json.", "",
+        "States, enabled steps and depth are those of spec/counts.json. *earlier*: the tables may "
+        "have changed since that run.", "",
         "| system | size | elements | faults | states | steps | depth |",
         "|---|---|---|---|---:|---:|---:|",
     ]  # fmt: skip
     for name in HANDOFF:
+        earlier = unconfirmed(recorded(), load(name))
         for size, configuration in load(name).configurations.items():
             elements = " ".join(f"{s.__name__}={n}" for s, n in configuration.sizes.items())
             faults = ", ".join(configuration.faults) or "none"
             pinned = expected().get((name, size))
             counts = " | ".join(f"{n:,}" for n in pinned) if pinned else "unknown | | "
-            lines.append(f"| `{name}` | {size} | {elements} | {faults} | {counts} |")
+            said = f"{size} (*earlier*)" if size in earlier else size
+            lines.append(f"| `{name}` | {said} | {elements} | {faults} | {counts} |")
     return lines

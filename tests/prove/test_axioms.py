@@ -15,14 +15,21 @@ from pdproto.cli.main import main
 from pdproto.cli.systems import BUILT_IN, load, subject
 from pdproto.spec.catalogue import CATALOGUE
 from pdproto.spec.language import (
+    ANY,
+    TRUE,
+    Always,
     Call,
+    Formula,
     Machine,
     Row,
+    Sort,
     SpecError,
     State,
     System,
     Table,
     auto,
+    exists,
+    forall,
 )
 from tests.prove import quorums
 
@@ -41,6 +48,10 @@ class Phase(State):
     SECOND = auto()
 
 
+class Node(Sort):
+    """A process."""
+
+
 host = Machine("host")
 phase = host.function("phase", Phase, edges={Phase.FIRST: (Phase.SECOND,), Phase.SECOND: ()})
 GO_ON = Row("go_on", on=Call("go_on"), at=Phase.FIRST, to=Phase.SECOND)
@@ -52,7 +63,8 @@ BACK = System("back", "", (Table(host, state=phase, rows=(GO_ON, GO_BACK)),), fi
 
 
 def proof_of(system: System, engine: str) -> Proof:
-    found = obligations(system, claims(system, quorums.LEMMAS))
+    lemmas = () if system.name == "starting" else quorums.LEMMAS
+    found = obligations(system, claims(system, lemmas))
     return prove(system, found, ProofSettings(engines=(engine,), timeout_s=LIMIT_S))
 
 
@@ -61,6 +73,39 @@ def proof_of(system: System, engine: str) -> Proof:
 def test_no_property_is_proved_from_a_contradiction(system: System, engine: str) -> None:
     with pytest.raises(SpecError, match="the axioms contradict each other"):
         proof_of(system, engine)
+
+
+x, y = Node("x"), Node("y")
+starting = Machine("starting")
+on = starting.relation("on", Node, init=ANY)
+value = starting.function("value", Phase, init=ANY)
+leader = starting.function("leader", Node, init=ANY)
+TWO = {"two": exists((x, y), x.differs(y))}
+NO_START: dict[str, tuple[Formula, dict[str, Formula], str]] = {
+    "a relation": (exists(x, on(x)) & forall(x, ~on(x)), {}, "init= contradicts itself"),
+    "two values": (value().among(Phase.FIRST) & value().among(Phase.SECOND), {},
+                   "init= contradicts itself"),
+    "two elements": (exists((x, y), x.differs(y) & (leader() == x) & (leader() == y)), {},
+                     "init= contradicts itself"),
+    "with an axiom": (leader() == x, TWO, "the axioms and init= contradict each other"),
+}
+
+
+def with_start(init: Formula, axioms: dict[str, Formula]) -> System:
+    never = Always("never", value() == Phase.SECOND)
+    return System("starting", "Starts.", (Table(starting),), (never,), init=init, axioms=axioms,
+                  final=TRUE)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("start", NO_START)
+def test_nothing_is_proved_where_there_is_no_initial_state(start: str, engine: str) -> None:
+    init, axioms, told = NO_START[start]
+    with pytest.raises(SpecError, match=told):
+        proof_of(with_start(init, axioms), engine)
+    right = with_start((value() == Phase.SECOND) & exists(x, leader() == x), TWO)
+    proof = proof_of(right, engine)
+    assert {proof.status(one) for one in proof.obligations} == {Status.PROVED}
 
 
 @pytest.mark.parametrize("engine", ENGINES)

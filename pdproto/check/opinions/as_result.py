@@ -11,6 +11,7 @@ from pdproto.check.result import CheckResult, Finding, PropertyKind, Verdict
 from pdproto.check.rigid import interpretations
 from pdproto.check.words import claim_text
 from pdproto.ground.grounding import Ground
+from pdproto.ground.layout import at_sizes
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.system import Configuration, System
@@ -36,15 +37,15 @@ def tlc_result(
         system=system.name, description=system.about, sizes=sizes, faults=configuration.faults,
         states=told.states, transitions=told.transitions, depth=told.depth, seconds=told.seconds,
         complete=True, stopped="",
-        findings=tuple(found for found in _findings(ground, told, sizes)
+        findings=tuple(found for found in _findings(ground, told)
                        if not properties or found.name in properties),
         rows_never_fired=(), rows_known=False, deadlocks=int(DEADLOCK in told.violated),
         row_places={row.name: row.place for _, row in system.rows()},
     )
 
 
-def _findings(ground: Ground, told: Opinion, sizes: dict[str, int]) -> Iterator[Finding]:
-    where = " ".join(f"{sort}={size}" for sort, size in sizes.items())
+def _findings(ground: Ground, told: Opinion) -> Iterator[Finding]:
+    where = at_sizes(ground.sizes)
     violated = set(told.violated)
 
     def finding(name: str, kind: PropertyKind, claim: str) -> Finding:

@@ -1,10 +1,10 @@
-"""Checks that the axioms can hold together: contradictory axioms would prove everything.
+"""Checks that the axioms and `init=` can hold together: contradictory ones would prove everything.
 
-Every proof assumes the axioms, and that each sort has an element. So each engine decides once
-whether this is possible. The cut-off engine searches for an interpretation with up to ELEMENTS_MAX
-elements of each sort. This is exact: constants may denote the same element, so one question covers
-all smaller sizes. If there is none, it searches for a contradiction among the instances that its
-proofs use.
+Every proof assumes the axioms, that each sort has an element, and that there is an initial state.
+So each engine decides once whether this is possible. The cut-off engine searches for an
+interpretation with up to ELEMENTS_MAX elements of each sort. This is exact: constants may denote
+the same element, so one question covers all smaller sizes. If there is none, it searches for a
+contradiction among the instances that its proofs use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +32,7 @@ from pdproto.spec.language.formula import (
     Not,
     Or,
     Same,
+    all_of,
     atoms,
     bound_variables,
     free_variables,
@@ -42,18 +43,21 @@ from pdproto.spec.language.ranking import Ranking
 from pdproto.spec.language.system import System
 
 ELEMENTS_MAX: Final = 5
+INIT: Final = "init="  # the name of the formula of the initial states; no axiom has it
 Axioms = Mapping[str, Formula]
 
 
 def require_possible(
     system: System, engines: Iterable[str], timeout_s: float, *, beside: Axioms | None = None
 ) -> Judgement:
-    """PROVED if every engine finds that the axioms can hold together, and UNKNOWN otherwise.
+    """PROVED if every engine finds that the axioms, and `init=`, can hold together, and UNKNOWN
+    otherwise.
 
     beside: assumptions of a proof in addition to the axioms. Raises SpecError, with the names of
     the contradictory ones, as soon as one engine finds a contradiction.
     """
-    axioms = {**system.axioms, **(beside or {})}
+    start = {} if system.init is None else {INIT: all_of(*system.starts)}
+    axioms = {**system.axioms, **start, **(beside or {})}
     judged = Judgement(Status.PROVED)
     for engine in engines if axioms else ():
         found = ENGINES[engine](system, axioms, timeout_s)
@@ -61,14 +65,15 @@ def require_possible(
             # An interpretation found by one engine is enough.
             found = ENGINES[SECOND](system, axioms, timeout_s)
         if found.status is Status.FAILED:
-            told = "; ".join(
-                f"{name}: {formula_text(axioms[name])}"
-                for name in _together(system, axioms, timeout_s)
-            )
+            together = _together(system, axioms, timeout_s)
+            told = "; ".join(f"{name}: {formula_text(axioms[name])}" for name in together)
+            which = f"the axioms and {INIT}" if INIT in together else "the axioms"
+            contradict = f"{INIT} contradicts itself" if together == (INIT,) else (
+                f"{which} contradict each other")
             raise SpecError(
                 system.place,
-                f"{system.name}: the axioms contradict each other, so everything could be proved "
-                f"from them (each sort has an element): {told}",
+                f"{system.name}: {contradict}, so everything could be proved (each sort has an "
+                f"element): {told}",
             )
         if found.status is Status.UNKNOWN:
             judged = found

@@ -143,7 +143,9 @@ class ProofSubject:
         waiting = [*found]
         while waiting:
             # Obligations share their assumptions, so most of them name the same units.
-            rested = {tuple(o.rests_on) for o in self.units.get(waiting.pop(), ())}
+            name = waiting.pop()
+            rested = {tuple(o.rests_on) for o in self.units.get(name, ())}
+            rested |= {(one,) for one in self.system.meant([name])}
             fresh = dict.fromkeys(name for each in rested for name in each if name not in found)
             found |= fresh
             waiting += fresh
