@@ -26,14 +26,14 @@ class Counts(NamedTuple):
     depth: int
 
 
-class Counted(NamedTuple):
+class RecordedCounts(NamedTuple):
     """Counts, with the identity of the tables that were explored; None where it is not known."""
 
     counts: Counts
     tables: str | None
 
 
-Recorded: TypeAlias = Mapping[tuple[str, str], Counted]  # by system and configuration
+Recorded: TypeAlias = Mapping[tuple[str, str], RecordedCounts]  # by system and configuration
 NONE: Final[Recorded] = {}
 
 
@@ -46,7 +46,7 @@ def read(path: Path) -> Recorded:
     """The counts in a file. Raises LoadError for a file that `written` did not write."""
     try:
         return {
-            (system, name): Counted(Counts(one["states"], one["transitions"], one["depth"]),
+            (system, name): RecordedCounts(Counts(one["states"], one["transitions"], one["depth"]),
                                     one.get("tables"))
             for system, sizes in json.loads(path.read_text(encoding="utf-8")).items()
             for name, one in sizes.items()
@@ -79,7 +79,7 @@ def with_results(
         if not found.complete:
             raise LoadError(f"{found.system} {name} was not explored to its end, so it has no "
                             f"counts to record: give --keep-going, or larger limits")
-        new[found.system, name] = Counted(counts(found), tables(system, name))
+        new[found.system, name] = RecordedCounts(counts(found), tables(system, name))
     kept = set(systems)
     return {key: one for key, one in new.items() if not kept or key[0] in kept}
 

@@ -6,6 +6,7 @@ its statements in SQL, and each level is one transaction.
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,7 +101,8 @@ class DuckDbTable:
             self._do("INSERT INTO levels SELECT count(*), ? FROM levels", [text(states)])
             self._do("COMMIT")
         except BaseException:
-            self._do("ROLLBACK")
+            with suppress(self._duckdb.Error):  # a failed commit has ended the transaction
+                self._do("ROLLBACK")
             raise
         self._do("TRUNCATE reached")
         return states
@@ -174,7 +176,7 @@ class DuckDbTable:
             return self._connection.execute(query, values)
         except self._duckdb.OutOfMemoryException as error:
             raise MemoryError(str(error)) from error
-        except self._duckdb.IOException as error:
+        except (self._duckdb.IOException, self._duckdb.TransactionException) as error:
             raise StoppedError(f"DuckDB: {str(error).splitlines()[0]}") from error
 
 

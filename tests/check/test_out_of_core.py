@@ -1,6 +1,7 @@
 """The search out of core finds what the native engine finds, and goes on after a crash."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -173,6 +174,18 @@ class TestCommandLine:
             assert [(p["name"], p["verdict"], p["trace_length"]) for p in answer["properties"]] == [
                 (p["name"], p["verdict"], p["trace_length"]) for p in answers[0][1]["properties"]]
         assert list(tmp_path.glob("*.duckdb"))
+
+    def test_a_full_disk_leaves_the_answer_unknown(self, tmp_path: Path) -> None:
+        def full() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+        done = subprocess.run(
+            [sys.executable, "-m", "pdproto.cli.main", "check", "lock-server", "--quiet",
+             "--engine", "duckdb", "--states", str(tmp_path)],
+            text=True, capture_output=True, check=False, preexec_fn=full)
+        assert (done.returncode, done.stderr) == (3, "")
+        assert "HOLDS" not in done.stdout
+        assert "stopped: DuckDB: " in done.stdout
 
     @pytest.mark.parametrize(("options", "told"), [
         (["--states", "x"], "--states keeps the states of --engine duckdb or spark: give both"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pdproto.check import counts
-from pdproto.check.counts import Counted, Counts, Recorded, read, unconfirmed, written
+from pdproto.check.counts import Counts, Recorded, RecordedCounts, read, unconfirmed, written
 from pdproto.check.load import LoadError
 from pdproto.check.result import CheckResult
 from pdproto.cli.main import main
@@ -23,13 +23,13 @@ def test_the_counts_of_each_configuration_are_written_beside_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "counts.json"
-    others = {("another", "default"): Counted(Counts(1, 2, 3), None),
-              ("agreement-loss", "default"): Counted(Counts(4, 5, 6), "earlier"),
-              ("agreement-loss", "deep"): Counted(Counts(7, 8, 9), "earlier")}
+    others = {("another", "default"): RecordedCounts(Counts(1, 2, 3), None),
+              ("agreement-loss", "default"): RecordedCounts(Counts(4, 5, 6), "earlier"),
+              ("agreement-loss", "deep"): RecordedCounts(Counts(7, 8, 9), "earlier")}
     file.write_text(written(others), encoding="utf-8")
     assert main(["check", "agreement-loss", "--quiet", "--record", str(file)]) == 0
     found = read(file)
-    assert found["another", "default"] == Counted(Counts(1, 2, 3), None)
+    assert found["another", "default"] == RecordedCounts(Counts(1, 2, 3), None)
     assert found["agreement-loss", "default"] == recorded()["agreement-loss", "default"]
     said = capsys.readouterr()
     assert "agreement-loss" in said.out
@@ -64,7 +64,7 @@ def found(name: str) -> tuple[System, str, CheckResult]:
 
 
 def test_the_order_is_that_of_the_names() -> None:
-    one = Counted(Counts(1, 2, 3), "of")
+    one = RecordedCounts(Counts(1, 2, 3), "of")
     known = {("b", "deep"): one, ("b", "a"): one, ("a", "x"): one}
     assert list(json.loads(written(known))) == ["a", "b"]
     assert list(json.loads(written(known))["b"]) == ["a", "deep"]
@@ -109,7 +109,7 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def counted(system: System) -> Recorded:
-    return {(system.name, name): Counted(Counts(1, 2, 3), counts.tables(system, name))
+    return {(system.name, name): RecordedCounts(Counts(1, 2, 3), counts.tables(system, name))
             for name in system.configurations}
 
 
