@@ -27,7 +27,7 @@ def acted(folder: Path, systems: str, **inputs: str) -> Job:
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     job = act({"systems": systems, **inputs}, folder=folder, environment=environment,
               without={"install"})
-    assert "rror:" not in job.shell["check"].stderr, job.shell["check"].stderr
+    assert "Error:" not in job.shell["check"].stderr, job.shell["check"].stderr
     return job
 
 
@@ -55,6 +55,18 @@ def test_it_goes_on_after_a_violation(folder: Path) -> None:
     assert reports(folder) == {"1.sarif", "1.html", "2.sarif", "2.html"}
     assert "one_holder" in refuted(folder / "pdproto-reports" / "1.sarif")
     assert refuted(folder / "pdproto-reports" / "2.sarif") == set()
+
+
+@pytest.mark.parametrize(("systems", "status"), [
+    ("lease.py:SYSTEM", 0),
+    ("lease.py:SYSTEM --max-states 1\nlease.py:SYSTEM", 3),
+    ("nowhere.py:SYSTEM\nlease.py:SYSTEM --max-states 1", 3),
+    ("nowhere.py:SYSTEM\nlease.py:SYSTEM", 2),
+    ("lease.py:SYSTEM --max-states 1\nbroken.py:SYSTEM\nnowhere.py:SYSTEM", 1),
+])
+def test_it_ends_with_the_status_of_the_check(folder: Path, systems: str, status: int) -> None:
+    """A violation comes before all others."""
+    assert acted(folder, systems).shell["check"].returncode == status
 
 
 @pytest.mark.parametrize("systems", ["lease.py:SYSTEM", "broken.py:SYSTEM"])
