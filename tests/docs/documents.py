@@ -11,6 +11,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#{1,6} +(.*?)#*$", re.MULTILINE)
+OWN_ANCHOR: Final = re.compile(r'<a id="([^"]+)"></a>')
 FENCED: Final = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 INDENTED: Final = re.compile(r"(?<=\n\n)(?: {4}.*\n|\n)+")
 CODE: Final = re.compile(r"`[^`]*`")
@@ -46,10 +47,11 @@ def links(path: Path) -> Iterator[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of the headings of a page, as GitHub makes them."""
+    """The anchors of a page: its own, and those of its headings, as GitHub makes them."""
     seen: Counter[str] = Counter()
-    found = set()
-    for heading in HEADING.findall(FENCED.sub("", read(path))):
+    text = FENCED.sub("", read(path))
+    found = set(OWN_ANCHOR.findall(text))
+    for heading in HEADING.findall(text):
         words = re.sub(r"[^\w\- ]", "", heading.strip().lower())
         slug = words.replace(" ", "-")
         found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)

@@ -25,7 +25,7 @@ from tests.layers import imports
 from tests.oracle.systems import ABOVE, NUMBERS, STARTS, draw
 
 HERE = Path(__file__).parent
-ORACLE = ("interpreter", "search", "fair", "orbits", "answers", "witness", "above")
+ORACLE = ("interpreter", "ends", "search", "fair", "orbits", "answers", "witness", "above")
 DRAWING = ("parts", "systems", "numbers", "lists", "refined")
 DRAWN = 120  # systems, in which each word must occur
 
