@@ -22,6 +22,7 @@ from sglang.srt.distributed.device_communicators.mooncake_transfer_engine import
 )
 from sglang.srt.plugins import load_plugins
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
+from sglang.srt.sampling.sampling_params import SamplingParams
 from sglang.srt.server_args import ServerArgs
 from sglang.srt.utils.network import NetworkAddress
 
@@ -174,7 +175,7 @@ class Rank:
         return SimpleNamespace(
             bootstrap_host=self.load.host_of("prefill"), bootstrap_port=self.load.port,
             bootstrap_room=room, origin_input_ids_unpadded=array("q", [room]), lora_id=None,
-            disagg_prefill_dp_rank=self.load.names(room))
+            disagg_prefill_dp_rank=self.load.names(room), sampling_params=SamplingParams())
 
     def resolved(self, room: int) -> int | None:
         """The data-parallel rank of a room, as SGLang's decode finds it without a query."""
@@ -183,9 +184,7 @@ class Rank:
         return rank
 
     def end(self) -> dict[str, float]:
-        """Return the node's last counts, its slow turns among them, and close it. Other backends
-        have none.
-        """
+        """Close the node; return its last counts and slow turns. Other backends have none."""
         node = getattr(self.manager, "node", None)
         if node is None:
             return {}
