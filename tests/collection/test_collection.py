@@ -14,7 +14,7 @@ from pdproto.spec.language import LeadsTo
 from tests.collection.model import Model
 from tests.collection.page import MODELS, PAGE, page
 
-SLOW = 10_000  # states that the portable engine visits by day
+SLOW = 5_000  # states that the portable engine visits by day
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
