@@ -46,8 +46,8 @@ def read(path: Path) -> Recorded:
     """The counts in a file. Raises LoadError for a file that `written` did not write."""
     try:
         return {
-            (system, name): RecordedCounts(Counts(one["states"], one["transitions"], one["depth"]),
-                                    one.get("tables"))
+            (system, name): RecordedCounts(
+                Counts(one["states"], one["transitions"], one["depth"]), one.get("tables"))
             for system, sizes in json.loads(path.read_text(encoding="utf-8")).items()
             for name, one in sizes.items()
         }

@@ -25,6 +25,7 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.reports import GITHUB, add_format
 from pdproto.cli.systems import load_with_module, with_proofs
+from pdproto.ground.layout import at_sizes
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.symbols import Sizes
 from pdproto.spec.language.system import DEFAULT, Configuration, System
@@ -68,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             stream.writelines(f"{remark}\n" for remark in remarks)
             stream.write(f"{system.name}: {_summary(remarks)}")
             if max(chosen.sizes.values(), default=0) > arguments.elements:
-                sizes = (f"{sort.__name__}={size}" for sort, size in chosen.sizes.items())
-                stream.write(f", at {' '.join(sizes)}")
+                stream.write(f", at {at_sizes(chosen.sizes)}")
             if lemmas:
                 hold = "lemma holds" if len(lemmas) == 1 else "lemmas hold"
                 stream.write(f", where {len(lemmas)} {hold}, which `pdproto prove` must show")

@@ -26,6 +26,10 @@ def flag(name: str) -> Any:
 
 
 def refuse(args: Any, parallel: Any, *, is_prefill: bool) -> None:
+    """Raise ValueError for the first setting or parallelism that the backend does not serve.
+
+    args, parallel: SGLang's KVArgs and ParallelState.
+    """
     told = settings.refusal(environment, flag)
     if told is not None:
         raise ValueError(told)

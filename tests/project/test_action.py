@@ -22,13 +22,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def acted(folder: Path, systems: str, **inputs: str) -> Job:
-    """Run the action where pdproto is installed."""
+    """Run the action where pdproto is installed, on systems without a mistake."""
+    job = run(folder, systems, **inputs)
+    assert "rror:" not in job.shell["check"].stderr, job.shell["check"].stderr
+    return job
+
+
+def run(folder: Path, systems: str, **inputs: str) -> Job:
+    """The same, also on systems that are refused."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder.with_name("cache")),
                    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    job = act({"systems": systems, **inputs}, folder=folder, environment=environment,
-              without={"install"})
-    assert "Error:" not in job.shell["check"].stderr, job.shell["check"].stderr
-    return job
+    return act({"systems": systems, **inputs}, folder=folder, environment=environment,
+               without={"install"})
 
 
 def reports(folder: Path, name: str = "pdproto-reports") -> set[str]:
@@ -66,7 +71,7 @@ def test_it_goes_on_after_a_violation(folder: Path) -> None:
 ])
 def test_it_ends_with_the_status_of_the_check(folder: Path, systems: str, status: int) -> None:
     """A violation comes before all others."""
-    assert acted(folder, systems).shell["check"].returncode == status
+    assert run(folder, systems).shell["check"].returncode == status
 
 
 @pytest.mark.parametrize("systems", ["lease.py:SYSTEM", "broken.py:SYSTEM"])

@@ -17,6 +17,7 @@ from pdproto.check.report.narration import counted
 from pdproto.check.report.picture import draw
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.words import assumption_texts, formula_text
+from pdproto.ground.layout import at_sizes
 from pdproto.spec.language.properties import LeadsTo
 from pdproto.spec.language.symbols import Sizes
 
@@ -304,5 +305,4 @@ def reached(one: Refutation) -> str:
 
 def _sizes(sizes: Sizes) -> str:
     """The sizes in parentheses; "" if there is no sort."""
-    told = " ".join(f"{sort.__name__}={size}" for sort, size in sizes.items())
-    return f" ({told})" if told else ""
+    return f" ({at_sizes(sizes)})" if sizes else ""
