@@ -206,6 +206,23 @@ def test_tests_wait_in_one_place() -> None:
             and any(isinstance(inner, ast.While) for inner in ast.walk(found)))
 
 
+# Fields by which a request of SGLang or vLLM is known, and who may make one by hand: see its tests.
+OF_REQUESTS = {"rid", "bootstrap_host", "origin_input_ids", "kv_receiver", "disagg_kv_sender",
+               "request_id", "prompt_token_ids"}
+WITHOUT_VLLM = "tests/vllm/pair.py"  # held to vLLM's class by tests/vllm/test_prompts.py
+
+
+def test_no_object_made_by_hand_stands_for_a_request_of_an_engine() -> None:
+    """A field that the product begins to read would be missing there, and only later: the engine's
+    own class is made by examples/sglang_handoff/request.py and tests/vllm/engine.py.
+    """
+    none_of(f"{relative(path)}:{call.lineno}: an object made by hand has {sorted(found)}"
+            for path in modules() if relative(path) != WITHOUT_VLLM
+            for call in ast.walk(parsed(path)) if isinstance(call, ast.Call)
+            and ast.unparse(call.func).endswith(("Namespace", "Mock"))
+            and (found := OF_REQUESTS & {str(word.arg) for word in call.keywords}))
+
+
 def test_the_checker_names_no_system() -> None:
     """The checker knows no protocol: whoever calls it says which system is meant."""
     names = SYSTEMS.keys() - {"complete"}  # also a word of reports

@@ -128,12 +128,8 @@ def name_memory(load: Load, request: Any, states: Any, prefix: int) -> None:
         req_to_metadata_buffer_idx_allocator=SimpleNamespace(alloc=lambda: request.slot),
         transfer_queue=SimpleNamespace(enable_staging=False), _num_published_destinations=0)
     queue._transfer_page_indices = partial(DecodePreallocQueue._transfer_page_indices, queue)
-    waiting: Any = SimpleNamespace(
-        kv_receiver=request.receiver, is_rebootstrap=False, metadata_buffer_index=None,
-        req=SimpleNamespace(time_stats=SimpleNamespace(
-            set_decode_transfer_queue_entry_time=lambda: None)))
     DecodePreallocQueue._send_kv_metadata(
-        queue, waiting, places.reshape(-1)[:load.request_tokens - prefix], size, states,
+        queue, request.waiting, places.reshape(-1)[:load.request_tokens - prefix], size, states,
         decode_prefix_len=prefix)
 
 

@@ -1,7 +1,6 @@
 """Prefill and decode ranks of SGLang without a model: its managers, senders and receivers."""
 
 import socket
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -22,13 +21,13 @@ from sglang.srt.distributed.device_communicators.mooncake_transfer_engine import
 )
 from sglang.srt.plugins import load_plugins
 from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
-from sglang.srt.sampling.sampling_params import SamplingParams
 from sglang.srt.server_args import ServerArgs
 from sglang.srt.utils.network import NetworkAddress
 
 from examples.sglang_handoff.load import HEADS, START_S, STATE_ITEMS, Load, Outcome, Seat
 from examples.sglang_handoff.model import filled, keep_memory, manager_of, name_memory
 from examples.sglang_handoff.pools import memory_of
+from examples.sglang_handoff.request import request_of
 
 POLL_S: Final = 0.0002
 
@@ -163,19 +162,17 @@ class Rank:
         PrefillBootstrapQueue.create_sender(queue, request, HEADS)
         return request.disagg_kv_sender
 
-    def receiver_of(self, room: int) -> Any:
-        """The object that SGLang's decode makes for a request."""
+    def waiting_of(self, room: int) -> Any:
+        """The object that SGLang's decode makes for a request, with its receiver."""
         queue: Any = SimpleNamespace(kv_manager=self.manager, queue=[],
                                      transfer_backend=utils.TransferBackend(self.load.backend))
         DecodePreallocQueue._create_receiver_and_enqueue(queue, self.request(room))
-        return queue.queue[0].kv_receiver
+        return queue.queue[0]
 
     def request(self, room: int) -> Any:
-        """The part of a request that SGLang reads before its KV cache is handed over."""
-        return SimpleNamespace(
-            bootstrap_host=self.load.host_of("prefill"), bootstrap_port=self.load.port,
-            bootstrap_room=room, origin_input_ids_unpadded=array("q", [room]), lora_id=None,
-            disagg_prefill_dp_rank=self.load.names(room), sampling_params=SamplingParams())
+        """SGLang's request, with a prompt of one token."""
+        return request_of(room, [room], self.seat.side, host=self.load.host_of("prefill"),
+                          port=self.load.port, disagg_prefill_dp_rank=self.load.names(room))
 
     def resolved(self, room: int) -> int | None:
         """The data-parallel rank of a room, as SGLang's decode finds it without a query."""
@@ -291,13 +288,17 @@ def _send(rank: Rank, room: int, request: Running) -> None:
 
 @dataclass(slots=True)
 class Receiving:
-    """A request that this decode rank waits for."""
+    """A request that this decode rank waits for. waiting: SGLang's DecodeRequest."""
 
-    receiver: Any
+    waiting: Any
     pages: list[int]
     slot: int
     opened: float
     begun: bool = False
+
+    @property
+    def receiver(self) -> Any:
+        return self.waiting.kv_receiver
 
 
 def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") -> None:
@@ -316,7 +317,7 @@ def decode(seat: Seat, load: Load, model: Path, pipe: "Connection[Any, Any]") ->
         for room in rooms:
             pages, slot = rank.take(load.pages_of("decode") - load.cached(room))
             rank.metadata.bootstrap_room[slot] = 0
-            live[room] = Receiving(rank.receiver_of(room), pages, slot, perf_counter())
+            live[room] = Receiving(rank.waiting_of(room), pages, slot, perf_counter())
             if room == load.warm + 1:
                 began = live[room].opened
         _resolve(rank, live)

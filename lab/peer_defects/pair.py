@@ -34,6 +34,7 @@ without_torchvision.install()
 import numpy as np  # noqa: E402 - SGLang reads the settings above when it is imported
 import torch  # noqa: E402
 from sglang.srt.disaggregation import utils  # noqa: E402
+from sglang.srt.disaggregation.decode import DecodeRequest  # noqa: E402
 from sglang.srt.distributed.device_communicators import (  # noqa: E402
     mooncake_transfer_engine as mooncake,
 )
@@ -43,6 +44,7 @@ from sglang.srt.server_args import ServerArgs  # noqa: E402
 from examples.sglang_handoff.load import Load, Seat  # noqa: E402
 from examples.sglang_handoff.model import manager_of  # noqa: E402
 from examples.sglang_handoff.pools import kv_buffers, memory_of, write_config  # noqa: E402
+from examples.sglang_handoff.request import request_of  # noqa: E402
 from lab.sglang_0_5_23.install import attach  # noqa: E402
 from lab.sglang_0_5_23.ledger import word, wrap  # noqa: E402
 from lab.sglang_0_5_23.registry import RegistryTrace  # noqa: E402
@@ -242,6 +244,11 @@ class Decode(Rank):
             self.manager, self.world.address, room)
         found.init(0)
         return found
+
+    def request(self, receiver: Any, *, slot: int = 0) -> DecodeRequest:
+        """The scheduler's note of it."""
+        return DecodeRequest(request_of(receiver.bootstrap_room, [1], "decode"), receiver,
+                             metadata_buffer_index=slot)
 
     def publish(self, receiver: Any, page: int, *, slot: int = 0) -> None:
         self.metadata.clear_slot(slot)

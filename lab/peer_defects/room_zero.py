@@ -5,7 +5,6 @@ bytes of room 0 arrive, prefill succeeds, and decode waits for a row that it has
 because its time-out runs only in WaitingForInput.
 """
 
-from types import SimpleNamespace
 from typing import Final
 
 from lab.peer_defects.pair import Decode, Prefill, World, utils
@@ -18,9 +17,8 @@ def scene(world: World) -> Seen:
     sender, receiver = ready(prefill, decode, 0)
     sender.send(prefill.computed(0, 8, 7))
     must(lambda: sender.poll() == SUCCESS and receiver.poll() == SUCCESS, "the status has come")
-    request = SimpleNamespace(req=SimpleNamespace(bootstrap_host="here"), metadata_buffer_index=0)
     polls = [int(receiver.poll())]
-    utils._apply_metadata_gate(polls, [request], decode.metadata)
+    utils._apply_metadata_gate(polls, [decode.request(receiver)], decode.metadata)
     return Seen(polls[0] == 3, f"the page holds {decode.page(1)}, both ends say success, and the "
                 f"scheduler's gate makes {'Transferring' if polls[0] == 3 else polls[0]} of it")
 

@@ -10,13 +10,13 @@ from array import array
 from collections.abc import Callable
 from hashlib import sha256
 from time import perf_counter
-from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
 
 from pdproto.items.prompts import name_of
 from pdproto.vllm.prompts import prompt_of
+from tests.vllm.pair import request
 
 TOKENS: Final = 8_000
 RUNS: Final = 500
@@ -34,12 +34,11 @@ def fastest(function: Callable[[], object]) -> float:
 def main(*_: Any) -> int:
     """Print the lines."""
     tokens = random.Random(1).choices(range(150_000), k=TOKENS)  # noqa: S311
-    request = SimpleNamespace(prompt_token_ids=tokens, lora_request=None, mm_features=[],
-                              cache_salt=None, prompt_embeds=None)
+    asked = request("r", TOKENS, None, tokens)
     of_sglang, encoded = array("q", tokens), msgspec.msgpack.encode(tokens)
     for what, function in (
         ("under SGLang", lambda: name_of(of_sglang, None)),
-        ("under vLLM", lambda: prompt_of(request)),
+        ("under vLLM", lambda: prompt_of(asked)),
         ("  of it: bytes of a list", lambda: msgspec.msgpack.encode(tokens)),
         ("  of it: SHA-256 of them", lambda: sha256(encoded).digest()),
     ):

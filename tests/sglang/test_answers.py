@@ -11,10 +11,12 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation import prefill
+from sglang.srt.disaggregation.base.conn import KVTransferMetric
 from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin
 from sglang.srt.disaggregation.utils import KVPoll
 from sglang.srt.plugins.hook_registry import HookRegistry
 
+from examples.sglang_handoff.request import request_of
 from pdproto.sglang.plugin import IS_READY, SCHEDULER, answer_during_batches
 
 PASSES = 50  # of the loop, while a batch runs
@@ -47,15 +49,11 @@ class Scheduler(SchedulerDisaggregationPrefillMixin):  # type: ignore[misc]  # S
         self.result = SimpleNamespace(
             copy_done=SimpleNamespace(query=self._has_ended), delay_sample_func=None)
         self.batches = iter([SimpleNamespace(copy=lambda: "batch")])
-        self.disagg_prefill_inflight_queue = [SimpleNamespace(
-            rid="r", pending_bootstrap=False, return_routed_experts=False, finished_reason=None,
-            cache_request_handle=None, return_logprob=False, bootstrap_host="h",
-            time_stats=SimpleNamespace(
-                set_prefill_kv_transfer_finish_time=lambda: None, set_completion_time=lambda: None,
-                compute_and_observe_kv_transfer_metrics=lambda _: None),
-            disagg_kv_sender=SimpleNamespace(
-                poll=lambda: KVPoll.Success if self.asked else KVPoll.Transferring,
-                clear=lambda: None, get_transfer_metric=lambda: None))]
+        request = request_of(1, [1], "prefill")
+        request.disagg_kv_sender = SimpleNamespace(
+            poll=lambda: KVPoll.Success if self.asked else KVPoll.Transferring,
+            clear=lambda: None, get_transfer_metric=KVTransferMetric)
+        self.disagg_prefill_inflight_queue = [request]
 
     def _has_ended(self) -> bool:
         self.asked += 1

@@ -23,6 +23,7 @@ from examples.servers.serving import free_port
 from examples.sglang_handoff.__main__ import summary
 from examples.sglang_handoff.cluster import run
 from examples.sglang_handoff.load import Load, Seat, live
+from examples.sglang_handoff.request import request_of
 from pdproto.items.components import Component, Numbering
 from pdproto.pages import devices
 from pdproto.pages.copies import Computed
@@ -113,9 +114,8 @@ def test_a_prefix_that_an_earlier_pass_computes_is_read_behind_that_pass(
         source_data_path=SimpleNamespace(numbering=Numbering([component])))
     sender._began, sender._sent, sender._pages, sender._bytes, sender._prefix = None, 0, 8, 0, 0
     handed = sender.sender = Sent()  # type: ignore[assignment]
-    request: Any = SimpleNamespace(
-        disagg_kv_sender=sender, pending_bootstrap=False, prefix_len=32, host_hit_length=0,
-        start_send_idx=0, early_send_prefix_end=None)
+    request = request_of(1, range(48), "prefill")
+    request.disagg_kv_sender, request.prefix_len = sender, 32
     stream = object()
     scheduler: Any = SimpleNamespace(
         enable_staging=False, enable_overlap=True, forward_stream=stream,

@@ -18,14 +18,20 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 import torch
 from sglang.srt.disaggregation import decode, prefill, utils
-from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeTransferQueue
+from sglang.srt.disaggregation.decode import (
+    DecodePreallocQueue,
+    DecodeRequest,
+    DecodeTransferQueue,
+)
 from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin
 from sglang.srt.disaggregation.utils import DisaggregationMode
 from sglang.srt.managers import scheduler
+from sglang.srt.managers.io_struct import AbortReq, ReleaseMemoryOccupationReqInput
 from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 
+from examples.sglang_handoff.request import request_of
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.spec.handoff.host_assumptions import By
@@ -124,15 +130,8 @@ class Decode:
 
     def request(self, room: int = ROOM) -> Any:
         """SGLang's note of a request, with our receiver."""
-        asked = SimpleNamespace(
-            rid="r", bootstrap_host="127.0.0.1", bootstrap_port=1, bootstrap_room=room,
-            return_logprob=False, finished_reason=None, disagg_prefill_dp_rank=None,
-            time_stats=SimpleNamespace(set_bootstrap_done_time=lambda: None),
-            kv=SimpleNamespace(holds_kv=False, holds_mamba=False, retraction_backup=None))
-        return SimpleNamespace(
-            req=asked, kv_receiver=Noted(self.manager, room), metadata_buffer_index=1,
-            hicache_restore_status=None, host_staged=False, waiting_for_input=False,
-            is_rebootstrap=False)
+        return DecodeRequest(request_of(room, [1], "decode"), Noted(self.manager, room),
+                             metadata_buffer_index=1)
 
     def transfer(self, pair: Pair) -> Any:
         """A request whose KV has come over, in the transfer queue."""
@@ -153,8 +152,7 @@ class Decode:
         of.chunked_req = of.mm_receiver = of.dllm_config = None
         of.grammar_manager = SimpleNamespace(abort_requests=lambda _: None)
         of.collect_inflight_reqs = list
-        Scheduler.abort_request(of, SimpleNamespace(
-            abort_all=True, rid="r", finished_reason=None, abort_message=None))
+        Scheduler.abort_request(of, AbortReq(abort_all=True))
 
 
 @pytest.fixture
@@ -275,7 +273,7 @@ def test_memory_is_not_released_under_a_request(at_decode: Decode) -> None:
     for queue in (at_decode.waiting, at_decode.transfers):
         queue.queue.append(at_decode.request())
         with pytest.raises(AssertionError, match="only when server is idle"):
-            updater.release_memory_occupation(SimpleNamespace(tags=None))
+            updater.release_memory_occupation(ReleaseMemoryOccupationReqInput())
         assert len(queue.queue) == 1
         queue.queue.clear()
 
@@ -300,14 +298,8 @@ class Prefill:
         self.sender = PdprotoKVSender(manager, "", ROOM)
         until(lambda: self.sender.poll() is not KVPoll.BOOTSTRAPPING)
         self.sender.init(2)
-        stats = SimpleNamespace(
-            set_prefill_kv_transfer_finish_time=lambda: None, set_completion_time=lambda: None,
-            compute_and_observe_kv_transfer_metrics=lambda _: None)
-        self.request = SimpleNamespace(
-            rid="r", disagg_kv_sender=self.sender, pending_bootstrap=False, time_stats=stats,
-            return_routed_experts=False, return_logprob=False, finished_reason=None,
-            cache_request_handle=None, bootstrap_host="127.0.0.1", metadata_buffer_index=-1,
-            kv=SimpleNamespace(holds_kv=True, holds_mamba=False))
+        self.request = request_of(ROOM, [1, 2], "prefill")
+        self.request.disagg_kv_sender, self.request.kv.req_pool_idx = self.sender, 0
         self.scheduler: Any = SimpleNamespace(
             disagg_prefill_inflight_queue=[self.request], attn_cp_cpu_group=None,
             attn_tp_cpu_group=None, tree_cache=SimpleNamespace(finish=lambda *_: None),

@@ -17,6 +17,7 @@ from sglang.srt.disaggregation import decode
 from sglang.srt.disaggregation.base.conn import KVArgs
 from sglang.srt.mem_cache.memory_pool import MHATokenToKVPool
 
+from examples.sglang_handoff.request import request_of
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
 from pdproto.items.components import Component
@@ -120,11 +121,7 @@ def queue_of(pair: PoolPair) -> Any:
 
 
 def waiting(receiver: Any) -> Any:
-    return SimpleNamespace(
-        kv_receiver=receiver, is_rebootstrap=False, host_staged=False, metadata_buffer_index=-1,
-        req=SimpleNamespace(
-            origin_input_ids=list(range(PROMPT)), kv=SimpleNamespace(retraction_backup=None),
-            time_stats=SimpleNamespace(set_decode_transfer_queue_entry_time=lambda: None)))
+    return decode.DecodeRequest(request_of(1, range(PROMPT), "decode"), receiver)
 
 
 def test_a_request_lands_in_the_pages_that_sglang_takes_of_its_host_pool(

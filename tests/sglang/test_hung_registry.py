@@ -16,6 +16,7 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
+from examples.sglang_handoff.request import request_of
 from pdproto.items.shares import TpRank
 from pdproto.registry import lookups
 from pdproto.registry.app import RegistryServer
@@ -98,8 +99,7 @@ def test_each_call_of_the_scheduler_returns_at_once_while_a_registry_hangs(
     queue = SimpleNamespace(
         kv_manager=manager, transfer_backend=SimpleNamespace(value=NAME),
         _ensure_last_attempt_time={}, _resolve_prefill_dp_rank=lambda _: 0)
-    request = SimpleNamespace(bootstrap_host=host, bootstrap_port=int(port), bootstrap_room=77,
-                              finished_reason=None, to_finish=None)
+    request = request_of(77, [1], "decode", host=host, port=int(port))
     clock.call(refusals.look_up, queue, request)
     receiver = PdprotoKVReceiver(manager, hung, 77)
     refusal = refusals.Refusal(queue, request, receiver)
@@ -162,7 +162,7 @@ def test_sglang_tries_again_as_soon_as_a_server_is_known(manager: Any) -> None:
         host, _, port = address.rpartition(":")
         tried = {address: monotonic()}
         queue = SimpleNamespace(kv_manager=manager, _ensure_last_attempt_time=tried)
-        refusals.look_up(queue, SimpleNamespace(bootstrap_host=host, bootstrap_port=int(port)))
+        refusals.look_up(queue, request_of(1, [1], "decode", host=host, port=int(port)))
         until(lambda: not tried)
         assert manager.try_ensure_parallel_info(address)
 

@@ -18,9 +18,10 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import CommonKVReceiver, KVTransferError
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
 from sglang.srt.disaggregation.utils import TransferBackend
 
+from examples.sglang_handoff.request import request_of
 from pdproto.node.decode.receiver import Addressed
 from pdproto.sglang import plugin, refusals
 from pdproto.sglang.manager import PdprotoKVManager
@@ -86,7 +87,7 @@ def ask_decode(decode: Any, address: str, room: int) -> None:
         receiver = PdprotoKVReceiver(decode, address, room)
         receiver.init(0)
         receiver.poll()
-        waiting = SimpleNamespace(kv_receiver=receiver)
+        waiting = DecodeRequest(request_of(room, [1], "decode"), receiver)
         plugin._note_tokens(SimpleNamespace(transfer_queue=SimpleNamespace()), waiting,
                             np.array([2]))
         receiver.send_metadata(np.array([2]), aux_index=room)
@@ -118,7 +119,7 @@ def queue_of(made: Any) -> Any:
 def resolve_its_rank(made: Any, request: Any) -> None:
     """SGLang's queue of decode, whose request waits for the rank that runs its room."""
     queue: Any = object.__new__(DecodePreallocQueue)
-    queue.kv_manager, queue.pending_reqs = made, [SimpleNamespace(req=request)]
+    queue.kv_manager, queue.pending_reqs = made, [DecodeRequest(request, None)]
     queue._prefill_dp_rank_queries, queue._ensure_last_attempt_time = {}, {}
     queue._ensure_retry_count, queue._ensure_retry_interval = {}, 0.0
     made._ensure_prefill_recompute_executor = manager_of(made, "_ensure_prefill_recompute_executor")
@@ -154,10 +155,7 @@ def test_no_call_of_sglangs_scheduler_waits_for_what_hangs(
         ask_decode(manager, hung, room)
     manager.prefills = known
     manager_of(manager, "try_ensure_parallel_info")(hung)
-    request = SimpleNamespace(
-        bootstrap_host=host, bootstrap_port=int(port), bootstrap_room=77, finished_reason=None,
-        to_finish=None, disagg_prefill_dp_rank=None, origin_input_ids_unpadded=[1], lora_id=None,
-        output_ids=[], rid="r", sampling_params=SimpleNamespace(n=1))
+    request = request_of(77, [1], "decode", host=host, port=int(port))
     queue = queue_of(manager)
     refusals.look_up(queue, request)
     refusals.tell_prefill(queue, request)

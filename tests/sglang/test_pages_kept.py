@@ -19,9 +19,10 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation import decode
 from sglang.srt.disaggregation.base.conn import KVTransferDestination as Destination
-from sglang.srt.disaggregation.decode import DecodeTransferQueue
+from sglang.srt.disaggregation.decode import DecodeRequest, DecodeTransferQueue
 from sglang.srt.disaggregation.utils import KVPoll as TheirPoll
 
+from examples.sglang_handoff.request import request_of
 from pdproto.node.decode.receiver import Receiver
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.plugin import _note_tokens
@@ -78,11 +79,9 @@ class Ranks:
         those of the host pool.
         """
         self.queue.enable_host_receive = host
-        waiting = SimpleNamespace(
-            kv_receiver=self.receiver, metadata_buffer_index=0, hicache_restore_status=None,
-            host_staged=host,
-            req=SimpleNamespace(rid="r", bootstrap_room=1, return_logprob=False,
-                                finished_reason=None))
+        waiting = DecodeRequest(request_of(1, [1], "decode"), self.receiver,
+                                metadata_buffer_index=0)
+        waiting.host_staged = host  # 0.5.22 has no such field
         _note_tokens(SimpleNamespace(transfer_queue=self.queue), waiting, np.array([2]))
         self.receiver.init(0)
         self.receiver.send_metadata(

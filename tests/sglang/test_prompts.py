@@ -20,6 +20,7 @@ from sglang.srt.managers.schedule_batch import MultimodalInputs, Req
 from sglang.srt.runtime_context import get_parallel
 from sglang.srt.sampling.sampling_params import SamplingParams
 
+from examples.sglang_handoff.request import request_of
 from pdproto.node.prefill.ended_rooms import OVER
 from pdproto.node.prefill.sender import Sender
 from pdproto.sglang import prompts
@@ -36,9 +37,7 @@ PROMPTS: Final = "ABC"
 
 def request(prompt: str, **changed: Any) -> Req:
     """As SGLang's scheduler makes it of what its tokenizer sends."""
-    made = Req(prompt, "", array("q", [ord(prompt)] * TOKENS), SamplingParams(), **changed)
-    made.bootstrap_host, made.bootstrap_port, made.bootstrap_room = "127.0.0.1", 1, ROOM
-    return made
+    return request_of(ROOM, [ord(prompt)] * TOKENS, "prefill", rid=prompt, **changed)
 
 
 def queue_with(**adapters: str) -> Any:
@@ -56,10 +55,10 @@ def test_a_prompt_has_one_name_at_both_servers() -> None:
     first = name(request("A"))
     assert first == name(request("A"))
     assert first != name(request("B"))
-    ids = array("q", [ord("A")] * TOKENS)
+    ids = [ord("A")] * TOKENS
     ids[-1] += 1
-    assert name(Req("r", "", ids, SamplingParams())) != first
-    assert name(Req("r", "", array("q"), SamplingParams())) != first
+    assert name(request_of(ROOM, ids, "decode")) != first
+    assert name(request_of(ROOM, [], "decode")) != first
 
 
 def test_an_adapter_counts_by_its_name_and_not_by_the_id_that_a_server_draws() -> None:
@@ -79,8 +78,7 @@ def test_a_retracted_request_is_named_by_what_prefill_computes_again() -> None:
     retracted.output_ids.extend([7, 8])
     assert name(retracted) == name(request("A"))
     retracted.pd_rebootstrap_in_progress = True
-    again = Req("r", "", array("q", retracted.build_rebootstrap_payload()["input_ids"]),
-                SamplingParams())
+    again = request_of(ROOM, retracted.build_rebootstrap_payload()["input_ids"], "prefill")
     assert name(retracted) == name(again) != name(request("A"))
 
 

@@ -17,10 +17,10 @@ from tests.skips import SGLANG
 
 pytest.importorskip("sglang", reason=SGLANG)
 
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
-from sglang.srt.managers.schedule_batch import Req
+from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
 
 from examples.servers.serving import free_port
+from examples.sglang_handoff.request import request_of
 from pdproto.sglang.manager import PdprotoKVManager
 from pdproto.sglang.recompute import THREADS, Recomputing, recompute
 from pdproto.spec.handoff.poll import KVPoll
@@ -125,18 +125,10 @@ def asking(port: int | None, *, rank: int = 0, stage: int = 0) -> Any:
 
 def submit(manager: Any, receiver: Any) -> None:
     """By SGLang's own code, with its own request."""
-    sampling = SimpleNamespace(**dict.fromkeys((
-        "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty",
-        "repetition_penalty", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens",
-        "no_stop_trim")))
-    request: Any = SimpleNamespace(
-        origin_input_ids=np.array([5, 6]), output_ids=[7], sampling_params=sampling, rid="r",
-        bootstrap_host="127.0.0.1", bootstrap_port=1, bootstrap_room=ROOM, priority=None,
-        extra_key=None, cache_salt=None, routing_key=None, disagg_prefill_dp_rank=None)
-    request.build_rebootstrap_payload = lambda: Req.build_rebootstrap_payload(request)
+    request = request_of(ROOM, [5, 6], "decode")
+    request.output_ids.append(7)
     queue: Any = SimpleNamespace(kv_manager=manager)
-    DecodePreallocQueue._submit_prefill_recompute(
-        queue, SimpleNamespace(req=request, kv_receiver=receiver))
+    DecodePreallocQueue._submit_prefill_recompute(queue, DecodeRequest(request, receiver))
 
 
 def test_sglangs_decode_has_prompt_and_answer_computed_again(prefill: Prefill) -> None:

@@ -2,7 +2,6 @@
 receiver.
 """
 
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -15,11 +14,12 @@ from tests.skips import SGLANG
 pytest.importorskip("sglang", reason=SGLANG)
 
 from sglang.srt.disaggregation.common.conn import KVTransferError
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
 from sglang.srt.disaggregation.prefill import PrefillBootstrapQueue
 from sglang.srt.disaggregation.utils import FAKE_BOOTSTRAP_HOST, TransferBackend
-from sglang.srt.managers.schedule_batch import FINISH_ABORT
+from sglang.srt.managers.schedule_batch import FINISH_ABORT, Req
 
+from examples.sglang_handoff.request import request_of
 from pdproto.sglang import refusals
 from pdproto.sglang.plugin import (
     NAME,
@@ -92,7 +92,7 @@ def queue(pair: Pair) -> Any:
             output_streamer=SimpleNamespace(stream_output=lambda *_: None)),
         _prealloc_required_tokens=lambda _: (0, 0), _uses_swa_tail_prealloc=lambda: False)
     made._create_receiver_and_enqueue = lambda request, **_: made.queue.append(
-        SimpleNamespace(req=request))
+        DecodeRequest(request, None))
     made._init_receiver = lambda *_: None
     return made
 
@@ -112,33 +112,25 @@ def prefill_queue(pair: Pair) -> Any:
             output_streamer=SimpleNamespace(stream_output=lambda *_: None)))
 
 
-def request(tokens: int, **changed: Any) -> Any:
-    usual: dict[str, Any] = {
-        "rid": "r", "bootstrap_host": "127.0.0.1", "bootstrap_port": 1, "bootstrap_room": ROOM,
-        "origin_input_ids": array("q", [0] * tokens), "output_ids": array("q"),
-        "origin_input_ids_unpadded": array("q", [0] * tokens),
-        "return_logprob": False, "multimodal_inputs": None, "lora_id": None,
-        "disagg_prefill_dp_rank": None, "sampling_params": SimpleNamespace(max_new_tokens=2, n=1),
-        "time_stats": SimpleNamespace(trace_ctx=SimpleNamespace(abort=lambda **_: None)),
-        "to_finish": None, "finished_reason": None,
-        "is_retracted": False, "metadata_buffer_index": -1,
-        "kv": SimpleNamespace(holds_kv=False, holds_mamba=False, retraction_backup=None)}
-    return SimpleNamespace(**usual | changed)
+def request(tokens: int, side: str, to_finish: Any = None, **told: Any) -> Req:
+    made = request_of(ROOM, [0] * tokens, side, **told)
+    made.to_finish = to_finish
+    return made
 
 
 REFUSED: Final = pytest.mark.parametrize(("refused", "why"), [
-    (lambda: request(CAPACITY + 1), "exceeds the maximum number of tokens: 9 > 8"),
-    (lambda: request(1, to_finish=FINISH_ABORT("the input is too long")), "the input is too long"),
+    (lambda side: request(CAPACITY + 1, side), "exceeds the maximum number of tokens: 9 > 8"),
+    (lambda side: request(1, side, FINISH_ABORT("the input is too long")), "the input is too long"),
 ], ids=["longer than the KV cache", "rejected at intake"])
 
 
 @REFUSED
 @pytest.mark.parametrize("first", ["prefill", "decode"])
 def test_prefills_half_fails_at_once_for_decodes_reason(
-    pair: Pair, queue: Any, refused: Callable[[], Any], why: str, first: str
+    pair: Pair, queue: Any, refused: Callable[[str], Req], why: str, first: str
 ) -> None:
     (node, _), = pair.sources
-    asked = refused()
+    asked = refused("decode")
     named = prompt_of(queue, asked)
     sender = node.open(ROOM, prompt=named) if first == "prefill" else None
     queue.add(asked)
@@ -152,9 +144,9 @@ def test_prefills_half_fails_at_once_for_decodes_reason(
 @REFUSED
 @pytest.mark.parametrize("first", ["prefill", "decode"])
 def test_decodes_half_fails_at_once_for_prefills_reason(
-    pair: Pair, prefill_queue: Any, refused: Callable[[], Any], why: str, first: str
+    pair: Pair, prefill_queue: Any, refused: Callable[[str], Req], why: str, first: str
 ) -> None:
-    manager, asked = Manager(pair), refused()
+    manager, asked = Manager(pair), refused("prefill")
     manager.prompt = prompt_of(prefill_queue, asked)
     receiver = receiver_of(manager, ROOM)
     if first == "decode":
@@ -171,7 +163,7 @@ def test_decodes_half_fails_at_once_for_prefills_reason(
 
 
 @pytest.mark.parametrize("asked", [
-    request(CAPACITY), request(CAPACITY + 1, bootstrap_host=FAKE_BOOTSTRAP_HOST)],
+    request(CAPACITY, "prefill"), request(CAPACITY + 1, "prefill", host=FAKE_BOOTSTRAP_HOST)],
     ids=["taken", "without a decode server"])
 def test_a_request_that_prefill_takes_is_not_refused(
     pair: Pair, prefill_queue: Any, asked: Any
@@ -186,9 +178,9 @@ def test_a_request_that_prefill_takes_is_not_refused(
 
 
 @pytest.mark.parametrize(("asked", "known"), [
-    (request(CAPACITY), {}),
-    (request(CAPACITY + 1), {"is_retracted": True}),
-    (request(CAPACITY + 1, bootstrap_host=FAKE_BOOTSTRAP_HOST), {}),
+    (request(CAPACITY, "decode"), {}),
+    (request(CAPACITY + 1, "decode"), {"is_retracted": True}),
+    (request(CAPACITY + 1, "decode", host=FAKE_BOOTSTRAP_HOST), {}),
 ], ids=["taken", "has been here before", "without a prefill server"])
 def test_a_request_that_is_not_refused_at_its_arrival_is_told_to_nobody(
     pair: Pair, queue: Any, asked: Any, known: dict[str, bool]
@@ -204,7 +196,7 @@ def test_a_rank_that_nobody_knows_is_not_told(
     monkeypatch.setattr(refusals, "UNKNOWN_S", 0.1)
     queue.kv_manager.try_ensure_parallel_info = lambda _: False
     queue.kv_manager.refusals = refusals.Refusals()
-    queue.add(request(CAPACITY + 1))
+    queue.add(request(CAPACITY + 1, "decode"))
     until(lambda: "does not know which rank" in caplog.text)
     queue.kv_manager.refusals.close()
     assert f"room {ROOM}: decode has refused it, and does not know which rank" in caplog.text

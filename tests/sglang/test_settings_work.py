@@ -25,6 +25,7 @@ from sglang.srt.server_args import prepare_server_args
 from examples.servers.serving import free_port
 from examples.sglang_handoff.load import Load
 from examples.sglang_handoff.pools import write_config
+from examples.sglang_handoff.request import request_of
 from pdproto.registry.client import RegistryClient
 from pdproto.registry.wire import Registration
 from pdproto.sglang import settings
@@ -80,7 +81,8 @@ def test_sglangs_checksum_goes_over_with_the_row() -> None:
     """
     prefill, source = rows(None, summed=True)
     decode, sink = rows(None, summed=True)
-    request: Any = SimpleNamespace(metadata_buffer_index=1)
+    request = request_of(1, [1], "prefill")
+    request.metadata_buffer_index = 1
     prefill.set_kv_checksum(request, 2**32 - 5, 2**63 - 1)
     sink.write(2, source.read(1))
     assert decode.get_kv_checksum(2) == (2**32 - 5, 2**63 - 1)

@@ -18,10 +18,13 @@ pytest.importorskip("sglang", reason=SGLANG)
 
 import fastapi
 from sglang.srt.disaggregation import decode
-from sglang.srt.disaggregation.decode import DecodePreallocQueue
+from sglang.srt.disaggregation.decode import DecodePreallocQueue, DecodeRequest
 from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin as Prefill
+from sglang.srt.managers.io_struct import GenerateReqInput
+from sglang.srt.managers.schedule_batch import Req
 from sglang.srt.managers.tokenizer_manager import TokenizerManager
 
+from examples.sglang_handoff.request import request_of
 from pdproto.sglang.plugin import choose_statuses
 from pdproto.sglang.sender import PdprotoKVSender
 from pdproto.sglang.statuses import status
@@ -42,12 +45,8 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
         yield Pair(closing, [range(4)])
 
 
-def request(room: int = ROOM) -> Any:
-    return SimpleNamespace(
-        rid="r", bootstrap_room=room, return_logprob=False, finished_reason=None,
-        time_stats=SimpleNamespace(trace_ctx=SimpleNamespace(abort=lambda **_: None)),
-        kv=SimpleNamespace(holds_kv=False, holds_mamba=False), cache_request_handle=None,
-        metadata_buffer_index=-1)
+def request(room: int = ROOM, side: str = "decode") -> Req:
+    return request_of(room, [1], side)
 
 
 def heard_by_client(failed: Any) -> fastapi.HTTPException:
@@ -56,14 +55,14 @@ def heard_by_client(failed: Any) -> fastapi.HTTPException:
     out = {"meta_info": {"finish_reason": failed.finished_reason.to_json()}}
     with pytest.raises(fastapi.HTTPException) as raised:
         asyncio.run(TokenizerManager._handle_abort_finish_reason(
-            front, out, SimpleNamespace(obj=SimpleNamespace(rid="r")), False))
+            front, out, SimpleNamespace(obj=GenerateReqInput(rid="r")), False))
     return raised.value
 
 
 def failed_at_decode(receiver: Any, failed: Any) -> fastapi.HTTPException:
     """The answer to the client when SGLang's queue has polled the receiver."""
     queue: Any = SimpleNamespace(
-        queue=[SimpleNamespace(kv_receiver=receiver, req=failed)], pp_size=1, gloo_group=None,
+        queue=[DecodeRequest(failed, receiver)], pp_size=1, gloo_group=None,
         tp_rank=0, scheduler=SimpleNamespace(
             metrics_reporter=SimpleNamespace(enable_metrics=False)))
     until(lambda: receiver.poll() is KVPoll.FAILED)
@@ -106,7 +105,7 @@ def test_prefill_answers_so_too(pair: Pair) -> None:
     manager: Any = SimpleNamespace(prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0,
                                    named_rank=None, prompt=None)
     node.drain().result(10.0)
-    failed = request()
+    failed = request(side="prefill")
     failed.disagg_kv_sender = PdprotoKVSender(manager, "", ROOM)
     until(lambda: failed.disagg_kv_sender.poll() is KVPoll.FAILED)
     scheduler: Any = SimpleNamespace(

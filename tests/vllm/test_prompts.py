@@ -18,6 +18,7 @@ from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
 from vllm.v1.request import Request
 
 from pdproto.vllm.prompts import other_prompt, prompt_of
+from tests.vllm import pair as halves
 from tests.vllm.engine import Engine, Servers
 from tests.vllm.test_scheduler import NEW, check, prompt
 
@@ -100,3 +101,11 @@ def test_the_kv_cache_of_another_prompt_is_loaded_by_nobody(
     servers.until(lambda: "later" in servers.decode.ends)
     check(servers, "later", asked)
 
+
+def test_the_request_of_tests_without_vllm_has_the_fields_of_vllms() -> None:
+    """Seen red with a field of another name, and with a prompt that is an array."""
+    params = {"do_remote_prefill": True}
+    theirs = Request("r", list(TOKENS), SamplingParams(
+        max_tokens=1, extra_args={"kv_transfer_params": params}), None)
+    made = vars(halves.request("r", len(TOKENS), params, TOKENS))
+    assert made == {name: getattr(theirs, name, "missing") for name in made}
