@@ -82,7 +82,9 @@ class EngineError(Exception):
 
 
 class EngineBusy(EngineError):  # noqa: N818 - it is no failure: the caller waits
-    """Too many bytes or writes are in flight. Try again when `has_room` is true."""
+    """Try again later. `post`: when `has_room` is true, because too many bytes or writes are in
+    flight. `lease`: the system refuses memory, or the files for it.
+    """
 
 
 class Scope(Enum):
@@ -297,8 +299,9 @@ class SinkEngine(Protocol):
     ) -> Lease | None:
         """Lease memory of `length` bytes. Returns None while there is not enough.
 
-        target: lease this memory instead. Raises ValueError if there is never so much memory, and
-        EngineError for a target unless `target_scope` is PAGE.
+        target: lease this memory instead. Raises ValueError if there is never so much memory,
+        EngineBusy while the system refuses it, and EngineError for a target unless `target_scope`
+        is PAGE.
         """
 
     def view(self, lease: Lease) -> Any:

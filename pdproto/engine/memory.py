@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdproto.engine.board import NOTHING, SEALS, Spot, barrier
-from pdproto.engine.contract import EngineError, Pin
+from pdproto.engine.contract import EngineBusy, Pin
 
 PAGE_BYTES: Final = mmap.PAGESIZE
 
@@ -165,6 +165,15 @@ class HostPiece(Backing):
             self.memory.close()
 
 
+def require_shared() -> None:
+    """Raise OSError if this host refuses memory that processes share, and so refuses each lease."""
+    try:
+        HostPiece(0, PAGE_BYTES, shared=True).close()
+    except OSError as error:
+        raise OSError(f"this host refuses memory that processes share (memfd_create): {error}; open "
+                      f"both sides with another engine (tcp, mooncake, nixl)") from error
+
+
 class Pool:
     """All staging memory of one sink engine. The caller holds its own lock during every call.
 
@@ -194,8 +203,8 @@ class Pool:
     def take(self, length: int) -> Backing | None:
         """A piece of at least `length` bytes, not cleared; None if the capacity does not suffice.
 
-        Raises ValueError if `length` exceeds the whole capacity, EngineError if the system refuses
-        memory.
+        Raises ValueError if `length` exceeds the whole capacity, EngineBusy if the system refuses
+        memory and no kept piece is left that could be given back to it.
         """
         size = -(-size_class(length) // self._granule) * self._granule
         if size > self.capacity_bytes:
@@ -209,13 +218,19 @@ class Pool:
                 pass
             if self.bytes + size > self.capacity_bytes:
                 return None
-            self._regions += 1
-            try:
-                backing = self._make(self._regions, size)
-            except OSError as error:
-                raise EngineError(f"lease: no staging memory of {size} bytes: {error}") from error
+            backing = self._new(size)
         self.leased_bytes += size
         return backing
+
+    def _new(self, size: int) -> Backing:
+        while True:
+            self._regions += 1
+            try:
+                return self._make(self._regions, size)
+            except OSError as error:
+                if not self._evict():
+                    raise EngineBusy(f"lease: no staging memory of {size} bytes: {error}"
+                                     ) from error
 
     @property
     def bytes(self) -> int:

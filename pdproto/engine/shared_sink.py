@@ -38,7 +38,7 @@ from pdproto.engine.board import (
 from pdproto.engine.contract import Lease, SinkCounts, Target
 from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, decode
 from pdproto.engine.leases import Held, Leases
-from pdproto.engine.memory import PAGE_BYTES, Backing
+from pdproto.engine.memory import PAGE_BYTES, Backing, require_shared
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
 from pdproto.net.hosts import is_elsewhere
 from pdproto.runtime.errors import RemoteProtocolError
@@ -53,7 +53,7 @@ EXPECTED: Final = frozenset({Kind.WRITE, Kind.DROPPED})
 class SharedSink(Sink["SharedLine"]):
     """Staging memory that sources on this host map and write to. make, granule: see memory.Pool.
 
-    Raises OSError where the host refuses `membarrier`.
+    Raises OSError where the host refuses `membarrier`, or memory that processes share.
     """
 
     engine: ClassVar[str] = ENGINE
@@ -67,6 +67,7 @@ class SharedSink(Sink["SharedLine"]):
         granule: int = PAGE_BYTES,
     ) -> None:
         barrier()  # a host that refuses it has no shared memory
+        require_shared()
         self.boards: Final[set[Board]] = set()  # of open connections; the lock of the leases
         endpoint = f"@pdproto-{token_hex(16)}"
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -183,7 +183,7 @@ class SinkDataPath(Protocol):
         """Lease memory for the bytes of these pages. pages: by source.
 
         Returns the address for each source; None while there is not enough memory. Raises
-        ValueError if there will never be enough.
+        ValueError if there will never be enough, and EngineBusy while the system refuses it.
         """
 
     def verify(

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdproto.engine.board import new_board
-from pdproto.engine.contract import Address, EngineError, Lease, Result
+from pdproto.engine.contract import Address, EngineBusy, EngineError, Lease, Result
 from pdproto.engine.frames import (
     FRAME_BYTES,
     OLDEST,
@@ -327,7 +327,7 @@ def test_a_system_without_memory_is_said(pair: Pair, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(os, "ftruncate", none_left)
         patch.setattr(mmap, "mmap", none_left)
-        with pytest.raises(EngineError, match=f"no staging memory of {piece_bytes} bytes"):
+        with pytest.raises(EngineBusy, match=f"no staging memory of {piece_bytes} bytes"):
             pair.sink.lease("life", "source", 100)
     assert write(pair.source, grant(pair).address, bytes(100)).result is Result.LANDED
     assert pair.sink.counts().leased_bytes == piece_bytes

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from pdproto.engine.contract import (  # noqa: E402 - needs torch
     Address,
+    EngineBusy,
     EngineError,
     Extent,
     Lease,
@@ -139,7 +140,7 @@ def test_memory_that_the_library_does_not_register_is_given_back(
 
 def test_a_device_without_memory_is_named(ends: Ends) -> None:
     ends.device.bytes_max = GRANULE_BYTES - 1
-    with pytest.raises(EngineError, match="no staging memory of 2097152 bytes: the late device"):
+    with pytest.raises(EngineBusy, match="no staging memory of 2097152 bytes: the late device"):
         ends.lease()
     assert not Obedient.registered
 

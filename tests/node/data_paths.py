@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Final
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineBusy
 from pdproto.node.data_path import Fenced, Idle, Posted, Verified, WriteOutcome
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
@@ -149,7 +149,7 @@ class SinkDataPath:
 
     def lease(self, life: Life, pages: Mapping[str, Sequence[int]]) -> dict[str, bytes] | None:
         if life == self.refuses:
-            raise EngineError("lease: no staging memory of 4096 bytes: Too many open files")
+            raise EngineBusy("lease: no staging memory of 4096 bytes: Too many open files")
         if len(self._held) >= self.leases:
             return None
         for call in range(self.lease_calls):

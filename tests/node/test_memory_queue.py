@@ -76,9 +76,9 @@ def test_requests_whose_pages_are_not_known_yet_wait_as_well() -> None:
         nodes.settled()
 
 
-def test_b7_memory_that_the_system_refuses_fails_the_request_and_nobody_else() -> None:
-    """It failed the turn of the loop, and the requests that were looked at in it were lost. One
-    waits before it, and one behind it.
+def test_b7_a_request_waits_while_the_system_refuses_its_memory_and_nobody_else_does() -> None:
+    """It failed the turn of the loop, and the requests that were looked at in it were lost; later
+    it failed. One waits before it, and one behind it.
     """
     with cluster(waits=SHORT, decode={"leases": 0}) as nodes:
         (decode,) = nodes.decodes
@@ -86,13 +86,18 @@ def test_b7_memory_that_the_system_refuses_fails_the_request_and_nobody_else() -
                   for room in range(3)]
         until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 3)
         nodes.landing.refuses = opened[1][1].life
-        until(polls(opened[1], KVPoll.FAILED))
         why = "lease: no staging memory of 4096 bytes: Too many open files"
-        assert [one.failure for one in opened[1]] == [f"d0: {why}", why]
+        until(lambda: decode.health() == f"node d0: hand-overs wait for staging memory, which the "
+                                         f"system refuses: {why}")
         nodes.landing.leases = 2
         for sender, receiver in (opened[0], opened[2]):
             hand_over(sender)
             until(polls([sender, receiver], KVPoll.SUCCESS))
+        assert [one.failure for one in opened[1]] == [None, None]
+        nodes.landing.refuses = None
+        hand_over(opened[1][0])
+        until(polls(opened[1], KVPoll.SUCCESS))
+        until(lambda: decode.health() is None)
         for _, receiver in opened:
             receiver.close()
         nodes.settled()

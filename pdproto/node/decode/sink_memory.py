@@ -6,6 +6,8 @@ Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). 
         out the effects.
 Rule 3: requests in line get memory first come first served. By default no timer ends their wait
         (`queue_timeout`, spec/handoff/timers.py), so metrics show how many wait, and for how long.
+        They wait as well while the system refuses memory: the row `grant` has no other answer. The
+        node is not healthy then.
 Rule 4: pages and staging memory are freed when no copy from the memory into the pages is under way.
 """
 
@@ -13,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from pdproto.engine.contract import EngineError
+from pdproto.engine.contract import EngineBusy, EngineError
 from pdproto.ground.layout import Indices
 from pdproto.node.core import Core
 from pdproto.node.data_path import Idle, SinkDataPath
@@ -83,7 +85,7 @@ class MemoryQueue:
     def _is_settled(receiver: Receiver, grant: Callable[[Receiver], bool]) -> bool:
         try:
             return grant(receiver)
-        except EngineError as error:  # the system refuses memory, or the files it needs for it
+        except EngineError as error:  # the engine is closed or broken, or its library refuses
             receiver.abort(str(error))
             return True
 
@@ -100,7 +102,7 @@ class SinkMemory:
     """See the rules above. Only the node's loop calls the methods.
 
     queue: the requests that wait for staging memory. is_starved: they wait, and no lease will be
-    given back.
+    given back. refused: why the system refuses memory; empty if it does not.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class SinkMemory:
     ) -> None:
         metrics = core.metrics
         self.is_starved = self._is_short = False
+        self.refused = ""
         self.queue: Final = MemoryQueue(
             metrics, lambda: core.clock())  # noqa: PLW0108 - it has no clock yet
         self._core: Final = core
@@ -165,7 +168,7 @@ class SinkMemory:
 
     def serve(self, _now: float) -> None:
         """Grant memory to requests that wait for it, while the turn has time."""
-        self._is_short = False
+        self._is_short, self.refused = False, ""
         self.queue.serve(self._grant, lambda: self._core.pace.has_time)
         self.is_starved = self._is_short and not self._leases
 
@@ -179,6 +182,8 @@ class SinkMemory:
             return True
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
+        except EngineBusy as error:
+            self.refused, addresses = str(error), None
         except (TypeError, ValueError) as error:
             self._receivers.give_up(receiver, str(error))
             return True
@@ -246,6 +251,9 @@ class SinkMemory:
             self.free_pages(endpoint.owner)
 
     def _problem(self) -> str | None:
+        if self.refused:
+            return (f"node {self._core.name}: hand-overs wait for staging memory, which the system "
+                    f"refuses: {self.refused}")
         if self.is_starved:
             return (f"node {self._core.name}: hand-overs wait for staging memory, none holds any, "
                     f"and none is free: fenced writers may still reach it")
