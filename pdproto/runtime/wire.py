@@ -211,11 +211,13 @@ class Met(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="
 
 
 class Refuse(Frame, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refuse"):
-    """The room does not run on this data-parallel rank, and will not."""
+    """The room does not run on this data-parallel rank, and will not. transient: Handle.transient.
+    """
 
     message = routing.refuse
     rank: U63
     reason: Reason
+    transient: bool = False
 
 
 class Request(Frame, frozen=True, array_like=True, forbid_unknown_fields=True,

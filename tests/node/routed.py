@@ -135,12 +135,13 @@ class Process:
 class RoutedCluster:
     """`ranks` prefill nodes, p0 and so on, and the decode node d. told: requests to the registry.
 
-    system: the tables that the nodes run. said: frames that have been delivered, by their name.
+    system: the tables that the nodes run. drains: a rank that the registry does not name. said:
+    frames that have been delivered, by their name.
     """
 
     def __init__(
         self, ranks: int = 2, *, publishes: bool = False, system: System = dp_rank.SYSTEM,
-        waits: Mapping[str, float] = WAITS,
+        waits: Mapping[str, float] = WAITS, drains: int | None = None,
     ) -> None:
         self.now = 1_000.0
         self.batches: dict[tuple[str, str], deque[bytes]] = {}
@@ -168,7 +169,8 @@ class RoutedCluster:
             self._run(process, self.prefills[-1].core)
         self.book = self._registry.rooms
         self.server = PrefillServer(ranks, self.book.keeps_rule is True,
-                                    {rank: {f"p{rank}": f"p{rank}"} for rank in range(ranks)})
+                                    {rank: {f"p{rank}": f"p{rank}"} for rank in range(ranks)
+                                     if rank != drains})
         process = Process(self, "d")
         self.decode = Decode(
             "d", SinkDataPath("d", self.fabric), link=LINK, incarnation=7, waits=waits,
@@ -200,7 +202,7 @@ class RoutedCluster:
         """What may come next: a batch of a line, or a request of a desk."""
         ready: list[Callable[[], None]] = [
             partial(self._deliver, way) for way, batches in sorted(self.batches.items()) if batches]
-        ready += [partial(self._serve, name) for name, desk in sorted(self.desks.items()) if desk]
+        ready += [partial(self.serve, name) for name, desk in sorted(self.desks.items()) if desk]
         ready += [partial(self._answer, room) for room in sorted(self.waiting)
                   if self._knows(room)]
         return ready
@@ -229,7 +231,8 @@ class RoutedCluster:
         self.said.update(frame.message.name for frame in frames(data))
         self.processes[target].turn((source, [data]))
 
-    def _serve(self, name: str) -> None:
+    def serve(self, name: str) -> None:
+        """The registry answers a request of this node."""
         self.desks[name].popleft()()
         self.processes[name].turn()
 

@@ -113,6 +113,43 @@ def test_m2_5_a_half_that_comes_alone_ends_by_its_own_clock() -> None:
     cluster.check()
 
 
+def test_a_meet_under_way_when_prefills_clock_ends_is_told_that_the_request_may_be_sent_again() -> None:
+    """The servers know each other, so an address takes the place of the introduction, and the
+    answer to the question after the rank comes before the failure of the life.
+    """
+    cluster = RoutedCluster(waits={"no_decode": 20.0, "unresolved": 300.0})
+    cluster.want(0)
+    cluster.put(0, 0)
+    cluster.settle()
+    sender = cluster.put(6, 0)
+    cluster.pass_time(15)
+    receiver = cluster.want(6)
+    cluster.serve("d")
+    for _ in range(10):
+        cluster.now += 1
+        cluster.processes["p0"].turn()
+    assert sender.failure == "no_decode after 20 s"
+    cluster.pass_time(3)
+    assert cluster.said["refuse"] == 1
+    assert (receiver.failure, receiver.transient) == ("p0: no_decode after 20 s", True)
+    cluster.check()
+
+
+def test_a_rank_that_the_registry_does_not_name_fails_the_request_which_may_be_sent_again() -> None:
+    """It drains, before a restart: a request that it has is named its address. `transient` was
+    False here.
+    """
+    cluster = RoutedCluster(drains=1)
+    receiver, other = cluster.want(7), cluster.want(6)
+    cluster.put(6, 0)
+    cluster.settle()
+    assert receiver.failure == ("prefill server registry:1: its registry does not name "
+                                "data-parallel rank 1, which drains")
+    assert receiver.transient
+    assert other.poll() is KVPoll.WAITING_FOR_INPUT
+    cluster.check()
+
+
 @pytest.mark.parametrize("decode_first", [True, False])
 def test_m2_3_with_every_room_published_decode_finds_it_anywhere(decode_first: bool) -> None:
     cluster = RoutedCluster(publishes=True)

@@ -5,7 +5,9 @@ Rule 1: the rows of RECEIVER (spec/handoff/dp_rank.py, run by rooms.py) decide o
         frames and requests to the registry, and changes become calls of the hand-over.
 Rule 2: the rows of HOST (spec/handoff/end_to_end_routing.py) tie a room to its hand-over: a
         receiver has sources as soon as the rank is known, and ends when decode is turned away.
-Rule 3: a look-up that fails, fails its hand-over, for its reason.
+Rule 3: a look-up that fails, fails its hand-over, for its reason (`miss` in
+        spec/handoff/registry.py), and so does one that does not name the rank, because it drains
+        (REGISTRY in spec/handoff/drain.py). The request, sent again, may succeed.
 Rule 4: a server of one data-parallel rank is asked for nothing: its nodes run no such table.
 """
 
@@ -215,9 +217,11 @@ class DecodeRouting:
         self._hear(peer, frame, "")
 
     def _refused(self, peer: Peer, frame: Refuse) -> None:
-        self._hear(peer, frame, f"{peer.name}: {frame.reason}")
+        self._hear(peer, frame, f"{peer.name}: {frame.reason}", transient=frame.transient)
 
-    def _hear(self, peer: Peer, frame: Met | Refuse, reason: str) -> None:
+    def _hear(
+        self, peer: Peer, frame: Met | Refuse, reason: str, *, transient: bool = False
+    ) -> None:
         """A rank answers whether the room runs there."""
         sought = self._sought.get(frame.life)
         if sought is None or sought.rooms is None:
@@ -225,7 +229,7 @@ class DecodeRouting:
             return
         if peer.name not in sought.receiver.endpoint.peers:
             raise RemoteProtocolError(f"{peer.name} is no source of it")
-        sought.reason = reason or sought.reason
+        sought.reason, sought.transient = reason or sought.reason, transient
         self._follow(sought, sought.rooms,
                      sought.rooms.hear(frame.message, frame.rank, sought.life))
 
@@ -271,8 +275,8 @@ class DecodeRouting:
         receiver, sources = sought.receiver, (sought.sources or {}).get(rank)
         if not sources:
             self._receivers.give_up(receiver, f"prefill server {sought.server}: its registry does "
-                                              f"not name data-parallel rank {rank}, which drains "
-                                              f"or does not exist")
+                                              f"not name data-parallel rank {rank}, which drains",
+                                    transient=True)
             return
         self._endpoints.stop_timers(receiver.endpoint)
         receiver.aim(tuple(sources))

@@ -108,7 +108,8 @@ class PrefillRouting:
             routing.met: lambda placed, _: self._answer(
                 placed, lambda life: Met(life, rooms.rank)),
             routing.refuse: lambda placed, _: self._answer(
-                placed, lambda life: Refuse(life, rooms.rank, checked.reason(placed.reason))),
+                placed, lambda life: Refuse(life, rooms.rank, checked.reason(placed.reason),
+                                            placed.transient)),
             routing.disown: self._locate,
         }
         # The router's prompts are senders that are put here.
