@@ -170,8 +170,8 @@ def require_shared() -> None:
     try:
         HostPiece(0, PAGE_BYTES, shared=True).close()
     except OSError as error:
-        raise OSError(f"this host refuses memory that processes share (memfd_create): {error}; open "
-                      f"both sides with another engine (tcp, mooncake, nixl)") from error
+        raise OSError(f"this host refuses memory that processes share (memfd_create): {error}; "
+                      f"open both sides with another engine (tcp, mooncake, nixl)") from error
 
 
 class Pool:

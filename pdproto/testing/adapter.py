@@ -7,9 +7,11 @@ Rule 1: a method returns when the engine has nothing left to do, with all messag
 Rule 2: the write of a chunk counts as a message too. The write is in flight until the kit delivers
         it. Then it lands, unless a fence refuses it.
 Rule 3: the decode rank has staging memory for one room at a time.
+Rule 4: each side has a pool of pages, from which a room holds some: at prefill from `open` until
+        nothing reads them, at decode from its grant of memory until its failure or `close`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -60,6 +62,12 @@ class Adapter(Protocol):
 
     def poll(self, side: Side, room: int) -> KVPoll:
         """The answer of `poll()` to the application. It changes nothing."""
+
+    def pages(self, side: Side, room: int) -> Collection[int]:
+        """The numbers of the pages that the room holds on this side now. It changes nothing."""
+
+    def close(self, room: int) -> Iterable[Said]:
+        """Decode's application gives the pages of a room that has ended back."""
 
     def abort(self, side: Side, room: int) -> Iterable[Said]:
         """The application aborts the room."""

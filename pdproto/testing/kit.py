@@ -5,9 +5,10 @@
     def test_our_engine():
         conformance(OurAdapter)      # OurAdapter() stands for a fresh pair of ranks (adapter.py)
 
-The kit opens, publishes, sends and aborts rooms. Messages and writes arrive late, twice, in any
-order or never, and processes die. After every call the tables must allow the engine's answer
-(observer.py). An error shows the calls so far, and a run of the tables up to the last of them.
+The kit opens, publishes, sends, aborts and closes rooms. Messages and writes arrive late, twice, in
+any order or never, and processes die. After every call the tables must allow the engine's answer,
+and each room must hold pages if and only if it does in the tables (observer.py). An error shows the
+calls so far, and a run of the tables up to the last of them.
 """
 
 from collections.abc import Callable, Iterable
@@ -96,6 +97,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.wire: list[Said] = []
         self.open: set[tuple[Side, int]] = set()
         self.published: set[int] = set()
+        self.closed: set[int] = set()
         self.handed = [0] * ROOMS
         self.crashed: set[Side] = set()
 
@@ -132,6 +134,12 @@ class EngineMachine(RuleBasedStateMachine):
         return [(side, room) for side, room in sorted(self.open)
                 if side not in self.crashed and self.kit.observer.answered(ABORTS[side], room)]
 
+    def closable(self) -> list[int]:
+        """The rooms that have ended at decode, and whose pages were not given back."""
+        return [room for side, room in sorted(self.open)
+                if side is Side.DECODE and side not in self.crashed and room not in self.closed
+                and self.kit.observer.answered("finish", room)]
+
     def deliverable(self) -> list[Said]:
         """The messages and writes that may be delivered; "gone" only of a room open at decode."""
         return [
@@ -155,6 +163,8 @@ class EngineMachine(RuleBasedStateMachine):
                 self.publish(self.publishable()[0])
             elif self.openable():
                 self.open_one(*self.openable()[-1])
+            elif self.closable():
+                self.close_one(self.closable()[0])
 
     @precondition(lambda self: self.openable())
     @rule(pick=PICK)
@@ -194,6 +204,16 @@ class EngineMachine(RuleBasedStateMachine):
         side, room = _of(self.abortable(), pick)
         self.kit.observer.happen(ABORTS[side], room)
         self.answer(f"abort({side}, {room})", self.engine.abort(side, room))
+
+    @precondition(lambda self: self.closable())
+    @rule(pick=PICK)
+    def closes(self, pick: int) -> None:
+        self.close_one(_of(self.closable(), pick))
+
+    def close_one(self, room: int) -> None:
+        self.closed.add(room)
+        self.kit.observer.happen("finish", room)
+        self.answer(f"close({room})", self.engine.close(room))
 
     @precondition(lambda self: self.deliverable())
     @rule(pick=PICK, again=st.booleans())
@@ -235,7 +255,7 @@ class EngineMachine(RuleBasedStateMachine):
     # Answers
 
     def answer(self, call: str, said: Iterable[Said]) -> None:
-        """Compare the messages of the engine, and then its polls, with the tables."""
+        """Compare the messages of the engine, then its polls and pages, with the tables."""
         kit, observer = self.kit, self.kit.observer
         before = next(iter(observer.fits.values()))
         heard = tuple(said)
@@ -253,7 +273,25 @@ class EngineMachine(RuleBasedStateMachine):
             if not observer.fits:
                 self.wrong(f"the poll of {side} for room {room} is {answer.name}, and the tables "
                            f"allow {', '.join(sorted(allowed))}", before)
+        self.count_pages(before)
         self.wire.extend(one for one in heard if one.kind == WRITE or one not in self.wire)
+
+    def count_pages(self, before: Past | None) -> None:
+        """Compare the pools of both sides with the tables."""
+        owners: dict[tuple[Side, int], int] = {}
+        for side, room in sorted(self.open):
+            if side in self.crashed:
+                continue
+            pages = self.engine.pages(side, room)
+            for page in pages:
+                owner = owners.setdefault((side, page), room)
+                if owner != room:
+                    self.wrong(f"page {page} of {side} is held by room {owner} and by room {room}",
+                               before)
+            self.kit.observer.counted(side, room, held=bool(pages))
+            if not self.kit.observer.fits:
+                self.wrong(f"room {room} holds {len(pages)} pages of {side}, and the tables have "
+                           f"them {'free' if pages else 'held'}", before)
 
     def wrong(self, what: str, before: Past | None) -> None:
         """Raise NonConformanceError. before: a path to a state before the answer."""

@@ -67,6 +67,7 @@ class Observer:
         self._quiet: Final = tuple(row for row in self.ground.rows if self._is_quiet(row))
         self._says: Final = {id(row): self._things(row) for row in self.ground.rows}
         self._polls: Final = {side: self._patterns(side) for side in Side}
+        self._held: Final = {side: self._held_bits(side) for side in Side}
         self._gone: Final = {
             room: self.ground.layout.field(ends.gone, (0, room, 0)).mask for room in range(ROOMS)}
         self.fits: dict[tuple[int, Rest], Past | None] = {}
@@ -127,6 +128,18 @@ class Observer:
              for formula, answer in table]
             for room in range(ROOMS)
         ]
+
+    def _held_bits(self, side: Side) -> list[int]:
+        """By room, the bits of the state that say that it holds pages on this side."""
+        layout = self.ground.layout
+        if side is Side.PREFILL:
+            return [layout.field(ends.kv, (0, room)).mask for room in range(ROOMS)]
+        return [sum(layout.field(ends.page, (0, room, page)).mask for page in range(SIZES[Page]))
+                for room in range(ROOMS)]
+
+    def holds_pages(self, state: int, side: Side, room: int) -> bool:
+        """Whether the room holds pages on this side in the state."""
+        return bool(state & self._held[side][room])
 
     def poll(self, state: int, side: Side, room: int) -> KVPoll:
         """The answer to a poll in the state."""
@@ -217,6 +230,11 @@ class Observer:
         """Keep the states in which a poll has this answer."""
         self.fits = {fit: past for fit, past in self.fits.items()
                      if self.poll(fit[0], side, room) is answer}
+
+    def counted(self, side: Side, room: int, *, held: bool) -> None:
+        """Keep the states in which the room holds pages on this side, or in which it holds none."""
+        self.fits = {fit: past for fit, past in self.fits.items()
+                     if self.holds_pages(fit[0], side, room) is held}
 
 
 def remaining_after(things: Rest, some: Rest) -> Rest | None:

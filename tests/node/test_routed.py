@@ -113,7 +113,7 @@ def test_m2_5_a_half_that_comes_alone_ends_by_its_own_clock() -> None:
     cluster.check()
 
 
-def test_a_meet_under_way_when_prefills_clock_ends_is_told_that_the_request_may_be_sent_again() -> None:
+def test_a_question_under_way_when_prefills_clock_ends_is_told_to_send_it_again() -> None:
     """The servers know each other, so an address takes the place of the introduction, and the
     answer to the question after the rank comes before the failure of the life.
     """

@@ -46,14 +46,21 @@ class Ours:
         for symbol, _, value in step.changed:
             if symbol is ends.lease and value is False:
                 self.lease = None
+            elif symbol is ends.page and value is False:
+                self.pool.free_pages([room])
+                self.pool.free_slot(room)
             elif symbol is ends.claim and value is Claim.FENCING:
                 fenced = endpoint.automaton.device((ends.claim, HERE, Claim.FENCED))
                 self.take(room, endpoint, fenced)
         return step
 
     def settle(self) -> None:
-        """What a server's loop does after every event: writes begin, memory is given."""
+        """What a server's loop does after every event: it finds sinks gone, writes begin, memory is
+        given.
+        """
         for room, source in self.sources.items():
+            if source.value(ends.sink_over, HERE):
+                self.take(room, source, source.automaton.timer("heartbeat"))
             while posted := self.take(room, source, source.automaton.pace("post")).rows:
                 self.out.append(Said(WRITE, room, posted[0][1][-1]))
         for room in tuple(self.waiting):
@@ -77,11 +84,7 @@ class Ours:
     def open(self, side: Side, room: int) -> Iterable[Said]:
         if side is Side.DECODE:
             return self.call(side, room, "open_receiver")
-        source = self.sources[room]
-        self.take(room, source, source.automaton.call("open_sender"))
-        if source.value(ends.sink_over, HERE):  # a server's detector tells it at once
-            self.take(room, source, source.automaton.timer("heartbeat"))
-        return self.said()
+        return self.call(side, room, "open_sender")
 
     def publish(self, room: int) -> Iterable[Said]:
         self.waiting.append(room)
@@ -95,6 +98,14 @@ class Ours:
         endpoint = self.end(side, room)
         table = SENDING_POLL if side is Side.PREFILL else RECEIVING_POLL
         return endpoint.automaton.first_value(table, endpoint.state)
+
+    def pages(self, side: Side, room: int) -> list[int]:
+        if side is Side.DECODE:
+            return [page for page, life in self.pool.pages.items() if life.room == room]
+        return [room] if self.sources[room].value(ends.kv, HERE[:2]) else []
+
+    def close(self, room: int) -> Iterable[Said]:
+        return self.call(Side.DECODE, room, "finish")
 
     def abort(self, side: Side, room: int) -> Iterable[Said]:
         name = "abort_sender" if side is Side.PREFILL else "abort_receiver"
@@ -142,7 +153,6 @@ class Ours:
             if side is Side.DECODE and begun:
                 die(sink, ends.receiving, Receiving.GONE)
                 self.take(room, source, source.automaton.noted_message(ends.sink_over, HERE))
-                self.take(room, source, source.automaton.timer("heartbeat"))
                 self.lease = None
                 self.waiting.clear()
             elif side is Side.PREFILL and (

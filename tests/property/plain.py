@@ -15,6 +15,7 @@ from pdproto.testing.observer import CHUNKS
 @dataclass(slots=True)
 class Sender:
     state: str = "unknown"
+    opened: bool = False
     known: bool = False
     address: bool = False
     handed: int = 0
@@ -27,6 +28,7 @@ class Sender:
 class Receiver:
     state: str = "unknown"
     claim: str = "none"
+    page: int | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +58,7 @@ class Plain:
             self.say("introduce", room)
         elif self.senders[room].state == "unknown":
             self.senders[room].state = "bootstrapping"
+            self.senders[room].opened = True
         return self.said()
 
     def publish(self, room: int) -> list[Said]:
@@ -83,6 +86,19 @@ class Plain:
             "success": KVPoll.SUCCESS, "failed": KVPoll.FAILED, "gone": KVPoll.FAILED,
         }[state]
 
+    def pages(self, side: Side, room: int) -> list[int]:
+        if side is Side.DECODE:
+            page = self.receivers[room].page
+            return [] if page is None else [page]
+        sender = self.senders[room]
+        read = sender.posted > sender.landed and "B62" not in self.defects
+        return [room] if sender.opened and (
+            sender.state in ("bootstrapping", "transferring") or read) else []
+
+    def close(self, room: int) -> list[Said]:
+        self.receivers[room].page = None
+        return self.said()
+
     def abort(self, side: Side, room: int) -> list[Said]:
         if side is Side.DECODE:
             self.fail_receiver(room)
@@ -97,9 +113,8 @@ class Plain:
                 if sender.state != "unknown" or receiver.state != "unknown":
                     sender.state = "gone"
             elif receiver.state != "unknown":
-                receiver.state = "gone"
-                if sender.state in ("unknown", "bootstrapping") and sender.known:
-                    self.fail_sender(room)  # its address will not come
+                receiver.state, receiver.page = "gone", None
+                self.look_for_the_dead(room)
         if side is Side.DECODE:
             self.waiting.clear()
             self.lease = None
@@ -129,7 +144,15 @@ class Plain:
             self.stop(room)
         else:
             self.hear(said.kind, room, self.receivers[room])
+        self.look_for_the_dead(room)
         return self.said()
+
+    def look_for_the_dead(self, room: int) -> None:
+        """Fail a request whose sink is gone: its address will not come."""
+        sender = self.senders[room]
+        if (self.receivers[room].state == "gone" and sender.known
+                and sender.state in ("unknown", "bootstrapping")):
+            self.fail_sender(room)
 
     # Prefill
 
@@ -170,7 +193,9 @@ class Plain:
             self.say(GONE, room)
         elif sender.drain == "said":
             self.say("drained", room)
-        elif sender.drain == "unasked":
+        elif sender.drain == "asked":
+            self.say("abort_ack", room)
+        else:
             sender.drain = "asked"
             sender.known = False
             if sender.state != "success":
@@ -218,6 +243,8 @@ class Plain:
         if receiver.state not in ("bootstrapping", "waiting"):
             return
         receiver.state = "failed"
+        if "B46" not in self.defects:
+            receiver.page = None
         if room in self.waiting:
             self.waiting.remove(room)
         self.say("abort", room)
@@ -234,4 +261,6 @@ class Plain:
             room = self.lease = self.waiting.pop(0)
             self.receivers[room].state = "waiting"
             self.receivers[room].claim = "out"
+            taken = {receiver.page for receiver in self.receivers.values()}
+            self.receivers[room].page = next(page for page in (0, 1) if page not in taken)
             self.say("publish", room)

@@ -1,4 +1,7 @@
-"""The conformance kit: a plain engine passes, and each of its historical defects is caught."""
+"""The conformance kit: a plain engine passes, and each of its historical defects is caught.
+
+Those of pages were seen to pass in a kit that does not compare pools.
+"""
 
 import os
 import subprocess
@@ -11,7 +14,7 @@ from typing import Final
 import pytest
 
 from pdproto.spec.handoff.poll import KVPoll
-from pdproto.testing import Adapter, NonConformanceError, Side, conformance
+from pdproto.testing import Adapter, NonConformanceError, Said, Side, conformance
 from tests.property.ours import Ours
 from tests.property.plain import Plain
 from tests.property.profiles import runs
@@ -58,6 +61,8 @@ def test_the_plugin(tmp_path: Path) -> None:
     ("B54", "do not allow exactly these messages"),  # DRAINED while a write is under way
     ("B10", "do not allow exactly these messages"),  # an aborted request turns to Success
     ("B31", "do not allow exactly these messages"),  # a failure that nobody hears of
+    ("B46", r"holds 1 pages of decode, and the tables have them free"),  # a failure keeps its pages
+    ("B62", r"holds 0 pages of prefill, and the tables have them held"),  # freed under a write
 ])
 def test_a_historical_defect_is_caught(defect: str, complaint: str) -> None:
     with pytest.raises(NonConformanceError, match=complaint) as raised:
@@ -81,3 +86,27 @@ def test_a_poll_that_says_too_much_is_caught() -> None:
     with pytest.raises(NonConformanceError) as raised:
         conformance(Boastful, runs(100))
     assert "SUCCESS, and the tables allow WAITING_FOR_INPUT" in raised.value.what
+
+
+class Crowded(Plain):
+    """Its decode side gives every room the same page."""
+
+    def pages(self, side: Side, room: int) -> list[int]:
+        pages = super().pages(side, room)
+        return [0] * len(pages) if side is Side.DECODE else pages
+
+
+class Closed(Plain):
+    """Its decode side keeps the pages of a room that has been closed."""
+
+    def close(self, room: int) -> list[Said]:
+        return [said for said in self.said() if said.room == room]
+
+
+@pytest.mark.parametrize(("engine", "complaint"), [
+    (Crowded, "page 0 of decode is held by room 0 and by room 1"),
+    (Closed, "holds 1 pages of decode, and the tables have them free"),
+])
+def test_a_pool_that_differs_is_caught(engine: Callable[[], Adapter], complaint: str) -> None:
+    with pytest.raises(NonConformanceError, match=complaint):
+        conformance(engine, runs(600))
