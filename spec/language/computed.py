@@ -7,6 +7,7 @@ knows computed values, and the text of the spec is kept beside them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar, overload
 
 from .elements import ElementCell, ElementFunction
@@ -28,8 +29,9 @@ from .kinds import no_value, require, shown
 from .no_formula import NoFormula
 from .numbers import Either
 from .place import SpecError, here
-from .ranges import Linear
+from .ranges import Int, Linear
 from .sorts import ANY, Sort
+from .states import Number
 from .symbols import Cell, Computed, Symbol, Update
 from .terms import NumberFunction, Term, choices_of, decided, free, term, truth
 
@@ -162,8 +164,8 @@ def alternatives(update: Update) -> Iterator[tuple[tuple[Formula, ...], Update |
     range_ = update.symbol.range
     for conditions, value in choices_of(update.value.term):
         if value.counted:
-            for number, one in _numbers_of(update.symbol, value):
-                yield (*conditions, one), replace(update, value=number)
+            for one in range_.values:
+                yield (*conditions, _assigns(range_, one, value)), replace(update, value=one)
             if not range_.saturates:
                 yield (*conditions, truth(value.plus(Linear(-range_.low)), "<")), None
                 yield (*conditions, truth(value.plus(Linear(-range_.high)), ">")), None
@@ -174,21 +176,18 @@ def alternatives(update: Update) -> Iterator[tuple[tuple[Formula, ...], Update |
         yield conditions, replace(update, value=range_.value(number)) if number in range_ else None
 
 
-def _numbers_of(symbol: NumberFunction[*tuple[Any, ...]], value: Linear) -> Iterator[Any]:
-    """Each number of the range, with the formula that it is assigned for this value."""
-    range_ = symbol.range
-    for number in range_.values:
-        sign = "=="
-        if range_.saturates and number.value in (range_.low, range_.high):
-            sign = "<=" if number.value == range_.low else ">="
-        yield number, truth(value.plus(Linear(-number.value)), sign)
+def _assigns(range_: Int, number: Number, value: Linear) -> Formula:
+    """The formula that this number of the range is assigned for this value."""
+    sign = "=="
+    if range_.saturates and number.value in (range_.low, range_.high):
+        sign = "<=" if number.value == range_.low else ">="
+    return truth(value.plus(Linear(-number.value)), sign)
 
 
 def _by_value(symbol: Symbol, of: Any) -> Iterator[tuple[Any, Formula]]:
     if isinstance(symbol, NumberFunction):
-        for place, number in enumerate(symbol.range.values):
-            yield number, decided(of, lambda value, place=place: [  # type: ignore[misc]  # of now
-                *_numbers_of(symbol, value)][place][1])
+        for number in symbol.range.values:
+            yield number, decided(of, partial(_assigns, symbol.range, number))
         return
     found: dict[Any, list[Formula]] = {}
     for conditions, value in _choices(symbol, of):

@@ -257,8 +257,10 @@ class Table:
     state: Function[Any, *tuple[Any, ...]] | None = None
     rows: tuple[Row, ...] = ()
     place: Place = field(default_factory=here, compare=False, kw_only=True)
-    # By the `id` of a row. The row is kept beside its guard, so that no other gets its `id`.
+    # By the `id` of a row. The row is kept beside its text, so that no other gets its `id`.
     _guards: dict[int, tuple[Row, And]] = field(
+        default_factory=dict, init=False, compare=False, repr=False)
+    _assigned: dict[int, tuple[Row, tuple[Update, ...]]] = field(
         default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -341,13 +343,21 @@ class Table:
 
     def written(self, row: Row) -> tuple[Update, ...]:
         """The row's whole update of variables as it is written: `to` and `do`, without messages."""
-        if row.to is None:
-            return tuple(row.do)
-        return (self._state(row).to(row.to), *row.do)
+        return *self._moved(row), *row.do
 
     def assignments(self, row: Row) -> tuple[Update, ...]:
         """The same as assignments of constants: a computed value is one under each condition."""
-        return tuple(one for update in self.written(row) for one in resolved(update))
+        return *self._moved(row), *self._resolved(row)
+
+    def _moved(self, row: Row) -> tuple[Update, ...]:
+        return () if row.to is None else (self._state(row).to(row.to),)
+
+    def _resolved(self, row: Row) -> tuple[Update, ...]:
+        known = self._assigned.get(id(row))
+        if known is None or known[0] is not row:
+            known = self._assigned[id(row)] = row, tuple(
+                one for update in row.do for one in resolved(update))
+        return known[1]
 
     def updates(self, row: Row) -> tuple[Update, ...]:
         """The assignments as updates of single values, in order; a later one wins."""
@@ -356,8 +366,7 @@ class Table:
     def formulas(self, row: Row) -> Iterator[Formula]:
         """The row's guard, and the `where` of each of its `each` effects."""
         yield self.guard(row)
-        yield from (one.where for update in row.do for one in resolved(update)
-                    if one.where != TRUE)
+        yield from (one.where for one in self._resolved(row) if one.where != TRUE)
         yield from (effect.where for effect in row.send if isinstance(effect, Each))
 
     def parameters(self, row: Row) -> tuple[Sort, ...]:

@@ -35,6 +35,8 @@ class Computed:
 
 def _same(one: Any, two: Any) -> bool:
     """Whether the values are built alike. `==` of two numbers in a state is a formula."""
+    if one is two:
+        return True
     if type(one) is not type(two):
         return False
     if isinstance(one, tuple):
