@@ -53,6 +53,12 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
+def is_link_local(host: str) -> bool:
+    """Whether it means something on one link alone: fe80::5."""
+    address = address_of(host)
+    return isinstance(address, IPv6Address) and address.is_link_local
+
+
 def without_zone(host: str) -> str:
     """The address as another host can be told it: a zone means an interface of this one."""
     return host.partition("%")[0]
@@ -63,8 +69,7 @@ def in_zone(host: str, ours: str = "") -> str:
     interface: it is that of our own address, or else the only one with such addresses. Raises
     OSError if there are several.
     """
-    address = address_of(host)
-    if not isinstance(address, IPv6Address) or not address.is_link_local or address.scope_id:
+    if not is_link_local(host) or "%" in host:
         return host
     own = ours.partition("%")[2]
     zones = [own] if own else _link_local_interfaces()

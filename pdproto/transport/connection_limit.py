@@ -49,6 +49,13 @@ class ConnectionLimit:
         """How many connections are open. For any thread."""
         return len(self._begun) + len(self._complete)
 
+    def interfaces_of(self, host: str) -> set[int]:
+        """The numbers of the interfaces by which this link-local IPv6 address calls. For any
+        thread.
+        """
+        callers = [theirs for _, theirs in (*self._begun.values(), *self._complete.values())]
+        return {theirs[3] for theirs in callers if len(theirs) == 4 and theirs[0] == host}
+
     def look(self) -> None:
         """Read what has happened to the connections, and keep the limit."""
         for _ in range(EVENTS_MAX):

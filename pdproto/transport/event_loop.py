@@ -24,6 +24,7 @@ from typing import Final
 import zmq
 
 from pdproto.net import threads
+from pdproto.net.hosts import is_link_local
 from pdproto.net.rests import Rests
 from pdproto.node.core import Core, carry_out, run_turn
 from pdproto.node.link import Link, host_of, place_of, tcp_at
@@ -221,11 +222,23 @@ class EventLoop:
 
     def address_for(self, endpoint: str) -> str:
         """See Transport."""
-        return address_for(self._core.name, self._link, self.bound, endpoint)
+        return address_for(self._core.name, self._link, self.bound, self._zoned(endpoint))
+
+    def _zoned(self, endpoint: str) -> str:
+        """A link-local endpoint that a peer has told, with the interface by which the peer calls
+        this node, if it calls by one.
+        """
+        host = host_of(endpoint)
+        if host is None or not is_link_local(host) or "%" in host:
+            return endpoint
+        interfaces = self._limit.interfaces_of(host)
+        return (tcp_at(f"{host}%{interfaces.pop()}", place_of(endpoint)[1])
+                if len(interfaces) == 1 else endpoint)
 
     def connect(self, name: str, endpoint: str) -> Dealer:
         """See Transport."""
-        dealer = Dealer(self._context, self._core.name, name, endpoint, self._link, self._monitor)
+        dealer = Dealer(self._context, self._core.name, name, self._zoned(endpoint), self._link,
+                        self._monitor)
         host = name_in(endpoint)
         if host is not None:
             port = place_of(endpoint)[1]

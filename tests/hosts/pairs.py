@@ -34,26 +34,29 @@ def pages() -> list[NDArray[np.uint8]]:
 
 
 class Pair:
-    """version: of IP. sink_host: where the engine of decode listens, if not at its host's address.
+    """version: of IP. source_host, sink_host: the addresses of the engines, if not those of their
+    hosts.
     """
 
     def __init__(
         self, prefill: Host, decode: Host, version: int, *, engine: str = "tcp",
         prefill_link: Link | None = None, decode_link: Link | None = None,
-        sink_host: str | None = None, waits: dict[str, float] | None = None,
+        source_host: str | None = None, sink_host: str | None = None,
+        waits: dict[str, float] | None = None,
     ) -> None:
         self.theirs, self.ours = pages(), pages()
         self._counting = ExitStack()
         self._counting.enter_context(clock_counts_work())
         here, there = prefill.address(version), decode.address(version)
         self.prefill = prefill.call(lambda: PrefillNode(
-            "p0", SourcePages(self.theirs, open_source(engine, here)),
+            "p0", SourcePages(self.theirs, open_source(engine, source_host or here)),
             link=prefill_link or Link(tcp_at(here), curve=KEYS.curve), waits=waits))
         self.decode = decode.call(lambda: DecodeNode(
             "d0", SinkPages({"p0": self.ours}, open_sink(engine, sink_host or there)),
             link=decode_link or Link(tcp_at(there), curve=KEYS.curve), waits=waits))
+        zone = "".join(here.partition("%")[1:])  # of the host that asks
         self.where = prefill.call(lambda: self.prefill._loop.address_for(
-            tcp_at(without_zone(there), 1)))
+            tcp_at(without_zone(there) + zone, 1)))
 
     def hand_over(self, room: int) -> Receiver:
         """One hand-over of two pages, to its end."""
