@@ -7,10 +7,11 @@ so each worker serves until no task is left.
 import multiprocessing
 import signal
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from traceback import format_exc
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from pdproto.check.executor_tasks import ExecutorMaker, ExecutorTasks, WorkerError, unanswered
 from pdproto.check.explore import Monitor, Progress
@@ -43,10 +44,9 @@ def run_tasks(
 
     work: a function of a module, because workers import it. workers: with one process or one task,
     it runs in this process. monitor: gets the progress of one task at a time, from processes of
-    this program. missing: in an executor, the answer for a task that has lost its workers or is out
-    of time, given the reason; it raises UnansweredError if it is left out. limit_s: in an executor,
-    the seconds for a task. Raises MemoryError if a process of this program is killed, as the system
-    does when memory runs out, and WorkerError if a worker raises.
+    this program. missing: the answer for a task that has lost its worker, or is out of time in an
+    executor, given the reason; it raises UnansweredError if it is left out. limit_s: in an
+    executor, the seconds for a task. Raises WorkerError if a worker raises.
     """
     if isinstance(workers, ExecutorMaker):
         if tasks:
@@ -60,7 +60,7 @@ def run_tasks(
         for number, task in enumerate(tasks):
             yield number, work(task, monitor)
         return
-    pool = WorkerPool(work, min(workers, len(tasks)))
+    pool = WorkerPool(work, min(workers, len(tasks)), missing)
     try:
         yield from pool.answers(tasks, monitor)
     finally:
@@ -79,31 +79,39 @@ def in_order(answers: Iterable[tuple[int, Answer]]) -> Iterator[Answer]:
 
 
 class WorkerPool(Generic[Task, Answer]):
-    """Worker processes, each with a connection."""
+    """Worker processes, each with a connection. Another one takes the place of one that is lost."""
 
-    def __init__(self, work: Callable[[Task, Monitor], Answer], workers: int) -> None:
-        # Not by fork, which would lose the threads of this process.
-        context = multiprocessing.get_context("spawn")
+    def __init__(
+        self, work: Callable[[Task, Monitor], Answer], workers: int,
+        missing: Callable[[Task, str], Answer],
+    ) -> None:
+        self._work: Final = work
+        self._missing: Final = missing
         self._workers: Final[dict[Line, BaseProcess]] = {}
         for _ in range(workers):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, work), daemon=True)
-            process.start()
-            there.close()
-            self._workers[here] = process
+            self._start()
+
+    def _start(self) -> Line:
+        # Not by fork, which would lose the threads of this process.
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, self._work), daemon=True)
+        process.start()
+        there.close()
+        self._workers[here] = process
+        return here
 
     def answers(self, tasks: Sequence[Task], monitor: Monitor) -> Iterator[tuple[int, Answer]]:
         """Give each idle worker the next task, and yield (number of the task, answer)."""
-        waiting = iter(enumerate(tasks))
+        waiting = list(reversed(range(len(tasks))))
         busy: dict[Line, int] = {}
 
         def give(worker: Line) -> None:
-            given = next(waiting, None)
-            if given is not None:
-                busy[worker], task = given
-                worker.send(task)
+            busy[worker] = waiting.pop()
+            with suppress(BrokenPipeError, ConnectionResetError):  # `_told` tells that it was lost
+                worker.send(tasks[busy[worker]])
 
-        for worker in self._workers:
+        for worker in list(self._workers):
             give(worker)
         while busy:
             heard = wait(list(busy))
@@ -113,18 +121,29 @@ class WorkerPool(Generic[Task, Answer]):
                     if busy[worker] == min(busy.values()):
                         monitor(told)
                     continue
-                yield busy.pop(worker), told[0]
-                give(worker)
+                number = busy.pop(worker)
+                yield number, (self._missing(tasks[number], told.why)
+                               if isinstance(told, _Lost) else told[0])
+                if waiting:
+                    give(worker if worker in self._workers else self._start())
 
     def _told(self, worker: Line) -> Any:
         try:
             told = worker.recv()
         except (EOFError, ConnectionError):
-            status = self._workers[worker].exitcode
-            raise MemoryError(f"a worker died (status {status})") from None
+            return self._lost(worker)
         if isinstance(told, str):
             raise WorkerError(f"in a worker:\n{told}")
         return told
+
+    def _lost(self, worker: Line) -> "_Lost":
+        process = self._workers.pop(worker)
+        worker.close()
+        process.join(LEAVE_S)
+        status = process.exitcode or 0
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        return _Lost(f"its worker process was ended {how}: run it again, with fewer --workers "
+                     "where memory is short")
 
     def end(self) -> None:
         """Terminate every worker, also a busy one."""
@@ -135,10 +154,16 @@ class WorkerPool(Generic[Task, Answer]):
             process.join(LEAVE_S)
 
 
+class _Lost(NamedTuple):
+    """A task has no answer, because its process has ended, or has no memory. why: as text."""
+
+    why: str
+
+
 def _serve(tasks: Line, work: Callable[[Any, Monitor], Any]) -> None:
     """Run tasks in a worker. For each, send its progress, then the answer in a tuple of one.
 
-    A string is the traceback of an error.
+    A string is the traceback of an error, and _Lost says that memory ran out.
     """
     # Ctrl-C goes to all processes of the group. The parent process ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -149,5 +174,7 @@ def _serve(tasks: Line, work: Callable[[Any, Monitor], Any]) -> None:
             return
         try:
             tasks.send((work(task, tasks.send),))
+        except MemoryError:
+            tasks.send(_Lost("memory ran out: run it again, with fewer --workers"))
         except Exception:
             tasks.send(format_exc())

@@ -3,15 +3,17 @@
 import json
 import os
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pdproto.check import suite
 from pdproto.check.checking import CheckSettings
-from pdproto.check.executor_tasks import WorkerError
+from pdproto.check.executor_tasks import UnansweredError, WorkerError
 from pdproto.check.explore import Monitor, Progress, SearchLimits, silent
 from pdproto.check.report import suite as suite_report
 from pdproto.check.result import Checked, Suite, Task, Verdict
@@ -200,8 +202,22 @@ def square(number: int, monitor: Monitor) -> int:
 
 def die(number: int, _: Monitor) -> int:
     if number == 3:
-        os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+def process_id(_: int, __: Monitor) -> Any:
+    return os.getpid()
+
+
+def swell(number: int, _: Monitor) -> Any:
+    if number == 2:
+        raise MemoryError
+    return number
+
+
+def reason(number: int, why: str) -> Any:
+    return f"{number}: {why}"
 
 
 def stumble(number: int, _: Monitor) -> int:
@@ -222,8 +238,32 @@ class TestWorkerPool:
         assert list(run_tasks([], square, 2, silent)) == []
 
     def test_a_worker_that_dies(self) -> None:
-        with pytest.raises(MemoryError, match=r"a worker died"):
-            list(run_tasks([1, 2, 3, 4], die, 2, silent))
+        """The system kills one where memory runs out: its task has no answer, the others have."""
+        found = dict(run_tasks([1, 2, 3, 4, 5], die, 2, silent, reason))
+        why = found.pop(2)
+        assert found == {0: 1, 1: 2, 3: 4, 4: 5}
+        assert why == ("3: its worker process was ended by signal 9: run it again, with fewer "
+                       "--workers where memory is short")
+
+    def test_a_worker_that_dies_for_a_caller_without_an_answer(self) -> None:
+        with pytest.raises(UnansweredError, match=r"3: its worker process was ended by signal 9"):
+            list(run_tasks([3, 4], die, 2, silent))
+
+    def test_a_worker_that_dies_before_its_next_task(self) -> None:
+        """It is ended between an answer and the task after it, which is then lost with it."""
+        found: dict[int, Any] = {}
+        for number, answer in run_tasks([1, 2, 3, 4], process_id, 2, silent, reason):
+            if not found:
+                os.kill(answer, signal.SIGKILL)
+            found[number] = answer
+        assert sorted(found) == [0, 1, 2, 3]
+        lost = [answer for answer in found.values() if isinstance(answer, str)]
+        assert len(lost) == 1
+        assert "ended by signal 9" in lost[0]
+
+    def test_a_worker_without_memory(self) -> None:
+        found = dict(run_tasks([1, 2, 3], swell, 2, silent, reason))
+        assert found == {0: 1, 1: "2: memory ran out: run it again, with fewer --workers", 2: 3}
 
     def test_a_worker_that_raises(self) -> None:
         with pytest.raises(WorkerError, match=r"(?s)in a worker:.*ValueError: \d is too much"):
