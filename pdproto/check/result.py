@@ -156,12 +156,12 @@ class CheckResult:
 
     @property
     def verdict(self) -> Verdict:
-        """VIOLATED if any finding is; else UNKNOWN if any finding is; else HOLDS."""
+        """VIOLATED if any finding is; else UNKNOWN if any is, or if there is none; else HOLDS."""
         verdicts = {finding.verdict for finding in self.findings}
         for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
             if verdict in verdicts:
                 return verdict
-        return Verdict.HOLDS
+        return Verdict.HOLDS if verdicts else Verdict.UNKNOWN
 
 
 # A row of the tables, independent of the system: its name and its place.

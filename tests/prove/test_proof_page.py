@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from pdproto.cli.main import main
+from pdproto.spec.language import TRUE, Always, LeadsTo, System, implies
 from tests.check.report.page_reader import PageReader
+from tests.prove.test_verdicts import ROWS, SPOILT, bad, worse
 
 Output = pytest.CaptureFixture[str]
+
+UNRANKED = System("unranked", "", (ROWS,), (LeadsTo("worsens", bad(), worse()),), final=TRUE)
+KEPT = System("kept", "", (ROWS,), (Always("first_bad", implies(worse(), bad())),), final=TRUE)
+__all__ = ["SPOILT"]  # a command asks about it by the name of this module
 
 
 def page(capsys: Output, tmp_path: Path, *arguments: str) -> tuple[int, str, dict[str, object]]:
@@ -76,3 +82,23 @@ def test_a_claim_that_rests_on_a_false_one_is_not_said_to_be_proved(
     assert "it rests on not_bad, never_bad, not proved here" in text
     assert "It is proved for every size" not in text
     assert ">not proved</p>" in text
+
+
+@pytest.mark.parametrize(("attribute", "asked", "status", "verdict", "word"), [
+    ("UNRANKED", (), 3, "unknown", "not decided"),
+    ("SPOILT", ("--property", "follows"), 1, "failed", "not proved"),
+    ("SPOILT", ("--property", "not_worse"), 1, "failed", "not proved"),
+    ("KEPT", (), 0, "proved", "proved"),
+])
+def test_every_form_has_the_verdict_of_the_exit_status(
+    capsys: Output, tmp_path: Path, attribute: str, asked: tuple[str, ...], status: int,
+    verdict: str, word: str,
+) -> None:
+    """Also where nothing was proved, and where a claim rests on one that fails."""
+    told = tmp_path / "proof.json"
+    ended, text, result = page(capsys, tmp_path, f"tests.prove.test_proof_page:{attribute}",
+                               *asked, "--json", str(told))
+    assert (ended, json.loads(told.read_text())["verdict"]) == (status, verdict)
+    assert f">{word}</p>" in text
+    holds = {0: "holds", 1: "violated", 3: "unknown"}
+    assert result["verdict"] == holds[status]

@@ -96,12 +96,6 @@ class Verdicts:
         return frozenset(verdict.name for verdict in self.units.values()
                          if verdict.standing is UnitStatus.PROVED)
 
-    def standing(self, names: Collection[str]) -> UnitStatus:
-        """The worst verdict of these units."""
-        found = {self.units[name].standing for name in names}
-        worst = (UnitStatus.FAILED, UnitStatus.UNKNOWN, UnitStatus.CONDITIONAL, UnitStatus.PROVED)
-        return next(standing for standing in worst if standing in {*found, UnitStatus.PROVED})
-
     @cached_property
     def told(self) -> frozenset[str]:
         """The units that were asked for, and those that are not met of which one is proved only if
@@ -117,14 +111,22 @@ class Verdicts:
                 if o.unit in self.told and self.proof.status(o) is Status.FAILED)
 
     @property
-    def exit_status(self) -> int:
-        """0 if all that was asked for is proved, 1 if it fails, or rests on one that does; or 3,
-        also if there is nothing to prove.
+    def verdict(self) -> UnitStatus:
+        """The verdict on all that was asked for: FAILED also if it rests on something that fails;
+        UNKNOWN also if there is nothing to prove.
         """
         if any(self.failed):
-            return 1
-        whole = all(self.units[name].standing is UnitStatus.PROVED for name in self.chosen)
-        return 0 if self.chosen and whole and self.proof.from_possible_axioms else 3
+            return UnitStatus.FAILED
+        if not self.chosen or not self.proof.from_possible_axioms:
+            return UnitStatus.UNKNOWN
+        found = {self.units[name].standing for name in self.chosen}
+        worst = (UnitStatus.FAILED, UnitStatus.UNKNOWN, UnitStatus.CONDITIONAL, UnitStatus.PROVED)
+        return next(standing for standing in worst if standing in found)
+
+    @property
+    def exit_status(self) -> int:
+        """0 if all that was asked for is proved, 1 if it fails, and else 3."""
+        return {UnitStatus.PROVED: 0, UnitStatus.FAILED: 1}.get(self.verdict, 3)
 
     def status(self, obligation: Obligation) -> Status:
         """The verdict on one obligation; UNKNOWN if it was not asked."""

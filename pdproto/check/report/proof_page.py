@@ -32,7 +32,7 @@ def page(verdicts: Verdicts, refuted: Sequence[Refutation]) -> str:
         stopped="interrupted" if proof.interrupted else "", findings=findings,
         rows_never_fired=(), deadlocks=0)
     told = to_json(verdicts)
-    return render(result, Masthead(PROOF_WORDS[result.verdict], [
+    return render(result, Masthead(PROOF_WORDS[VERDICT[verdicts.verdict]], [
         ("obligations", f"{told['obligations']:,}"), ("proved", f"{told['proved']:,}"),
         ("failed", f"{len(told['failed']):,}"), ("unknown", f"{len(told['unknown']):,}"),
         ("seconds", f"{proof.seconds:.2f}"),

@@ -87,7 +87,7 @@ def to_json(found: Verdicts) -> dict[str, Any]:
         })
     return {
         "system": one.system.name,
-        "verdict": found.standing(found.chosen),
+        "verdict": found.verdict,
         "verdicts": {name: found.units[name].standing for name in found.chosen},
         "if": {name: list(unmet) for name in found.chosen if (unmet := found.units[name].unmet)},
         "obligations": len(proof.obligations),
