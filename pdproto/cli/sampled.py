@@ -13,7 +13,7 @@ from rich.text import Text
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.narration import counted, sizes_phrase
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
-from pdproto.check.result import CheckResult, Finding
+from pdproto.check.result import CheckResult, Finding, PropertyKind
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.system import DEFAULT, Configuration, System
@@ -57,7 +57,8 @@ class Sampled:
             states=0, transitions=self.steps, depth=0, seconds=0.0, complete=False,
             stopped=f"these are {counted(self.runs, 'run')}, and not all",
             findings=() if finding is None else (finding,), rows_never_fired=self.never,
-            deadlocks=0, row_places={row.name: row.place for _, row in self.system.rows()},
+            deadlocks=int(finding is not None and finding.kind is PropertyKind.DEADLOCK),
+            row_places={row.name: row.place for _, row in self.system.rows()},
             rows_fired=tuple(name for name, times in self.fired.items() if times),
         )
 
@@ -132,7 +133,6 @@ def _show(sampled: Sampled) -> None:
 
 def _as_json(sampled: Sampled) -> dict[str, Any]:
     return to_json(sampled.result) | {
-        "verdict": "unknown" if sampled.finding is None else "violated",
         "runs": sampled.runs, "steps": sampled.steps, "rows": dict(sampled.fired),
         "replay": sampled.replay,
     }

@@ -20,6 +20,7 @@ from pdproto.check.report.narration import (
     counted,
     every_row,
     headline,
+    so_far,
     verdict_word,
     visible,
 )
@@ -134,7 +135,7 @@ def _explored(result: CheckResult) -> Masthead:
         ("transitions", f"{result.transitions:,}"),
         ("depth", f"{result.depth:,}"),
         ("seconds", f"{result.seconds:.2f}"),
-        ("deadlocks", f"{result.deadlocks:,}"),
+        (f"deadlocks{so_far(result)}", f"{result.deadlocks:,}"),
         *((sort, str(size)) for sort, size in result.sizes.items()),
     ])
 
@@ -202,9 +203,8 @@ def _item(number: int, finding: Finding) -> Markup:
 
 
 def _coverage(result: CheckResult) -> Iterator[Markup]:
-    so_far = "" if result.complete else " so far"
     if result.rows_never_fired:
-        yield element("h2", f"Rows that never fired{so_far}")
+        yield element("h2", f"Rows that never fired{so_far(result)}")
         rows = [
             element(
                 "li",

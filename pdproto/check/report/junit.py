@@ -11,6 +11,7 @@ from pdproto.check.report.narration import (
     coverage_lines,
     headline,
     sizes_phrase,
+    so_far,
     trace_lines,
     visible,
 )
@@ -88,8 +89,8 @@ def _case(suite: ElementTree.Element, result: CheckResult, finding: Finding) -> 
 
 
 def _summary(result: CheckResult) -> list[str]:
-    lines = [counts_phrase(result), f"deadlocks: {result.deadlocks:,}"]
-    lines += [f"row never fired: {line}" for line in coverage_lines(result)]
+    lines = [counts_phrase(result), f"deadlocks{so_far(result)}: {result.deadlocks:,}"]
+    lines += [f"row never fired{so_far(result)}: {line}" for line in coverage_lines(result)]
     if result.stopped:
         lines.append(f"stopped: {visible(result.stopped)}")
     return lines

@@ -105,6 +105,11 @@ def coverage_lines(result: CheckResult) -> tuple[str, ...]:
     )
 
 
+def so_far(result: CheckResult) -> str:
+    """The words behind a number that a longer search may raise; empty after a whole search."""
+    return "" if result.complete else " so far"
+
+
 def every_row(result: CheckResult) -> str:
     """The sentence where no row is known that never fired; empty if rows are not known."""
     if not result.rows_known:

@@ -17,6 +17,7 @@ from pdproto.check.report.narration import (
     every_row,
     headline,
     sizes_phrase,
+    so_far,
 )
 from pdproto.check.report.pen import Pen
 from pdproto.check.report.picture import draw
@@ -139,11 +140,11 @@ def _row_counts(pen: Pen, result: CheckResult) -> Table:
 def _coverage(pen: Pen, result: CheckResult) -> list[Text]:
     never = coverage_lines(result)
     if never:
-        so_far = "" if result.complete else " so far"
-        lines = [pen.text(f"rows that never fired{so_far}: {len(never)}", style="yellow")]
+        told = f"rows that never fired{so_far(result)}: {len(never)}"
+        lines = [pen.text(told, style="yellow")]
         lines += [pen.text(f"    {line}") for line in never]
     else:
         lines = [pen.text(text, style="dim") for text in filter(None, (every_row(result),))]
     style = "yellow" if result.deadlocks else "dim"
-    lines.append(pen.text(f"deadlocks: {result.deadlocks:,}", style=style))
+    lines.append(pen.text(f"deadlocks{so_far(result)}: {result.deadlocks:,}", style=style))
     return lines

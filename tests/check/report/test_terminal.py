@@ -157,10 +157,11 @@ def test_wide_characters_keep_the_columns_straight() -> None:
 
 
 def test_a_bare_result_is_printed() -> None:
+    """Nothing was asked, so nothing holds."""
     text = shown(samples.result(sizes={}, description=""), 80)
     assert text.splitlines() == [
         "two-phase-commit",
-        "HOLDS  288 states, 1,146 transitions, depth 11, 0.02 s, every state explored",
+        "UNKNOWN  288 states, 1,146 transitions, depth 11, 0.02 s, every state explored",
         "",
         "every row fired",
         "deadlocks: 0",
