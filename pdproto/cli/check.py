@@ -146,7 +146,7 @@ def _require_named_size(arguments: argparse.Namespace) -> None:
 
 def _settings(system: System, arguments: argparse.Namespace, reporter: Reporter) -> CheckSettings:
     return CheckSettings(
-        properties=system.meant(chosen_properties(system, arguments.properties)),
+        properties=chosen_properties(system, arguments.properties),
         limits=limits(arguments),
         workers=arguments.workers,
         keep_going=_keeps_going(system, arguments),

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     system = load(arguments.system)
     chosen = configuration(system, arguments)
     require_processes(system)
-    wanted = system.meant(chosen_properties(system, arguments.properties))
+    wanted = chosen_properties(system, arguments.properties)
     with runnable(system):
         fuzzer = Fuzzer(system, chosen, properties=frozenset(wanted))
     finding, replay = None, ""

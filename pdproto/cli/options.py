@@ -224,13 +224,16 @@ def fault_layers(system: System, groups: Iterable[Iterable[str]]) -> tuple[str, 
 
 
 def chosen_properties(system: System, groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """The properties that --property names. Raises UsageError for one that the system lacks."""
+    """The properties that --property names, each with the claim that it reads nothing past an end.
+
+    Raises UsageError for one that the system lacks.
+    """
     wanted, known = tuple(_flat(groups)), names(system)
     for name in wanted:
         if name not in known:
             raise UsageError(f"{system.name} has no property {name!r}{suggestion(name, known)}; "
                              f"it has: {', '.join(known)}")
-    return wanted
+    return system.meant(wanted)
 
 
 def without(arguments: Sequence[str], options: Collection[str]) -> list[str]:

@@ -233,8 +233,8 @@ class ClusterMachine(RuleBasedStateMachine):
         """Choose the topology, the fairness assumption, and the path to a rare row, if any."""
         fuzzer = self.fuzzer
         self.world = fuzzer.worlds.chosen(topology, relying)
-        self.world.cluster.begin()
         fuzzer.count += 1
+        self.act_and_check(self.world.cluster.begin)
         if goal < HALF:
             self.lead(self.world.pre_exploration.way(goal * goal / HALF**2, state / (2 * HALF)))
 

@@ -57,6 +57,7 @@ def replay_rows(
     """Fire those of the rows that can, in this order, and settle the run. Returns the failure."""
     cluster.begin()
     try:
+        checker.check_state(cluster)
         for row in rows:
             cluster.hear_all()
             if cluster.can(row):

@@ -229,6 +229,7 @@ class Clocked:
         """
         cluster, checker = self._world.cluster, self._world.checker
         cluster.begin()
+        checker.check_state(cluster)
         while self.steps < STEPS_MAX and self.now < SECONDS_MAX:
             possible = dict(self._possible())
             if not possible:

@@ -32,6 +32,18 @@ DEEP: Final = "deep"  # a configuration that is one size up
 _SIZES: Final = "Configuration({Worker: 2})"
 
 
+def reads(of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
+    """The claim that what has this name reads no sequence past its end, if it reads one.
+
+    read: the conditions under which its formulas are meant (defined.py).
+    """
+    found = [one for one in read if one != TRUE]
+    if found:
+        yield InRange(in_range_name(of), all_of(*found),
+                      "let the claim be about elements that there are, as in "
+                      "implies(log(s).length > 0, ...)", place=place)
+
+
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Sizes to explore, with settings. given: replaces the interpretations of rigid symbols.
@@ -127,11 +139,8 @@ class System:
             yield from self._read("deadlock", [defined(self.final)], self.place)
 
     def _read(self, of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
-        found = [one for one in read if one != TRUE]
-        if found:
-            yield self._ranged(of, "property", all_of(*found),
-                               "let the claim be about elements that there are, as in "
-                               "implies(log(s).length > 0, ...)", place)
+        for one in reads(of, read, place):
+            yield self._ranged(of, "property", one.claim, one.why, place)
 
     def meant(self, names: Iterable[str]) -> tuple[str, ...]:
         """The properties with these names, each with the claim that it reads no sequence past its

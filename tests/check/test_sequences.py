@@ -9,6 +9,7 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NATIVE, PORTABLE
 from pdproto.check.interpret import Interpreter
+from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
@@ -236,6 +237,44 @@ def test_no_other_question_reads_past_an_end(question: str) -> None:
         told = Verdicts(proof, prove(one, proof.obligations(asked[:1]), ProofSettings()), asked[:1])
         assert told.units[question].unmet == (f"{question}_stays_in_range",)
         assert told.exit_status == 1
+
+
+def with_lemma(lemma: Formula, **options: Any) -> ProofSubject:
+    """A list, and its latest element, with this lemma."""
+    go = Row("go", on=Call("go", i), when=~log(w).full,
+             do=[*log(w).append(i), got(w).to(i)])
+    one = System("kept", "A list.", (Table(m, rows=(go,)),),
+                 (Always("empty_has_none", implies(got(w).is_set, ~log(w).empty)),), final=TRUE)
+    return ProofSubject(one, (Always("lemma", lemma, **options),), {})
+
+
+def proved_with(lemma: Formula, **options: Any) -> Verdicts:
+    one = with_lemma(lemma, **options)
+    return Verdicts(one, prove(one.system, one.obligations(), ProofSettings()))
+
+
+def test_a_lemma_that_reads_past_an_end_is_not_proved() -> None:
+    """Its plain formula holds in each state: behind the end each place has its first value."""
+    told = proved_with(log(w).head.among(i) | TRUE)
+    assert told.units["lemma"].standing == "open"
+    assert told.units["lemma"].unmet == ("lemma_stays_in_range",)
+    assert told.units["lemma_stays_in_range"].standing == "failed"
+    assert told.exit_status == 1
+    guarded = proved_with(implies(log(w).length > 0, log(w).head.among(i) | TRUE))
+    assert {unit.standing for unit in guarded.units.values()} == {"proved"}
+    assert guarded.exit_status == 0
+
+
+def test_a_claim_by_a_lemma_that_reads_past_an_end_rests_on_that() -> None:
+    past = proved_with(log(w).head.among(i) | TRUE, by=("empty_has_none",))
+    assert past.units["lemma"].unmet == ("lemma_stays_in_range",)
+
+
+def test_an_edit_keeps_no_lemma_that_reads_past_an_end_in_it() -> None:
+    one = with_lemma(log(w).head.among(i) | TRUE)
+    assert [lemma.name for lemma in one.lemmas] == ["lemma", "lemma_stays_in_range"]
+    left = surviving(one, lambda asked: prove(one.system, asked, ProofSettings()))
+    assert (left.lemmas, left.broken) == ((), ("lemma", "lemma_stays_in_range"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

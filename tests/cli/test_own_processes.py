@@ -11,6 +11,7 @@ import pytest
 
 from lab.__main__ import main as of_the_laboratory
 from pdproto.cli.main import main
+from tests.check.test_sequences import first_of_an_empty_list
 from tests.docs.documents import ROOT
 
 LEASE = f"{ROOT / 'examples' / 'lease_lock.py'}:SYSTEM"
@@ -30,6 +31,20 @@ told = clock.relation("told")
 SYSTEM = System("still", "Nothing ever happens.", tables=(
     Table(clock, rows=(Row("tell", when=told(), do=told().to(False)),)),), final=TRUE)
 '''
+
+STARTS = '''
+from pdproto.spec.language import *
+class N(Sort): "A process."
+n = N("n")
+one = Machine("one", n)
+up = one.relation("up")
+SYSTEM = System("starts", "Comes up.", tables=(Table(one, rows=(
+    Row("go", on=Call("go"), when=~up(n), do=up(n).to(True)),)),),
+    properties=(Always("some_is_up", exists(n, up(n))),), final=TRUE,
+    configurations={"default": Configuration({N: 1})})
+'''
+
+PAST_DEADLOCK, PAST_REFINES = map(first_of_an_empty_list, ("deadlock", "refines"))
 
 
 def ran(capsys: Output, *arguments: object) -> tuple[int, str]:
@@ -111,6 +126,29 @@ def test_a_system_in_a_file_runs_with_its_clocks(capsys: Output) -> None:
     assert status == 0
     assert "5 runs, " in told
     assert "virtual seconds" in told
+
+
+@pytest.mark.parametrize("asked", [True, False])
+@pytest.mark.parametrize("question", ["deadlock", "refines"])
+def test_fuzzing_sees_what_reads_past_an_end(
+    capsys: Output, question: str, asked: bool
+) -> None:
+    """At the start, where `final=` and the mapping of a refinement read an empty list."""
+    status, told = ran(capsys, "fuzz", f"{__name__}:PAST_{question.upper()}", "--runs", 5,
+                       *(("--property", question) if asked else ()))
+    assert status == 1
+    assert f"{question}_stays_in_range violated at the start" in told
+
+
+@pytest.mark.parametrize("verb", [("sim", "--seed", 0, "--quiet"), ("fuzz", "--runs", 5)])
+def test_a_claim_that_fails_at_the_start_alone_is_seen(
+    capsys: Output, verb: tuple[object, ...], tmp_path: Path
+) -> None:
+    spec = tmp_path / "start.py"
+    spec.write_text(STARTS)
+    status, told = ran(capsys, *verb, f"{spec}:SYSTEM")
+    assert status == 1
+    assert "some_is_up violated at the start" in told
 
 
 @pytest.mark.parametrize("verb", ["sim", "fuzz"])

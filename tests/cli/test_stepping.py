@@ -73,6 +73,15 @@ def test_a_start_at_the_counterexample_of_a_check(
     assert "phase_edges holds: there is no counterexample" in err
 
 
+def test_a_mapping_that_reads_past_an_end_has_a_counterexample(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = stepped(capsys, monkeypatch, "", "tests.cli.test_own_processes:PAST_REFINES",
+                             "--violation", "refines")
+    assert status == 0
+    assert "✗ refines_stays_in_range" in out
+
+
 def test_a_start_at_no_counterexample_says_why_there_is_none(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

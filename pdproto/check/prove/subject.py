@@ -16,12 +16,19 @@ from pdproto.check.prove.fair_rows import proved_under
 from pdproto.check.prove.names import check_names, check_rows, strange
 from pdproto.check.prove.obligations import Claim, Obligation, claims, obligations
 from pdproto.check.prove.ranking import ranking_obligations, spared
+from pdproto.spec.language.defined import defined
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.kinds import shown, suggestion
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.properties import Always, LeadsTo, Sometimes
+from pdproto.spec.language.properties import (
+    Always,
+    InRange,
+    LeadsTo,
+    Sometimes,
+    in_range_name,
+)
 from pdproto.spec.language.ranking import FaultFree, Monotone, Ranking
-from pdproto.spec.language.system import System
+from pdproto.spec.language.system import System, reads
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class ProofSubject:
     rankings and lemmas for runs without some faults. lemmas_of: the base of an edit, if the lemmas
     are those of the base. broken: the names of lemmas that do not hold for the edit (inherited.py).
     without: the fault layers that are left out of the system. lemmas_in: the file or module whose
-    LEMMAS they are, or would be.
+    LEMMAS they are, or would be. Beside each lemma stands the claim that it reads no sequence past
+    its end, if it reads one, as beside each property of the system.
     """
 
     system: System
@@ -46,6 +54,20 @@ class ProofSubject:
     broken: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     lemmas_in: str = ""
+
+    def __post_init__(self) -> None:
+        calm = replace(self.fault_free, lemmas=_with_reads(self.fault_free.lemmas))
+        for name, value in (("lemmas", _with_reads(self.lemmas)),
+                            ("helping", _with_reads(self.helping)), ("fault_free", calm)):
+            object.__setattr__(self, name, value)
+
+    def meant(self, name: str) -> tuple[str, ...]:
+        """The claim or lemma with this name, and the claim that it reads nothing past an end, if
+        there is one.
+        """
+        reads = {lemma.name for lemma in (*self.lemmas, *self.helping, *self.fault_free.lemmas)
+                 if isinstance(lemma, InRange)} & {in_range_name(name)}
+        return (*self.system.meant([name]), *reads)
 
     def under(self, layers: Sequence[str]) -> "ProofSubject":
         """The subject under these layers of faults alone, with the same lemmas and rankings."""
@@ -145,7 +167,7 @@ class ProofSubject:
             # Obligations share their assumptions, so most of them name the same units.
             name = waiting.pop()
             rested = {tuple(o.rests_on) for o in self.units.get(name, ())}
-            rested |= {(one,) for one in self.system.meant([name])}
+            rested |= {(one,) for one in self.meant(name)}
             fresh = dict.fromkeys(name for each in rested for name in each if name not in found)
             found |= fresh
             waiting += fresh
@@ -169,6 +191,12 @@ class ProofSubject:
                 )
         chosen = {*(self.closure(wanted) if wanted else self.units)}
         return tuple(o for name, own in self.units.items() if name in chosen for o in own)
+
+
+def _with_reads(lemmas: Iterable[Always]) -> tuple[Always, ...]:
+    own = tuple(lemma for lemma in lemmas if not isinstance(lemma, InRange))
+    return (*own, *(one for lemma in own
+                    for one in reads(lemma.name, [defined(lemma.claim)], lemma.place)))
 
 
 def with_proofs(

@@ -135,7 +135,7 @@ class Verdicts:
     def _verdict(self, name: str) -> UnitVerdict:
         own = self.one.units[name]
         left = self._open[name]
-        rested = (self.one.system.meant([name]) if name in self.proof.independent
+        rested = (self.one.meant(name) if name in self.proof.independent
                   else self.one.closure([name]))
         unmet = tuple(other for other in rested
                       if other != name and (self._open.get(other) or self._doubt(other)))
