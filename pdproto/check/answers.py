@@ -1,10 +1,11 @@
 """Whether a row answers every message and completion, as one more finding of a check.
 
 Exploration cannot find a missing row: an event without a row changes no state. So the check asks
-lint's rule first, about every state of each machine at small sizes (lint/totality.py). A state in
-which it finds no row need not be reachable. So then the states that are reached are judged: whether
-the trigger is there in one, and no row can fire. A message may wait in a system with `final=TRUE`:
-it says of every state that it is right if nothing more happens.
+lint's rule first, about every state of each machine at the same sizes (lint/totality.py). A state
+in which it finds no row need not be reachable. So then, and where there are too many to look at,
+the states that are reached are judged: whether the trigger is there in one, and no row can fire. A
+message may wait in a system with `final=TRUE`: it says of every state that it is right if nothing
+more happens.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.lint import Remark, Severity, small, subjects
+from pdproto.check.lint import Remark, Severity, subjects
+from pdproto.check.lint.bounds import require_small
 from pdproto.check.lint.remark import arranged
 from pdproto.check.lint.totality import totality
 from pdproto.check.prove.coverage import Answers, is_owed, triggers
@@ -25,7 +27,7 @@ from pdproto.spec.language.system import Configuration, System
 
 ANSWERED: Final = "every_message_is_answered"
 CLAIM: Final = "a row, an Ignore or a Reject for each message and completion in each state"
-LINT: Final = "`pdproto lint` finds states without a row, but none of them was reached"
+LINT: Final = "no state was reached in which a trigger is there without a row"
 MAY_WAIT: Final = "a message may wait in any state, as final=TRUE says"
 WAITS: Final = "`pdproto lint` finds states without a row"
 
@@ -39,35 +41,39 @@ def with_answers(
     """The result with one more finding. It is violated if a state is reached in which a message or
     a completion has come and no row answers it, unless it may wait there.
 
-    ask: explores the system, if lint finds a state without a row.
+    ask: explores the system, if lint finds a state without a row, or cannot look at all states.
     """
-    local = _local(system)
-    if local.verdict is not Verdict.HOLDS and system.final == TRUE:
-        local = replace(local, verdict=Verdict.HOLDS, claim=MAY_WAIT, assurance=MAY_WAIT,
-                        note=WAITS)
-    elif local.verdict is not Verdict.HOLDS:
+    local = _local(system, configuration)
+    if local is None:
         local = _reached(system, configuration, settings, ask)
     return replace(result, findings=(*result.findings, local))
 
 
-def _local(system: System) -> Finding:
-    """By lint: whether every state of each machine has a row, at small sizes."""
-    found = Finding(
-        ANSWERED, PropertyKind.ANSWERS, CLAIM, Verdict.HOLDS, "", system.place)
+def _local(system: System, configuration: Configuration) -> Finding | None:
+    """By lint, at the same sizes: every state of each machine has a row, or a message may wait in
+    it. None if lint finds a state without a row, or cannot look at all.
+    """
+    found = Finding(ANSWERED, PropertyKind.ANSWERS, CLAIM, Verdict.HOLDS,
+                    f"every state of each machine for {at_sizes(configuration.sizes)}",
+                    system.place)
+    holes = _holes(system, configuration)
+    if not holes:
+        return found if holes is not None else None
+    if system.final == TRUE:
+        return replace(found, claim=MAY_WAIT, assurance=MAY_WAIT, note=WAITS)
+    return None
+
+
+def _holes(system: System, configuration: Configuration) -> list[Remark] | None:
+    """The states without a row; None if there are too many to look at."""
     try:
-        chosen = small(system)
-        holes = _holes(system)
-    except TooLargeError as error:
-        return replace(found, verdict=Verdict.UNKNOWN, assurance=str(error))
-    verdict = Verdict.VIOLATED if holes else Verdict.HOLDS
-    return replace(found, verdict=verdict,
-                   assurance=f"every state of each machine for {at_sizes(chosen.sizes)}")
-
-
-def _holes(system: System) -> list[Remark]:
-    found, _ = subjects(system, small(system))
-    return [remark for remark in arranged(remark for one in found for remark in totality(one))
-            if remark.severity is Severity.ERROR]
+        require_small(system, configuration.sizes)
+        found, complete = subjects(system, configuration)
+    except TooLargeError:
+        return None
+    holes = [remark for remark in arranged(remark for one in found for remark in totality(one))
+             if remark.severity is Severity.ERROR]
+    return holes if holes or complete else None
 
 
 def _reached(

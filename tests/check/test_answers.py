@@ -20,9 +20,11 @@ from pdproto.spec.language import (
     Call,
     Configuration,
     DropRow,
+    Formula,
     Ignore,
     Machine,
     Message,
+    Rigid,
     Row,
     Sort,
     State,
@@ -104,6 +106,56 @@ def test_a_state_that_is_not_reached_needs_no_row(asked: System, verdict: Verdic
     assert (LINT in finding.note) == (verdict is Verdict.HOLDS)
     assert finding.assurance.endswith("for Tank=1")
     assert [remark.rule for remark in lint(asked, chosen) if remark.severity is Severity.ERROR]
+
+
+class Node(Sort):
+    """Three of them can differ."""
+
+
+a, b, c = Node("a"), Node("b"), Node("c")
+near = Rigid("near", a, b)
+
+
+def told_once(taken: Formula) -> System:
+    """A message of three nodes is sent once; a row takes it where this holds."""
+    teller, taker = Machine("teller"), Machine("taker")
+    ask = Message("ask", a, b, c, sender=teller, receiver=taker)
+    told, got = teller.relation("told"), taker.relation("got")
+    return System("told", "", (
+        Table(teller, rows=(Row("tell", on=Call("tell", a, b, c), when=~told(),
+                                do=told().to(True), send=ask(a, b, c)),)),
+        Table(taker, rows=(Row("take", on=ask(a, b, c), when=taken, do=got().to(True)),)),
+    ), final=got() | ~got(), configurations={"default": Configuration({Node: 1})})
+
+
+@pytest.mark.parametrize(("taken", "chosen", "verdict"), [
+    (a.same(b) | b.same(c) | a.same(c), Configuration({Node: 2}), Verdict.HOLDS),
+    (a.same(b) | b.same(c) | a.same(c), Configuration({Node: 3}), Verdict.VIOLATED),
+    (near(a, b), Configuration({Node: 1}, given={near: lambda _: {(0, 0)}}), Verdict.HOLDS),
+    (near(a, b), Configuration({Node: 1}, given={near: lambda _: set()}), Verdict.VIOLATED),
+])
+def test_a_row_is_missing_only_at_these_sizes_or_in_this_topology(
+    taken: Formula, chosen: Configuration, verdict: Verdict
+) -> None:
+    asked = told_once(taken)
+    explored = check(asked, chosen, CheckSettings())
+    assert explored.verdict is Verdict.HOLDS
+    finding = with_answers(asked, chosen, CheckSettings(), explored).findings[-1]
+    assert finding.verdict is verdict
+
+
+@pytest.mark.parametrize("limit", ["PAIRS_MAX", "INTERPRETATIONS_MAX"])
+def test_what_lint_cannot_look_at_is_explored(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the last of two topologies a row is missing: lint looks at the first alone, or at none."""
+    asked, chosen = told_once(~near(a, b)), Configuration({Node: 1})
+    module = "bounds." if limit == "PAIRS_MAX" else ""
+    monkeypatch.setattr(f"pdproto.check.lint.{module}{limit}", 1)
+    explored = check(asked, chosen, CheckSettings())
+    finding = with_answers(asked, chosen, CheckSettings(), explored).findings[-1]
+    assert finding.verdict is Verdict.VIOLATED
+    assert finding.trace is not None
 
 
 def test_an_unfinished_search_answers_nothing() -> None:
