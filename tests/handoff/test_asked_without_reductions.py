@@ -1,5 +1,6 @@
 """lab/reductions.jsonl: what is explored with two reductions has the same verdicts without them."""
 
+import re
 from dataclasses import replace
 
 from lab.reductions import answer, differences, every_question, record
@@ -25,6 +26,12 @@ def test_a_record_is_of_these_tables() -> None:
     found = {name: tuple(line["reduced"]) for name, line in record().items() if "reduced" in line}
     known = {" ".join(key): tuple(one) for key, one in EXPECTED.items()}
     assert {name: one for name, one in found.items() if one != known.get(name, one)} == {}
+    told = {name: re.match(r"([\d,]+) states with both", line.get("not asked", ""))
+            for name, line in record().items()}
+    reasons = {name: int(one[1].replace(",", "")) for name, one in told.items() if one}
+    assert len(reasons) > 5
+    assert {name: one for name, one in reasons.items() if name in known and (
+        one != known[name][0])} == {}
 
 
 def test_a_question_is_asked_again() -> None:
