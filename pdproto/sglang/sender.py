@@ -100,6 +100,7 @@ class PdprotoKVSender(BaseKVSender):
         self.bootstrap_room = bootstrap_room
         self._pages = self._sent = self._slot = self._bytes = self._prefix = 0
         self._began: float | None = None
+        self._has_begun = self._is_over = False  # over: SGLang asks for no status of all stages
         self._metric = KVTransferMetric()
         # SGLang may say that the request names a rank, and not which: then it is this one.
         named = (mgr.dp_rank if mgr.named_rank is None else mgr.named_rank) \
@@ -116,7 +117,7 @@ class PdprotoKVSender(BaseKVSender):
 
     def init(self, num_kv_indices: int, aux_index: int | None = None) -> None:
         """Take the number of pages, and the slot of the request's metadata."""
-        self._pages, self._slot = num_kv_indices, aux_index or 0
+        self._pages, self._slot, self._has_begun = num_kv_indices, aux_index or 0, True
 
     def pop_decode_prefix_len(self) -> int:
         """The number of prompt tokens that decode has cached. Their pages are not sent: `send` is
@@ -175,6 +176,13 @@ class PdprotoKVSender(BaseKVSender):
         """Tell the first stage the status of this one."""
         if self.kv_mgr.statuses is not None:
             self.kv_mgr.statuses[self.bootstrap_room] = int(self.poll())
+            if self._is_over:  # since then, in SGLang's thread
+                self.kv_mgr.statuses.pop(self.bootstrap_room)
+
+    def _tell_no_more(self) -> None:
+        self._is_over = True
+        if self.kv_mgr.statuses is not None:
+            self.kv_mgr.statuses.pop(self.bootstrap_room)
 
     def should_send_kv_chunk(self, num_pages: int, last_chunk: bool) -> bool:
         """Whether SGLang must call `send` for this chunk: yes, unless it is empty and not the last.
@@ -193,8 +201,7 @@ class PdprotoKVSender(BaseKVSender):
         failed the request by itself.
         """
         self.sender.close("the prefill scheduler has given the request up")
-        if self.kv_mgr.statuses is not None:
-            self.kv_mgr.statuses.pop(self.bootstrap_room)
+        self._tell_no_more()
 
     def failure_exception(self) -> None:
         """End the request, and raise KVTransferError with the reason of its failure."""
@@ -203,8 +210,12 @@ class PdprotoKVSender(BaseKVSender):
         raise failed(self.bootstrap_room, why, transient=self.sender.transient)
 
     def abort(self) -> None:
-        """Abort the hand-over."""
+        """Abort the hand-over. Of a request that waits for its next chunk, SGLang calls nothing
+        else.
+        """
         self.sender.abort("aborted by the prefill scheduler")
+        if self._has_begun:
+            self._tell_no_more()
 
     def refuse(self, reason: str) -> None:
         """Abort the hand-over of a request that the scheduler has refused, and forget it."""

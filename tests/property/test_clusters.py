@@ -36,7 +36,7 @@ CASES: Final = {
     "agreement": (agreement.LOSS, GROUP, None),
     "agreement, delivered once": (agreement.ONCE, GROUP, None),
     **{name: (load(name), load(name).configurations["default"], None)
-       for name in ("registry", "dp-rank", "optimistic", "group-transfer")},
+       for name in ("registry", "dp-rank", "optimistic", "group-transfer", "ended-rooms")},
 }
 WRITE: Final = "S1_writes_stay_in_own_memory"
 STORES: Final = frozenset({"entry"})  # as a server runs it

@@ -77,6 +77,13 @@ CELLS: Final = (
          "each half of a request in room 0, which SGLang would keep for ever, fails at once with "
          "the reason, nothing is left, others are served",
          "room-zero-taken", quick=True),
+    Cell("asked again", PLAIN, "asked_again",
+         "a router repeats decode's half of a request alone after its answer: prefill computes it "
+         "once, so that half fails within 10 s with the reason",
+         "once-unsaid"),
+    Cell("keys of members", "members", "equality_short",
+         "prefill and decode each have keys of their own, as members of a cluster",
+         "members-alike"),
     Cell("three samples", PLAIN, "several_samples",
          "requests for three samples each (`n`), which share a room", "room-once"),
     Cell("leak check", PLAIN, "leak_check",

@@ -15,11 +15,13 @@ from typing import Final
 
 from examples.servers.serving import ServerError, free_port
 from examples.sglang_servers.__main__ import NEW_TOKENS
+from pdproto.node.prefill.ended_rooms import OVER
 from pdproto.sglang.prompts import NO_ROOM, NO_ROOM_REASON
 from tests.servers.census import settled
 from tests.servers.layouts import CHUNK_TOKENS, PATIENCE_S, SHORT_S, SHORT_TOKENS
 from tests.servers.load import (
     ROOM_BITS,
+    Again,
     Answer,
     Ask,
     Both,
@@ -294,6 +296,21 @@ def _in_room(pair: Pair, room: int) -> Both:
     return replace(pair.both, to_prefill=told, to_decode=told)
 
 
+def asked_again(stage: Stage, layout: Layout) -> Finding:
+    """A router repeats decode's half of a request alone, after an answer: prefill computes it once,
+    so the half fails at once with that reason.
+    """
+    pair, wanted, answers = stage.pair(layout), asks(4, seed=7), list[Answer]()
+    reference = stage.reference(layout.model, wanted)
+    for ask in wanted:
+        room = random.getrandbits(ROOM_BITS)
+        answers += send(_in_room(pair, room), [ask], in_flight=1)
+        told = _refused(Again(pair.both, room), (OVER,), HANGS_S, wanted=[ask])
+    found = reference.require_right(wanted, answers, pair.told)
+    pair.check_nothing_grew()
+    return Finding(2 * len(wanted), found.equal, told)
+
+
 def several_samples(stage: Stage, layout: Layout) -> Finding:
     """The samples of a request share its room."""
     pair = stage.pair(layout)
@@ -345,8 +362,9 @@ def _routed(pair: Pair, *, named: int, prefill: int, decode: int) -> Way:
 
 def _refused(way: Way, want: Sequence[str], seconds: float, *, prefill: Sequence[str] = (),
              or_as_decode: bool = False, wanted: Sequence[Ask] = ()) -> str:
-    """Four requests fail, each saying all these words at decode, and those at prefill. Returns in
-    what time. or_as_decode: both halves find the reason, and prefill may be told of it first.
+    """These requests, or four, fail, each saying all these words at decode, and those at prefill.
+    Returns in what time. or_as_decode: both halves find the reason, and prefill may be told of it
+    first.
     """
     start = time.monotonic()
     answers = send(way, wanted or asks(4), in_flight=4, seconds=seconds)

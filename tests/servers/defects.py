@@ -317,6 +317,20 @@ def room_zero_taken() -> None:
         replace(module, "NO_ROOM", None)
 
 
+def once_unsaid() -> None:
+    """Decode never says that prefill is asked once for a request."""
+    from pdproto.sglang import prompts
+
+    replace(prompts, "is_once", lambda _: False)
+
+
+def members_alike() -> None:
+    """Each peer is called with the server's own public key, as if all had one secret."""
+    from pdproto.node.link import Curve
+
+    wrap(Curve, "key_of", lambda _old, self, _node: self.public)
+
+
 def room_once() -> None:
     """Prefill takes one request of a room."""
     from pdproto.node.prefill.binding_rooms import BindingRooms
@@ -381,8 +395,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, next_run_unknown, window_left_out, misfit_unnoticed,
         waits_for_ever, queue_timed, decode_waited_for, silence_as_death, registry_asked,
-        prompts_unnamed, room_zero_taken, room_once, registers_once, port_ignored, unregistered,
-        norm_off)
+        prompts_unnamed, room_zero_taken, once_unsaid, members_alike, room_once, registers_once,
+        port_ignored, unregistered, norm_off)
 }
 
 

@@ -11,6 +11,7 @@ import yaml
 
 from examples.servers.serving import HOST, Server, free_port
 from examples.sglang_servers.serving import SglangServer
+from tests.servers.kept_pair import SIDES
 from tests.servers.load import Through, asks
 from tests.servers.stage import POOL, Layout, Stage
 from tests.servers.suite import Finding
@@ -24,19 +25,14 @@ def deployed(stage: Stage, layout: Layout) -> Finding:
     of those of its containers. SGLang warms up, as it does there.
     """
     stage.end()
-    services = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]
-    secret = stage.model(layout.model).parent / "cluster.secret"
-    secret.unlink(missing_ok=True)
-    _pdproto("node", "keys", str(secret))
+    services, secret = services_of(COMPOSE), new_secret(stage.model(layout.model).parent)
     names = {"8998": str(free_port())}
     pair = [_begin(stage, layout, name, services[name], names, secret)
-            for name in ("prefill", "decode")]
+            for name in SIDES]
     for server in pair:
         stage.wait_for(server)
-    for server, name in zip(pair, ("prefill", "decode"), strict=True):
-        probe = services[name]["healthcheck"]["test"]
-        assert probe[:2] == ["CMD", "pdproto"]
-        _pdproto(*(re.sub(r":9400\b", f":{server.operator}", word) for word in probe[2:]))
+    for server, name in zip(pair, SIDES, strict=True):
+        probe(services[name], server.operator)
     router = _route(stage, services["router"]["command"], names, pair)
     try:
         router.wait_healthy()
@@ -46,6 +42,34 @@ def deployed(stage: Stage, layout: Layout) -> Finding:
     finally:
         stage.servers.end(router, *pair)
     return Finding(len(wanted), found.equal, "with keys, health checks and warm-up")
+
+
+def services_of(compose: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(compose.read_text(encoding="utf-8"))["services"]
+    return found
+
+
+def new_secret(folder: Path) -> Path:
+    """The keys of a cluster, made as the compose file says."""
+    secret = folder / "cluster.secret"
+    secret.unlink(missing_ok=True)
+    _pdproto("node", "keys", str(secret))
+    return secret
+
+
+def probe(service: Mapping[str, Any], operator: int | None) -> None:
+    """The service's health check, of the operator's port here. Raises AssertionError."""
+    words = service["healthcheck"]["test"]
+    assert words[:2] == ["CMD", "pdproto"]
+    _pdproto(*(re.sub(r":9400\b", f":{operator}", word) for word in words[2:]))
+
+
+def environment_of(service: Mapping[str, Any], secret: Path, operator: int) -> dict[str, str]:
+    """The service's, with the keys and the operator's port of this machine."""
+    given = {**service["environment"], "PDPROTO_KEYS": str(secret),
+             "PDPROTO_OPERATOR": f"{HOST}:{operator}"}
+    assert given.keys() == service["environment"].keys()
+    return given
 
 
 def _pdproto(*words: str) -> None:
@@ -64,9 +88,7 @@ def _begin(stage: Stage, layout: Layout, name: str, service: Mapping[str, Any],
     told = [f"--model-path={stage.model(layout.model)}" if "${MODEL" in word else word
             for word in told]
     flags = [flag for flag in stage.servers.flags if flag != "--skip-server-warmup"]
-    given = {**service["environment"], "PDPROTO_KEYS": str(secret),
-             "PDPROTO_OPERATOR": f"{HOST}:{operator}"}
-    assert given.keys() == service["environment"].keys()
+    given = environment_of(service, secret, operator)
     return stage.servers.run(module, SglangServer(
         f"deployed-{name}", 0, port, stage.servers.folder / f"deployed-{name}.log",
         [*told, *flags, *ONLY_HERE], operator=operator), stage.environment(layout) | given)

@@ -34,6 +34,7 @@ class Loading:
         return self._spent + (0.0 if self._since is None else time.monotonic() - self._since)
 
 
+SIDES: Final = "prefill", "decode"
 NUMBERS: Final = count(1)  # of pairs: no log of this process replaces another
 
 

@@ -24,6 +24,7 @@ CHUNK_TOKENS: Final = 16  # the smallest chunks of a prompt
 LAYOUTS: Final[Mapping[str, Layout]] = {
     "plain": Layout(warm=IN_FLIGHT),
     "kill": Layout(env=BOOTSTRAP),
+    "members": Layout(env=BOOTSTRAP, members=True),
     "impatient": Layout(env=PATIENCE),
     # SGLang's own time-out of five minutes: both halves hear of a misfit long before.
     "decode-page-16": Layout(decode=("--page-size", "16")),

@@ -112,9 +112,7 @@ class Both:
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
     ) -> None:
-        room = random.getrandbits(ROOM_BITS)
-        body = body | {"bootstrap_host": "127.0.0.1", "bootstrap_room": room,
-                                    "bootstrap_port": self.registry}
+        body = body | _of_room(random.getrandbits(ROOM_BITS), self.registry)
         there = Answer()
         start = time.monotonic()
         side = asyncio.create_task(_read(
@@ -126,6 +124,24 @@ class Both:
             answer.prefill_error = there.error
         finally:
             side.cancel()
+
+
+@dataclass(frozen=True)
+class Again:
+    """Decode's half of a request alone, in a room that prefill may have ended."""
+
+    pair: Both
+    room: int
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        await _read(session, f"{self.pair.decode}/generate",
+                    body | _of_room(self.room, self.pair.registry), answer)
+
+
+def _of_room(room: int, registry: int) -> dict[str, Any]:
+    return {"bootstrap_host": "127.0.0.1", "bootstrap_room": room, "bootstrap_port": registry}
 
 
 @dataclass(frozen=True)

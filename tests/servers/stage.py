@@ -11,9 +11,10 @@ from examples.servers.serving import HOST, free_port
 from examples.sglang_servers import tiny_models
 from examples.sglang_servers.preloaded import HOOK
 from examples.sglang_servers.serving import Servers, SglangServer, has_router
+from pdproto.transport.keys import SUFFIX, write_members
 from tests.servers import hooks
 from tests.servers.census import Census, settled
-from tests.servers.kept_pair import KeptPair, ServerPair
+from tests.servers.kept_pair import SIDES, KeptPair, ServerPair
 from tests.servers.load import Ask, Both, Through, Way, asks, send
 from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
@@ -31,7 +32,7 @@ class Layout:
     each: how many servers there are of each kind. A router of several tries again.
     evidence: what prefill's log shows once, or more often, if it does what the layout is for.
     decode_evidence: the same of decode. warm: requests at once before the census with which later
-    ones are compared.
+    ones are compared. members: each server has keys of its own, as a member of their cluster.
     """
 
     model: str = "llama"
@@ -45,6 +46,7 @@ class Layout:
     evidence: str = ""
     decode_evidence: str = ""
     warm: int = 48
+    members: bool = False
 
 
 @dataclass
@@ -127,7 +129,7 @@ class Stage(KeptPair[Servers, SglangServer, Layout, Pair]):
     def open(self, layout: Layout) -> Pair:
         """See KeptPair."""
         prefills, decodes = ([self.start(layout, f"{side}{'abcd'[place]}" if place else side)
-                              for place in range(layout.each)] for side in ("prefill", "decode"))
+                              for place in range(layout.each)] for side in SIDES)
         for server in (*prefills, *decodes):
             server.wait_healthy()
         router = None
@@ -151,6 +153,9 @@ class Stage(KeptPair[Servers, SglangServer, Layout, Pair]):
         env = self.environment(layout)
         if operator is not None:
             env["PDPROTO_OPERATOR"] = f"{HOST}:{operator}"
+        if layout.members:
+            write_members(folder := str(self._folder / "members"), SIDES)
+            env["PDPROTO_KEYS"] = f"{folder}/{side}{SUFFIX}"
         server = begin(f"{side}-{self.number}", self.model(model), flags,
                        backend=layout.backend, like=like, env=env)
         server.operator = operator

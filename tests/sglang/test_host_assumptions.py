@@ -23,6 +23,7 @@ from sglang.srt.disaggregation.decode import (
     DecodeRequest,
     DecodeTransferQueue,
 )
+from sglang.srt.disaggregation.pp_consensus_store import PPConsensusStore
 from sglang.srt.disaggregation.prefill import SchedulerDisaggregationPrefillMixin
 from sglang.srt.disaggregation.utils import DisaggregationMode
 from sglang.srt.managers import scheduler
@@ -31,6 +32,7 @@ from sglang.srt.managers.schedule_batch import FINISH_ABORT
 from sglang.srt.managers.scheduler import Scheduler
 from sglang.srt.managers.scheduler_components.weight_updater import SchedulerWeightUpdaterManager
 
+from examples.sglang_handoff.ranks import Group
 from examples.sglang_handoff.request import request_of
 from pdproto.sglang.receiver import PdprotoKVReceiver
 from pdproto.sglang.sender import PdprotoKVSender
@@ -281,7 +283,7 @@ def test_memory_is_not_released_under_a_request(at_decode: Decode) -> None:
 class Prefill:
     """SGLang's prefill scheduler with one request of two pages, whose decode waits for them."""
 
-    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, pair: Pair, monkeypatch: pytest.MonkeyPatch, statuses: Any = None) -> None:
         self.given_back: list[Any] = []
         monkeypatch.setattr(prefill, "poll_and_all_reduce_attn_cp_tp_group", lambda senders, *_: [
             int(sender.poll()) for sender in senders])
@@ -289,7 +291,7 @@ class Prefill:
                             lambda request, *_, **__: self.given_back.append(request))
         (node, data_path), = pair.sources
         manager: Any = SimpleNamespace(
-            prefill=node, is_dummy_cp_rank=False, statuses=None, dp_rank=0, named_rank=None,
+            prefill=node, is_dummy_cp_rank=False, statuses=statuses, dp_rank=0, named_rank=None,
             prompt=None, source_data_path=data_path, parts=Manager(pair).parts,
             item_bytes=pair.item_bytes, rows=SimpleNamespace(read=lambda _: ROW))
         self.receiver = receiver_of(Manager(pair), ROOM)
@@ -341,3 +343,30 @@ def test_pages_of_a_request_that_is_aborted_between_chunks_reach_no_answer(
         at_prefill.scheduler, at_prefill.request)
     assert at_prefill.given_back == [at_prefill.request]
     until(lambda: at_prefill.receiver.poll() is KVPoll.FAILED)
+
+
+@of_newest
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_stage_keeps_no_status_of_a_request_that_is_aborted(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """With a pipeline, between chunks: SGLang calls neither `clear` nor `failure_exception` then,
+    and the first stage would keep a status for ever. Before that it asks for the status, and clears
+    the sender. Seen red with an abort that only aborts, and with a `_tell` that does not look
+    whether it is over.
+    """
+    statuses = PPConsensusStore(1, 0, Group([0], 0))
+    at_prefill = Prefill(pair, monkeypatch, statuses)
+    sender = at_prefill.sender
+    sender._has_begun = has_begun
+    assert int(sender.poll_pp_consensus()) == KVPoll.WAITING_FOR_INPUT
+    SchedulerDisaggregationPrefillMixin.release_aborted_prefill_waiting_req(
+        at_prefill.scheduler, at_prefill.request)
+    (node, _), = pair.sources
+    until(lambda: not node.metrics.read()["num_remembered_lives"])
+    assert sender.poll() is KVPoll.FAILED
+    assert (ROOM in statuses) is not has_begun
+    if not has_begun:
+        assert sender.poll_pp_consensus() is KVPoll.FAILED
+        sender.clear()
+    assert ROOM not in statuses

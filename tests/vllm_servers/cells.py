@@ -25,7 +25,7 @@ class Layout:
     extra: settings of the connector. model: the folder of decode's model, which names it.
     at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
     vLLM's plug-ins find it. at_once: the proxy asks both servers at once. router: in place of the
-    proxy, of routers.py.
+    proxy, of routers.py. members: each server has keys of its own, as a member of their cluster.
     """
 
     connector: str = OURS
@@ -39,6 +39,7 @@ class Layout:
     module: str | None = "tests.vllm_servers.defective"
     at_once: bool = False
     router: str = ""
+    members: bool = False
 
 
 LEASE_S: Final = 4.0  # for how long prefill waits for a decode that never calls
@@ -78,6 +79,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "tp-2-1": Layout(prefill=TWO, extra=STEADY),
     "tp-1-2": Layout(decode=TWO, extra=STEADY),
     "tp-2-2": Layout(prefill=TWO, decode=TWO, extra=STEADY),
+    "members": Layout(extra=STEADY, members=True),
     "decode-block-64": Layout(decode=("--block-size", "64")),
     "decode-model": Layout(model="alpaca"),
     "hybrid": Layout(model=HYBRID, at_prefill=HYBRID, common=("--no-enable-prefix-caching",),
@@ -173,6 +175,12 @@ CELLS: Final = (
     Cell("DP 2 -> 2", "dp", "data_parallel",
          "two data-parallel engines on each side, each of which takes itself for rank 0, with the "
          "ports of one server", "ranks-alike"),
+    Cell("keys of members", "members", "equality_short",
+         "prefill and decode each have keys of their own, as members of a cluster", "seals-apart"),
+    Cell("compose", "plain", "deployed",
+         "the commands of `deploy/compose/vllm.yaml` as processes of one machine, with its keys, "
+         "settings, health checks and proxy: decode loads each token of each prompt",
+         "seals-apart"),
     *(Cell(name, name, "routed",
            "the router from pip takes completions, chats and streams: decode loads "
            "each token of each prompt, and answers as it does alone", "params-unsent")

@@ -17,7 +17,7 @@ from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
 from pdproto.node.prefill.keeps import NO_PLACES, Keeps
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.vllm import loading, offering, rooms, sending, worker
+from pdproto.vllm import loading, offering, rooms, seals, sending, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
@@ -192,6 +192,15 @@ def params_unsent() -> None:
     wrap(offering.OfferingScheduler, "_params", lambda *_: {})
 
 
+def seals_apart() -> None:
+    """Each server seals what a proxy passes on with a key of its own."""
+    def begin(old: Any, self: Any, settings: Any) -> None:
+        old(self, settings)
+        self._key, self._signer = os.urandom(32), None
+
+    wrap(seals.Seals, "__init__", begin)
+
+
 def ranks_alike() -> None:
     """A data-parallel engine takes its first rank for that of its server."""
     wrap(Worker, "_place_in_server", lambda _, self, __: self._rank)
@@ -216,7 +225,7 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
                    nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits,
-                   nothing_kept, params_unsent, ranks_alike)}
+                   nothing_kept, params_unsent, ranks_alike, seals_apart)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

@@ -24,7 +24,8 @@ from examples.vllm_servers.serving import (
     gauge,
     transfer_config,
 )
-from tests.servers.kept_pair import NUMBERS, KeptPair, ServerPair
+from pdproto.transport.keys import SUFFIX, write_members
+from tests.servers.kept_pair import NUMBERS, SIDES, KeptPair, ServerPair
 from tests.servers.load import Answer, Ask, Through
 from tests.servers.reference import Reference
 from tests.servers.standstill import Signal
@@ -238,6 +239,9 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         env = {DEFECT: self.defect or "", "PDPROTO_OPERATOR": f"{HOST}:{port + OPERATOR}"}
         if DATA_RANKS in layout.prefill:
             env["PDPROTO_PORT"] = f"{port + NODES}"
+        if layout.members:
+            write_members(folder := str(self._folder / "members"), SIDES)
+            env["PDPROTO_KEYS"] = f"{folder}/{side}{SUFFIX}"
         if self.defect == PLUGIN_OFF:
             env["VLLM_PLUGINS"] = "none"
         return self.servers.start(
