@@ -82,8 +82,10 @@ class EngineError(Exception):
 
 
 class EngineBusy(EngineError):  # noqa: N818 - it is no failure: the caller waits
-    """Try again later. `post`: when `has_room` is true, because too many bytes or writes are in
-    flight. `lease`: the system refuses memory, or the files for it.
+    """There is no room now: try again later.
+
+    `post`: too many bytes or writes are in flight, until `has_room` is true. `lease`: the system
+    refuses memory, or the files for it.
     """
 
 
