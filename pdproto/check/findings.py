@@ -7,6 +7,7 @@ from typing import Final
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.ground.grounding import Interpretation
 from pdproto.ground.layout import cell_name
+from pdproto.spec.language.numbered import IsNumber
 
 VACUOUS: Final = "vacuous: its premise never holds"
 
@@ -42,14 +43,16 @@ def located(finding: Finding, given: Interpretation) -> Finding:
 
 
 def placed(given: Interpretation) -> str:
-    """The interpretation in words, after an instance."""
-    return f"where {topology(given)}" if any(given.values()) else "where nothing is related"
+    """The interpretation in words, after an instance; empty if it is the same everywhere."""
+    if given and all(isinstance(symbol, IsNumber) for symbol in given):
+        return ""
+    return f"where {related}" if (related := topology(given)) else "where nothing is related"
 
 
 def topology(given: Interpretation) -> str:
     """The text of an interpretation: "next(n0, n1), next(n1, n0)"."""
     return ", ".join(
         cell_name(symbol, indices)
-        for symbol, tuples in given.items()
+        for symbol, tuples in given.items() if not isinstance(symbol, IsNumber)
         for indices in sorted(tuples)
     )

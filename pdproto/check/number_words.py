@@ -5,6 +5,7 @@ from typing import Final
 
 from pdproto.spec.language.computed import Chosen
 from pdproto.spec.language.formula import TRUE, AtLeast, Formula
+from pdproto.spec.language.numbered import NumberOf
 from pdproto.spec.language.numbers import Either, Extreme, Total
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
@@ -12,19 +13,20 @@ from pdproto.spec.language.terms import Arithmetic, Constant, NumberCell, Term
 
 CellText = Callable[[Symbol, tuple[Sort, ...], Sequence[Sort]], str]
 FormulaText = Callable[[Formula, Sequence[Sort]], str]
+VariableText = Callable[[Sort, Sequence[Sort]], str]
 
 OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 TOLD: Final = {"==": "="}  # as other values are compared in a text
 
 
 class NumberWords:
-    """Writes terms with the texts of cells and formulas that are given.
+    """Writes terms with the texts of cells, formulas and variables that are given.
 
-    Both take the variables that are bound around them.
+    Each takes the variables that are bound around it.
     """
 
-    def __init__(self, cell: CellText, formula: FormulaText) -> None:
-        self._cell, self._formula = cell, formula
+    def __init__(self, cell: CellText, formula: FormulaText, variable: VariableText) -> None:
+        self._cell, self._formula, self._variable = cell, formula, variable
 
     def compared(self, left: Term, sign: str, right: Term) -> str:
         """The text of a comparison."""
@@ -35,6 +37,8 @@ class NumberWords:
         match term:
             case Constant(number):
                 return str(number)
+            case NumberOf(variable):
+                return self._variable(variable, bound)
             case NumberCell():
                 return self._cell(term.symbol, term.arguments, bound)
             case Arithmetic(sign, left, right):

@@ -19,6 +19,7 @@ from pdproto.ground.layout import value_name
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import TRUE, Formula
 from pdproto.spec.language.machine import Instance, Row, Timer
+from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
@@ -42,7 +43,8 @@ def sort_cells(system: System) -> list[Cells]:
         (
             code(sort.__name__) + (", in order" if sort.ordered else ""),
             _description(sort),
-            f"{code(sort.element(0))}, {code(sort.element(1))}, ...",
+            f"{code(sort.element(0))}, {code(sort.element(1))}, ..."
+            + ("" if (own := sort.own_size()) is None else f", {code(sort.element(own - 1))}"),
         )
         for sort in system.sorts
     ]
@@ -61,7 +63,7 @@ def relation_cells(system: System) -> list[Cells]:
             ", ".join(machine.name for machine in rigid.visible_to) or "all",
             "as given" if _is_given(system, rigid) else "every interpretation",
         )
-        for rigid in system.rigids
+        for rigid in system.rigids if not isinstance(rigid, IsNumber)
     ]
 
 

@@ -49,7 +49,7 @@ def interpretations(
     Raises TopologyError if there is none, and TooLargeError if there are too many candidates, or
     too many choices of elements for an axiom. Raises SpecError for a sort without a size.
     """
-    system.require_sizes(sizes)
+    sizes = system.sized(sizes)
     for name, axiom in system.axioms.items():
         if (cases := choices(free_variables(axiom), axiom, sizes)) > CHOICES_MAX:
             raise TooLargeError(f"the axiom {name} has {cases:,} choices of elements at "

@@ -26,6 +26,7 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Call, Completion, Timer, Trigger
+from pdproto.spec.language.numbered import IsNumber, NumberAxiom
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import ANY, Sort
@@ -103,7 +104,8 @@ def _numbers(elements: Elements) -> NumberWords:
         return {v: i for v, i in elements.items() if v not in bound}
 
     return NumberWords(lambda symbol, arguments, bound: _applied(symbol, arguments, inside(bound)),
-                       lambda formula, bound: formula_text(formula, inside(bound)))
+                       lambda formula, bound: formula_text(formula, inside(bound)),
+                       lambda variable, bound: _argument(variable, inside(bound)))
 
 
 def _value_text(value: object, elements: Elements) -> str:
@@ -179,7 +181,7 @@ def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
     match formula:
         case Comparison(left=left, sign=sign, right=right):
             return _numbers(elements).compared(left, sign, right), _Binding.CLOSED
-        case And() | Or() if len(formula.parts) == 1:
+        case And() | Or() if len(formula.parts) == 1 and not isinstance(formula, NumberAxiom):
             return _text(formula.parts[0], elements)
         case And():
             return _conjunction(formula, elements)
@@ -205,6 +207,8 @@ def _text(formula: Formula, elements: Elements) -> tuple[str, _Binding]:
 
 
 def _conjunction(formula: And, elements: Elements) -> tuple[str, _Binding]:
+    if isinstance(formula, NumberAxiom):
+        return formula.text, _Binding.OPEN
     if not formula.parts:
         return "true", _Binding.CLOSED
     return _joined(" and ", _conjuncts(formula), elements), _Binding.JOINED
@@ -228,6 +232,9 @@ def _disjunction(formula: Or, elements: Elements) -> tuple[str, _Binding]:
 
 
 def _atom(atom: Atom, elements: Elements, *, positive: bool) -> str:
+    if isinstance(atom.symbol, IsNumber):
+        equal = "=" if positive else "!="
+        return f"{_argument(atom.arguments[0], elements)} {equal} {atom.symbol.number}"
     if isinstance(atom.value, bool) and not isinstance(atom.symbol, ElementFunction):
         cell = _cell(atom, elements)
         return cell if positive else f"not {cell}"

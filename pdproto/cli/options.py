@@ -170,7 +170,7 @@ def _named(system: System, name: str) -> Configuration:
     if name in system.configurations:
         return system.configurations[name]
     if name == DEFAULT:
-        return Configuration({})
+        return Configuration(system.own_sizes)
     known = ", ".join(system.configurations) or "none"
     raise UsageError(
         f"{system.name} has no configuration {name!r}{suggestion(name, system.configurations)}; "
@@ -194,6 +194,9 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
         if of is not None:
             raise UsageError(f"--size {name}=N: the elements of {name} are sets of {of.__name__}: "
                              f"give a size to {of.__name__}")
+        if sorts[name].own_size() is not None:
+            raise UsageError(f"--size {name}=N: {name} is a sort of numbers: its range is in the "
+                             "system")
         try:
             size = whole_number(number)
         except argparse.ArgumentTypeError as error:

@@ -352,7 +352,7 @@ class Ground(Grounder):
         consume: bool = False,
         timers: bool = True,
     ) -> None:
-        system.require_sizes(sizes)
+        sizes = system.sized(sizes)
         marks = delivery_marks(system.variables, sizes) if consume else {}
         layout = Layout((*system.variables, *marks.values()), sizes)
         super().__init__(layout, given or {}, system.place, consume=consume)

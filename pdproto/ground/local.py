@@ -1,14 +1,16 @@
 """The local state of one instance of a machine, read from its table."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 from typing import Any
 
 from pdproto.ground.layout import Indices
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Table
+from pdproto.spec.language.numbered import Numbers
 from pdproto.spec.language.place import SpecError
-from pdproto.spec.language.symbols import Rigid, Sent, Sizes, Symbol, Variable
+from pdproto.spec.language.sorts import Sort
+from pdproto.spec.language.symbols import Rigid, Sent, Sizes, Symbol, Variable, sent_by
 
 
 def require_one_start(*tables: Table) -> None:
@@ -44,3 +46,15 @@ def rigid_relations(table: Table) -> Iterator[Rigid[*tuple[Any, ...]]]:
 def index_tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
     """Every choice of elements for the symbol's arguments."""
     return product(*(range(sizes[sort]) for sort in symbol.sorts))
+
+
+def own_elements(table: Table) -> dict[type[Sort], Collection[int]]:
+    """The elements of each sort of numbers that the table names: the numbers themselves."""
+    symbols = {*table.machine.symbols, *(
+        atom.symbol for row in table.rows for formula in table.formulas(row)
+        for atom, _ in atoms(formula))}
+    sorts = {sort for symbol in symbols for sort in symbol.sorts}
+    for row in table.rows:
+        sorts |= {*map(type, table.parameters(row))}
+        sorts |= {sort for effect in row.send for sort in sent_by(effect).symbol.sorts}
+    return {sort: sort.values.numbers for sort in sorts if issubclass(sort, Numbers)}

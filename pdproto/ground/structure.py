@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from pdproto.spec.language.machine import Machine, Table
+from pdproto.spec.language.numbered import Numbers
 from pdproto.spec.language.place import Place
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Rigid, Sizes, Symbol, Tuples
@@ -99,6 +100,8 @@ class Structure:
         for name in Sort.__annotations__:
             if name not in OF_OTHERS:
                 yield self.of((name, getattr(sort, name)))
+        if issubclass(sort, Numbers):
+            yield self.of(sort.values)
         if sort.of is not None and self._sizes is not None:
             yield self.of(sort.subsets(self._sizes[sort.of]))
 

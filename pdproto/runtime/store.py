@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
+from pdproto.ground.local import own_elements
 from pdproto.runtime.cells import Cells, Floor, Key, element_text, fault_key
 from pdproto.runtime.compile import Writer
 from pdproto.runtime.errors import LocalProtocolError, ProtocolError, RemoteProtocolError
@@ -44,6 +45,7 @@ from pdproto.runtime.rows import (
 from pdproto.runtime.witness import Witness
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
+from pdproto.spec.language.kinds import require
 from pdproto.spec.language.machine import RowKind, Table
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
@@ -105,7 +107,8 @@ class Shared:
         self.table: Final = table
         self.own: Final = None if own is None else tuple(own)
         self._witness: Final = witness
-        self._bounded: Final = {sort: tuple(all_) for sort, all_ in (bounded or {}).items()}
+        given = {**own_elements(table), **(bounded or {})}
+        self._bounded: Final = {sort: tuple(all_) for sort, all_ in given.items()}
         self._members: Final = {sort: frozenset(all_) for sort, all_ in self._bounded.items()}
         writer = Writer(table, self._bounded, () if own is None else machine.own, scans)
         self.source: Final = writer.source()
@@ -154,10 +157,9 @@ class Shared:
                 case ElementsOf(sort):
                     bound[name] = self._bounded[sort]
                 case Constant(Rigid() as symbol):
-                    if symbol not in rigid:
-                        raise SpecError(
-                            symbol.place, f"pass a predicate for it: rigid={{{symbol}: ...}}")
-                    bound[name] = rigid[symbol]
+                    bound[name] = rigid.get(symbol, symbol.holds)
+                    require(bound[name] is not None,
+                            f"pass a predicate for it: rigid={{{symbol}: ...}}", symbol.place)
                 case Constant(thing):
                     bound[name] = thing
                 case _:
@@ -365,9 +367,7 @@ class Shared:
     def __repr__(self) -> str:
         """The state in the names of the table: the first SHOWN_MAX stored cells."""
         machine = self.table.machine
-        own = ["all"]
-        if self.own is not None:
-            own = list(map(element_text, machine.sorts, self.own))
+        own = ["all"] if self.own is None else map(element_text, machine.sorts, self.own)
         shown = []
         stored = ((c, key, value) for c in self._cells.values() for key, value in c.values.items())
         for cells, key, value in islice(stored, SHOWN_MAX):

@@ -273,10 +273,11 @@ class _Bounds:
     own: tuple[type[Sort], ...]
 
     def tries(self) -> Iterator[dict[type[Sort], range]]:
-        yield {}
+        numbers = {s: range(n) for s, n in self.sizes.items() if s.own_size() is not None}
         unordered = {s: range(n) for s, n in self.sizes.items() if not s.ordered}
-        yield {sort: of for sort, of in unordered.items() if sort not in self.own}
-        yield unordered
+        yield numbers
+        yield numbers | {sort: of for sort, of in unordered.items() if sort not in self.own}
+        yield numbers | unordered
         yield {sort: range(size) for sort, size in self.sizes.items()}
 
 

@@ -52,7 +52,7 @@ def walk(
     chosen = load(system) if isinstance(system, str) else system
     base = configuration
     if isinstance(base, str):
-        base = chosen.configurations.get(base, Configuration({}))
+        base = chosen.configurations.get(base, Configuration(chosen.own_sizes))
     named = {sort.__name__: sort for sort in chosen.sorts}
     given = {**base.sizes, **{named[name]: size for name, size in sizes.items()}}
     used = replace(base, sizes=given, faults=base.faults if faults is None else faults)

@@ -23,6 +23,7 @@ from .edit import (
 )
 from .formula import FALSE, TRUE, Formula, all_of, any_of, exists, forall, implies
 from .machine import Call, Completion, Machine, Row, Table, Timer
+from .numbered import Numbers
 from .numbers import count, max_of, min_of, size, sum_of
 from .place import SpecError
 from .properties import Always, Drains, Fairness, LeadsTo, OnRow, Sometimes
@@ -59,6 +60,7 @@ __all__ = [
     "LeadsTo",
     "Machine",
     "Message",
+    "Numbers",
     "OnRow",
     "Refines",
     "Reject",

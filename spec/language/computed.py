@@ -29,11 +29,11 @@ from .kinds import no_value, require, shown
 from .no_formula import NoFormula
 from .numbers import Either
 from .place import SpecError, here
-from .ranges import Int, Linear
+from .ranges import Int, Linear, Numeric
 from .sorts import ANY, Sort
 from .states import Number
 from .symbols import Cell, Computed, Symbol, Update
-from .terms import NumberFunction, Term, choices_of, decided, free, term, truth
+from .terms import NumberFunction, Operand, Term, choices_of, decided, free, term, truth
 
 V = TypeVar("V")
 Choice: TypeAlias = tuple[tuple[Formula, ...], Any]
@@ -61,9 +61,9 @@ class Chosen(NoFormula):
 
 
 @overload
-def if_then_else(condition: Formula, yes: Term, no: Term | int) -> Term: ...
+def if_then_else(condition: Formula, yes: Term | Numeric, no: Operand) -> Term: ...
 @overload
-def if_then_else(condition: Formula, yes: int, no: Term | int) -> Term: ...
+def if_then_else(condition: Formula, yes: int, no: Operand) -> Term: ...
 @overload
 def if_then_else(condition: Formula, yes: object, no: object) -> Any: ...
 def if_then_else(condition: Formula, yes: Any, no: Any) -> Any:
@@ -75,7 +75,8 @@ def if_then_else(condition: Formula, yes: Any, no: Any) -> Any:
     given: object = condition
     require(isinstance(given, Formula), f"if_then_else({shown(condition)}, ...): want a formula "
             "first, such as busy(p)")
-    if isinstance(yes, Term) or type(yes) is int:
+    if isinstance(yes, Term) or type(yes) is int or (
+            isinstance(yes, Sort) and hasattr(yes, "number")):
         return Either(condition, term(yes, "if_then_else", "of"), term(no, "if_then_else", "of"))
     return Chosen(condition, yes, no)
 

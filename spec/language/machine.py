@@ -21,6 +21,7 @@ from .defined import defined_update
 from .elements import ElementFunction
 from .formula import TRUE, And, Formula, forall, implies
 from .kinds import no_value, require, require_name, shown
+from .numbered import Numbers
 from .place import Place, SpecError, here
 from .ranges import Int
 from .row import Row, RowKind
@@ -128,16 +129,17 @@ class Machine(Generic[*Ps]):
         *, edges: Mapping[E, Collection[E]] | None = None, init: E | None = None,
     ) -> Function[E, *Ps, A, B, C]: ...
     @overload
-    def function(
-        self, name: str, values: Int, /, *, init: int | None = None
+    def function(  # type: ignore[overload-overlap]  # a sort of numbers is a sort
+        self, name: str, values: Int | type[Numbers], /, *, init: int | None = None
     ) -> NumberFunction[*Ps]: ...
     @overload
-    def function(
-        self, name: str, values: Int, a: type[A], /, *, init: int | None = None
+    def function(  # type: ignore[overload-overlap]  # a sort of numbers is a sort
+        self, name: str, values: Int | type[Numbers], a: type[A], /, *, init: int | None = None
     ) -> NumberFunction[*Ps, A]: ...
     @overload
-    def function(
-        self, name: str, values: Int, a: type[A], b: type[B], /, *, init: int | None = None
+    def function(  # type: ignore[overload-overlap]  # a sort of numbers is a sort
+        self, name: str, values: Int | type[Numbers], a: type[A], b: type[B], /,
+        *, init: int | None = None,
     ) -> NumberFunction[*Ps, A, B]: ...
     @overload
     def function(self, name: str, values: Seq, /) -> Sequence[*Ps]: ...
@@ -179,6 +181,8 @@ class Machine(Generic[*Ps]):
         self, name: str, values: Any, sorts: tuple[type[Sort], ...],
         edges: Mapping[Any, Collection[Any]] | None, init: Any,
     ) -> Variable:
+        if isinstance(values, type) and issubclass(values, Numbers):
+            values = values.values
         if isinstance(values, Int):
             return self._numbers(name, values, sorts, edges, init)
         is_class = isinstance(values, type)

@@ -17,9 +17,21 @@ from dataclasses import dataclass
 from .formula import TRUE, And, Formula, Not, Or, Summand, all_of, exists, forall
 from .kinds import require, shown
 from .place import SpecError, here
-from .ranges import Linear
+from .ranges import Linear, Numeric
 from .sorts import Sort
-from .terms import ByChooser, Case, Chooser, Constant, Term, cases_of, compared, free, joined, term
+from .terms import (
+    ByChooser,
+    Case,
+    Chooser,
+    Constant,
+    Operand,
+    Term,
+    cases_of,
+    compared,
+    free,
+    joined,
+    term,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -148,25 +160,25 @@ def size(sort: type[Sort]) -> Term:
     return Total((sort(f"each_{sort.__name__}"),), Constant(1), TRUE)
 
 
-def sum_of(variables: Sort | tuple[Sort, ...], each: Term | int, *, where: Formula = TRUE) -> Term:
+def sum_of(variables: Sort | tuple[Sort, ...], each: Operand, *, where: Formula = TRUE) -> Term:
     """The sum of a number over all choices of elements that satisfy `where`."""
     return Total(_variables("sum_of", variables), term(each, "sum_of", "of"),
                  _formula("sum_of", where))
 
 
-def min_of(variables: Sort | tuple[Sort, ...], each: Term, *, where: Formula = TRUE,
+def min_of(variables: Sort | tuple[Sort, ...], each: Term | Numeric, *, where: Formula = TRUE,
            otherwise: int | None = None) -> Term:
     """The least number over the choices that satisfy `where`; `otherwise` where none does."""
     return _extreme("min_of", variables, each, where, otherwise)
 
 
-def max_of(variables: Sort | tuple[Sort, ...], each: Term, *, where: Formula = TRUE,
+def max_of(variables: Sort | tuple[Sort, ...], each: Term | Numeric, *, where: Formula = TRUE,
            otherwise: int | None = None) -> Term:
     """The greatest number over the choices that satisfy `where`; `otherwise` where none does."""
     return _extreme("max_of", variables, each, where, otherwise)
 
 
-def _extreme(word: str, variables: Sort | tuple[Sort, ...], each: Term, where: Formula,
+def _extreme(word: str, variables: Sort | tuple[Sort, ...], each: object, where: Formula,
              otherwise: int | None) -> Term:
     require((where == TRUE) == (otherwise is None), f"{word}: where= may hold for no element, so "
             "it wants otherwise=, the number in that case, and without where= there is none")

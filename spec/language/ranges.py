@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .formula import Summand
 from .kinds import require, shown
@@ -37,6 +37,11 @@ class Int:
         """The numbers in ascending order, as values of a function."""
         return tuple(_numbers(self.low, self.high))
 
+    @property
+    def numbers(self) -> range:
+        """The numbers in ascending order."""
+        return range(self.low, self.high + 1)
+
     def value(self, number: int) -> Number:
         """The number as a value."""
         return self.values[number - self.low]
@@ -52,6 +57,14 @@ class Int:
 def _numbers(low: int, high: int) -> Any:
     names = {f"{'minus_' if n < 0 else 'n'}{abs(n)}": n for n in range(low, high + 1)}
     return Number(f"Int_{low}_{high}".replace("-", "minus_"), names)  # type: ignore[call-arg]  # it makes an enum
+
+
+class Numeric(Protocol):
+    """A variable of a sort of numbers (numbered.py)."""
+
+    @property
+    def number(self) -> Any:
+        """The number that it is, as a term."""
 
 
 @dataclass(frozen=True, slots=True)

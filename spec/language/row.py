@@ -1,17 +1,36 @@
 """Rows: the lines of a machine's table (machine.py)."""
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from .formula import And, Formula
+from .computed import mentioned
+from .formula import And, Formula, free_variables
 from .kinds import require, require_name, shown
+from .numbered import standing
 from .place import Place, here
+from .sequences import equals
 from .sorts import Sort
 from .symbols import Each, Sent, Update
 from .triggers import Call, Trigger
 from .updates import Updates, flat
+
+
+def _parts(given: object) -> Iterable[object]:
+    return given if isinstance(given, list | tuple) else (given,)
+
+
+def _named(part: object) -> Iterator[Sort]:
+    """The variables of a condition, an update or an effect."""
+    match part:
+        case Formula():
+            yield from free_variables(part)
+        case Update():
+            yield from (*part.arguments, *mentioned(part.value), *free_variables(part.where))
+        case Each():
+            yield from part.sent.arguments
+
 
 RowKind: TypeAlias = Literal["row", "ignore", "reject"]
 Fair: TypeAlias = Literal["weak", "strong"] | bool | None
@@ -75,6 +94,17 @@ class Row:
             if isinstance(value, single):
                 object.__setattr__(self, name, (value,))
         object.__setattr__(self, "do", flat(self.do))
+        self._compute()
+
+    def _compute(self) -> None:
+        """Choose the numbers that arguments compute (numbered.py, rule 2)."""
+        named = [v for part in (*_parts(self.when), *_parts(self.do), *_parts(self.send))
+                 for v in _named(part)]
+        found = [(v, of) for v, of in standing(named) if v not in self.choose]
+        if found:
+            object.__setattr__(self, "choose", (*self.choose, *(v for v, _ in found)))
+            object.__setattr__(self, "when", (*self.conditions, *(
+                equals(v, of) for v, of in found)))
 
     @property
     def states(self) -> tuple[enum.Enum, ...]:

@@ -23,12 +23,13 @@ from .elements import ElementCell, ElementFunction
 from .formula import TRUE, And, Formula, Not, Or, all_of, any_of
 from .kinds import require, shown
 from .no_formula import NoFormula
+from .numbered import Numbers
 from .numbers import Either
 from .place import SpecError, here
 from .ranges import Int
 from .sorts import Sort
 from .symbols import Cell, Update
-from .terms import Case, Constant, NumberCell, NumberFunction, Term, term
+from .terms import Case, Constant, NumberCell, NumberFunction, Operand, Term, term
 from .updates import Updates
 
 Ss = TypeVarTuple("Ss")
@@ -42,11 +43,13 @@ class Seq:
     values: of an element: a sort, an enum, or numbers, as Int(0, 5).
     """
 
-    values: type[Sort] | type[Enum] | Int
+    values: type[Sort] | type[Enum] | Int  # of a sort of numbers its range
     most: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
         given: object = self.values
+        if isinstance(given, type) and issubclass(given, Numbers):
+            object.__setattr__(self, "values", given := given.values)
         right = isinstance(given, Int) or (
             isinstance(given, type) and issubclass(given, Sort | Enum))
         require(right, f"Seq({shown(given)}, ...): want the values of an element first: a sort, an "
@@ -108,7 +111,7 @@ class SequenceCell(NoFormula):
         """It has as many elements as fit."""
         return self.length == self.symbol.of.most
 
-    def at(self, index: Term | int) -> Any:
+    def at(self, index: Operand) -> Any:
         """An element, counted from 0."""
         wanted = term(index, self, ".at of")
         most = self.symbol.of.most
@@ -151,7 +154,7 @@ class SequenceCell(NoFormula):
         return Updates((*(place.to(behind) for place, behind in pairwise(self.cells)),
                         self._cleared(-1), self.length.to(self.length - 1)))
 
-    def keep(self, number: Term | int) -> Updates:
+    def keep(self, number: Operand) -> Updates:
         """The updates that leave so many elements, from the first one on."""
         kept, most = term(number, self, ".keep of"), self.symbol.of.most
         if isinstance(kept, Constant):
@@ -234,7 +237,7 @@ class NumberItem(Either):
         """The formula that there is such an element."""
         return _needs(self.cell, self.index)
 
-    def to(self, value: Term | int) -> Updates:
+    def to(self, value: Operand) -> Updates:
         """The updates that give the element another value."""
         return _replaced(self, value)
 
@@ -320,6 +323,13 @@ def _replaced(item: NumberItem | Item, value: Any) -> Updates:
               if not exact or k == item.index.number]  # type: ignore[attr-defined]  # exact
     return Updates(replace(place.to(value), where=Needing(
         () if exact else (item.index == k,), item.needs)) for k, place in places)
+
+
+def equals(variable: Numbers, of: Term) -> Formula:
+    """The variable is this number, which is meant where it is one of the sort (numbered.py)."""
+    ends: tuple[Any, ...] = (of >= variable.values.low, of <= variable.values.high)
+    return Needing((variable == of,), all_of(*(end for end in ends if end.parts != (TRUE,))),
+                   f"({variable!r} == {of!r})")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,7 +8,7 @@ A sort is a class, a variable of it an instance, so that a type checker sees a w
     p, q = Participant("p"), Participant("q")
 
 A run of the explorer gives a sort its size; a proof leaves it open; at run time an element is a
-concrete identity. Elements are no numbers (those are in numbers.py): where order matters, a
+concrete identity. Elements are no numbers, but for the sorts of numbered.py: where order matters, a
 sort is declared `ordered`.
 """
 
@@ -92,6 +92,11 @@ class Sort(Bindable):
         self.name: Final = name
 
     @classmethod
+    def own_size(cls) -> int | None:
+        """How many elements the sort has by itself: one of numbers has as many as its range."""
+        return None
+
+    @classmethod
     def element(cls, index: int) -> str:
         """How element `index` (from 0) reads in a trace."""
         return f"{cls.prefix}{index}"
@@ -162,6 +167,20 @@ def wanted(sorts: tuple[type[Sort], ...]) -> str:
     """The arguments that a symbol takes, in the message about wrong ones."""
     names = ", ".join(sort.__name__ for sort in sorts)
     return f"{'variables' if sorts[1:] else 'a variable'} of {names}" if sorts else "no arguments"
+
+
+def checked(
+    told: str, domain: tuple[type[Sort], ...], given: tuple[Any, ...]
+) -> tuple[Sort, ...]:
+    """The arguments of a symbol, `told`. Raises SpecError unless they are of the right sorts."""
+    if len(given) == len(domain) and all(
+            one is ANY or type(one) is sort for one, sort in zip(given, domain, strict=True)):
+        return given
+    got = ", ".join(f"{a}: {type(a).__name__}" if isinstance(a, Sort) else shown(a) for a in given)
+    number = next((f"; write {sort.__name__}({shown(one)}) for the number"
+                   for one, sort in zip(given, domain, strict=False)
+                   if sort.own_size() is not None and not isinstance(one, Sort)), "")
+    raise SpecError(here(), f"{told} was given ({got}): want {wanted(domain)}{number}")
 
 
 def majorities(size: int) -> Collection[tuple[int, ...]]:

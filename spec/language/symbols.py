@@ -15,7 +15,7 @@ from .in_channel import InChannel
 from .kinds import no_value, require, require_name, shown
 from .no_formula import NoFormula
 from .place import Place, SpecError, here
-from .sorts import ANY, Sort, require_sorts, sorts_of, wanted
+from .sorts import Sort, checked, require_sorts, sorts_of
 from .states import Number, State
 from .updates import Computed, Update
 
@@ -70,16 +70,7 @@ class Symbol(NoFormula):
 
     def checked(self, arguments: tuple[Any, ...]) -> tuple[Sort, ...]:
         """The arguments, if they are variables of the right sorts."""
-        right = len(arguments) == len(self.domain) and all(
-            argument is ANY or type(argument) is sort
-            for argument, sort in zip(arguments, self.domain, strict=True)
-        )
-        if not right:
-            got = ", ".join(
-                f"{a}: {type(a).__name__}" if isinstance(a, Sort) else shown(a) for a in arguments
-            )
-            raise SpecError(here(), f"{self.told} was given ({got}): want {wanted(self.domain)}")
-        return arguments
+        return checked(self.told, self.domain, arguments)
 
     @property
     def domain(self) -> tuple[type[Sort], ...]:
@@ -374,7 +365,10 @@ class Rigid(Symbol, Generic[*Ss]):
     visible_to: the machines that may read it (empty: all). axioms are given to the system.
     given: the interpretation at given sizes, as the set of index tuples that are in the relation;
     without one the explorer enumerates every interpretation that satisfies the axioms.
+    holds: a predicate of a running machine's elements, for one that needs none from its user.
     """
+
+    holds: Any = None
 
     def __init__(
         self,

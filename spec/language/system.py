@@ -1,7 +1,7 @@
 """Systems: tables composed with faults, properties and named sizes. Building one checks it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from .formula import (
 )
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
+from .numbered import Numbers, axioms_of
 from .place import Place, here
 from .properties import InRange, Property, formulas_of, in_range_name
 from .refines import Refines
@@ -48,7 +49,8 @@ def reads(of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
 class Configuration:
     """Sizes to explore, with settings. given: replaces the interpretations of rigid symbols.
 
-    sizes: of each sort, or of all but the sorts of sets, whose sizes follow (sorts.py:Sort).
+    sizes: of each sort, or of all but the sorts of sets, whose sizes follow (sorts.py:Sort), and
+    those of numbers, which have their own (numbered.py).
     """
 
     sizes: Sizes
@@ -106,6 +108,12 @@ class System:
         if like is not None:
             vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
+        numbered = [sort for sort in self.sorts if issubclass(sort, Numbers)]
+        vars(self)["axioms"] = {**self.axioms, **{
+            name: axiom for sort in numbered for name, axiom in axioms_of(sort)}}
+        vars(self)["configurations"] = {
+            name: replace(one, sizes={**one.sizes, **self.own_sizes})
+            for name, one in self.configurations.items()} if numbered else self.configurations
         check_system(self, like)
         for atom, _ in () if self.init is None else atoms(self.init):
             require(isinstance(atom.symbol, Rigid) or atom.symbol.starts_free,
@@ -229,10 +237,17 @@ class System:
             found += (*claim.abstract.sorts, *map(type, claim.over))
         return tuple(dict.fromkeys(found))
 
-    def require_sizes(self, sizes: Sizes) -> None:
-        """Raise SpecError for a sort without a size."""
+    @cached_property
+    def own_sizes(self) -> dict[type[Sort], int]:
+        """The sizes of the sorts that have one by themselves (numbered.py)."""
+        return {sort: own for sort in self.sorts if (own := sort.own_size()) is not None}
+
+    def sized(self, sizes: Sizes) -> Sizes:
+        """The sizes with `own_sizes`. Raises SpecError for a sort without a size."""
+        whole = {**sizes, **self.own_sizes} if self.own_sizes else sizes
         for sort in self.sorts:
-            require(sort in sizes, f"{self.name}: the sort {sort.__name__} has no size", self.place)
+            require(sort in whole, f"{self.name}: the sort {sort.__name__} has no size", self.place)
+        return whole
 
     def table(self, machine: Machine[*tuple[Any, ...]]) -> Table:
         """The protocol's table of this machine. Raises StopIteration if there is none."""

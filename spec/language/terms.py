@@ -18,12 +18,13 @@ from .formula import (
 from .kinds import require, shown
 from .no_formula import NoFormula
 from .place import SpecError, here
-from .ranges import Int, Linear
+from .ranges import Int, Linear, Numeric
 from .sorts import Sort
 from .symbols import Computed, Function, Number, Update
 
 Ss = TypeVarTuple("Ss")
 Case: TypeAlias = tuple[Formula, int]
+Operand: TypeAlias = "Term | Numeric | int"
 ByChooser: TypeAlias = Mapping[Computed, int]
 
 CHOICES_MAX: Final = 1 << 14  # of the values of the functions in one comparison
@@ -54,31 +55,31 @@ class Term(NoFormula):
     def advice(self) -> str:
         return f"a number is no formula: compare it, as in {self!r} > 0"
 
-    def __add__(self, other: "Term | int") -> "Term":
+    def __add__(self, other: Operand) -> "Term":
         return Arithmetic("+", self, term(other, self, "+"))
 
     def __radd__(self, other: int) -> "Term":
         return Arithmetic("+", term(other, self, "+"), self)
 
-    def __sub__(self, other: "Term | int") -> "Term":
+    def __sub__(self, other: Operand) -> "Term":
         return Arithmetic("-", self, term(other, self, "-"))
 
     def __rsub__(self, other: int) -> "Term":
         return Arithmetic("-", term(other, self, "-"), self)
 
-    def __mul__(self, other: "Term | int") -> "Term":
+    def __mul__(self, other: Operand) -> "Term":
         return Arithmetic("*", self, term(other, self, "*"))
 
     def __rmul__(self, other: int) -> "Term":
         return Arithmetic("*", term(other, self, "*"), self)
 
-    def __floordiv__(self, other: "Term | int") -> "Term":
+    def __floordiv__(self, other: Operand) -> "Term":
         return Arithmetic("//", self, term(other, self, "//"))
 
     def __rfloordiv__(self, other: int) -> "Term":
         return Arithmetic("//", term(other, self, "//"), self)
 
-    def __mod__(self, other: "Term | int") -> "Term":
+    def __mod__(self, other: Operand) -> "Term":
         return Arithmetic("%", self, term(other, self, "%"))
 
     def __rmod__(self, other: int) -> "Term":
@@ -90,27 +91,27 @@ class Term(NoFormula):
     def __truediv__(self, other: object) -> NoReturn:
         raise SpecError(here(), f"{self!r} / {shown(other)}: numbers are whole: write //")
 
-    def __lt__(self, other: "Term | int") -> Formula:
+    def __lt__(self, other: Operand) -> Formula:
         return compared(self, "<", other)
 
-    def __le__(self, other: "Term | int") -> Formula:
+    def __le__(self, other: Operand) -> Formula:
         return compared(self, "<=", other)
 
-    def __gt__(self, other: "Term | int") -> Formula:
+    def __gt__(self, other: Operand) -> Formula:
         return compared(self, ">", other)
 
-    def __ge__(self, other: "Term | int") -> Formula:
+    def __ge__(self, other: Operand) -> Formula:
         return compared(self, ">=", other)
 
-    def __eq__(self, other: "Term | int") -> Formula:  # type: ignore[override]  # a formula, not a verdict
+    def __eq__(self, other: Operand) -> Formula:  # type: ignore[override]  # a formula, not a verdict
         return compared(self, "==", other)
 
-    def __ne__(self, other: "Term | int") -> Formula:  # type: ignore[override]  # as above
+    def __ne__(self, other: Operand) -> Formula:  # type: ignore[override]  # as above
         return compared(self, "!=", other)
 
     __hash__ = None  # type: ignore[assignment]  # == builds formulas, so no hashing
 
-    def among(self, *numbers: "Term | int") -> Formula:
+    def among(self, *numbers: Operand) -> Formula:
         """The number is one of these."""
         return Or(tuple(self == number for number in numbers))
 
@@ -183,7 +184,7 @@ class NumberCell(Chooser):
         return tuple((Atom(self.symbol, self.arguments, value), value.value)
                      for value in self.symbol.range.values)
 
-    def to(self, value: "Term | int") -> Update:
+    def to(self, value: Operand) -> Update:
         """The update that assigns the number."""
         wanted = term(value, self, ".to")
         if isinstance(wanted, Constant):
@@ -277,6 +278,8 @@ def term(value: object, beside: object, sign: str) -> Term:
         return Constant(value.value)
     if type(value) is int:
         return Constant(value)
+    if isinstance(value, Sort) and (number := getattr(value, "number", None)) is not None:
+        return number  # type: ignore[no-any-return]  # a term
     raise SpecError(here(), f"{beside!r} {sign} {shown(value)}: want a number, as in {beside!r} "
                             f"{sign} 1, or another term")
 

@@ -10,10 +10,11 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from .formula import Formula, strangers
+from .formula import Formula, every_variable, strangers
 from .kinds import shown, suggestion
 from .machine import Call, Completion, Row, Table, Timer
 from .no_formula import NoFormula
+from .numbered import standing
 from .place import Place, SpecError
 from .properties import PROPERTY_KINDS, Always, formulas_of
 from .sorts import Sort
@@ -35,6 +36,11 @@ def check_vocabulary(system: "System", rows: Sequence[tuple[Table, Row]]) -> Non
     for formula, place, name in _claims(system):
         for stranger in strangers(formula):
             raise SpecError(place, f"{name}: {_no_formula(stranger)}")
+        for variable, of in standing(every_variable(formula)[0] if isinstance(
+                formula, Formula) else ()):
+            raise SpecError(place, f"{name}: {of!r} is an argument: only a row computes one; write "
+                            f"exists(x, (x == {of!r}) & ...) with a variable of "
+                            f"{type(variable).__name__}")
     for name, configuration in system.configurations.items():
         for layer in configuration.faults:
             if layer not in system.faults:

@@ -9,6 +9,9 @@ from pdproto.spec.language import (
     Int,
     LeadsTo,
     Machine,
+    Message,
+    Numbers,
+    Rigid,
     Row,
     Sort,
     State,
@@ -21,6 +24,7 @@ from pdproto.spec.language import (
     exists,
     forall,
     implies,
+    majorities,
 )
 from pdproto.spec.language.formula import Formula
 from tests.check import starting
@@ -182,7 +186,67 @@ def _ewd998(nodes: int, most: int) -> System:
         configurations={"default": Configuration({Node: nodes})})
 
 
+# ---- Paxos, with numbers as ballots
+
+
+class Acceptor(Sort):
+    """A process that votes."""
+
+
+class Ballot(Numbers, values=Int(0, 1)):
+    """A ballot."""
+
+
+class Value(Sort):
+    """What is chosen."""
+
+
+class Quorum(Sort, of=Acceptor, sets=majorities):
+    """Enough acceptors to choose a value."""
+
+
+k, o, q, r = Acceptor("k"), Acceptor("o"), Quorum("q"), Quorum("r")
+d, e, f = Ballot("d"), Ballot("e"), Ballot("f")
+u, w = Value("u"), Value("w")
+member = Rigid("member", q, k, given=Quorum.members)
+leader, acceptor = Machine("leader", d, host=True), Machine("acceptor", k)
+joined = acceptor.function("joined", Int(-1, 1))
+latest = acceptor.function("latest", Int(-1, 1))
+voted = acceptor.function("voted", Value)
+prepare = Message("prepare", d, sender=leader, receiver=acceptor)
+promise = Message("promise", k, d, sender=acceptor, receiver=leader)
+report = Message("report", k, d, e, w, sender=acceptor, receiver=leader)
+accept = Message("accept", d, w, sender=leader, receiver=acceptor)
+vote = Message("vote", k, d, w, sender=acceptor, receiver=leader)
+
+
+def chosen(quorum: Quorum, ballot: Ballot, value: Value) -> Formula:
+    return forall(k, implies(member(quorum, k), vote(k, ballot, value)))
+
+
+PAXOS = System("paxos-in-numbers", "Acceptors choose one value at most.", (
+    Table(leader, rows=(
+        Row("prepare", send=prepare(d)),
+        Row("propose", choose=(q, w), send=accept(d, w), when=all_of(
+            forall(u, ~accept(d, u)),
+            forall(k, implies(member(q, k), promise(k, d) | exists((e, u), report(k, d, e, u)))),
+            forall((k, e, u), implies(member(q, k) & report(k, d, e, u), exists((o, f), all_of(
+                member(q, o), report(o, d, f, w), f >= e)))))),
+    )),
+    Table(acceptor, rows=(
+        Row("promise", on=prepare(d), when=(d > joined(k)) & (latest(k) == -1),
+            do=joined(k).to(d), send=promise(k, d)),
+        Row("report", on=prepare(d), choose=w, do=joined(k).to(d),
+            when=all_of(d > joined(k), latest(k) >= 0, voted(k) == w),
+            send=report(k, d, Ballot(latest(k)), w)),
+        Row("vote", on=accept(d, w), when=d >= joined(k), send=vote(k, d, w),
+            do=[joined(k).to(d), latest(k).to(d), voted(k).to(w)]),
+    )),
+), (Always("agreement", implies(chosen(q, d, u) & chosen(r, e, w), u.same(w))),), final=TRUE,
+    configurations={"default": Configuration({Acceptor: 3, Value: 2})})
+
 MODELS = (
+    Model("Paxos", PAXOS, 3_921, "published"),
     Model("TCommit", COMMIT, 34, "published"),
     Model("TwoPhase", two_phase_commit.SYSTEM, 288, "published"),
     Model("Majority", MAJORITY, 2_733, "published"),

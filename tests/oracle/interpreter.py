@@ -25,6 +25,7 @@ from pdproto.spec.language.formula import (
     Same,
 )
 from pdproto.spec.language.machine import Machine, Row, Table
+from pdproto.spec.language.numbered import IsNumber, NumberOf
 from pdproto.spec.language.numbers import Either, Extreme, Total
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sequences import Item, NumberItem
@@ -155,6 +156,8 @@ class Interpreter:
         match term:
             case Constant():
                 return term.number
+            case NumberOf():
+                return type(term.variable).values.low + env[term.variable]
             case NumberCell():
                 at = tuple(env[v] for v in term.arguments)
                 value: Number = self._value(term.symbol, at, cells)
@@ -213,6 +216,9 @@ class Interpreter:
         return value
 
     def _value(self, symbol: Symbol, at: Indices, cells: Cells) -> Any:
+        if isinstance(symbol, IsNumber):
+            sort: Any = symbol.sorts[0]
+            return sort.values.low + at[0] == symbol.number
         if isinstance(symbol, Rigid):
             return at in self.given[symbol]
         if isinstance(symbol, ElementFunction):

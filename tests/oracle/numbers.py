@@ -8,6 +8,7 @@ from pdproto.spec.language import (
     Formula,
     Int,
     Machine,
+    Numbers,
     Sort,
     count,
     if_then_else,
@@ -29,6 +30,23 @@ class NumberParts(ListParts):
     """Parts of which some are numbers."""
 
     counted = True  # whether some numbers are counts and sums
+
+    def turns(self, size: int) -> type[Sort]:
+        """The ordered sort, often one of numbers."""
+        if self.rng.random() < 0.4:
+            return super().turns(size)
+        low = self.rng.choice((-1, 0, 0, 1))
+
+        class Turn(Numbers, values=Int(low, low + max(size, 2) - 1)):
+            """Numbers."""
+
+        return Turn
+
+    def computed(self, sort: type[Sort], scope: Own, symbols: Sequence[Any], own: Own) -> Any:
+        if not issubclass(sort, Numbers) or self.rng.random() < 0.6:
+            return None
+        term = self.term(scope, symbols, own, self.rng.choice((0, 1)))
+        return sort(self.rng.choice((term, term, sort.values.low)))
 
     def _declare(self, machine: Machine[*tuple[Any, ...]]) -> None:
         super()._declare(machine)
@@ -92,6 +110,11 @@ class NumberParts(ListParts):
         return word(variable, number, where=where, otherwise=rng.choice((0, 1)))
 
     def _cell(self, scope: Own, symbols: Sequence[Any], own: Own) -> Term:
+        known: list[Any] = [v for v in scope if isinstance(v, Numbers)]
+        if known and self.rng.random() < 0.4:
+            variable = self.rng.choice(known)
+            found: Term = variable.number if self.rng.random() < 0.5 else variable + 0
+            return found
         numbers = [s for s in symbols if isinstance(s, NumberFunction)]
         if not numbers:
             return size(self.alpha)
@@ -110,7 +133,7 @@ class NumberParts(ListParts):
             return super()._moved(symbol, arguments, scope)
         own = tuple(symbol.owner.own) if not symbol.owner.world else ()
         mine = [v for v in self.variables if v.owner is symbol.owner]
-        known = tuple(v for v in dict.fromkeys((*scope, *arguments)) if isinstance(v, Sort))
+        known = tuple(dict.fromkeys(v for v in (*scope, *arguments) if isinstance(v, Sort)))
         cell = symbol(*arguments)
         if isinstance(symbol, NumberFunction):
             return cell.to(self.term(known, mine, own, rng.choice((1, 1, 2))))

@@ -54,20 +54,19 @@ class Parts:
         class Beta(Sort, prefix="item"):
             """What processes hold."""
 
-        class Turn(Sort, ordered=True):
-            """An order."""
-
         class Place(Sort, ordered=True):
             """Of channels."""
 
         class Group(Sort, of=Alpha, sets=majorities):
             """Sets of processes."""
 
-        self.alpha, self.beta, self.turn = Alpha, Beta, Turn
-        self.place, self.group = Place, Group
         self.sizes: dict[type[Sort], int] = {
-            Alpha: rng.choice((1, 2, 2, 2, 3)), Beta: rng.choice((1, 2, 2)),
-            Turn: rng.choice((1, 2, 2)), Place: rng.choice((1, 2))}
+            Alpha: rng.choice((1, 2, 2, 2, 3)), Beta: rng.choice((1, 2, 2))}
+        turns = rng.choice((1, 2, 2))
+        self.turn = self.turns(turns)
+        self.sizes |= {self.turn: self.turn.own_size() or turns, Place: rng.choice((1, 2))}
+        self.alpha, self.beta = Alpha, Beta
+        self.place, self.group = Place, Group
         self.with_groups = rng.random() < 0.2
         # Where delivery takes messages off the network, no row reads those that it has sent.
         self.consumes = rng.random() < 0.5
@@ -94,6 +93,17 @@ class Parts:
             self._declare_message()
         if rng.random() < 0.35:
             self._declare_rigid()
+
+    def turns(self, _: int) -> type[Sort]:
+        """The ordered sort, of so many elements."""
+        class Turn(Sort, ordered=True):
+            """An order."""
+
+        return Turn
+
+    def computed(self, _sort: type[Sort], _scope: Own, _symbols: Sequence[Any], _own: Own) -> Any:
+        """An argument that is no variable; None for a variable."""
+        return None
 
     # Declarations
 
@@ -284,9 +294,12 @@ class Parts:
         """An update of a cell or of many; sometimes a second one for fewer cells behind it."""
         rng = self.rng
 
+        mine = [v for v in self.variables if v.owner is symbol.owner]
+
         def named(sort: type[Sort]) -> Sort:
             here = [v for v in scope if type(v) is sort]
-            return rng.choice(here) if here else ANY
+            found = self.computed(sort, scope, mine, own)
+            return found if found is not None else rng.choice(here) if here else ANY
 
         arguments = self.arguments(symbol, own, named)
         update = self._moved(symbol, arguments, scope)

@@ -233,8 +233,12 @@ class Draw:
             arguments = []
             for formal in message.formals:
                 here = [v for v in scope if type(v) is type(formal)]
+                number = parts.computed(type(formal), scope, [
+                    v for v in parts.variables if v.owner is machine], machine.own)
                 if formal in own and not machine.world:
                     arguments.append(own[formal])
+                elif number is not None:
+                    arguments.append(number)
                 elif here and rng.random() < 0.7:
                     arguments.append(rng.choice(here))
                 else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Or
+from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
@@ -46,7 +47,8 @@ def _world(answer: Answer, instance: str) -> tuple[World, str]:
 
 def _related(world: World) -> set[str]:
     """The pairs of the rigid relations as a report writes them."""
-    return {_applied(rigid, at) for rigid, tuples in world.given.items() for at in tuples}
+    return {_applied(rigid, at) for rigid, tuples in world.given.items()
+            if not isinstance(rigid, IsNumber) for at in tuples}
 
 
 def _applied(symbol: Any, at: tuple[int, ...]) -> str:

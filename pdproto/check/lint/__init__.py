@@ -46,7 +46,8 @@ def small(system: System, elements: int = ELEMENTS) -> Configuration:
         for sort, size in configuration.sizes.items():
             largest[sort] = max(size, largest.get(sort, 0))
     default = system.configurations.get(DEFAULT, Configuration({}))
-    sizes = {sort: min(elements, largest.get(sort, elements)) for sort in system.sorts}
+    sizes = system.sized({
+        sort: min(elements, largest.get(sort, elements)) for sort in system.sorts})
     first = Configuration(sizes, given=default.given)
     for chosen in (first, *smallest_first(system)):
         if has_interpretation(system, chosen):
@@ -125,4 +126,4 @@ def _nameable(system: System, sizes: Sizes) -> Sizes:
     most = Counter[type[Sort]]()
     for variables in named:
         most |= Counter(type(variable) for variable in dict.fromkeys(variables))
-    return {sort: max(size, most[sort]) for sort, size in sizes.items()}
+    return system.sized({sort: max(size, most[sort]) for sort, size in sizes.items()})

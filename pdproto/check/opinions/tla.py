@@ -41,6 +41,7 @@ from pdproto.ground.grounding import Environment, Ground
 from pdproto.spec.language.channels import Channel, channel_of
 from pdproto.spec.language.formula import counts
 from pdproto.spec.language.machine import Row, Table, Timer
+from pdproto.spec.language.numbered import NumberAxiom
 from pdproto.spec.language.properties import Fairness, LeadsTo, Sometimes
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Sent, Symbol, sent_by
@@ -123,7 +124,8 @@ class Module(Context):
         yield f"\\*   java -cp tla2tools.jar tlc2.TLC -deadlock -config {self.name}.cfg {self.name}"
         for claim in self._consumed():
             yield from comment(f"not asked here: {claim}, if {Fairness.CONSUMED}")
-        numbers = any(isinstance(one, NumberFunction) for one in self.system.variables) or any(
+        numbers = bool(self.system.own_sizes) or any(
+            isinstance(one, NumberFunction) for one in self.system.variables) or any(
             True for formula in self.system.formulas() for _ in counts(formula))
         more = ", Sequences" if self.channels else ""
         more += ", FiniteSets" if self.channels or numbers else ""
@@ -131,11 +133,14 @@ class Module(Context):
         yield ""
         for operator, sign in (("Least", "<="), ("Greatest", ">=")) if numbers else ():
             yield f"{operator}(x1) == CHOOSE x2 \\in x1 : \\A x3 \\in x1 : x2 {sign} x3"
-        constants = [self.names[key] for key in (*self.system.sorts, *self.system.rigids)]
+        constants = [self.names[key] for key in (*self._sized, *self.rigids)]
         if constants:
             yield f"CONSTANTS {', '.join(constants)}"
             yield ""
-        for symbol in self.system.rigids:
+        # A configuration of TLC has no negative number.
+        yield from (f"{self.names[sort]} == {{{self._elements(sort)}}}"
+                    for sort in self.system.own_sizes)
+        for symbol in self.rigids:
             elements = ", ".join(
                 tuple_of([self._element(sort, i) for sort, i in zip(symbol.sorts, at, strict=True)])
                 for at in sorted(self.ground.given[symbol])
@@ -143,18 +148,27 @@ class Module(Context):
             truth = literal(bool(self.ground.given[symbol]))
             yield f"{self.names[symbol, 'given']} == {f'{{{elements}}}' if symbol.sorts else truth}"
         for title, axiom in self.system.axioms.items():
+            if isinstance(axiom, NumberAxiom):
+                continue
             yield from comment(title)
             yield f"ASSUME {self.closed(axiom)}"
-        if self.system.rigids:
+        if self.rigids or self.system.own_sizes:
             yield ""
 
     def _consumed(self) -> list[str]:
         return [c.name for c in self.system.properties
                 if isinstance(c, LeadsTo) and Fairness.CONSUMED in c.under]
 
+    @property
+    def _sized(self) -> list[type[Sort]]:
+        """The sorts to which a configuration gives their elements."""
+        return [sort for sort in self.system.sorts if sort.own_size() is None]
+
     @staticmethod
     def _element(sort: type[Sort], index: int) -> str:
-        return str(index) if sort.ordered else string(sort.element(index))
+        if sort.own_size() is None and sort.ordered:
+            return str(index)
+        return sort.element(index) if sort.ordered else string(sort.element(index))
 
     # The state.
 
@@ -317,9 +331,9 @@ class Module(Context):
         invariants = [name for name in asked if name not in temporal]
         lines = [f"SPECIFICATION {SPECIFICATIONS[fairness]}"]
         constants = [f"  {self.names[sort]} = {{{self._elements(sort)}}}"
-                     for sort in self.system.sorts]
+                     for sort in self._sized]
         constants += [f"  {self.names[symbol]} <- {self.names[symbol, 'given']}"
-                      for symbol in self.system.rigids]
+                      for symbol in self.rigids]
         if constants:
             lines += ["CONSTANTS", *constants]
         if fairness is None:

@@ -11,6 +11,7 @@ from pdproto.ground.grounding import Ground
 from pdproto.spec.language.channels import channels_of
 from pdproto.spec.language.formula import Formula, free_variables
 from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message
@@ -42,18 +43,20 @@ class Context:
         self.ground: Final = ground
         self.system: Final = ground.system
         self.prefix: Final = prefix
-        shared = (*self.system.sorts, *self.system.rigids)
+        self.rigids: Final = tuple(one for one in self.system.rigids
+                                   if not isinstance(one, IsNumber))
+        shared = (*self.system.sorts, *self.rigids)
         self.names: Final[Names] = Names(_OWN) if outer is None else outer.names.within(shared)
         for sort in self.system.sorts if outer is None else ():
             self.names.declare(sort, sort.__name__)
         self.plain: Final = [s for s in self.system.variables
                              if not isinstance(s, Message) or s.fifo is None]
-        for symbol in (*(self.system.rigids if outer is None else ()), *self.plain):
+        for symbol in (*(self.rigids if outer is None else ()), *self.plain):
             self.names.declare(symbol, f"{prefix}{symbol.name}")
         self.channels: Final = channels_of(self.system.variables)
         for channel in self.channels:
             self.names.declare(channel, channel.name)
-        for symbol in self.system.rigids if outer is None else ():
+        for symbol in self.rigids if outer is None else ():
             self.names.declare((symbol, "given"), f"{symbol.name}_given")
         self.rows: Final = [(table, row, layer)
                             for table, layer in self.system.tables_under(ground.faults)

@@ -23,6 +23,7 @@ from pdproto.spec.language.formula import (
     Value,
     exists,
 )
+from pdproto.spec.language.numbered import IsNumber, NumberOf
 from pdproto.spec.language.numbers import Either, Extreme
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import (
@@ -143,6 +144,8 @@ class Writer:
         match term:
             case Constant(number):
                 return str(number) if number >= 0 else f"({number})"
+            case NumberOf(variable):
+                return scope[variable]
             case NumberCell(symbol, arguments):
                 return applied(self.names[symbol], [scope[v] for v in arguments])
             case Arithmetic(sign, left, right):
@@ -211,6 +214,8 @@ class Writer:
         return self.quantified(word, variables, inner) + self.formula(body, inner, OPEN)
 
     def _atom(self, atom: Atom, scope: Scope) -> tuple[str, int]:
+        if isinstance(atom.symbol, IsNumber):
+            return f"{scope[atom.arguments[0]]} = {atom.symbol.number}", COMPARED
         if isinstance(atom.symbol, Rigid):
             name, arguments = self.names[atom.symbol], [scope[v] for v in atom.arguments]
             return (f"{tuple_of(arguments)} \\in {name}", COMPARED) if arguments else (name, TERM)

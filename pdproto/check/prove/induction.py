@@ -22,6 +22,7 @@ from pdproto.ground.layout import Cell, cell_name, cells, value_name
 from pdproto.spec.language.elements import ElementFunction
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.machine import Row
+from pdproto.spec.language.numbered import IsNumber, Numbers, relations
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable
 from pdproto.spec.language.system import System
@@ -63,11 +64,11 @@ def counterexample(
             assumed.append(literal)
     solver.ask(assumed)
     elements = {sort: _elements(solver, vocabulary, sort) for sort in vocabulary.universe}
-    sizes = {sort: max(numbers) + 1 for sort, numbers in elements.items()}
+    sizes = system.sized({sort: max(numbers) + 1 for sort, numbers in elements.items()})
     found = dict(_values(solver, vocabulary, elements))
     given = {
-        symbol: frozenset(indices for (other, indices), held in found.items()
-                          if other is symbol and held)
+        symbol: symbol.at(sizes) if isinstance(symbol, IsNumber) else frozenset(
+            indices for (other, indices), held in found.items() if other is symbol and held)
         for symbol in system.rigids
     }
     values = {cell: v for cell, v in found.items() if isinstance(cell[0], Variable | Message)}
@@ -90,6 +91,9 @@ def _elements(solver: Solver, vocabulary: Vocabulary, sort: type[Sort]) -> list[
         same = solver.true([int(vocabulary.same[sort][i, j]) for i in range(j)])
         first.append(same.index(True) if True in same else j)
     names = sorted(set(first))
+    if issubclass(sort, Numbers):
+        return [[solver.true([vocabulary.cell(of, (j,), True)])[0]
+                 for of in relations(sort).values()].index(True) for j in first]
     if sort.ordered:
         before = vocabulary.before[sort]
         rank = {i: sum(solver.true([int(before[j, i]) for j in names if j != i])) for i in names}

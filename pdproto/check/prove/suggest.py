@@ -171,7 +171,8 @@ def _instances(system: System, variables: int) -> tuple[Configuration, Configura
     If the rigid symbols have no interpretation of such sizes, the system's own configurations are
     used. Raises TopologyError if there is none at all.
     """
-    plain = [Configuration(dict.fromkeys(system.sorts, variables + more)) for more in (0, 1)]
+    plain = [Configuration(system.sized(dict.fromkeys(system.sorts, variables + more)))
+             for more in (0, 1)]
     found = [c for c in (*plain, *smallest_first(system)) if has_interpretation(system, c)]
     if not found:
         list(interpretations(system, plain[0].sizes, plain[0]))  # raises, with the reason

@@ -32,6 +32,7 @@ from pdproto.check.trace.shared import SharedFile, SharedReplay, is_shared
 from pdproto.check.trace.shared_lines import Read as SharedRead
 from pdproto.check.trace.shared_lines import frozen
 from pdproto.ground.layout import value_name
+from pdproto.spec.language.numbered import Numbers
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Symbol
 from pdproto.spec.language.system import System
@@ -181,7 +182,8 @@ def recorded(system: System, paths: Sequence[Path], life: int | None = None) -> 
     if not steps:
         raise RecordError(reader.ended or f"{paths[0]}: no row has fired in this trace")
     elements = {sort: _in_order(sort, tuple(of)) for sort, of in reader.elements.items()}
-    return RecordedRun({sort.__name__: len(of) for sort, of in elements.items()},
+    return RecordedRun({sort.__name__: len(of) for sort, of in elements.items()
+                        if sort.own_size() is None},
                        steps, numbers=ElementNumbers(elements), ended=reader.ended,
                        lives=tuple(", ".join(map(words, one)) for one in lives),
                        life=1 if chosen is None else lives.index(chosen) + 1)
@@ -189,6 +191,8 @@ def recorded(system: System, paths: Sequence[Path], life: int | None = None) -> 
 
 def _in_order(sort: type[Sort], elements: tuple[Any, ...]) -> tuple[Hashable, ...]:
     """The elements in the order of their numbers. They are given in that of their occurrence."""
+    if issubclass(sort, Numbers):
+        return tuple(sort.values.numbers)
     counted = sort.ordered or all(isinstance(element, int) for element in elements)
     return tuple(sorted(elements)) if counted else elements
 

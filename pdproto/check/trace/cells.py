@@ -29,6 +29,7 @@ from pdproto.spec.language.formula import (
     atoms,
 )
 from pdproto.spec.language.machine import Row, Table
+from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Rigid, Symbol, Update
@@ -185,6 +186,8 @@ class TracedCells:
     def _value(
         self, symbol: Symbol, key: tuple[Hashable, ...], assumed: Mapping[Cell, bool]
     ) -> Value:
+        if isinstance(symbol, IsNumber):
+            return symbol.holds(key[0])
         if isinstance(symbol, Rigid):
             cell = symbol, key
             if cell not in self._rigid and cell not in assumed:

@@ -28,6 +28,7 @@ from pdproto.spec.language.formula import (
     normal,
 )
 from pdproto.spec.language.machine import Machine
+from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Message, Symbol, Variable, sent_by
@@ -82,7 +83,8 @@ class Claims:
         """Whether a conjunct cannot be certain. A disjunction may be, by its other parts."""
         match part:
             case Atom(symbol):
-                return symbol in self.untold or not isinstance(symbol, Variable | Message)
+                return symbol in self.untold or not isinstance(
+                    symbol, Variable | Message | IsNumber)
             case Not(inner):
                 return self._is_untold(inner)
             case Forall(_, inner) | Exists(_, inner):
@@ -248,6 +250,8 @@ class Book:
                 if isinstance(first, Fresh) or isinstance(then, Fresh):
                     return None
                 return bool(first < then)  # type: ignore[operator]  # elements of an ordered sort
+            case Atom(IsNumber() as symbol, (variable,)):
+                return symbol.holds(environment[variable])
             case Atom(symbol, arguments, value):
                 key = tuple(environment[variable] for variable in arguments)
                 if not self._is_told(symbol, key):

@@ -24,6 +24,7 @@ from pdproto.check.trace.shared_orders import Recorder
 from pdproto.check.trace.verdict import Nearest, Rejection
 from pdproto.check.words import formula_text
 from pdproto.ground.layout import value_name
+from pdproto.ground.local import own_elements
 from pdproto.spec.language.formula import atoms
 from pdproto.spec.language.machine import Instance as Party
 from pdproto.spec.language.machine import Row, Table
@@ -61,7 +62,9 @@ class SharedInstance:
         self.table: Final = table
         self.own: Final[Environment] = {
             names[name]: frozen(of) for name, of in (own or {}).items()}
-        self.bounded: Final = {
+        self._numbers: Final = own_elements(table)
+        numbers = {sort.__name__: tuple(of) for sort, of in self._numbers.items()}
+        self.bounded: Final = numbers | {
             sort: tuple(map(frozen, of)) for sort, of in (line.begins or {}).items()}
         self.cells: Final = TracedCells(table, self.bounded, fixed=len(self.own))
         self.rows: Final = {row.name: row for row in table.rows}
@@ -87,7 +90,12 @@ class SharedInstance:
         if wanted.keys() != given.keys():
             raise MisfitError(f"{row.name} takes {', '.join(wanted) or 'nothing'}, but the line "
                                 f"gives {', '.join(given) or 'nothing'}")
-        return {**self.own, **{wanted[name]: frozen(of) for name, of in given.items()}}
+        told = {wanted[name]: frozen(of) for name, of in given.items()}
+        for variable, element in told.items():
+            if element not in self._numbers.get(type(variable), (element,)):
+                raise MisfitError(f"{row.name}: {variable.name} is {element}, which is no number "
+                                  f"of {type(variable).__name__}")
+        return {**self.own, **told}
 
 
 @dataclass(slots=True, eq=False)
