@@ -108,13 +108,8 @@ class System:
         if like is not None:
             vars(self)["base"] = like
             vars(self)["variables"] = self._variables_like(like)
-        numbered = [sort for sort in self.sorts if issubclass(sort, Numbers)]
-        vars(self)["axioms"] = {**self.axioms, **{
-            name: axiom for sort in numbered for name, axiom in axioms_of(sort)}}
-        vars(self)["configurations"] = {
-            name: replace(one, sizes={**one.sizes, **self.own_sizes})
-            for name, one in self.configurations.items()} if numbered else self.configurations
         check_system(self, like)
+        self._know_numbers()
         for atom, _ in () if self.init is None else atoms(self.init):
             require(isinstance(atom.symbol, Rigid) or atom.symbol.starts_free,
                     f"init: {atom.symbol} starts with one value, so init= says nothing of it: "
@@ -122,6 +117,18 @@ class System:
         vars(self)["properties"] = (
             *(claim for claim in self.properties if not isinstance(claim, InRange)),
             *self._in_range())
+
+    def _know_numbers(self) -> None:
+        """Add the axioms and the sizes of the sorts of numbers."""
+        if not self.own_sizes:
+            return
+        vars(self)["axioms"] = {**self.axioms, **{
+            name: axiom for sort in self.own_sizes if issubclass(sort, Numbers)
+            for name, axiom in axioms_of(sort)}}
+        vars(self)["configurations"] = {
+            name: replace(one, sizes={**one.sizes, **self.own_sizes})
+            for name, one in self.configurations.items()}
+        vars(self).pop("rigids", None)  # it is read from the axioms
 
     def _in_range(self) -> Iterator[InRange]:
         """For each row that computes numbers, the claim that they stay in their ranges; for each
