@@ -15,7 +15,6 @@ parameter of its own, which equals the number. Where that is out of the range, t
 end (sequences.py, rule 2).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -139,7 +138,7 @@ def _named(of: object) -> str:
     text = repr(of)
     for sign, word in _WORDS.items():
         text = text.replace(sign, word)
-    name = "_".join(re.findall(r"\w+", text))
+    name = "_".join("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
     return name if name.isidentifier() else f"n{name}"
 
 
