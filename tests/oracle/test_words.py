@@ -43,6 +43,7 @@ OUTSIDE = {
     "ElementCell": "the same of a function into a sort",
     "Monotone": "advice for the prover", "Help": "the same", "Witness": "the same",
     "CopiedElement": "how the checker reads a copy", "Updates": "a row has the updates inside",
+    "Numbers": "a base of sorts", "Numeric": "how a type checker knows these",
     "Use": "the same", "Ranking": "the same", "FaultFree": "the same",
 }
 # Fields with one value in all systems that are drawn, with the reason. Texts change no answer.
@@ -58,6 +59,8 @@ ONE_VALUE = {
     ("NumberFunction", "edges"): "refused", ("NumberFunction", "engine"): "refused",
     ("NumberFunction", "engine_writes"): "refused", ("InRange", "by"): "it is derived",
     ("Message", "starts_free"): "no variable", ("Rigid", "starts_free"): "the same",
+    ("IsNumber", "starts_free"): "the same", ("IsNumber", "visible_to"): "visible to all",
+    ("IsNumber", "values"): "truth values", ("IsNumber", "sorts"): "each sort has this name",
     ("Rigid", "values"): "truth values", ("Fact", "value"): "true", ("Sent", "value"): "true",
 }
 # Fields that change no answer of a search, so that the oracle need not read them.
@@ -208,7 +211,8 @@ def test_the_oracle_reads_each_class_and_field() -> None:
     assert fields_of - read - NOT_READ == set()
     formulas = {one.__name__ for one in classes().values()
                 if issubclass(one, Formula) and one not in (Formula, classes()["InChannel"])}
-    assert formulas - {"Fact"} - read == set()  # a fact is an atom
+    # A fact is an atom, and the axiom of a sort of numbers a conjunction.
+    assert formulas - {"Fact", "NumberAxiom"} - read == set()
     assert {"Call", "Timer", "Completion", "Sent", "Each", "LeadsTo", "OnRow", "Always",
             "Sometimes", *language.Fairness.__members__} - {"NO_TIMERS"} - read == set()
 
