@@ -289,6 +289,29 @@ def silence_as_death() -> None:
     wrap(connections.Connections, "_look", look)
 
 
+def gone_for_good() -> None:
+    """A peer that says nothing for 2/5 as long as makes it suspected is never called again."""
+    from pdproto.node import connections
+    from pdproto.runtime.errors import RemoteProtocolError
+
+    gone = set[str]()
+
+    def look(old: Any, self: Any, peer: Any, now: float) -> None:
+        if now - peer.heard > self._link.silent_s * 2 / 5:
+            gone.add(peer.name)
+            self._take(peer, connections._REFUSED, "nothing heard")
+        else:
+            old(self, peer, now)
+
+    def connect(old: Any, self: Any, name: str, *given: Any) -> Any:
+        if name in gone:
+            raise RemoteProtocolError(f"{name} said nothing for too long")
+        return old(self, name, *given)
+
+    wrap(connections.Connections, "_look", look)
+    wrap(connections.Connections, "connect", connect)
+
+
 def registry_asked() -> None:
     """Decode asks the registry about each request, and one that does not answer counts as gone."""
     from pdproto.registry.lookups import Lookups
@@ -394,9 +417,9 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
         page_twice, parts_repeated, attempt_repeated, chunks_limited, name_unread,
         length_unlimited, refusal_untold, recompute_unasked, leak_check_off, layers_from_zero,
         heads_swapped, first_rank_only, next_run_unknown, window_left_out, misfit_unnoticed,
-        waits_for_ever, queue_timed, decode_waited_for, silence_as_death, registry_asked,
-        prompts_unnamed, room_zero_taken, once_unsaid, members_alike, room_once, registers_once,
-        port_ignored, unregistered, norm_off)
+        waits_for_ever, queue_timed, decode_waited_for, silence_as_death, gone_for_good,
+        registry_asked, prompts_unnamed, room_zero_taken, once_unsaid, members_alike, room_once,
+        registers_once, port_ignored, unregistered, norm_off)
 }
 
 

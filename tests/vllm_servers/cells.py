@@ -12,6 +12,9 @@ from tests.vllm_servers.routers import SMG, VLLM_ROUTER
 
 STANDSTILLS: Final = tuple(Standstill(who, seconds) for who in ("prefill", "decode")
                            for seconds in (3.0, 8.0, 20.0))
+# A peer that is lost once fails what is under way, which may be nothing: their defect lasts.
+FEW_UNDER_WAY: Final = ("prefill stands still for 3 s", "decode stands still for 3 s",
+                        "decode stands still for 20 s")
 DEFECT: Final = "VLLM_SERVERS_DEFECT"  # in the environment of a server: see defective.py
 PLUGIN_OFF: Final = "plugin-off"  # a defect of the environment
 
@@ -124,7 +127,8 @@ CELLS: Final = (
     *(Cell(f"{one}", "defaults", "stands_still",
            f"{IN_FLIGHT} requests are in flight, and {MEANWHILE} more come: each is answered, "
            "nothing is held, both serve on",
-           "silence-as-death", given=(one,)) for one in STANDSTILLS),
+           "gone-for-good" if f"{one}" in FEW_UNDER_WAY else "silence-as-death",
+           given=(one,)) for one in STANDSTILLS),
     Cell("kill -9 prefill", "kill", "kill_prefill",
          "before the read and in mid-write, with 60 in flight: each request ends within 10 s; "
          "decode serves with the next prefill", "loss-unnoticed", quick=True),

@@ -21,7 +21,7 @@ from pdproto.vllm import loading, offering, rooms, seals, sending, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
-from tests.servers.defects import silence_as_death
+from tests.servers.defects import gone_for_good, silence_as_death
 from tests.servers.planting import wrap
 from tests.vllm_servers import patient_ranks
 from tests.vllm_servers.cells import DEFECT
@@ -224,8 +224,8 @@ DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
                    heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
                    params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
-                   nixl_wrong_block, silence_as_death, prompts_uncompared, room_waits,
-                   nothing_kept, params_unsent, ranks_alike, seals_apart)}
+                   nixl_wrong_block, silence_as_death, gone_for_good, prompts_uncompared,
+                   room_waits, nothing_kept, params_unsent, ranks_alike, seals_apart)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):
