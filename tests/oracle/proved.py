@@ -1,7 +1,7 @@
 """Proofs of random systems, against the oracle: what is proved holds, and what fails can fail."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pdproto.check.prove.induction import counterexample
@@ -9,7 +9,7 @@ from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import START
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
-from pdproto.check.prove.verdicts import Verdicts
+from pdproto.check.prove.verdicts import UnitStatus, Verdicts
 from pdproto.spec.language import Always, Configuration, Message, SpecError, System
 from pdproto.spec.language.elements import ElementFunction
 from tests.oracle.answers import answer
@@ -54,6 +54,31 @@ def compared(seed: int) -> Compared:
                         if expected.verdicts[name].violated]
     told = list(steps(found, system))
     return Compared((*differences, *(one for one in told if one)), len(proved), len(told))
+
+
+def as_lemmas(seed: int) -> tuple[str, ...]:
+    """The differences between the verdicts on the system's claims where each `always` is one of its
+    properties, and where it is a lemma beside it.
+    """
+    system, _ = draw(seed)
+    lemmas = tuple(claim for claim in system.properties if type(claim) is Always)
+    others = tuple(claim for claim in system.properties if claim not in lemmas)
+    told: list[dict[str, UnitStatus]] = []
+    for one in (ProofSubject(system, (), {}),
+                ProofSubject(replace(system, properties=others, like=system), lemmas, {})):
+        try:
+            counted = one.without_counts()
+            found = Verdicts(counted, prove(counted.system, counted.obligations(), SETTINGS))
+        except SpecError:
+            told.append({})
+        else:
+            told.append({name: unit.standing for name, unit in found.units.items()})
+    first, second = told
+    missing = tuple(f"{name} is not asked" for name in sorted(first.keys() ^ second.keys()))
+    if UnitStatus.UNKNOWN in {*first.values(), *second.values()}:
+        return missing  # a question was out of time
+    return missing + tuple(f"{name}: {first[name]}, and as a lemma {second[name]}"
+                           for name in first.keys() & second.keys() if first[name] != second[name])
 
 
 def steps(found: Verdicts, system: System) -> Iterator[str]:

@@ -6,7 +6,7 @@ By day 7 systems, by night 260, of which 60 also refine another one, or do not.
 
 import pytest
 
-from tests.oracle.proved import compared
+from tests.oracle.proved import as_lemmas, compared
 from tests.oracle.systems import PROVABLE
 
 # Each has a proof, or a state that breaks a claim.
@@ -22,3 +22,12 @@ def test_the_oracle_agrees_with_a_proof(seed: int) -> None:
     found = compared(seed)
     assert found.differences == ()
     assert found.proved or found.failed or seed not in BY_DAY
+
+
+# The first two have claims that read lists.
+@pytest.mark.parametrize("seed", [
+    pytest.param(PROVABLE + number, marks=[] if number in (27, 99) else pytest.mark.nightly)
+    for number in (27, 99, *range(27))])
+def test_a_lemma_is_judged_as_a_property_is(seed: int) -> None:
+    """Also where it reads past the end of a list."""
+    assert as_lemmas(seed) == ()
