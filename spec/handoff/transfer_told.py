@@ -21,6 +21,7 @@ from pdproto.spec.handoff.ends import (
     claim,
     d,
     feeds,
+    gone,
     h,
     p,
     sending,
@@ -28,6 +29,7 @@ from pdproto.spec.handoff.ends import (
 from pdproto.spec.handoff.transfer import GIVE_UP, LOSS
 from pdproto.spec.handoff.transfer_claims import ONCE_TOO
 from pdproto.spec.language import (
+    Always,
     Configuration,
     DropRow,
     LeadsTo,
@@ -37,6 +39,7 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     edited,
+    implies,
 )
 
 SOURCE_HEARS: Final = LeadsTo(
@@ -53,6 +56,9 @@ TOLD: Final[System] = edited(
                 claim(d, h, p).among(Claim.FENCING, Claim.FENCED),
                 aware(d, h, p) | claim(d, h, p).among(Claim.LANDED, Claim.DRAINED), under=ONCE_TOO,
                 why="only then may the sink forget the life, also if the fence never comes"),
+        Always("a_source_that_counts_as_aware_has_ended",
+               implies(aware(d, h, p), SENDING_ENDED | gone(p, h, d)),
+               why="a sink that forgets the life tells the source no more"),
         Sometimes("a_source_hears_after_the_fence", all_of(
             any_of(claim(d, h, p) == Claim.FENCED,
                    ~can_fence(d) & (claim(d, h, p) == Claim.FENCING)),
