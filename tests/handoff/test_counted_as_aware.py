@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.result import Finding, Verdict
+from pdproto.spec.handoff.ends import aware, d, h
 from pdproto.spec.handoff.roles import Source
-from pdproto.spec.handoff.sink import aware, d, h
 from pdproto.spec.handoff.transfer_told import TOLD
 from pdproto.spec.language import ANY, Configuration, ReplaceRow, System, edited
 
