@@ -54,6 +54,10 @@ class _Sender:
         """See Bootstrap."""
         return self.word
 
+    def stood(self, _seconds: float) -> float:
+        """See Bootstrap. In a race nobody is suspected."""
+        return 0.0
+
     def abort(self, reason: str) -> None:
         """See Bootstrap. Decode is told."""
         self.failure = reason

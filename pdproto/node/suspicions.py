@@ -29,8 +29,8 @@ class Intervals:
         self._kept[-1] = self._kept[-1][0], at
 
     def within(self, since: float, until: float) -> Iterable[tuple[float, float]]:
-        """The parts between these times."""
-        for began, ended in self._kept:
+        """The parts between these times. For any thread: they are copied in one step."""
+        for began, ended in tuple(self._kept):
             if ended > since and began < until:
                 yield max(began, since), min(ended, until)
 

@@ -26,6 +26,9 @@ class FakeSender:
     def poll(self) -> KVPoll:
         return self.word
 
+    def stood(self, _seconds: float) -> float:
+        return 0.0
+
     def abort(self, reason: str) -> None:
         self.aborted.append(reason)
         self.word = KVPoll.FAILED

@@ -13,10 +13,13 @@ from hypothesis import strategies as some
 from pdproto.node import core
 from pdproto.node.decode.node import Decode
 from pdproto.node.link import Link
+from pdproto.node.optimistic.prefill import OptimisticPrefill
+from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.prefill.node import Prefill
 from pdproto.node.suspicions import Suspicions
 from pdproto.node.timers import STANDS
 from pdproto.runtime.wire import Expecting, Introduce, Life
+from pdproto.spec.handoff.attempts import ENDED
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.presence import Presence
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
@@ -105,6 +108,29 @@ def test_prefill_waits_for_a_sink_that_stands_still(*, met: bool) -> None:
     assert sender.poll() is KVPoll.BOOTSTRAPPING
     offline.pass_time(4, ("d0", 17))
     assert sender.failure == "bootstrap_timeout after 20 s"
+
+
+def test_optimistic_prefill_waits_for_a_decode_rank_that_stands_still() -> None:
+    """By the clock of its scheduler, which is not that of the node. It failed after 20 s."""
+    node = Prefill("p0", SourceDataPath("p0", Fabric()), link=LINK, incarnation=5)
+    offline = Offline(node.core)
+    offline.hear("d0", Introduce(Life(8, 17, 0), ("d0",), D0))
+    prefill = OptimisticPrefill(OptimisticSettings(
+        slots=1, running_slots=1, bootstrap_timeout_s=WAIT_S))
+    request = prefill.create_sender("r", [node.open(7)], chunks=1, now=0.0)
+
+    def pass_time(seconds: int, *signs: tuple[str, int]) -> None:
+        for _ in range(seconds):
+            offline.pass_time(1, *signs)
+            prefill.turn(offline.now - 1_000.0)
+
+    pass_time(50)
+    assert request.stage not in ENDED
+    offline.hear("d0", incarnation=17)
+    pass_time(18, ("d0", 17))
+    assert request.stage not in ENDED
+    pass_time(4, ("d0", 17))
+    assert request.reason == "bootstrap_timeout after 20 s"
 
 
 def test_a_peer_that_is_suspected_again_and_again_holds_no_clock_for_ever() -> None:

@@ -20,7 +20,8 @@ Rule 4: decisions are made for the whole group. A request has a sender on each r
 
 One thread at a time may call it. It has no clock and no I/O: `now` comes from the caller, in
 seconds. Where no call comes for longer than 2 s, that time counts for no wait: the process stood
-still (own_clock.py).
+still (own_clock.py). Neither does the time in which a peer of a sender's node is suspected
+(timers.py in spec/handoff: `stands`).
 """
 
 from collections import deque
@@ -301,8 +302,8 @@ class OptimisticPrefill:
         """Whether the wait for the request's bootstrap has ended, by success or by timeout."""
         if request.ready or request.stage in ENDED:
             return True
-        limit = self.settings.bootstrap_timeout_s
-        if self._clock.now < request.since + limit:
+        limit, waited = self.settings.bootstrap_timeout_s, self._clock.now - request.since
+        if waited < limit or waited < limit + max(one.stood(waited) for one in request.senders):
             return False
         request.reason = request.reason or f"bootstrap_timeout after {limit:g} s"
         return self._steps.fire("give_up_waiting", request)

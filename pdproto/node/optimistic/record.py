@@ -24,6 +24,9 @@ class Bootstrap(Protocol):
     def poll(self) -> KVPoll:
         """The status of the hand-over."""
 
+    def stood(self, seconds: float) -> float:
+        """For how many of the last seconds a peer was suspected that may have its other half."""
+
     def abort(self, reason: str) -> None:
         """Abort the hand-over, for this reason."""
 

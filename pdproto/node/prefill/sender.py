@@ -61,6 +61,9 @@ class SenderNode(Opener, Protocol):
     def mark(self, pages: Sequence[int]) -> tuple[int, ...]:
         """See MarksPages. For any thread."""
 
+    def stood(self, seconds: float) -> float:
+        """See Sender.stood. For any thread."""
+
     def hand_over(
         self, sender: "Sender", pages: tuple[int, ...], last: bool, metadata: bytes
     ) -> None:
@@ -108,6 +111,12 @@ class Sender(Handle):
         """The message to a sink that every chunk has been written."""
         return Done(life, tuple(map(len, self.chunks)), self.metadata,
                     row_digest(life, self.metadata), self.use)
+
+    def stood(self, seconds: float) -> float:
+        """For how many of the last seconds of the node's clock some peer was suspected. A clock of
+        the application that waits for decode stands still meanwhile, as those of the node do.
+        """
+        return self._node.stood(seconds)
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.

@@ -45,6 +45,11 @@ class Senders(Handles):
         self.ask(lambda: self.put(sender, named))
         return sender
 
+    def stood(self, seconds: float) -> float:
+        """See Sender.stood. For any thread."""
+        now = self._core.now
+        return self._core.connections.suspicions.of_any(self, now - seconds, now)
+
     def begin(self, sender: Sender) -> None:
         """The application has its request."""
         self._endpoints.call(sender.endpoint, "open_sender")
