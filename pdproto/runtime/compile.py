@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
-from pdproto.runtime.expressions import Constant, Expressions, conjuncts, key_of
+from pdproto.runtime.expressions import Constant, Expressions, Generator, conjuncts, key_of
 from pdproto.spec.language.computed import copied
 from pdproto.spec.language.conflicts import overriding
-from pdproto.spec.language.formula import TRUE, And, Formula, free_variables, negated, normal
+from pdproto.spec.language.formula import TRUE, And, Formula, Or, free_variables, negated, normal
 from pdproto.spec.language.machine import Call, Completion, Row
 from pdproto.spec.language.sorts import ANY, Sort
 from pdproto.spec.language.symbols import Each, Sent, Update
@@ -107,13 +107,32 @@ class Writer(Expressions):
         if type(variable) in self.bounded:
             return f"for {variable.name} in {self.elements(type(variable))}"
         known = {*known, variable}
-        stored = (self.generator(variable, part) for part in conjuncts(where))
-        found = next((one for one in stored if one and known.issuperset(one.arguments)), None)
-        if found is None:
+        found = self._stored(variable, where, known)
+        if not found:
             self.refuse(f"each({variable!r}, ...) changes cells of an unbounded sort: bound the "
                         f"sort, or let where= ask for cells with {variable!r} that are not initial")
-        buckets, key, targets = self.bucket(found)
-        return f"for {targets} in {buckets}.get({key}, ())"
+        cells = [f"for {targets} in {buckets}.get({key}, ())"
+                 for buckets, key, targets in map(self.bucket, found)]
+        if len(cells) == 1:
+            return cells[0]
+        every = ", ".join(f"*({variable.name} {loop})" for loop in cells)
+        return f"for {variable.name} in dict.fromkeys(({every}))"
+
+    def _stored(
+        self, variable: Sort, formula: Formula, known: Collection[Sort]
+    ) -> list[Generator]:
+        """Look-ups that together find each element for which the formula holds; none if it may
+        hold for an element without a stored cell.
+        """
+        parts = [*conjuncts(formula)]
+        for found in (self.generator(variable, part) for part in parts):
+            if found and {*known}.issuperset(found.arguments):
+                return [found]
+        for several in (part.parts for part in parts if isinstance(part, Or)):
+            each = [self._stored(variable, one, known) for one in several]
+            if all(each):
+                return [found for one in each for found in one]
+        return []
 
     def _update(self, update: Update, kept: str = "") -> str:
         """The changes of one update, as items of a tuple display.
