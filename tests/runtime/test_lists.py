@@ -6,6 +6,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,21 @@ ROWS: Mapping[str, Callable[[list[str], list[str], str, str], Taken]] = {
 }
 
 
+def _kept(process: Process, kind: str) -> list[str]:
+    """The list that the process keeps, as letters."""
+    by_name = {symbol.name: symbol for symbol in SYSTEMS[kind].variables}
+    read: Callable[..., Any] = process.machine.value
+    found = []
+    for place in range(read(by_name["log_length"], "x").value):
+        symbol = by_name[f"log_{place}"]
+        if kind == "elements":
+            found += [one for one in "abc" if read(symbol, "x", one)]
+        else:
+            value = read(symbol, "x")
+            found.append("ab"[KINDS[kind][1].index(value if kind == "an enum" else value.value)])
+    return found
+
+
 def _run(kind: str) -> tuple[bytes, set[str]]:
     """The trace of random calls, and the rows that have fired."""
     file, rng, fired = BytesIO(), Random(7), set()  # noqa: S311 - no secret
@@ -57,6 +73,7 @@ def _run(kind: str) -> tuple[bytes, set[str]]:
         process.call(row, *given, now=0.0)
         fired.add(row)
         log, old = after, log if row == "remember" else old
+        assert _kept(process, kind) == log
     return file.getvalue(), fired
 
 
