@@ -1,6 +1,7 @@
 """Sorts of numbers: states against a plain search, proofs, ends, mistakes, processes, traces."""
 
 import json
+import operator
 from collections.abc import Callable, Iterator
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -12,6 +13,7 @@ from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NATIVE, PORTABLE
 from pdproto.check.result import Verdict
 from pdproto.cli.main import main
+from pdproto.ground.grounding import Ground
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.runtime.process import Name, Process
 from pdproto.runtime.trace_shared import SharedTrace
@@ -238,3 +240,35 @@ def test_a_number_that_is_changed_is_rejected(
     lines[place] = json.dumps(line)
     (tmp_path / f"{file}.jsonl").write_text("\n".join([*lines, ""]), encoding="utf-8")
     assert main([*TRACE, *map(str, files)]) == 1
+
+
+hub = Machine("hub")
+follows = hub.relation("follows", Step, Step)
+PAIRS = System("pairs", "Pairs of numbers.", (Table(hub, rows=(
+    Row("note", on=Call("note", s, t), when=s + 1 == t, do=follows(s, t).to(True)),)),))
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">=", "==", "!="])
+def test_two_variables_compare_as_their_numbers(sign: str) -> None:
+    compare = getattr(operator, {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq",
+                                 "!=": "ne"}[sign])
+    system = System("compared", "Numbers.", (Table(hub, rows=(
+        Row("note", on=Call("note", s, t), when=compare(s.number, t),
+            do=follows(s, t).to(True)),)),))
+    ground = Ground(system, {})
+    found = {(row.environment[s] + LOW, row.environment[t] + LOW) for row in ground.rows}
+    numbers = range(LOW, HIGH + 1)
+    assert found == {(one, two) for one in numbers for two in numbers if compare(one, two)}
+
+
+@pytest.mark.parametrize(("given", "status"), [
+    ((0, 1), 0), ((0, 2), 1), ((1, 0), 1), ((5, 6), 1), ((-2, -1), 1)])
+def test_a_line_is_of_numbers_that_the_row_takes(
+    given: tuple[int, int], status: int, tmp_path: Path
+) -> None:
+    file = BytesIO()
+    process = Process(PAIRS, "hub", among=[("hub",)], trace=SharedTrace("hub", file))
+    process.call("note", 0, 1, now=0.0)
+    told = file.getvalue().replace(b'"s":0,"t":1', b'"s":%d,"t":%d' % given)
+    (tmp_path / "hub.jsonl").write_bytes(told)
+    assert main(["trace", "--system", f"{SPEC}:PAIRS", str(tmp_path / "hub.jsonl")]) == status
