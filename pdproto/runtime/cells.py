@@ -84,13 +84,13 @@ class Floor:
 class Cells:
     """The values of one symbol.
 
-    fixed: the elements in the places of the machine's own variables. bounded: the sorts of which no
-    element is ever forgotten. default: the value of the
-    cells that are not stored, at first the symbol's first value. Read `values`, but change it only
-    by `write`, which updates every index.
+    fixed: the elements in the places of the machine's own variables. free: the other places, by
+    sort. bounded: the sorts of which no element is ever forgotten. default: the value of the cells
+    that are not stored, at first the symbol's first value. Read `values`, but change it only by
+    `write`, which updates every index.
     """
 
-    __slots__ = ("_places", "default", "fixed", "floor", "indices", "symbol", "values")
+    __slots__ = ("_places", "default", "fixed", "floor", "free", "indices", "symbol", "values")
 
     def __init__(
         self, symbol: Symbol, fixed: Mapping[int, Element], bounded: Collection[type[Sort]] = ()
@@ -106,6 +106,10 @@ class Cells:
         # Elements of a bounded sort stay, so nothing asks for the cells of one.
         many = [i for i in free if symbol.sorts[i] not in bounded] if len(free) > 1 else []
         self._places: Final = {place: Index((place,), frozenset()) for place in many}
+        self.free: Final[dict[type[Sort], tuple[int, ...]]] = {}
+        for place in free:
+            sort = symbol.sorts[place]
+            self.free[sort] = (*self.free.get(sort, ()), place)
 
     def index(self, bound: tuple[int, ...], values: frozenset[Value]) -> Index:
         """The index of the cells with these values, by these places. Ask before the first write."""
@@ -161,18 +165,19 @@ class Cells:
         """The last element of a stored cell that begins with these arguments; None without one."""
         return next((key[-1] for key in self.values if key[:-1] == arguments), None)
 
-    def of_element(self, sort: type[Sort], element: Element) -> list[Key]:
+    def of_element(self, sort: type[Sort], element: Element) -> Collection[Key]:
         """The stored cells with this element."""
-        keys: dict[Key, None] = {}
-        for place, its_sort in enumerate(self.symbol.sorts):
-            if its_sort is not sort or place in self.fixed:
-                continue
-            if place in self._places:
-                keys.update(dict.fromkeys(self._places[place].buckets.get((element,), ())))
-            else:
-                key = self._only(place, element)
-                keys.update({key: None} if key in self.values else {})
-        return list(keys)
+        places = self.free.get(sort, ())
+        if len(places) == 1:
+            return self._at(places[0], element)
+        return dict.fromkeys(key for place in places for key in self._at(place, element))
+
+    def _at(self, place: int, element: Element) -> Collection[Key]:
+        """The stored cells with this element in this place, in the order of their first write."""
+        if place in self._places:
+            return self._places[place].buckets.get((element,), ())
+        key = self._only(place, element)
+        return (key,) if key in self.values else ()
 
     def drop(self, key: Key) -> None:
         """Remove the cell from the store."""
@@ -192,7 +197,7 @@ class Cells:
     def _only(self, place: int, element: Element) -> Key:
         """The key with the element in this place, and fixed elements in all others (or None)."""
         places = range(len(self.symbol.sorts))
-        return tuple(element if i == place else self.fixed.get(i) for i in places)
+        return tuple([element if i == place else self.fixed.get(i) for i in places])
 
     def _put_in(self, key: Key, value: Value) -> None:
         if key not in self.values:

@@ -117,6 +117,8 @@ class Shared:
             for of in writer.needs.values()
             if isinstance(of, CellsOf | FloorOf | HolderOf | IndexOf)
         }
+        self._with: Final = {sort: tuple(c for c in self._cells.values() if sort in c.free)
+                             for cells in self._cells.values() for sort in cells.free}
         for symbol, place in writer.floors.items():
             self._cells[symbol].floor = self._floor(symbol, place)
         namespace = self._namespace(writer.needs, rigid or {})
@@ -343,7 +345,8 @@ class Shared:
             if cells.symbol.sorts[floor.place] is sort and not floor.covers(element):
                 behind = f"the floor of {cells.symbol} is not above it"
                 raise LocalProtocolError(f"{sort.__name__} {element!r} has not concluded: {behind}")
-        dropped = [(c, key) for c in self._cells.values() for key in c.of_element(sort, element)]
+        dropped = [(c, key) for c in self._with.get(sort, ())
+                   for key in c.of_element(sort, element)]
         for cells, key in dropped:
             self._check_concluded(cells, key)
         for cells, key in dropped:

@@ -177,7 +177,7 @@ def test_a_value_for_every_life_leaves_no_cell_of_any() -> None:
     assert len(machine) == 2
     machine.call("end")
     assert len(machine) == 0
-    assert machine._cells[jobs.phase].of_element(jobs.Job, 7) == []
+    assert not machine._cells[jobs.phase].of_element(jobs.Job, 7)
 
 
 def test_all_instances_of_a_machine_are_shown_with_their_names() -> None:
