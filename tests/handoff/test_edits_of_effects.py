@@ -50,7 +50,7 @@ from pdproto.spec.language.edit import Edit
 from pdproto.spec.language.formula import Formula
 from pdproto.spec.language.symbols import Each, Sent, Update
 from tests.handoff.exploring import judged
-from tests.handoff.test_thirty_edits import ONE_LIFE, ONE_RANK, Try
+from tests.handoff.test_thirty_edits import ONE_LIFE, ONE_RANK, TWO_RUNS, Try
 
 
 def weaker(row: str, clause: Formula, by: Formula) -> tuple[Edit, Edit]:
@@ -142,7 +142,7 @@ EFFECTS: Final = (
         "L1_bootstrap_ends",
         registry.SYSTEM, swapped(
             "be_refused", bootstrap.dead(bootstrap.d, bootstrap.p, bootstrap.f).to(True),
-            bootstrap.dead(bootstrap.d, bootstrap.p, bootstrap.e).to(True)), "restart"),
+            bootstrap.dead(bootstrap.d, bootstrap.p, bootstrap.e).to(True)), TWO_RUNS),
     Try("the ranks that decode does not ask are told of a conflict",
         "no_peer_is_at_fault",
         dp_rank.SYSTEM, swapped(

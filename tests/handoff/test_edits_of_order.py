@@ -42,7 +42,7 @@ from pdproto.spec.language import (
 )
 from tests.handoff.exploring import judged
 from tests.handoff.test_edits_of_effects import swapped, weaker
-from tests.handoff.test_thirty_edits import ONE_LIFE, ONE_RANK, Try
+from tests.handoff.test_thirty_edits import ONE_LIFE, ONE_RANK, ONE_RUN_LOSSY, Try
 
 _NAMING: Final = each(
     k, rooms.meeting(p, k).to(Meeting.UNBOUND),
@@ -111,7 +111,8 @@ DETECTORS: Final = (
         registry.SYSTEM, weaker(
             "lose_connection", bootstrap.phase(bootstrap.d, bootstrap.h).among(
                 bootstrap.Phase.BOOTSTRAPPING, bootstrap.Phase.WAITING_FOR_INPUT),
-            bootstrap.phase(bootstrap.d, bootstrap.h) == bootstrap.Phase.BOOTSTRAPPING), "lossy"),
+            bootstrap.phase(bootstrap.d, bootstrap.h) == bootstrap.Phase.BOOTSTRAPPING),
+        ONE_RUN_LOSSY),
     Try("an address is forgotten only when all are known",
         "L7_a_dead_address_is_forgotten",
         registry.NO_TIMEOUTS, (Retarget("forget", at=bootstrap.Cache.WHOLE),)),

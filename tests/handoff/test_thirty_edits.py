@@ -21,7 +21,7 @@ from pdproto.spec.handoff import (
 )
 from pdproto.spec.handoff import binding_tables as rooms
 from pdproto.spec.handoff.binding_tables import d, h, k, p, q, u, v
-from pdproto.spec.handoff.roles import Life, Sink, Source, Use
+from pdproto.spec.handoff.roles import Incarnation, Life, Sink, Source, Use
 from pdproto.spec.language import (
     ANY,
     AddClause,
@@ -56,6 +56,9 @@ class Try(NamedTuple):
 
 ONE_RANK: Final = Configuration({Source: 1, Sink: 1, Life: 2, Use: 2}, dead_bits=True)
 ONE_LIFE: Final = Configuration({Source: 2, Sink: 1, Life: 1, Use: 1}, dead_bits=True)
+TWO_RUNS: Final = Configuration({Source: 1, Incarnation: 2, Sink: 1, Life: 1}, dead_bits=True)
+ONE_RUN_LOSSY: Final = Configuration(
+    {Source: 1, Incarnation: 1, Sink: 1, Life: 1}, faults=("crash", "lossy"), dead_bits=True)
 
 BINDING: Final = (
     Try("any life of the room will do for a request that waits",
