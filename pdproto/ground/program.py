@@ -89,33 +89,49 @@ def simplified(clauses: list[Clause]) -> Guard | None:
     unsatisfiable.
     """
     mask = value = 0
-    pending = list(dict.fromkeys(clauses))
+    pending = list(dict.fromkeys(map(_distinct, clauses)))
     while True:
         kept: list[Clause] = []
         grown = False
         for clause in pending:
-            left = tuple(
-                dict.fromkeys(t for t in clause if not (t.value ^ value) & mask & t.mask)
-            )
+            left = _open(clause, mask, value)
+            if left is None:
+                continue
+            if len(left) > 1:
+                kept.append(left)
+                continue
             if not left:
                 return None
-            if any(t.mask & mask == t.mask for t in left) or _covers(left):
-                continue
-            if len(left) == 1:
-                mask, value, grown = mask | left[0].mask, value | left[0].value, True
-            else:
-                kept.append(left)
+            mask, value, grown = mask | left[0].mask, value | left[0].value, True
         pending = kept
         if not grown:
             return Guard(mask, value, tuple(dict.fromkeys(pending)))
 
 
-def _covers(clause: Clause) -> bool:
-    """Whether the clause names both values of a one-bit cell, so that it always holds."""
-    return any(
-        t.mask.bit_count() == 1 and not t.value and Literal(t.mask, t.mask) in clause
-        for t in clause
-    )
+def _distinct(clause: Clause) -> Clause:
+    """The clause with each literal once."""
+    return clause if len(clause) == len(set(clause)) else tuple(dict.fromkeys(clause))
+
+
+def _open(clause: Clause, mask: int, value: int) -> Clause | None:
+    """The literals of the clause that may still hold beside the cube; None if the clause holds, by
+    the cube, or because it names both values of a one-bit cell.
+    """
+    left: list[Literal] = []
+    ones = zeros = 0
+    for literal in clause:
+        of, wanted = literal
+        known = of & mask
+        if (wanted ^ value) & known:
+            continue
+        if known == of:
+            return None
+        if not of & (of - 1):
+            ones, zeros = ones | wanted, zeros | of & ~wanted
+        left.append(literal)
+    if ones & zeros:
+        return None
+    return clause if len(left) == len(clause) else tuple(left)
 
 
 @dataclass(frozen=True, slots=True)
