@@ -86,17 +86,17 @@ def test_b7_a_request_waits_while_the_system_refuses_its_memory_and_nobody_else_
                   for room in range(3)]
         until(lambda: decode.metrics.read()["num_decode_memory_queue_reqs"] == 3)
         nodes.landing.refuses = opened[1][1].life
+        nodes.landing.leases = 2
         why = "lease: no staging memory of 4096 bytes: Too many open files"
         until(lambda: decode.health() == f"node d0: hand-overs wait for staging memory, which the "
                                          f"system refuses: {why}")
-        nodes.landing.leases = 2
-        for sender, receiver in (opened[0], opened[2]):
-            hand_over(sender)
-            until(polls([sender, receiver], KVPoll.SUCCESS))
+        hand_over(opened[2][0])
+        until(polls(opened[2], KVPoll.SUCCESS))
         assert [one.failure for one in opened[1]] == [None, None]
         nodes.landing.refuses = None
-        hand_over(opened[1][0])
-        until(polls(opened[1], KVPoll.SUCCESS))
+        for pair in (opened[1], opened[0]):
+            hand_over(pair[0])
+            until(polls(pair, KVPoll.SUCCESS))
         until(lambda: decode.health() is None)
         for _, receiver in opened:
             receiver.close()

@@ -53,6 +53,7 @@ ONE_VALUE = {
     ("Configuration", "symmetry"): "each way to ask the checker has its own",
     ("Configuration", "dead_bits"): "the same",
     ("Table", "_guards"): "a memory of the checker",
+    ("Table", "_assigned"): "a memory of the checker",
     ("ElementFunction", "edges"): "refused", ("ElementFunction", "engine"): "refused",
     ("ElementFunction", "engine_writes"): "refused", ("Relation", "edges"): "refused",
     ("ElementFunction", "values"): "truth values", ("Message", "values"): "the same",
@@ -67,7 +68,7 @@ ONE_VALUE = {
 NOT_READ = {
     "place", "path", "line", "about", "why", "text",  # texts
     "most",  # the number of a list's places
-    "base", "_guards",  # memories
+    "base", "_guards", "_assigned",  # memories
     "by",  # advice for the prover: the claim is judged as any other
     "symmetry", "dead_bits", "configurations",  # the way in which the checker is asked
     "any_time", "reliable",  # what lint asks for

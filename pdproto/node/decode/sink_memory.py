@@ -6,8 +6,9 @@ Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). 
         out the effects.
 Rule 3: requests in line get memory first come first served. By default no timer ends their wait
         (`queue_timeout`, spec/handoff/timers.py), so metrics show how many wait, and for how long.
-        They wait as well while the system refuses memory: the row `grant` has no other answer. The
-        node is not healthy then.
+        They wait as well while the system refuses memory and another request holds some, which
+        comes back; the node is not healthy then. With none held here nothing would end the wait,
+        so the request fails.
 Rule 4: pages and staging memory are freed when no copy from the memory into the pages is under way.
 """
 
@@ -183,6 +184,8 @@ class SinkMemory:
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
         except EngineBusy as error:
+            if not self._leases:
+                raise
             self.refused, addresses = str(error), None
         except (TypeError, ValueError) as error:
             self._receivers.give_up(receiver, str(error))
