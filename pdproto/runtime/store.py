@@ -117,8 +117,8 @@ class Shared:
             for of in writer.needs.values()
             if isinstance(of, CellsOf | FloorOf | HolderOf | IndexOf)
         }
-        self._with: Final = {sort: tuple(c for c in self._cells.values() if sort in c.free)
-                             for cells in self._cells.values() for sort in cells.free}
+        every = self._cells.values()
+        self._with: Final = {of: [c for c in every if of in c.free] for c in every for of in c.free}
         for symbol, place in writer.floors.items():
             self._cells[symbol].floor = self._floor(symbol, place)
         namespace = self._namespace(writer.needs, rigid or {})
@@ -132,11 +132,9 @@ class Shared:
         fixed = self._cells[symbol].fixed
         free = [sort for i, sort in enumerate(symbol.sorts) if i != place and i not in fixed]
         if len(free) > 1:
-            raise SpecError(
-                symbol.place,
-                f"{symbol.signature}: guards read it by its floor (all earlier ones hold), so it "
-                f"may have one other argument at most, not {free!r}",
-            )
+            raise SpecError(symbol.place, f"{symbol.signature}: guards read it by its floor (all "
+                            f"earlier ones hold), so it may have one other argument at most, not "
+                            f"{free!r}")
         return Floor(place, len(symbol.sorts))
 
     def _namespace(
@@ -228,9 +226,8 @@ class Shared:
         """
         row = self._rows.get(row_name)
         if row is None or not row.unasked:
-            raise LocalProtocolError(
-                f"{self.table.machine.name} has no row {row_name!r} on a timer or without a trigger"
-            )
+            raise LocalProtocolError(f"{self.table.machine.name} has no row {row_name!r} on a "
+                                     "timer or without a trigger")
         if unknown := [name for name in parameters if name not in row.names]:
             raise LocalProtocolError(f"row {row_name!r} has no parameter {min(unknown)!r}")
         return row.found((), parameters)
@@ -345,8 +342,8 @@ class Shared:
             if cells.symbol.sorts[floor.place] is sort and not floor.covers(element):
                 behind = f"the floor of {cells.symbol} is not above it"
                 raise LocalProtocolError(f"{sort.__name__} {element!r} has not concluded: {behind}")
-        dropped = [(c, key) for c in self._with.get(sort, ())
-                   for key in c.of_element(sort, element)]
+        every = self._with.get(sort, ())
+        dropped = [(c, key) for c in every for key in c.of_element(sort, element)]
         for cells, key in dropped:
             self._check_concluded(cells, key)
         for cells, key in dropped:
