@@ -144,7 +144,7 @@ def test_a_rank_that_the_registry_does_not_name_fails_the_request_which_may_be_s
     cluster.put(6, 0)
     cluster.settle()
     assert receiver.failure == ("prefill server registry:1: its registry does not name "
-                                "data-parallel rank 1, which drains")
+                                "data-parallel rank 1, which drains or is not registered now")
     assert receiver.transient
     assert other.poll() is KVPoll.WAITING_FOR_INPUT
     cluster.check()

@@ -7,7 +7,8 @@ Rule 2: the rows of HOST (spec/handoff/end_to_end_routing.py) tie a room to its 
         receiver has sources as soon as the rank is known, and ends when decode is turned away.
 Rule 3: a look-up that fails, fails its hand-over, for its reason (`miss` in
         spec/handoff/registry.py), and so does one that does not name the rank, because it drains
-        (REGISTRY in spec/handoff/drain.py). The request, sent again, may succeed.
+        (REGISTRY in spec/handoff/drain.py) or is not registered now. The request, sent again, may
+        succeed.
 Rule 4: a server of one data-parallel rank is asked for nothing: its nodes run no such table.
 """
 
@@ -275,8 +276,8 @@ class DecodeRouting:
         receiver, sources = sought.receiver, (sought.sources or {}).get(rank)
         if not sources:
             self._receivers.give_up(receiver, f"prefill server {sought.server}: its registry does "
-                                              f"not name data-parallel rank {rank}, which drains",
-                                    transient=True)
+                                              f"not name data-parallel rank {rank}, which drains "
+                                              f"or is not registered now", transient=True)
             return
         self._endpoints.stop_timers(receiver.endpoint)
         receiver.aim(tuple(sources))
