@@ -140,8 +140,8 @@ class WorkerPool(Generic[Task, Answer]):
         process = self._workers.pop(worker)
         worker.close()
         process.join(LEAVE_S)
-        status = process.exitcode or 0
-        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        status = process.exitcode  # None if it has not ended in time
+        how = f"by signal {-status}" if status and status < 0 else f"with status {status}"
         return _Lost(f"its worker process was ended {how}: run it again, with fewer --workers "
                      "where memory is short")
 
