@@ -34,7 +34,8 @@ _SIZES: Final = "Configuration({Worker: 2})"
 
 
 def reads(of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
-    """The claim that what has this name reads no sequence past its end, if it reads one.
+    """The claim that the property or lemma of this name reads no sequence past its end, if it
+    reads one.
 
     read: the conditions under which its formulas are meant (defined.py).
     """

@@ -78,7 +78,7 @@ def test_requests_whose_pages_are_not_known_yet_wait_as_well() -> None:
 
 def test_b7_a_request_waits_while_the_system_refuses_its_memory_and_nobody_else_does() -> None:
     """It failed the turn of the loop, and the requests that were looked at in it were lost; later
-    it failed. One waits before it, and one behind it.
+    it failed. One before it holds memory, and one waits behind it.
     """
     with cluster(waits=SHORT, decode={"leases": 0}) as nodes:
         (decode,) = nodes.decodes

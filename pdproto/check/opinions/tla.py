@@ -166,9 +166,9 @@ class Module(Context):
 
     @staticmethod
     def _element(sort: type[Sort], index: int) -> str:
-        if sort.own_size() is None and sort.ordered:
-            return str(index)
-        return sort.element(index) if sort.ordered else string(sort.element(index))
+        if not sort.ordered:
+            return string(sort.element(index))
+        return str(index) if sort.own_size() is None else sort.element(index)
 
     # The state.
 

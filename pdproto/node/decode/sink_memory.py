@@ -86,7 +86,7 @@ class MemoryQueue:
     def _is_settled(receiver: Receiver, grant: Callable[[Receiver], bool]) -> bool:
         try:
             return grant(receiver)
-        except EngineError as error:  # the engine is closed or broken, or its library refuses
+        except EngineError as error:  # it is closed or broken, or memory is refused
             receiver.abort(str(error))
             return True
 
