@@ -209,7 +209,7 @@ class _Run:
                 else:
                     trace, instance = narrator.showing(target.question, moves)
                 if located:
-                    instance = ", ".join(filter(None, (instance, placed(self.ground.given))))
+                    instance = ", ".join(filter(None, (instance, placed(self.ground))))
             yield self._finding(target, trace, instance)
 
     def _finding(self, target: _Target, trace: Trace | None, instance: str) -> Finding:

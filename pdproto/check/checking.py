@@ -34,7 +34,7 @@ def check(system: System, configuration: Configuration, settings: CheckSettings)
         found = world.explore()
         findings = [*world.safety_findings(found), *world.graph_findings(found)]
         if len(worlds) > 1:
-            findings = [located(finding, world.given) for finding in findings]
+            findings = [located(finding, world.ground) for finding in findings]
         safety.append(findings)
         totals.add(found)
         totals.stopped = totals.stopped or world.stopped

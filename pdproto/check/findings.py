@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from pdproto.check.result import Finding, PropertyKind, Verdict
-from pdproto.ground.grounding import Interpretation
+from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name
-from pdproto.spec.language.numbered import IsNumber
 
 VACUOUS: Final = "vacuous: its premise never holds"
 
@@ -35,24 +34,23 @@ def jointly(findings: Sequence[Finding]) -> Finding:
                    under=tuple(one for finding in findings for one in finding.under))
 
 
-def located(finding: Finding, given: Interpretation) -> Finding:
+def located(finding: Finding, ground: Ground) -> Finding:
     """The finding, with the topology of its trace."""
     if finding.trace is None:
         return finding
-    return replace(finding, instance=", ".join(filter(None, (finding.instance, placed(given)))))
+    return replace(finding, instance=", ".join(filter(None, (finding.instance, placed(ground)))))
 
 
-def placed(given: Interpretation) -> str:
+def placed(ground: Ground) -> str:
     """The interpretation in words, after an instance; empty if it is the same everywhere."""
-    if given and all(isinstance(symbol, IsNumber) for symbol in given):
+    if not ground.system.relations:
         return ""
-    return f"where {related}" if (related := topology(given)) else "where nothing is related"
+    return f"where {related}" if (related := topology(ground)) else "where nothing is related"
 
 
-def topology(given: Interpretation) -> str:
+def topology(ground: Ground) -> str:
     """The text of an interpretation: "next(n0, n1), next(n1, n0)"."""
     return ", ".join(
         cell_name(symbol, indices)
-        for symbol, tuples in given.items() if not isinstance(symbol, IsNumber)
-        for indices in sorted(tuples)
+        for symbol in ground.system.relations for indices in sorted(ground.given[symbol])
     )

@@ -19,7 +19,6 @@ from pdproto.ground.layout import value_name
 from pdproto.spec.language.elements import UNSET, ElementFunction
 from pdproto.spec.language.formula import TRUE, Formula
 from pdproto.spec.language.machine import Instance, Row, Timer
-from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property, Sometimes
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.sorts import Sort
@@ -63,7 +62,7 @@ def relation_cells(system: System) -> list[Cells]:
             ", ".join(machine.name for machine in rigid.visible_to) or "all",
             "as given" if _is_given(system, rigid) else "every interpretation",
         )
-        for rigid in system.rigids if not isinstance(rigid, IsNumber)
+        for rigid in system.relations
     ]
 
 

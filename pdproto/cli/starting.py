@@ -149,7 +149,7 @@ def _begun(system: System, chosen: Configuration, source: SystemImport, path: Pa
         walker.follow(path)
     except PathError as error:
         raise UsageError(str(error)) from error
-    return Start(walker, source, path, topology(walker.ground.given))
+    return Start(walker, source, path, topology(walker.ground))
 
 
 def _source(name: str, chosen: str, number: int) -> SystemImport:
@@ -229,7 +229,7 @@ def _in_its_topology(
             refused = refused or error
         else:
             placed = replace(source, topology=number)
-            return Start(walker, placed, path, topology(walker.ground.given))
+            return Start(walker, placed, path, topology(walker.ground))
     raise UsageError(str(refused))
 
 

@@ -11,6 +11,7 @@ from pdproto.spec.language.numbered import Numbers
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Rigid, Sent, Sizes, Symbol, Variable, sent_by
+from pdproto.spec.language.system import sorts_in
 
 
 def require_one_start(*tables: Table) -> None:
@@ -50,11 +51,8 @@ def index_tuples(symbol: Symbol, sizes: Sizes) -> Iterator[Indices]:
 
 def own_elements(table: Table) -> dict[type[Sort], Collection[int]]:
     """The elements of each sort of numbers that the table names: the numbers themselves."""
-    symbols = {*table.machine.symbols, *(
-        atom.symbol for row in table.rows for formula in table.formulas(row)
-        for atom, _ in atoms(formula))}
-    sorts = {sort for symbol in symbols for sort in symbol.sorts}
-    for row in table.rows:
-        sorts |= {*map(type, table.parameters(row))}
-        sorts |= {sort for effect in row.send for sort in sent_by(effect).symbol.sorts}
+    sorts = {*sorts_in(
+        (*table.machine.symbols, *(sent_by(one).symbol for row in table.rows for one in row.send)),
+        ((table, row) for row in table.rows),
+        (formula for row in table.rows for formula in table.formulas(row)))}
     return {sort: sort.values.numbers for sort in sorts if issubclass(sort, Numbers)}

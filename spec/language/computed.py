@@ -33,7 +33,7 @@ from .ranges import Int, Linear, Numeric
 from .sorts import ANY, Sort
 from .states import Number
 from .symbols import Cell, Computed, Symbol, Update
-from .terms import NumberFunction, Operand, Term, choices_of, decided, free, term, truth
+from .terms import NumberFunction, Operand, Term, choices_of, decided, free, number_of, term, truth
 
 V = TypeVar("V")
 Choice: TypeAlias = tuple[tuple[Formula, ...], Any]
@@ -75,9 +75,8 @@ def if_then_else(condition: Formula, yes: Any, no: Any) -> Any:
     given: object = condition
     require(isinstance(given, Formula), f"if_then_else({shown(condition)}, ...): want a formula "
             "first, such as busy(p)")
-    if isinstance(yes, Term) or type(yes) is int or (
-            isinstance(yes, Sort) and hasattr(yes, "number")):
-        return Either(condition, term(yes, "if_then_else", "of"), term(no, "if_then_else", "of"))
+    if (number := number_of(yes)) is not None:
+        return Either(condition, number, term(no, "if_then_else", "of"))
     return Chosen(condition, yes, no)
 
 

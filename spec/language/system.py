@@ -19,7 +19,7 @@ from .formula import (
 )
 from .kinds import require, require_mapping, shown
 from .machine import Machine, Row, Table
-from .numbered import Numbers, axioms_of
+from .numbered import IsNumber, Numbers, axioms_of
 from .place import Place, here
 from .properties import InRange, Property, formulas_of, in_range_name
 from .refines import Refines
@@ -44,6 +44,19 @@ def reads(of: str, read: Iterable[Formula], place: Place) -> Iterator[InRange]:
         yield InRange(in_range_name(of), all_of(*found),
                       "let the claim be about elements that there are, as in "
                       "implies(log(s).length > 0, ...)", place=place)
+
+
+def sorts_in(
+    symbols: Iterable[Symbol], rows: Iterable[tuple[Table, Row]], formulas: Iterable[Formula]
+) -> Iterator[type[Sort]]:
+    """The sorts of the symbols, of the parameters of the rows, and of variables of formulas."""
+    for symbol in symbols:
+        yield from symbol.sorts
+    for table, row in rows:
+        yield from map(type, table.parameters(row))
+    for formula in formulas:
+        free, bound = every_variable(formula)
+        yield from map(type, (*free, *bound))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +239,11 @@ class System:
         return tuple(s for s in dict.fromkeys(found) if isinstance(s, Rigid))
 
     @property
+    def relations(self) -> tuple[Rigid[*tuple[Any, ...]], ...]:
+        """Those of them that a reader is shown: all but which number an element is."""
+        return tuple(one for one in self.rigids if not isinstance(one, IsNumber))
+
+    @property
     def refinements(self) -> tuple[Refines, ...]:
         """The properties about systems that this one refines."""
         return tuple(claim for claim in self.properties if isinstance(claim, Refines))
@@ -233,14 +251,7 @@ class System:
     @cached_property
     def sorts(self) -> tuple[type[Sort], ...]:
         """Every sort that occurs, in order of first occurrence."""
-        found: list[type[Sort]] = []
-        for symbol in (*self.variables, *self.rigids):
-            found += symbol.sorts
-        for table, row in self.rows():
-            found += (type(variable) for variable in table.parameters(row))
-        for formula in self.formulas():
-            free, bound = every_variable(formula)
-            found += map(type, (*free, *bound))
+        found = [*sorts_in((*self.variables, *self.rigids), self.rows(), self.formulas())]
         for claim in self.refinements:
             found += (*claim.abstract.sorts, *map(type, claim.over))
         return tuple(dict.fromkeys(found))

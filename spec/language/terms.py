@@ -272,16 +272,18 @@ class Comparison(And):
 
 def term(value: object, beside: object, sign: str) -> Term:
     """The value as a term. Raises SpecError for anything but a term and a whole number."""
-    if isinstance(value, Term):
-        return value
-    if isinstance(value, Number):
-        return Constant(value.value)
-    if type(value) is int:
-        return Constant(value)
-    if isinstance(value, Sort) and (number := getattr(value, "number", None)) is not None:
-        return number  # type: ignore[no-any-return]  # a term
-    raise SpecError(here(), f"{beside!r} {sign} {shown(value)}: want a number, as in {beside!r} "
-                            f"{sign} 1, or another term")
+    found = number_of(value.value if isinstance(value, Number) else value)
+    if found is None:
+        raise SpecError(here(), f"{beside!r} {sign} {shown(value)}: want a number, as in "
+                                f"{beside!r} {sign} 1, or another term")
+    return found
+
+
+def number_of(value: object) -> Term | None:
+    """The value as a term, if it is a whole number, a variable that is one, or a term."""
+    if isinstance(value, Sort):
+        return getattr(value, "number", None)
+    return Constant(value) if type(value) is int else value if isinstance(value, Term) else None
 
 
 def compared(left: Term, sign: str, other: object) -> Formula:

@@ -19,7 +19,6 @@ from pdproto.ground.program import Guard
 from pdproto.spec.language.elements import ElementFunction, one_value
 from pdproto.spec.language.formula import Formula, normal
 from pdproto.spec.language.machine import Call, Completion, Machine, Table
-from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.place import SpecError
 from pdproto.spec.language.properties import Always
 from pdproto.spec.language.sorts import Sort
@@ -186,10 +185,8 @@ class LintSubject:
     def topology(self) -> tuple[str, ...]:
         """The rigid symbols in this interpretation: `channel(p0, p1)`, or `channel is empty`."""
         found = []
-        for symbol, tuples in self.ground.given.items():
-            if isinstance(symbol, IsNumber):
-                continue
-            listed = [cell_name(symbol, indices) for indices in sorted(tuples)]
+        for symbol in self.system.relations:
+            listed = [cell_name(symbol, indices) for indices in sorted(self.ground.given[symbol])]
             if len(listed) > TUPLES_MAX:
                 listed[TUPLES_MAX:] = [f"{len(listed) - TUPLES_MAX} more of {symbol}"]
             found += listed or [f"{symbol} is empty"]

@@ -11,7 +11,6 @@ from pdproto.ground.grounding import Ground
 from pdproto.spec.language.channels import channels_of
 from pdproto.spec.language.formula import Formula, free_variables
 from pdproto.spec.language.machine import Row, Table
-from pdproto.spec.language.numbered import IsNumber
 from pdproto.spec.language.properties import Fairness, LeadsTo
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message
@@ -43,8 +42,7 @@ class Context:
         self.ground: Final = ground
         self.system: Final = ground.system
         self.prefix: Final = prefix
-        self.rigids: Final = tuple(one for one in self.system.rigids
-                                   if not isinstance(one, IsNumber))
+        self.rigids: Final = self.system.relations
         shared = (*self.system.sorts, *self.rigids)
         self.names: Final[Names] = Names(_OWN) if outer is None else outer.names.within(shared)
         for sort in self.system.sorts if outer is None else ():
