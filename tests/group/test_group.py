@@ -262,7 +262,7 @@ def test_an_abort_answers_at_once_and_a_late_one_is_void(tmp_path: Path) -> None
 
 def test_ended_requests_are_forgotten(tmp_path: Path) -> None:
     with ranks(tmp_path, count=2) as group:
-        for room in range(300):
+        for room in range(40):
             group.until_answered(group.submit(room % 7))
         group.until_idle()
         for scheduler in group.schedulers:

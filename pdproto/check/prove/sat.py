@@ -25,6 +25,7 @@ class Solver:
         self._context: Final = z3.Context()
         self._solver: Final[Any] = z3.SolverFor("QF_FD", ctx=self._context)
         self._solver.set("timeout", int(timeout_s * 1000))
+        self._model: Any = None  # of the last answer
         self.add(dimacs)
 
     def add(self, dimacs: str) -> None:
@@ -33,6 +34,7 @@ class Solver:
 
     def ask(self, assumed: Sequence[int]) -> Answer:
         """Whether the clauses are satisfiable together with these literals."""
+        self._model = None
         answer = self._solver.check(*(self._literal(number) for number in assumed))
         if answer == z3.unsat:
             return Answer.UNSATISFIABLE
@@ -53,8 +55,9 @@ class Solver:
 
     def true(self, numbers: Sequence[int]) -> list[bool]:
         """For each of these literals, whether it holds in the model of the last answer."""
-        model = self._solver.model()
-        return [z3.is_true(model.eval(self._literal(number), True)) for number in numbers]
+        if self._model is None:
+            self._model = self._solver.model()  # of so many variables that it takes milliseconds
+        return [z3.is_true(self._model.eval(self._literal(number), True)) for number in numbers]
 
     def _literal(self, number: int) -> Any:
         # Z3 turns the numbers of DIMACS into symbols that are numbers.
