@@ -5,7 +5,7 @@ Where no clock is given, none runs: what a test sees then has come by messages a
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import pytest
@@ -162,15 +162,21 @@ def test_a_life_that_its_sink_has_ended_ends_a_request_that_no_other_life_comes_
     asking.settled()
 
 
+@cache
+def counting() -> Automaton:
+    """The table of a rank, with all lives and requests, MOST of each prompt."""
+    count = MOST * len(PROMPTS)
+    sizes = {roles.Source: 1, roles.Life: count, roles.Use: count, roles.Sink: 1,
+             roles.Prompt: len(PROMPTS)}
+    return Automaton(RANK_ALONE, sizes, conditions=Conditions(
+        RANK_ALONE, (earlier, *binding_prompts.BY_PROMPT)))
+
+
 class Whole:
-    """The same table, in an automaton that counts all lives and requests, MOST of each prompt."""
+    """The same table, in an automaton that counts all."""
 
     def __init__(self) -> None:
-        count = MOST * len(PROMPTS)
-        sizes = {roles.Source: 1, roles.Life: count, roles.Use: count, roles.Sink: 1,
-                 roles.Prompt: len(PROMPTS)}
-        self.automaton = Automaton(RANK_ALONE, sizes, conditions=Conditions(
-            RANK_ALONE, (earlier, *binding_prompts.BY_PROMPT)))
+        self.automaton = counting()
         self.state = self.automaton.initial
         self.bound: list[tuple[int, int]] = []
         self.told: list[tuple[int, int]] = []

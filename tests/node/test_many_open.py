@@ -13,7 +13,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
-OPEN: Final = 3_000
+OPEN: Final = 2_000
 LOST: Final = 2_000
 TURN_S: Final = 0.05  # a turn stops within 2 ms, but not in the midst of a batch of a peer
 

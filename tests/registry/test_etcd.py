@@ -309,7 +309,7 @@ def keys(member: Member) -> int:
     return int(answer.json().get("count", 0))
 
 
-@pytest.mark.parametrize("revisions", [0, 900], ids=["back", "beyond"])
+@pytest.mark.parametrize("revisions", [0, 1_400], ids=["back", "beyond"])
 def test_registries_go_on_when_etcd_has_lost_its_data(tmp_path: Path, revisions: int) -> None:
     """Etcd comes back with an empty disk, at a lower revision than before or at a higher one.
 
@@ -326,7 +326,7 @@ def test_registries_go_on_when_etcd_has_lost_its_data(tmp_path: Path, revisions:
             keeping.start()
             opened.callback(keeping.stop, goodbye=False)
         until(lambda: all(map(is_complete, clients)), "the ranks are not listed")
-        fill(member, 600)
+        fill(member, 1_000)
         for _, process in two:
             process.send_signal(signal.SIGSTOP)
         member.lose_all()

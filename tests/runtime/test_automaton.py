@@ -96,6 +96,7 @@ class Oracle:
         }
         self.book = Interpreter(system, self.sizes, given=everywhere)
         self.paced = paced
+        self._events: dict[frozenset[tuple[Cell, Value]], list[Asked]] = {}
 
     def instances(self, row: Row) -> Iterator[dict[Sort, int]]:
         return self.book.environments(self.table.parameters(row))
@@ -162,8 +163,14 @@ class Oracle:
 
     # Every event of the table
 
-    def events(self, carried: State) -> Iterator[Asked]:
+    def events(self, carried: State) -> list[Asked]:
         """carried: cells of other machines that a message brings along."""
+        key = frozenset(carried.items())
+        if key not in self._events:
+            self._events[key] = [*self._every_event(carried)]
+        return self._events[key]
+
+    def _every_event(self, carried: State) -> Iterator[Asked]:
         yield from self._messages(carried)
         for kind, make in ((Call, self.automaton.call), (Completion, self.automaton.completion)):
             yield from self._named(kind, make)
