@@ -13,6 +13,9 @@ request, so that blocks go while prefill computes (pdproto/vllm/early.py). The f
 prefill server goes one after the other, and brings its introduction. If one half fails, the other
 is ended.
 
+With --first-token the token that prefill has sampled goes to the client of a streamed completion
+before decode is asked (first_token.py), under PdprotoConnector, too.
+
 A client that leaves ends both halves: vLLM notices that its own client, the proxy, has gone.
 
 If a decode server dies before it answers, the next one is asked with the same parameters: prefill
@@ -31,6 +34,15 @@ from uuid import uuid4
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 
+from examples.vllm_servers.first_token import (
+    GOES_ON,
+    WITH_TOKENS,
+    Begun,
+    events,
+    failed,
+    fits,
+)
+
 log = logging.getLogger("proxy")
 PATHS: Final = ("/v1/completions", "/v1/chat/completions")
 FOR_DECODE: Final[dict[str, Any]] = {  # vLLM's words for: keep the KV cache, another will fetch it
@@ -45,15 +57,18 @@ ONE_TOKEN: Final[dict[str, Any]] = {
 
 
 class Proxy:
-    """prefill, decode: the addresses of servers, which take turns. at_once: see above."""
+    """prefill, decode: the addresses of servers, which take turns. at_once, first_token: see above.
+    """
 
     def __init__(
-        self, prefill: Sequence[str], decode: Sequence[str], *, at_once: bool = False
+        self, prefill: Sequence[str], decode: Sequence[str], *, at_once: bool = False,
+        first_token: bool = False,
     ) -> None:
         self._prefill: Final = cycle(prefill)
         self._decode: Final = list(decode)
         self._turn = 0
         self._at_once: Final = at_once
+        self._first_token: Final = first_token
         self._introductions: Final[dict[str, Any]] = {}  # by address of a prefill server
         self._session: ClientSession | None = None
 
@@ -87,10 +102,17 @@ class Proxy:
         try:
             if server in self._introductions:
                 return await self._ask_both(request, body, server)
-            asked = FOR_DECODE | {SERVER: True} if self._at_once else FOR_DECODE
-            status, answer = await self._compute_prompt(server, request.path, body, asked)
+            asked, is_first = FOR_DECODE, self._first_token and fits(request.path, body)
+            if self._at_once:
+                asked = asked | {SERVER: True}
+            if is_first:
+                asked = asked | {GOES_ON: True}
+            status, answer = await self._compute_prompt(
+                server, request.path, body | ({WITH_TOKENS: True} if is_first else {}), asked)
             if status != 200:
                 return web.json_response(answer, status=status)
+            if is_first and (begun := Begun(body, answer)).is_good:
+                return await self._go_on(request, begun)
             body["kv_transfer_params"] = answer.get("kv_transfer_params")
             async with await self._ask_decode(request.path, body) as reply:
                 return await self._pass_on(request, reply)
@@ -120,6 +142,24 @@ class Proxy:
             computed.cancel()
             if not loaded.cancel() and loaded.exception() is None:
                 loaded.result().close()
+
+    async def _go_on(self, request: web.Request, begun: Begun) -> web.StreamResponse:
+        """Pass on the first token, and what decode computes behind it."""
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
+        await answer.prepare(request)
+        await answer.write(begun.event())
+        if not begun.is_all:
+            try:
+                async with await self._ask_decode(request.path, begun.asked()) as reply:
+                    if reply.status != 200:
+                        await answer.write(failed(reply.status, await reply.text()))
+                    else:
+                        async for event in events(reply.content):
+                            await answer.write(begun.later(event))
+            except ClientError as error:
+                await answer.write(failed(502, f"{type(error).__name__}: {error}"))
+        await answer.write_eof()
+        return answer
 
     async def _compute_prompt(
         self, server: str, path: str, body: dict[str, Any], asked: dict[str, Any]
@@ -178,9 +218,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--prefill", nargs="+", required=True, metavar="URL")
     parser.add_argument("--decode", nargs="+", required=True, metavar="URL")
-    parser.add_argument("--at-once", action="store_true", help="ask both servers at once")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--at-once", action="store_true", help="ask both servers at once")
+    way.add_argument("--first-token", action="store_true",
+                     help="pass on the token that prefill has sampled")
     told = parser.parse_args(argv)
-    proxy = Proxy(told.prefill, told.decode, at_once=told.at_once)
+    proxy = Proxy(told.prefill, told.decode, at_once=told.at_once, first_token=told.first_token)
     asyncio.run(serve(proxy, told.host, told.port))
     return 0
 

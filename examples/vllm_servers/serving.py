@@ -86,12 +86,11 @@ class Servers(ForkedServers):
         return self.run("vllm", VllmServer(name, 0, port, self.folder / f"{name}.log", argv),
                          {**side, **(env or {})})
 
-    def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server], *,
-              at_once: bool = False) -> Server:
+    def proxy(self, name: str, prefill: Sequence[Server], decode: Sequence[Server],
+              *flags: str) -> Server:
         port = free_port()
         argv = ["--port", str(port), "--prefill", *(server.url for server in prefill),
-                "--decode", *(server.url for server in decode),
-                *(["--at-once"] if at_once else [])]
+                "--decode", *(server.url for server in decode), *flags]
         return self.run("proxy", Server(name, 0, port, self.folder / f"{name}.log", argv))
 
 

@@ -52,11 +52,12 @@ ENDS: Final[Mapping[KVPoll, Handoff]] = {
 class Expected:
     """A request at decode's scheduler.
 
-    firsts: the first block that prefill has or will have, for each group; None if it cannot be
-    loaded. problem: why. computed: tokens of it that decode has. is_placed: the order to load it
-    has been given.
+    tokens: those that prefill hands over. firsts: the first block that prefill has or will have,
+    for each group; None if it cannot be loaded. problem: why. computed: tokens of it that decode
+    has. is_placed: the order to load it has been given.
     """
 
+    tokens: int
     firsts: Sequence[int] | None
     problem: str | None
     computed: int = 0
@@ -81,27 +82,38 @@ class LoadingScheduler:
             if not params.get(FOR_DECODE):
                 self._note_unannounced(request)
             return
+        tokens = carried(self._groups, request.num_prompt_tokens)
         try:
-            begin, firsts = (self._drawn_by_proxy(params, request) if TRANSFER_ID in params
-                             else self._offered(params, request))
+            begin, expected = (self._drawn_by_proxy(params, request, tokens)
+                               if TRANSFER_ID in params else self._offered(params, request, tokens))
         except ValueError as error:
-            self._expected[request.request_id] = Expected(None, str(error))
+            self._expected[request.request_id] = Expected(tokens, None, str(error))
             return
         orders.begin.append(begin)
-        self._expected[request.request_id] = Expected(firsts, begin.problem)
+        self._expected[request.request_id] = expected
 
-    def _offered(self, params: Mapping[str, Any], request: Any) -> tuple[Begin, Sequence[int]]:
-        """A request that prefill has computed. Raises ValueError for an offer that is not believed.
+    def _offered(
+        self, params: Mapping[str, Any], request: Any, tokens: int
+    ) -> tuple[Begin, Expected]:
+        """A request whose prompt, or the first part of it, prefill has computed. Raises ValueError
+        for an offer that is not believed.
         """
         offer = offer_in(params)
         if (doubt := self._seals.doubt(offer)) is not None:
             raise ValueError(doubt)
-        return Begin(request.request_id, offer.room_number, placed(offer.ranks),
-                     self._misfit(offer, request)), offer.firsts
+        problem = self._misfit(offer, request)
+        return (Begin(request.request_id, offer.room_number, placed(offer.ranks), problem),
+                Expected(tokens if problem else self._of_use(offer.carried, tokens, request),
+                         offer.firsts, problem))
+
+    @staticmethod
+    def _of_use(there: int, tokens: int, request: Any) -> int:
+        """Tokens that decode can take: 0 if a state has its last one, which decode must compute."""
+        return there if there <= tokens or tokens == request.num_prompt_tokens else 0
 
     def _drawn_by_proxy(
-        self, params: Mapping[str, Any], request: Any
-    ) -> tuple[Begin, Sequence[int]]:
+        self, params: Mapping[str, Any], request: Any, tokens: int
+    ) -> tuple[Begin, Expected]:
         """A request that prefill computes meanwhile, or will compute. The nodes compare prompts.
         Raises ValueError for an introduction that is not believed, and for a bad id.
         """
@@ -110,11 +122,10 @@ class LoadingScheduler:
             raise ValueError(doubt)
         problem = API_REFUSED if getattr(request, "abort_immediately", False) else (
             self._groups_misfit(len(there.parts)) or misfit(there.layout, self._layout))
-        tokens = carried(self._groups, request.num_prompt_tokens)
         firsts = [group.first_kept(tokens, parts)
                   for group, parts in zip(self._groups, there.parts, strict=False)]
-        return Begin(request.request_id, room, placed(there.ranks), problem,
-                     name_of(prompt_of(request))), firsts
+        return (Begin(request.request_id, room, placed(there.ranks), problem,
+                      name_of(prompt_of(request))), Expected(tokens, firsts, problem))
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
         """The number of tokens that come from prefill, and whether they come asynchronously.
@@ -125,8 +136,7 @@ class LoadingScheduler:
         if expected is None or expected.is_placed:
             return 0, False
         expected.computed = computed
-        tokens = carried(self._groups, request.num_prompt_tokens)
-        firsts = expected.firsts
+        tokens, firsts = expected.tokens, expected.firsts
         if computed >= tokens or (expected.problem is None and firsts is not None
                                   and not has_what_is_needed(self._groups, firsts, tokens,
                                                              computed)):
@@ -141,8 +151,7 @@ class LoadingScheduler:
         if expected is None or expected.is_placed:
             return
         expected.is_placed = True
-        tokens = carried(self._groups, request.num_prompt_tokens)
-        problem = expected.problem
+        tokens, problem = expected.tokens, expected.problem
         if external and problem is None and expected.computed + external != tokens:
             problem = (f"vLLM takes {external} tokens behind {expected.computed} of {tokens}: "
                        f"want all of them")
@@ -188,11 +197,13 @@ class LoadingScheduler:
         if getattr(request, "abort_immediately", False):  # a stand-in of one token has come
             return API_REFUSED
         tokens = request.num_prompt_tokens
-        if offer.tokens != tokens:
+        other = other_prompt(offer.prompt, prompt_of(request, offer.tokens))
+        if offer.tokens > tokens or (offer.tokens < tokens and other is not None):
             return (f"the prompt has {offer.tokens} tokens at prefill and {tokens} at decode: want "
-                    f"the same request, tokenizer and chat template at both ends")
+                    f"the same request, tokenizer and chat template at both ends, or a prompt at "
+                    f"decode that begins with the one at prefill")
         return (self._groups_misfit(len(offer.firsts)) or misfit(offer.layout, self._layout)
-                or other_prompt(offer.prompt, prompt_of(request)))
+                or other)
 
     def _groups_misfit(self, there: int) -> str | None:
         if there == len(self._groups):

@@ -18,6 +18,7 @@ from pdproto.vllm.ranks import Ranks
 KEY: Final = "pdproto"
 FROM_PREFILL: Final = "do_remote_prefill"  # vLLM's: decode takes the KV cache from prefill
 FOR_DECODE: Final = "do_remote_decode"  # vLLM's: prefill keeps the KV cache for decode
+GOES_ON: Final = "pdproto_first_token"  # decode's prompt goes on with prefill's first token
 VERSION: Final = 1
 RANKS_MAX: Final = 4_096
 GROUPS_MAX: Final = 64
@@ -39,15 +40,17 @@ def placed(ranks: Iterable[RankAt]) -> Ranks:
 class Offer(Struct, frozen=True, forbid_unknown_fields=True):
     """An offer.
 
-    tokens: of the prompt. firsts: the first block that prefill has, for each group. ranks: of
-    prefill: the stage, the place, the name and the endpoint of each. layout: see layout.py. prompt:
-    what was computed, see prompts.py. loopback: where the ranks listen, if only their own host can
-    call them (net/hosts.py). seal: see seals.py; empty without a secret.
+    tokens: of the prompt. carried: those of them whose KV cache is handed over. firsts: the first
+    block that prefill has, for each group. ranks: of prefill: the stage, the place, the name and
+    the endpoint of each. layout: see layout.py. prompt: what was computed, see prompts.py.
+    loopback: where the ranks listen, if only their own host can call them (net/hosts.py). seal: see
+    seals.py; empty without a secret.
     """
 
     version: int
     room: Annotated[str, Meta(pattern="^[0-9]{1,19}$")]
     tokens: Annotated[int, Meta(ge=1, lt=1 << 31)]
+    carried: Annotated[int, Meta(ge=1, lt=1 << 31)]
     firsts: Annotated[list[Count], Meta(min_length=1, max_length=GROUPS_MAX)]
     ranks: Annotated[list[RankAt], Meta(min_length=1, max_length=RANKS_MAX)]
     layout: dict[str, str]

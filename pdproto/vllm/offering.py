@@ -15,7 +15,7 @@ Rule 5: without prefix caching a request is granted with the step that computes 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from pdproto.vllm.early import (
     wants_introduction,
 )
 from pdproto.vllm.layout import Layout
-from pdproto.vllm.offer import FOR_DECODE, VERSION, Offer
+from pdproto.vllm.offer import FOR_DECODE, GOES_ON, VERSION, Offer
 from pdproto.vllm.orders import Blocks, Close, Grant, OpenRoom, Orders
 from pdproto.vllm.pins import Pins
 from pdproto.vllm.prompts import Prompt, name_of, prompt_of
@@ -108,6 +108,8 @@ class OfferingScheduler:
         """
         asked, prompt, early, problem = request.num_prompt_tokens, None, None, None
         kept = carried(self._groups, asked)
+        if is_continued(request.kv_transfer_params):
+            kept, request.max_tokens = asked, 1
         try:
             if TRANSFER_ID in request.kv_transfer_params:
                 early = room_in(request.kv_transfer_params)
@@ -219,13 +221,21 @@ class OfferingScheduler:
         ranks, answer = [(*rank, *where) for rank, where in self.ranks.items()], {}
         if one.early is None:
             answer = self._seals.sealed(Offer(
-                VERSION, str(one.room), one.asked, starts, ranks, dict(self._layout),
+                VERSION, str(one.room), one.asked, one.tokens, starts, ranks, dict(self._layout),
                 dict(one.prompt or prompt_of(request)))).params()
+        if is_continued(params):
+            answer[GOES_ON] = True
         if wants_introduction(params):
             answer |= self._seals.sealed(Introduction(
                 VERSION, ranks, dict(self._layout), [group.parts for group in self._groups],
             )).params()
         return answer
+
+
+def is_continued(params: Mapping[str, Any]) -> bool:
+    """Whether decode will be asked for the prompt and, behind it, the token that prefill samples.
+    """
+    return bool(params.get(GOES_ON)) and TRANSFER_ID not in params
 
 
 def shorten(request: Any, tokens: int) -> None:

@@ -28,17 +28,23 @@ NONE: Final = "none"
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
-def prompt_of(request: Any) -> Prompt:
-    """What the KV cache of vLLM's request depends on, as names and short values."""
+def prompt_of(request: Any, tokens: int | None = None) -> Prompt:
+    """What the KV cache of vLLM's request depends on, as names and short values. tokens: of the
+    first so many; None for all.
+    """
     adapter, features = request.lora_request, request.mm_features
+    ids, embeddings = request.prompt_token_ids, request.prompt_embeds
+    if tokens is not None and tokens < request.num_prompt_tokens:
+        ids, embeddings = ids and ids[:tokens], None if embeddings is None else embeddings[:tokens]
+        features = [one for one in features if one.mm_position.offset < tokens]
     found = {
-        "tokens": _digest(_encode(request.prompt_token_ids)),
+        "tokens": _digest(_encode(ids)),
         "adapter": NONE if adapter is None else
                    f"{adapter.lora_name} of {PurePath(adapter.lora_path).name}",
         "cache salt": _digest(request.cache_salt.encode()) if request.cache_salt else NONE,
     }
-    if request.prompt_embeds is not None:
-        found["embeddings"] = _digest(request.prompt_embeds.contiguous().cpu().numpy())
+    if embeddings is not None:
+        found["embeddings"] = _digest(embeddings.contiguous().cpu().numpy())
     if not any(NUMBERED.search(one.identifier) for one in features):
         found[IMAGES] = _digest(_encode([
             (one.identifier, one.mm_position.offset, one.mm_position.length) for one in features]

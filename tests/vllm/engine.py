@@ -452,9 +452,12 @@ class Servers:
 
         until(stepped, within_s=seconds)
 
-    def compute(self, name: str, prompt: Sequence[int], new: int = 1) -> dict[str, Any]:
+    def compute(
+        self, name: str, prompt: Sequence[int], new: int = 1,
+        asked: Mapping[str, Any] = FOR_DECODE,
+    ) -> dict[str, Any]:
         """At prefill, as a proxy asks it to. Returns what the proxy gives decode."""
-        self.prefill.add(name, prompt, new, FOR_DECODE)
+        self.prefill.add(name, prompt, new, asked)
         while name not in self.prefill.ends:
             self.prefill.step()
         found: dict[str, Any] = self.prefill.params[name]

@@ -271,7 +271,7 @@ def test_half_a_request_fails_alone(
 
 
 @pytest.mark.parametrize(("layout", "tokens", "words"), [
-    (LAYOUT, TOKENS + 1, ("10 tokens at prefill", "11 at decode")),
+    (LAYOUT, TOKENS - 1, ("10 tokens at prefill", "9 at decode")),
     ({**LAYOUT, "KV cache dtype": "bfloat16"}, TOKENS,
      ("KV cache dtype is float32 at prefill and bfloat16 at decode",)),
     ({**LAYOUT, "KV cache layout": "LBNHC"}, TOKENS,

@@ -65,8 +65,8 @@ def test_a_rank_that_is_missing_is_noticed() -> None:
         feed(DecodeRank(TpRank(1, 0)), {(0, 0): ("a", "x"), (0, 1): ("b", "x"), (1, 0): ("c", "x")})
 
 
-OFFER = Offer(VERSION, str(1 << 62), 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")], {"a": "b"},
-              {"tokens": "0a"})
+OFFER = Offer(VERSION, str(1 << 62), 10, 10, [0], [(0, 0, "prefill", "tcp://127.0.0.1:1")],
+              {"a": "b"}, {"tokens": "0a"})
 
 
 def test_an_offer_comes_through_a_proxy() -> None:

@@ -23,7 +23,8 @@ HERE, BEYOND = "tcp://127.0.0.1:1", "tcp://10.0.0.9:1"
 
 def offer(endpoint: str = HERE, *ranks: str) -> Offer:
     """Of these ranks, at one endpoint."""
-    return Offer(VERSION, "7", 10, [0], [(0, 0, rank, endpoint) for rank in ranks or ("one/p",)],
+    return Offer(VERSION, "7", 10, 10, [0],
+                 [(0, 0, rank, endpoint) for rank in ranks or ("one/p",)],
                  dict(LAYOUT), {"a": "b"})
 
 

@@ -5,54 +5,30 @@
 Pairs of servers come in turns, so that all meet the same machine; figures are medians of rounds.
 There are two comparisons: of both connectors as vLLM runs them, where a thread of NIXL keeps a core
 of each server busy, and with pauses in that thread and in the ranks of both (patient_nixl.py),
-which is the fairer one where there are few cores.
+which is the fairer one where there are few cores. `--beside plain` compares two ways of ours: the
+proxy passes on prefill's first token, or decode's.
 """
 
 import argparse
-import json
 import os
 import statistics
 import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
-
-import aiohttp
+from typing import Final
 
 from examples.servers.demo import say
 from examples.vllm_servers.serving import OURS, Servers
-from tests.servers.load import Answer, asks, send
+from tests.servers.load import asks, send
 from tests.vllm_servers.cells import LAYOUTS
 from tests.vllm_servers.figures import steps, within_a_millisecond
-from tests.vllm_servers.stage import Completions, Pair, Stage, completion
+from tests.vllm_servers.stage import Pair, Stage, Streamed
 
 FOLDER: Final = Path("out/vllm-servers")
 LOADS: Final = ((1, 30), (8, 120), (32, 200))  # in flight, requests
-BESIDE: Final = {"nixl": "stock", "patient-nixl": "plain"}  # NIXL's, and ours: see LAYOUTS
-
-
-class Streamed(Completions):
-    """Answers come token by token."""
-
-    async def send(
-        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
-    ) -> None:
-        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
-        began = time.monotonic()
-        try:
-            async with session.post(f"{self.url}/v1/completions",
-                                    json={**asked, "stream": True}) as reply:
-                async for line in reply.content:
-                    if line.startswith(b"data: {"):
-                        told = json.loads(line[6:])
-                        answer.first = answer.first or time.monotonic() - began
-                        for choice in told.get("choices", ()):
-                            answer.tokens += choice.get("token_ids") or []
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            answer.error = f"{type(error).__name__}: {error}"
-        if not answer.tokens:
-            answer.error = answer.error or "no tokens"
+# What ours is measured beside, and ours: see LAYOUTS.
+BESIDE: Final = {"nixl": "stock", "patient-nixl": "plain", "plain": "first-token"}
 
 
 def measure(pair: Pair, in_flight: int, count: int, seed: int) -> dict[str, float]:
@@ -83,9 +59,9 @@ def steps_told(pair: Pair) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--beside", choices=BESIDE, nargs="+", default=[*BESIDE])
+    parser.add_argument("--beside", choices=BESIDE, nargs="+", default=["nixl", "patient-nixl"])
     told = parser.parse_args()
-    turns = [name for nixl in told.beside for name in (BESIDE[nixl], nixl)]
+    turns = [name for other in told.beside for name in (BESIDE[other], other)]
     found: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
     with Servers(FOLDER / "log") as servers:
         stage = Stage(servers, FOLDER)
@@ -107,7 +83,7 @@ def main() -> int:
 
 
 def table(found: dict[tuple[str, int], list[dict[str, float]]], beside: list[str]) -> str:
-    """Medians, and the ratios of ours to each of NIXL's."""
+    """Medians, and the ratios of ours to each of the others."""
     rows = ["| in flight | beside | requests/s: its, ours | ratio | first token: p50, ms | p99, ms "
             "| ratio |",
             "|---:|---|---:|---:|---:|---:|---:|"]

@@ -27,8 +27,8 @@ class Layout:
     """How a pair is started. Flags beside those of every server; common: of the reference, too.
     extra: settings of the connector. model: the folder of decode's model, which names it.
     at_prefill: that of prefill's model, and of the reference's. module: has the connector; None:
-    vLLM's plug-ins find it. at_once: the proxy asks both servers at once. router: in place of the
-    proxy, of routers.py. members: each server has keys of its own, as a member of their cluster.
+    vLLM's plug-ins find it. way: flags of the proxy. router: in place of it, of routers.py.
+    members: each server has keys of its own, as a member of their cluster.
     """
 
     connector: str = OURS
@@ -40,7 +40,7 @@ class Layout:
     at_prefill: str = FOLDER_OF_MODEL
     common: tuple[str, ...] = ()
     module: str | None = "tests.vllm_servers.defective"
-    at_once: bool = False
+    way: tuple[str, ...] = ()
     router: str = ""
     members: bool = False
 
@@ -75,8 +75,9 @@ LAYOUTS: Final[Mapping[str, Layout]] = {
     "kept": Layout(extra={"waits": {"keep": 60.0}, "keep_pages": 2_000, **STEADY}),
     "late": Layout(prefill=FEW, extra=SOON),
     "late-recompute": Layout(prefill=FEW, extra=SOON, policy="recompute"),
-    "chunks": Layout(prefill=CHUNKS, extra=STEADY),
-    "chunks-at-once": Layout(prefill=CHUNKS, extra=STEADY, at_once=True),
+    "at-once": Layout(prefill=CHUNKS, extra=STEADY, way=("--at-once",)),
+    "first-token": Layout(decode=("--no-enable-prefix-caching",), extra=STEADY,
+                          way=("--first-token",)),
     "short": Layout(decode=SHORT, extra=STEADY),
     "kill": Layout(decode=SHORT, extra=KILL),
     "tp-2-1": Layout(prefill=TWO, extra=STEADY),
@@ -118,6 +119,11 @@ CELLS: Final = (
     Cell("equality", "plain", "equality",
          "greedy tokens and log probabilities are those of one server; over TCP, into the blocks",
          "wrong-block", quick=True),
+    Cell("both at once", "at-once", "equality",
+         "the proxy asks both servers at once: blocks go while prefill computes", "block-in-part"),
+    Cell("first token", "first-token", "first_token",
+         "the proxy passes on the token that prefill has sampled, if it is whole text; decode "
+         "loads each token of each prompt, and goes on behind it", "prompts-whole"),
     Cell("half leave", "plain", "half_leave",
          "of 120 clients half close their connection: the others are served, nothing is left",
          "end-untold", quick=True),

@@ -26,6 +26,7 @@ from tests.vllm_servers.stage import (
     Completions,
     Pair,
     Stage,
+    Streamed,
     Told,
     at_decode,
     at_prefill,
@@ -45,6 +46,7 @@ LATE: Final = asks(3, seed=5, shortest=40)
 HEDGED: Final = asks(8, seed=9, shortest=40)
 DYING: Final = asks(50, seed=11, new=300)
 RUNNING: Final = "num_requests_running"
+GENERATED: Final = "generation_tokens_total"
 LOADED_TOKENS: Final = "external_prefix_cache_hits_total"
 ENGINE: Final = re.compile(r'vllm:request_success_total{engine="(\d)".*?} (\S+)')
 COMPLETIONS: Final = "/v1/completions"
@@ -90,6 +92,25 @@ def _check_steps(server: Server, most: float) -> None:
         late = 1 - within_a_millisecond(server, f"{step}_cpu_seconds")
         assert late <= most, (
             f"{server.name}: {late:.1%} of {count:.0f} {step} take over 1 ms of CPU time")
+
+
+def first_token(stage: Stage, layout: Layout) -> Finding:
+    """Streams, of which the proxy has the first token from prefill, if it is whole text. Decode
+    loads the prompt of each that has a second one, and does not generate the first.
+    """
+    pair, wanted = stage.pair(layout), MANY[:60]
+    loaded, made = gauge(pair.decode, LOADED_TOKENS), gauge(pair.decode, GENERATED)
+    answers = send(Streamed(pair.through.url), wanted, in_flight=16, seconds=120.0)
+    failed = [answer.error for answer in answers if not answer.is_full]
+    assert not failed, f"{len(failed)} of {len(wanted)} failed: {failed[0]}"
+    stage.reference(wanted).require_right(wanted, answers)
+    prompts = sum(len(ask.prompt) for ask in wanted if ask.new > 1)
+    loaded = gauge(pair.decode, LOADED_TOKENS) - loaded
+    assert loaded == prompts, f"decode has loaded {loaded:.0f} of {prompts} tokens"
+    passed_on = sum(ask.new for ask in wanted) - (gauge(pair.decode, GENERATED) - made)
+    assert passed_on > len(wanted) / 4, f"{passed_on:.0f} of {len(wanted)} tokens are prefill's"
+    pair.check_nothing_is_held()
+    return Finding(len(wanted), len(wanted), f"{passed_on:.0f} first tokens are prefill's")
 
 
 def memory_short(stage: Stage, layout: Layout) -> Finding:

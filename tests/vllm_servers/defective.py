@@ -17,7 +17,7 @@ from pdproto.items.shares import TpRank
 from pdproto.node.decode.sources import Sources
 from pdproto.node.prefill.keeps import NO_PLACES, Keeps
 from pdproto.node.prefill.sinks import Sinks
-from pdproto.vllm import loading, offering, rooms, seals, sending, worker
+from pdproto.vllm import blocks, loading, offering, rooms, seals, sending, worker
 from pdproto.vllm.connector import PdprotoConnector
 from pdproto.vllm.worker import Worker
 from tests.servers import planting
@@ -42,6 +42,17 @@ def state_moved_on() -> None:
     """Prefill computes all tokens of a prompt, and decode takes the last one into the state again.
     """
     wrap(offering.OfferingScheduler, "arrived", lambda _old, _self, _request: None)
+
+
+def block_in_part() -> None:
+    """Prefill sends the block in which a step ends, and not again when it is computed."""
+    wrap(blocks.LayerGroup, "ready", lambda _old, self, computed, tokens: min(
+        self.blocks(tokens), -(-computed // self.block_tokens)))
+
+
+def prompts_whole() -> None:
+    """Decode compares its whole prompt, also where prefill has computed the first part of it."""
+    wrap(loading, "prompt_of", lambda old, request, _tokens=None: old(request))
 
 
 def end_untold() -> None:
@@ -221,11 +232,12 @@ def nixl_wrong_block() -> None:
 
 DEFECTS: Final[Mapping[str, Callable[[], None]]] = {
     put_in.__name__.replace("_", "-"): put_in
-    for put_in in (wrong_block, end_untold, told_twice, blocks_given_early, loss_unnoticed,
-                   heads_swapped, partners_swapped, waiting_declined, files_kept, staging_shifted,
-                   params_unread, state_moved_on, misfit_unnoticed, misfit_computed,
-                   nixl_wrong_block, silence_as_death, gone_for_good, prompts_uncompared,
-                   room_waits, nothing_kept, params_unsent, ranks_alike, seals_apart)}
+    for put_in in (wrong_block, block_in_part, prompts_whole, end_untold, told_twice,
+                   blocks_given_early, loss_unnoticed, heads_swapped, partners_swapped,
+                   waiting_declined, files_kept, staging_shifted, params_unread, state_moved_on,
+                   misfit_unnoticed, misfit_computed, nixl_wrong_block, silence_as_death,
+                   gone_for_good, prompts_uncompared, room_waits, nothing_kept, params_unsent,
+                   ranks_alike, seals_apart)}
 
 patient_ranks.pause()
 if os.environ.get(DEFECT):

@@ -1,5 +1,6 @@
 """Which servers run: one pair with its proxy at a time, kept for the cells that share a layout."""
 
+import json
 import time
 import urllib.error
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,31 @@ class Completions(Through):
                 read(answer, reply.status, await reply.json(content_type=None))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             answer.error = f"{type(error).__name__}: {error}"
+
+
+@dataclass(frozen=True)
+class Streamed(Completions):
+    """The answers come token by token."""
+
+    async def send(
+        self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
+    ) -> None:
+        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        began = time.monotonic()
+        try:
+            async with session.post(f"{self.url}/v1/completions",
+                                    json={**asked, "stream": True}) as reply:
+                async for line in reply.content:
+                    if line.startswith(b"data: {"):
+                        told = json.loads(line[6:])
+                        answer.error = str(told["error"]) if "error" in told else answer.error
+                        answer.first = answer.first or time.monotonic() - began
+                        if "choices" in told:
+                            read(answer, reply.status, told)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            answer.error = f"{type(error).__name__}: {error}"
+        if not answer.tokens:
+            answer.error = answer.error or "no tokens"
 
 
 def completion(prompt: Sequence[int] | Sequence[Sequence[int]], new: int) -> dict[str, Any]:
@@ -209,8 +235,7 @@ class Stage(KeptPair[Servers, Server, Layout, Pair]):
         if layout.router:
             return ROUTERS[layout.router](
                 self.servers, f"{layout.router}-{self.number}", prefill, decode)
-        proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode],
-                                   at_once=layout.at_once)
+        proxy = self.servers.proxy(f"proxy-{self.number}", [prefill], [decode], *layout.way)
         proxy.wait_healthy()
         return proxy
 
