@@ -101,6 +101,9 @@ class LoadingScheduler:
         offer = offer_in(params)
         if (doubt := self._seals.doubt(offer)) is not None:
             raise ValueError(doubt)
+        if offer.carried not in (offer.tokens, carried(self._groups, offer.tokens)):
+            raise ValueError(f"kv_transfer_params: carried is {offer.carried} of {offer.tokens} "
+                             f"tokens: want those that prefill has answered, unchanged")
         problem = self._misfit(offer, request)
         return (Begin(request.request_id, offer.room_number, placed(offer.ranks), problem),
                 Expected(tokens if problem else self._of_use(offer.carried, tokens, request),

@@ -15,7 +15,7 @@ pytest.importorskip("vllm", reason=VLLM)
 
 from vllm.v1.kv_cache_interface import KVCacheSpec
 
-from pdproto.vllm.offer import GOES_ON
+from pdproto.vllm.offer import GOES_ON, KEY
 from tests.vllm.engine import FOR_DECODE, Engine, Servers
 from tests.vllm.layers import aligned, chunked, full, states, window
 from tests.vllm.test_scheduler import NEW, check, prompt
@@ -80,6 +80,20 @@ def test_decode_computes_a_prompt_without_the_token_where_a_state_has_its_last_o
     asked = go_on(servers, "r", prompt(1), [])
     assert servers.decode.loaded == 0
     check(servers, "r", asked)
+
+
+@pytest.mark.parametrize("carried", [1, 99, 101, 1 << 30])
+def test_an_offer_of_other_tokens_than_prefill_can_have_handed_over_is_refused(
+    pair: Pair, caplog: pytest.LogCaptureFixture, carried: int
+) -> None:
+    servers = pair(full())
+    params = servers.compute("r", prompt(1), asked=CONTINUED)
+    params[KEY]["carried"] = carried
+    servers.decode.add("r", [*prompt(1), 7], NEW, params)
+    while "r" not in servers.decode.ends:
+        servers.decode.step()
+    assert servers.decode.ends["r"] == "error"
+    assert f"carried is {carried} of 100 tokens: want" in caplog.text
 
 
 def test_a_longer_prompt_that_does_not_begin_with_that_of_prefill_is_refused(
