@@ -34,46 +34,43 @@ def fits(path: str, body: Mapping[str, Any]) -> bool:
     """Whether a request can be answered so."""
     prompt, most = body.get("prompt"), body.get("max_tokens")
     return (path == PATH and body.get("stream") is True and body.keys() <= PLAIN
-            and type(most) is int and most > 0
+            and type(most) is int and most > 1
             and (isinstance(prompt, str) or (isinstance(prompt, list) and bool(prompt)
                                              and all(type(one) is int for one in prompt))))
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What prefill has answered. body: of the client's request."""
+    """An answer of prefill. body: of the client's request."""
 
     body: Mapping[str, Any]
     answer: Mapping[str, Any]
 
     @property
     def choice(self) -> Mapping[str, Any]:
-        """The one of the answer."""
+        """The only one that the answer has."""
         found: Mapping[str, Any] = self.answer["choices"][0]
         return found
 
     @property
-    def is_all(self) -> bool:
-        """Whether the answer ends with the first token."""
-        return bool(self.choice["finish_reason"] != "length" or self.body["max_tokens"] == 1)
-
-    @property
     def is_good(self) -> bool:
-        """Whether decode can go on behind it: the connector says so, and it is whole text."""
+        """Whether decode can go on behind the token: the connector says so, the answer does not end
+        with it, and it is whole text. Decode is asked in any case, for else prefill would keep its
+        blocks until a timeout.
+        """
         text = self.choice["text"]
-        return self.is_all or bool(
-            (self.answer.get("kv_transfer_params") or {}).get(GOES_ON)
-            and text and not text.endswith(CUT))
+        return bool((self.answer.get("kv_transfer_params") or {}).get(GOES_ON)
+                    and self.choice["finish_reason"] == "length"
+                    and text and not text.endswith(CUT))
 
     def event(self) -> bytes:
-        """For the client."""
-        choice = {**self.choice, "finish_reason": self.choice["finish_reason"]
-                  if self.is_all else None}
+        """The first one of the stream."""
+        choice = {**self.choice, "finish_reason": None}
         if not self.body.get(WITH_TOKENS):
             for name in ASKED_FOR:
                 choice.pop(name, None)
         told = {name: self.answer[name] for name in ("id", "object", "created", "model")}
-        return _event({**told, "choices": [choice]}) + (DONE if self.is_all else b"")
+        return _event({**told, "choices": [choice]})
 
     def asked(self) -> dict[str, Any]:
         """The request for decode."""

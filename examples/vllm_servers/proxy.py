@@ -14,7 +14,7 @@ prefill server goes one after the other, and brings its introduction. If one hal
 is ended.
 
 With --first-token the token that prefill has sampled goes to the client of a streamed completion
-before decode is asked (first_token.py), under PdprotoConnector, too.
+before decode is asked (first_token.py). This needs PdprotoConnector, too.
 
 A client that leaves ends both halves: vLLM notices that its own client, the proxy, has gone.
 
@@ -148,16 +148,15 @@ class Proxy:
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream; charset=utf-8"})
         await answer.prepare(request)
         await answer.write(begun.event())
-        if not begun.is_all:
-            try:
-                async with await self._ask_decode(request.path, begun.asked()) as reply:
-                    if reply.status != 200:
-                        await answer.write(failed(reply.status, await reply.text()))
-                    else:
-                        async for event in events(reply.content):
-                            await answer.write(begun.later(event))
-            except ClientError as error:
-                await answer.write(failed(502, f"{type(error).__name__}: {error}"))
+        try:
+            async with await self._ask_decode(request.path, begun.asked()) as reply:
+                if reply.status != 200:
+                    await answer.write(failed(reply.status, await reply.text()))
+                else:
+                    async for event in events(reply.content):
+                        await answer.write(begun.later(event))
+        except ClientError as error:
+            await answer.write(failed(502, f"{type(error).__name__}: {error}"))
         await answer.write_eof()
         return answer
 

@@ -240,7 +240,7 @@ class System:
 
     @property
     def relations(self) -> tuple[Rigid[*tuple[Any, ...]], ...]:
-        """Those of them that a reader is shown: all but which number an element is."""
+        """The fixed relations that a reader is shown: all but those that number the elements."""
         return tuple(one for one in self.rigids if not isinstance(one, IsNumber))
 
     @property

@@ -27,7 +27,7 @@ from tests.vllm_servers.stage import Pair, Stage, Streamed
 
 FOLDER: Final = Path("out/vllm-servers")
 LOADS: Final = ((1, 30), (8, 120), (32, 200))  # in flight, requests
-# What ours is measured beside, and ours: see LAYOUTS.
+# The other layout of a comparison, and ours: see LAYOUTS.
 BESIDE: Final = {"nixl": "stock", "patient-nixl": "plain", "plain": "first-token"}
 
 

@@ -96,7 +96,7 @@ def _check_steps(server: Server, most: float) -> None:
 
 def first_token(stage: Stage, layout: Layout) -> Finding:
     """Streams, of which the proxy has the first token from prefill, if it is whole text. Decode
-    loads the prompt of each that has a second one, and does not generate the first.
+    loads each prompt, and does not generate these tokens.
     """
     pair, wanted = stage.pair(layout), MANY[:60]
     loaded, made = gauge(pair.decode, LOADED_TOKENS), gauge(pair.decode, GENERATED)
@@ -104,7 +104,7 @@ def first_token(stage: Stage, layout: Layout) -> Finding:
     failed = [answer.error for answer in answers if not answer.is_full]
     assert not failed, f"{len(failed)} of {len(wanted)} failed: {failed[0]}"
     stage.reference(wanted).require_right(wanted, answers)
-    prompts = sum(len(ask.prompt) for ask in wanted if ask.new > 1)
+    prompts = sum(len(ask.prompt) for ask in wanted)
     loaded = gauge(pair.decode, LOADED_TOKENS) - loaded
     assert loaded == prompts, f"decode has loaded {loaded:.0f} of {prompts} tokens"
     passed_on = sum(ask.new for ask in wanted) - (gauge(pair.decode, GENERATED) - made)
