@@ -291,8 +291,8 @@ def test_odd_values_together(data: st.DataObject) -> None:
 def odd_offers() -> Iterator[dict[str, Any]]:
     """Parameters of a client of decode's HTTP port: each field of an offer, with each odd value."""
     right: dict[str, Any] = {"version": 1, "room": "5", "tokens": 3, "firsts": [0],
-                             "layout": {"a": "b"},
-             "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]],
+                             "carried": 3, "layout": {"a": "b"},
+                             "ranks": [[0, 0, "prefill", "tcp://127.0.0.1:9"]],
                              "prompt": {"tokens": "ab"}, "loopback": "", "seal": "ab"}
     assert right.keys() == set(Offer.__struct_fields__)
     json = type(None), str, bool, int, float, list, dict
