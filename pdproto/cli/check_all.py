@@ -14,7 +14,7 @@ from pdproto.cli.limits import limits
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
 from pdproto.cli.recall import cache
 from pdproto.cli.recording import record
-from pdproto.cli.reports import REPORTS, targets
+from pdproto.cli.reports import GITHUB, REPORTS, targets
 from pdproto.cli.sharding import keep_answers, shard
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.cli.workers import workers
@@ -73,6 +73,9 @@ def _report(found: Suite, seconds: float, arguments: argparse.Namespace) -> int:
     if STANDARD_OUTPUT not in files.values():
         with console() as drawn:
             suite_report.draw(found, seconds, drawn)
+        if arguments.format == GITHUB:
+            lines = suite_report.of_github(found)
+            write("".join(f"{line}\n" for line in lines), STANDARD_OUTPUT)
     for kind, target in files.items():
         write(suite_report.written(kind, found, seconds), target)
     return EXIT_STATUS[found.verdict]

@@ -5,7 +5,7 @@ drawn, declarations too, and often much of what is drawn later. The others give 
 object the value that it has in another object of the same class.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import fields, is_dataclass, replace
@@ -17,6 +17,9 @@ from pdproto.spec.language.place import Place
 from tests.oracle.systems import RefusedError, made
 
 Number = TypeVar("Number", int, float)
+Told = TypeVar("Told")
+ATTEMPTS = 20  # of a seed, to draw a system
+TURNS = 1_000  # of edits of one system
 LEFT_ALONE = {"place", "name", "machine", "like", "symbol"}
 
 
@@ -46,21 +49,38 @@ def drawn(seed: int, number: int, at: int = -1) -> tuple[System, Configuration, 
     return None
 
 
-def edits(seed: int, count: int) -> Iterator[tuple[System, Configuration]]:
-    """The system of a seed, and so many edits of it."""
-    found = ((number, drawn(seed, number)) for number in range(100))
-    number, first = next((number, one) for number, one in found if one is not None)
+def edits(seed: int, number: int) -> Iterator[tuple[System, Configuration]]:
+    """The system of an attempt of a seed, and many edits of it; none if it is refused."""
+    first = drawn(seed, number)
+    if first is None:
+        return
     system, configuration, decisions = first
     yield system, configuration
     rng = Random(seed)  # noqa: S311 - no secret
-    for _ in range(100 * count):
-        other = drawn(seed, number, rng.randrange(decisions)) if count % 2 else None
+    for turn in range(TURNS):
+        other = drawn(seed, number, rng.randrange(decisions)) if turn % 2 else None
         with suppress(Exception):  # an exchange may write what no spec module could
             yield other[:2] if other else (exchanged(system, rng), configuration)
-            count -= 1
-            if not count:
-                return
-    raise AssertionError(f"seed {seed}: {count} edits are missing after 100 attempts for each")
+
+
+def told_apart(
+    seed: int, count: int, ask: Callable[[System, Configuration], Told],
+    is_answer: Callable[[Told], object],
+) -> list[tuple[System, Configuration, Told]]:
+    """A system of the seed and at least so many edits of it, with what is told of each: the first
+    is answered, and so are half of the edits, of which one has another answer. Raises
+    AssertionError if there are no such edits.
+    """
+    for number in range(ATTEMPTS):
+        found: list[tuple[System, Configuration, Told]] = []
+        for one in edits(seed, number):
+            found.append((*one, ask(*one)))
+            answers = [repr(told) for *_, told in found if is_answer(told)]
+            if not answers or len(found) > 5 * count:
+                break
+            if len(found) > count and 2 * len(answers) > count and len({*answers}) > 1:
+                return found
+    raise AssertionError(f"seed {seed}: no edits are told apart, of {ATTEMPTS} systems")
 
 
 def exchanged(system: System, rng: Random) -> System:

@@ -9,7 +9,7 @@ from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.obligations import START
 from pdproto.check.prove.proving import ProofSettings, prove
 from pdproto.check.prove.subject import ProofSubject
-from pdproto.check.prove.verdicts import UnitStatus, Verdicts
+from pdproto.check.prove.verdicts import Verdicts
 from pdproto.spec.language import Always, Configuration, Message, SpecError, System
 from pdproto.spec.language.elements import ElementFunction
 from tests.oracle.answers import answer
@@ -56,29 +56,29 @@ def compared(seed: int) -> Compared:
     return Compared((*differences, *(one for one in told if one)), len(proved), len(told))
 
 
-def as_lemmas(seed: int) -> tuple[str, ...]:
-    """The differences between the verdicts on the system's claims where each `always` is one of its
-    properties, and where it is a lemma beside it.
+def as_lemmas(seed: int) -> tuple[tuple[str, ...], int]:
+    """The differences between the proofs of the system's claims where each `always` is one of its
+    properties, and where it is a lemma beside it; and how many obligations are decided in both.
     """
     system, _ = draw(seed)
     lemmas = tuple(claim for claim in system.properties if type(claim) is Always)
     others = tuple(claim for claim in system.properties if claim not in lemmas)
-    told: list[dict[str, UnitStatus]] = []
+    told: list[dict[tuple[str, str], Status]] = []
     for one in (ProofSubject(system, (), {}),
                 ProofSubject(replace(system, properties=others, like=system), lemmas, {})):
         try:
             counted = one.without_counts()
-            found = Verdicts(counted, prove(counted.system, counted.obligations(), SETTINGS))
+            proof = prove(counted.system, counted.obligations(), SETTINGS)
         except SpecError:
             told.append({})
         else:
-            told.append({name: unit.standing for name, unit in found.units.items()})
+            told.append({(o.name, o.layer): proof.status(o) for o in proof.obligations})
     first, second = told
-    missing = tuple(f"{name} is not asked" for name in sorted(first.keys() ^ second.keys()))
-    if UnitStatus.UNKNOWN in {*first.values(), *second.values()}:
-        return missing  # a question was out of time
-    return missing + tuple(f"{name}: {first[name]}, and as a lemma {second[name]}"
-                           for name in first.keys() & second.keys() if first[name] != second[name])
+    both = [one for one in first.keys() & second.keys()
+            if {first[one], second[one]} <= {Status.PROVED, Status.FAILED}]
+    return (*(f"{name} is not asked" for name, _ in sorted(first.keys() ^ second.keys())),
+            *(f"{one[0]}: {first[one]}, and as a lemma {second[one]}"
+              for one in both if first[one] != second[one])), len(both)
 
 
 def steps(found: Verdicts, system: System) -> Iterator[str]:

@@ -5,6 +5,7 @@ size", and of the shards that `merge` puts together.
 """
 
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.as_json import to_json
 from pdproto.spec.language import Configuration, System
-from tests.oracle.edits import edits
+from tests.oracle.edits import told_apart
 from tests.oracle.systems import PROVABLE, STRONG
 
 # The later seeds have strong fairness, numbers and refinements, too.
@@ -31,7 +32,6 @@ PROVED_BY_DAY = 0, 3, PROVABLE + 5
 EDITS = 6
 TIMEOUT_S = 1.0
 MOST = CheckSettings(keep_going=True, limits=SearchLimits(states_max=1_500))
-
 
 
 def seeds(by_day: Collection[int]) -> list[Any]:
@@ -49,10 +49,18 @@ def asked(cache: Cache, system: System, configuration: Configuration) -> dict[st
     return {name: value for name, value in told.items() if name not in ("seconds", "recalled")}
 
 
+def is_answer(told: dict[str, Any] | str) -> bool:
+    return isinstance(told, dict)
+
+
+def fresh(system: System, configuration: Configuration) -> dict[str, Any] | str:
+    return asked(Cache(None), system, configuration)
+
+
 @pytest.mark.parametrize("seed", seeds(DAY))
 def test_a_kept_result_is_that_of_this_system(seed: int, tmp_path: Path) -> None:
-    every = list(edits(seed, EDITS))
-    right = [asked(Cache(None), *one) for one in every]
+    found = told_apart(seed, EDITS, fresh, is_answer)
+    every, right = [one[:2] for one in found], [one[2] for one in found]
     cache = Cache(tmp_path)
     assert [asked(cache, *one) for one in every] == right
     assert [asked(cache, *one) for one in reversed(every)] == right[::-1]
@@ -74,38 +82,47 @@ def statuses(found: Verdicts | None) -> list[tuple[str, str, Status]]:
         (o.name, o.layer, found.status(o)) for o in found.proof.obligations]
 
 
+def decided(found: Verdicts | None) -> list[tuple[str, str, Status]]:
+    return [one for one in statuses(found) if one[2] in (Status.PROVED, Status.FAILED)]
+
+
+def unkept(system: System, _: Configuration) -> Verdicts | None:
+    return proof(system, None)
+
+
+@cache
+def proofs(seed: int) -> list[tuple[System, Verdicts | None]]:
+    """A system and its edits with their proofs, of which enough decide something."""
+    return [(system, found) for system, _, found in told_apart(seed, EDITS, unkept, decided)]
+
+
 @pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
 def test_a_kept_proof_is_that_of_this_system(seed: int, tmp_path: Path) -> None:
-    every = [system for system, _ in edits(seed, EDITS)]
-    right = [statuses(proof(system, None)) for system in every]
-    for order in (list(enumerate(every)), list(enumerate(every))[::-1]):
-        for number, system in order:
-            kept = statuses(proof(system, tmp_path)) if right[number] else []
-            # A question that runs out of time has an answer when there is more of it.
-            contradicted = [
-                (one, other) for one, other in zip(right[number], kept, strict=True)
-                if one != other and {one[2], other[2]} == {Status.PROVED, Status.FAILED}]
-            assert contradicted == []
+    every = [(system, statuses(found)) for system, found in proofs(seed)]
+    for system, right in (*every, *reversed(every)):
+        kept = statuses(proof(system, tmp_path)) if right else []
+        # A question that runs out of time has an answer when there is more of it.
+        contradicted = [
+            (one, other) for one, other in zip(right, kept, strict=True)
+            if one != other and {one[2], other[2]} == {Status.PROVED, Status.FAILED}]
+        assert contradicted == []
 
 
 @pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
 def test_a_record_says_proved_of_what_is_proved(seed: int, tmp_path: Path) -> None:
-    every = [system for system, _ in edits(seed, EDITS)]
-    found = [proof(system, None) for system in every]
-    for known in filter(None, found):
-        remember(tmp_path, known)
-    for system, verdicts in zip(every, found, strict=True):
-        assert verdicts is None or recall(tmp_path, system).keys() <= verdicts.proved
+    every = [(system, found) for system, found in proofs(seed) if found is not None]
+    for _, found in every:
+        remember(tmp_path, found)
+    for system, found in every:
+        assert recall(tmp_path, system).keys() <= found.proved
 
 
 @pytest.mark.parametrize("seed", seeds(PROVED_BY_DAY))
 def test_shards_of_another_system_are_not_merged(seed: int) -> None:
     """`merge` puts only those together that name one digest."""
     verdicts: dict[str, object] = {}
-    for system, _ in edits(seed, EDITS):
-        found = proof(system, None)
-        if found is None:
-            continue
-        said = [one for one in statuses(found) if one[2] in (Status.PROVED, Status.FAILED)]
-        known = verdicts.setdefault(digest_of([found.one]), said)
-        assert known == said
+    for _, found in proofs(seed):
+        if found is not None:
+            known = verdicts.setdefault(digest_of([found.one]), decided(found))
+            assert known == decided(found)
+    assert len(verdicts) > 1, "all have one digest"

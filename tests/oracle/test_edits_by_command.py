@@ -7,7 +7,7 @@ sizes are drawn too. Each question is asked with the caches and records of all o
 import json
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from pdproto.cli.main import main
-from pdproto.spec.language import System
-from tests.oracle.edits import edits
-from tests.oracle.test_edits import seeds
+from pdproto.spec.language import Configuration, System
+from tests.oracle.edits import told_apart
+from tests.oracle.test_edits import decided, fresh, is_answer, seeds, unkept
 
 Output = pytest.CaptureFixture[str]
 EDITS, QUESTIONS = 5, 14
@@ -36,16 +36,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def named(seed: int, monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
+def named(
+    monkeypatch: pytest.MonkeyPatch, found: Iterable[tuple[System, Configuration, object]]
+) -> dict[str, System]:
     """The edited systems by the names by which the command line finds them."""
     module = types.ModuleType("edited_systems")
-    found = {}
-    for number, (system, configuration) in enumerate(edits(seed, EDITS)):
+    systems = {}
+    for number, (system, configuration, _) in enumerate(found):
         vars(system)["configurations"] = {"default": configuration}
         setattr(module, f"S{number}", system)
-        found[f"edited_systems:S{number}"] = system
+        systems[f"edited_systems:S{number}"] = system
     monkeypatch.setitem(sys.modules, "edited_systems", module)
-    return found
+    return systems
 
 
 def asked(capsys: Output, *arguments: str) -> tuple[int, dict[str, Any] | str]:
@@ -76,8 +78,10 @@ def questions(systems: dict[str, System], rng: Random) -> Iterator[tuple[str, ..
 def test_a_kept_answer_of_check(
     seed: int, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    every = [*questions(named(seed, monkeypatch), Random(seed))]  # noqa: S311
+    systems = named(monkeypatch, told_apart(seed, EDITS, fresh, is_answer))
+    every = [*questions(systems, Random(seed))]  # noqa: S311 - no secret
     right = [asked(capsys, *one, "--no-cache") for one in every]
+    assert sum(isinstance(told, dict) for _, told in right) >= QUESTIONS // 2
     assert len({json.dumps(one) for one in right}) > 3, "the edits change nothing"
     for number in (*range(len(every)), *reversed(range(len(every)))):
         assert asked(capsys, *every[number]) == right[number], every[number]
@@ -88,9 +92,11 @@ def test_a_kept_answer_of_prove(
     seed: int, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A question that ran out of time may be answered later; none may turn."""
-    systems = named(seed, monkeypatch)
+    systems = named(monkeypatch, told_apart(seed, EDITS, unkept, decided))
     timeout = ("--timeout", "1")
     right = {name: asked(capsys, "prove", name, *timeout, "--no-cache") for name in systems}
+    decisive = [name for name, (_, told) in right.items() if DECIDED & {*verdicts(told).values()}]
+    assert len(decisive) > EDITS // 2
     for name in (*systems, *reversed(systems)):
         status, told = asked(capsys, "prove", name, *timeout)
         assert {status, right[name][0]} != {0, 1}, name

@@ -10,7 +10,7 @@ from pdproto.check.opinions.opinion import NotInstalledError
 from pdproto.check.opinions.tlc import jar
 from tests.oracle.compare import TLC
 from tests.oracle.defects import DEFECTS, SEEDS, differs, put_in
-from tests.oracle.judged import judged, told
+from tests.oracle.judged import JUDGED, judged, told
 from tests.oracle.systems import ABOVE, NUMBERS, STARTS, STRONG
 
 BLOCK = 25
@@ -29,6 +29,8 @@ LEAST = {"deadlock": 30, "violated": 60, "witness": 25, "broken leads_to": 20, "
 def test_the_checker_says_what_the_oracle_says(first: int) -> None:
     found = [judged(seed) for seed in range(first, first + BLOCK)]
     assert [one for one in found if one.differences] == [], told(found)
+    # The others have too many states, no interpretation or no initial state.
+    assert sum(one.outcome == JUDGED for one in found) > BLOCK // 2, told(found)
 
 
 # Of these, coverage once named rows of faults that fire, and two reductions store more states.
@@ -37,24 +39,32 @@ ONCE_WRONG = (20260020, 20261396, 20261449, 20260792, 20261508)
 
 @pytest.mark.parametrize("seed", ONCE_WRONG)
 def test_what_was_once_wrong(seed: int) -> None:
-    assert judged(seed).differences == ()
+    found = judged(seed)
+    assert (found.outcome, found.differences) == (JUDGED, ())
 
 
 # Of these, modules could not be parsed, or were refused; of the last one, which violates a claim at
 # the start, no witness was found.
 ONCE_WRONG_BY_TLC = (40021, 40044, 40053, 100040004, 200000501)
+# These have too many states, or no interpretation.
+NOT_JUDGED = {
+    0, 3, 7, 11, 16, NUMBERS, NUMBERS + 4, NUMBERS + 12, ABOVE + 8, STARTS, STARTS + 4, STARTS + 6,
+    STARTS + 7, STARTS + 9,
+}
+BY_TLC = [seed for seed in (
+    *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10),
+    *range(STARTS, STARTS + 10)) if seed not in NOT_JUDGED]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", [
-    *ONCE_WRONG_BY_TLC, *range(20), *range(NUMBERS, NUMBERS + 20), *range(ABOVE, ABOVE + 10),
-    *range(STARTS, STARTS + 10)])
+@pytest.mark.parametrize("seed", [*ONCE_WRONG_BY_TLC, *BY_TLC])
 def test_tlc_says_what_the_oracle_says(seed: int) -> None:
     try:
         jar()
     except NotInstalledError as missing:
         pytest.skip(str(missing))
-    assert judged(seed, (TLC,)).differences == ()
+    found = judged(seed, (TLC,))
+    assert (found.outcome, found.differences) == (JUDGED, ())
 
 
 def test_the_systems_are_not_trivial() -> None:

@@ -32,6 +32,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.formula import free_variables
 from tests.check import systems as random
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 LIMIT_S = 30.0
@@ -176,6 +177,7 @@ def test_of_several_obligations_of_a_row_the_false_one_is_named(asked: Decide) -
         name: Status.FAILED if name == "fair" else Status.PROVED for name in facts}
 
 
+@judges(2)
 @settings(max_examples=examples(6, 12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems(), data=st.data())
 def test_random_systems(system: System, data: st.DataObject) -> None:
@@ -186,12 +188,14 @@ def test_random_systems(system: System, data: st.DataObject) -> None:
         for obligation, judgement in zip(group, decide(system, group, LIMIT_S), strict=True):
             if judgement.status is Status.FAILED:
                 check_step(system, obligation)
+                judged()
             good = good and judgement.status is Status.PROVED
     if good:
         sizes = data.draw(st.sampled_from([random.SIZES, random.SMALLER]))
         check_reachable(system, sizes)
 
 
+@judges(10)
 @settings(max_examples=examples(3, 6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(system=random.systems())
 def test_the_engines_never_contradict_each_other(system: System) -> None:
@@ -202,6 +206,8 @@ def test_the_engines_never_contradict_each_other(system: System) -> None:
         for obligation, one, two in zip(group, ours, theirs, strict=True):
             contradiction = {one.status, two.status} == {Status.PROVED, Status.FAILED}
             assert not contradiction, obligation.name
+            if one.status is two.status:
+                judged()
 
 
 def check_reachable(system: System, sizes: Sizes) -> None:
@@ -215,6 +221,7 @@ def check_reachable(system: System, sizes: Sizes) -> None:
     for store in explored.depth:
         for environment in oracle.environments(free_variables(claim.claim)):
             assert oracle.holds(claim.claim, dict(store), environment)
+    judged()
 
 
 def check_step(system: System, obligation: Obligation) -> None:

@@ -39,6 +39,7 @@ from pdproto.spec.language import (
 from pdproto.spec.language.channels import uses_channel
 from pdproto.spec.language.formula import free_variables
 from tests.check import systems as random
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 ROOM = 5  # the places of a channel in a proof, where it has two in the tables
@@ -114,9 +115,11 @@ def test_the_rows_of_a_proof_follow_every_step_of_the_tables(
                        for more, state in reached.get(name, [])), name
 
 
-@settings(SEARCHES, max_examples=examples(10, 25))
+@judges(examples(0, 1))
+@settings(SEARCHES, max_examples=examples(10, 60))
 @given(random.systems(channels=True), st.randoms(use_true_random=False))
 def test_what_is_proved_holds_in_every_run(system: System, chance: Random) -> None:
+    """A tenth is proved: by day perhaps none, so tests/oracle/test_proved.py has some by day."""
     owed = obligations(system, claims(system), wanted=("always",))
     for group in by_row(owed):
         if any(one.status is not Status.PROVED for one in cutoff.decide(system, group, 10.0)):
@@ -127,6 +130,7 @@ def test_what_is_proved_holds_in_every_run(system: System, chance: Random) -> No
     for _ in range(5):
         for store in walked(system, chance):
             assert holds(oracle, claim.claim, store)
+    judged()
 
 
 def by_row(owed: Iterable[Obligation]) -> Iterable[list[Obligation]]:

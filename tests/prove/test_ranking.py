@@ -43,6 +43,7 @@ from pdproto.spec.language import (
 )
 from pdproto.spec.language.ranking import Help, Monotone, Ranking, Use, Witness
 from tests.check.fair import pending_for_ever
+from tests.judging import judged, judges
 from tests.prove import advancing
 from tests.tiers import examples
 
@@ -338,6 +339,7 @@ def pruned(one: advancing.Ranked, every: Sequence[Claim]) -> list[Obligation]:
     return found(monotone, *helpers)
 
 
+@judges(1)
 @settings(max_examples=examples(25, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(advancing.ranked())
 def test_a_property_proved_of_a_random_system_holds_in_fair_runs(one: advancing.Ranked) -> None:
@@ -350,3 +352,4 @@ def test_a_property_proved_of_a_random_system_holds_in_fair_runs(one: advancing.
     oracle = Interpreter(one.system, advancing.SIZES, tuple(one.system.faults))
     explored = oracle.explore(5_000)
     assert not pending_for_ever(one.system, advancing.SIZES, explored, Fairness.TIMERS)
+    judged()

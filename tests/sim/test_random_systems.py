@@ -26,12 +26,14 @@ from pdproto.spec.language import (
 )
 from pdproto.testing.simulated import SimulatedSystem
 from tests.check.systems import SIZES, Node, systems
+from tests.judging import judged, judges
 
 LIMITS = SearchLimits(states_max=20_000)
 STORES = st.sampled_from([frozenset[str](), frozenset({"hub"}), frozenset({"hub", "node"})])
 
 
 @pytest.mark.slow
+@judges(2)
 @given(systems(), st.sampled_from([(), ("lossy",)]), STORES, st.integers(0, 7))
 @settings(
     max_examples=settings().max_examples // 4,  # 25 by day
@@ -54,6 +56,8 @@ def test_what_a_simulation_finds_the_explorer_finds_too(
     verdicts = {one.name: one.verdict for one in explored.findings}
     # Where the search has reached its bound, the verdict may be open.
     assert verdicts[seen.name] in (Verdict.VIOLATED, Verdict.UNKNOWN)
+    if verdicts[seen.name] is Verdict.VIOLATED:
+        judged()
 
 
 @pytest.mark.parametrize("stores", [frozenset[str](), frozenset({"node"})])

@@ -1,7 +1,9 @@
 """The result of checking the hand-over: a line for each system, and the same as JSON and XML."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -10,10 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdproto.check.report import junit, sarif
+from pdproto.check.report import github, junit, sarif
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
-from pdproto.check.result import Checked, CheckResult, Suite, Verdict
+from pdproto.check.result import CheckResult, Finding, PropertyKind, Suite, Task, Verdict
+from pdproto.spec.language.place import Place
 
 FORMATS: Final = ("json", "junit", "sarif")  # not a page or a diagram, which show one system
 
@@ -89,7 +92,7 @@ def written(kind: str, suite: Suite, seconds: float) -> str:
         case "json":
             return json.dumps(_as_json(suite, seconds), indent=2)
         case "sarif":
-            return _sarif(suite)
+            return sarif.render(*_results(suite))
         case "junit":
             return _junit(suite)
     raise AssertionError(kind)
@@ -113,31 +116,42 @@ def _as_json(suite: Suite, seconds: float) -> dict[str, Any]:
     }
 
 
-def _unchecked(suite: Suite) -> list[Any]:
+def _unchecked(suite: Suite) -> list[Task]:
     done = [checked.task for checked in suite.checked]
     return [task for task in suite.tasks if task not in done]
 
 
-def _renamed(checked: Checked) -> CheckResult:
-    """The result under a name that says at which sizes."""
-    return replace(checked.result, system=checked.task.title)
+def _results(suite: Suite) -> Iterator[CheckResult]:
+    """Each check under a name that says at which sizes; and what is violated or open of the whole,
+    as another one.
+    """
+    for checked in suite.checked:
+        yield replace(checked.result, system=checked.task.title)
+    findings = tuple(chain(
+        (Finding(f"{name} fires", PropertyKind.SOMETIMES, "it fires in some system",
+                 Verdict.VIOLATED, "", place) for name, place in suite.never_fired),
+        (Finding(task.title, PropertyKind.ALWAYS, "each property of the system", Verdict.UNKNOWN,
+                 "", _place(task)) for task in _unchecked(suite))))
+    if findings:
+        yield CheckResult(
+            "coverage", "Of all systems together.", {}, (), 0, 0, 0, 0.0, not suite.stopped,
+            suite.stopped, findings, (), 0)
 
 
-def _sarif(suite: Suite) -> str:
-    """One log with a run for each check."""
-    return sarif.render(*map(_renamed, suite.checked))
+def _place(task: Task) -> Place:
+    """The file of its system."""
+    target = task.target.rpartition(":")[0]
+    path = target if target.endswith(".py") else target.replace(".", "/") + ".py"
+    return Place(path, 1)
 
 
 def _junit(suite: Suite) -> str:
-    """One report with a suite of cases for each check; a row that never fires fails the last."""
+    """One report with a suite of cases for each check, and one for the whole."""
     whole = ElementTree.Element("testsuites", {"name": "hand-over"})
-    whole.extend(junit.suite_of(_renamed(checked)) for checked in suite.checked)
-    cases = [(f"{name} fires", f"fires in no system: {place}") for name, place in suite.never_fired]
-    cases += [(task.title, suite.stopped) for task in _unchecked(suite)]
-    if cases:
-        counts = {"name": "coverage", "tests": str(len(cases)), "failures": str(len(cases))}
-        last = ElementTree.SubElement(whole, "testsuite", counts)
-        for name, told in cases:
-            case = ElementTree.SubElement(last, "testcase", {"classname": "coverage", "name": name})
-            ElementTree.SubElement(case, "failure", {"message": told})
+    whole.extend(map(junit.suite_of, _results(suite)))
     return junit.document(whole)
+
+
+def of_github(suite: Suite) -> Iterator[str]:
+    """The workflow commands of each check, and of the whole."""
+    return chain.from_iterable(map(github.of_check, _results(suite)))

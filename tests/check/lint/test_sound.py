@@ -30,6 +30,7 @@ from pdproto.spec.language.formula import Exists
 from pdproto.spec.language.formula import free_variables as free
 from pdproto.spec.language.symbols import Sent
 from tests.check.systems import SMALLER, systems
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 STATES_MAX = 100
@@ -72,6 +73,7 @@ def enabled(oracle: Interpreter, store: Store) -> Iterator[Enabled]:
                     yield row, env, (table.machine.name, own, trigger_name(row.on), given_to)
 
 
+@judges(4)
 @given(systems())
 @SEARCHES
 def test_lint_foresees_what_the_oracle_runs(system: System) -> None:
@@ -90,6 +92,7 @@ def test_lint_foresees_what_the_oracle_runs(system: System) -> None:
     remarks = lint(system, Configuration(SMALLER), true)
     check_that_competing_rows_are_named(remarks, oracle, stores)
     check_that_unanswered_messages_are_named(system, remarks, oracle, stores)
+    judged()
 
 
 def check_that_the_impossible_does_not_happen(
