@@ -78,7 +78,8 @@ def questions(systems: dict[str, System], rng: Random) -> Iterator[tuple[str, ..
 def test_a_kept_answer_of_check(
     seed: int, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    systems = named(monkeypatch, told_apart(seed, EDITS, fresh, is_answer))
+    found = told_apart(seed, EDITS, fresh, is_answer)
+    systems = named(monkeypatch, found)
     every = [*questions(systems, Random(seed))]  # noqa: S311 - no secret
     right = [asked(capsys, *one, "--no-cache") for one in every]
     assert sum(isinstance(told, dict) for _, told in right) >= QUESTIONS // 2
@@ -92,7 +93,8 @@ def test_a_kept_answer_of_prove(
     seed: int, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A question that ran out of time may be answered later; none may turn."""
-    systems = named(monkeypatch, told_apart(seed, EDITS, unkept, decided))
+    found = told_apart(seed, EDITS, unkept, decided)
+    systems = named(monkeypatch, found)
     timeout = ("--timeout", "1")
     right = {name: asked(capsys, "prove", name, *timeout, "--no-cache") for name in systems}
     decisive = [name for name, (_, told) in right.items() if DECIDED & {*verdicts(told).values()}]
