@@ -23,6 +23,7 @@ decisions/092-reductions-compose.md has the proof, for each pair of reductions.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from pdproto.ground.clauses import bits, strongest
 from pdproto.ground.layout import Field, Layout
 from pdproto.ground.program import Action, Clause, Guard, Literal, simplified
 
@@ -70,25 +71,10 @@ def dead_bits(
         tuple(
             Action(Guard(condition.mask | bit, condition.value | bit, condition.clauses), bit, 0)
             for condition, mask in cleared.items()
-            for bit in _bits(mask)
+            for bit in bits(mask)
         ),
         tuple(Action(condition, mask, 0) for condition, mask in idle.items()),
     )
-
-
-def strongest(clauses: Iterable[Clause]) -> list[Clause]:
-    """The clauses without those that follow from another one, whose literals they all have."""
-    kept: list[tuple[frozenset[Literal], Clause]] = []
-    for clause in sorted(dict.fromkeys(clauses), key=lambda clause: len({*clause})):
-        if not any(shorter <= {*clause} for shorter, _ in kept):
-            kept.append((frozenset(clause), clause))
-    return [clause for _, clause in kept]
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        yield mask & -mask
-        mask &= mask - 1
 
 
 class _Reader:

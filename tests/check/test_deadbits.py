@@ -1,16 +1,11 @@
 """Dead bits: what is swept, what must not be, and what it is worth."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pdproto.check.checking import CheckSettings, check
-from pdproto.check.deadbits import strongest
 from pdproto.check.explore import Reductions, program
 from pdproto.check.questions import questions
 from pdproto.cli.systems import load
 from pdproto.ground.grounding import Ground
 from pdproto.ground.layout import cell_name
-from pdproto.ground.program import Clause, Guard, Literal
 from pdproto.spec.examples.two_phase_commit import Participant, commit, prepared
 from pdproto.spec.language import (
     Always,
@@ -25,17 +20,6 @@ from pdproto.spec.language import (
     edited,
     implies,
 )
-
-CELLS = [Literal(3 << 2 * cell, value << 2 * cell) for cell in range(3) for value in range(4)]
-
-
-@given(clauses=st.lists(st.lists(st.sampled_from(CELLS), max_size=4).map(tuple), max_size=6))
-def test_the_strongest_clauses_say_the_same(clauses: list[Clause]) -> None:
-    """They hold in the same states, and none of them follows from another one."""
-    kept = strongest(clauses)
-    for state in range(1 << 6):
-        assert Guard(clauses=tuple(kept)).holds(state) == Guard(clauses=tuple(clauses)).holds(state)
-    assert not [one for one in kept for two in kept if one is not two and {*one} <= {*two}]
 
 
 def test_a_sweep_asks_first_whether_its_bit_is_set() -> None:

@@ -255,4 +255,5 @@ MODELS = (
           frozenset({"never_detected", "always_terminates"})),
     Model("EWD998, 2 nodes", _ewd998(2, 3), 6_876, "TLC"),
     Model("EWD998, 3 nodes", _ewd998(3, 2), 254_374, "TLC"),
+    Model("EWD998, 3 nodes, published bounds", _ewd998(3, 3), 1_520_618, "TLC"),
 )

@@ -15,9 +15,12 @@ from tests.collection.model import Model
 from tests.collection.page import MODELS, PAGE, page
 
 SLOW = 5_000  # states that the portable engine visits by day
+LARGE = 1_000_000  # states that are not explored by day
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", [
+    pytest.param(model, id=model.name, marks=[pytest.mark.nightly] * (model.states > LARGE))
+    for model in MODELS])
 def test_the_states_and_verdicts_of_a_published_model(model: Model) -> None:
     for engine in (NATIVE, PORTABLE) if model.states < SLOW else (NATIVE,):
         result = check(model.system, model.configuration(),

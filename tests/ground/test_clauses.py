@@ -1,12 +1,16 @@
-"""The limit of clauses: they are counted before they are made."""
+"""Clauses: those that follow from others are left out, and a limit of the rest is met in time."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pdproto.ground.clauses import FEW, product_of, strongest
 from pdproto.ground.grounding import Ground
+from pdproto.ground.program import Clause, Guard, Literal
 from pdproto.spec.language import (
     TRUE,
     Call,
@@ -47,6 +51,46 @@ def updating(condition: Formula) -> Row:
 
 def rows_of(row: Row, size: int) -> int:
     return len(Ground(System("pairs", "", (Table(HUB, rows=(row,)),)), {Worker: size}).rows)
+
+
+CELLS = [Literal(3 << 2 * cell, value << 2 * cell) for cell in range(3) for value in range(4)]
+BITS = [Literal(1 << bit, value << bit) for bit in range(6) for value in range(2)]
+clauses = st.lists(st.lists(st.sampled_from(CELLS), max_size=4).map(tuple), max_size=6)
+of_bits = st.lists(st.lists(st.sampled_from(CELLS + BITS), min_size=1, max_size=3).map(tuple),
+                   min_size=1, max_size=6)
+
+
+@given(clauses=clauses)
+def test_the_strongest_clauses_say_the_same(clauses: list[Clause]) -> None:
+    """They hold in the same states, and none of them follows from another one."""
+    kept = strongest(clauses)
+    for state in range(1 << 6):
+        assert Guard(clauses=tuple(kept)).holds(state) == Guard(clauses=tuple(clauses)).holds(state)
+    assert not [one for one in kept for two in kept if one is not two and {*one} <= {*two}]
+
+
+@given(parts=st.lists(of_bits, min_size=2, max_size=6))
+def test_a_product_holds_where_one_of_its_parts_does(parts: list[list[Clause]]) -> None:
+    made = product_of(parts)
+    for state in range(1 << 6):
+        assert Guard(clauses=tuple(made)).holds(state) == any(
+            Guard(clauses=tuple(part)).holds(state) for part in parts)
+    assert len(made) <= FEW or len(made) == len({frozenset(one) for one in made})
+
+
+def test_a_product_counts_what_is_left() -> None:
+    """Of 1,500 clauses with themselves that is themselves, and not two million pairs."""
+    part: list[Clause] = [
+        (Literal(1 << n, 0), Literal(64 << m, 64 << m)) for n in range(6) for m in range(250)]
+    assert {*map(frozenset, product_of([part, part, part]))} == {*map(frozenset, part)}
+
+
+def test_a_clause_that_always_holds_is_left_out() -> None:
+    """Each bit is 0 or 1, or all bits are 1: only the clauses of one bit are left."""
+    ones, zeros = (list[Clause]((Literal(1 << n, value << n),) for n in range(90))
+                   for value in (1, 0))
+    assert len(product_of([ones, zeros])) == 90 * 89
+    assert product_of([ones, zeros, ones]) == product_of([ones, zeros])
 
 
 @contextmanager
