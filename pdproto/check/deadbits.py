@@ -55,7 +55,7 @@ def dead_bits(
     for row, counts, acting in zip(rows, progress, acts, strict=True):
         writes = exact and counts
         readers.append(_Reader(row.guard, ~0 if acting or writes else row.clear, futures,
-                               also=row.clear if writes else 0))
+                               also=row.reads | (row.clear if writes else 0)))
     cleared: dict[Guard, int] = {}
     idle: dict[Guard, int] = {}
     for field in filter(one_way.__getitem__, futures):
@@ -135,9 +135,10 @@ def _futures(layout: Layout, rows: Sequence[Action]) -> Futures:
     for row in rows:
         for field, codes in moves.items():
             if row.clear & field.mask:
-                target = (row.assign & field.mask) >> field.offset
+                targets = range(len(codes)) if row.moved & field.mask else (
+                    (row.assign & field.mask) >> field.offset,)
                 for code in _allowed(row.guard, field, len(codes)):
-                    codes[code].add(target)
+                    codes[code].update(targets)
     return {field: _closed(codes) for field, codes in moves.items()}
 
 

@@ -51,7 +51,7 @@ class Unrolling:
         self.acting: Final[tuple[GroundRow, ...]] = tuple(acting)
         set_somewhere = 0
         for row in acting:
-            set_somewhere |= row.action.assign
+            set_somewhere |= row.action.assign | row.action.moved
         for state in form.initial:
             set_somewhere |= state
         self.bits: Final = tuple(_ones(set_somewhere))
@@ -85,10 +85,13 @@ class Unrolling:
             yield z3.Implies(fires, z3.Not(self.logic.idle(action, self.before)))
             for place, digit in enumerate(self.digits):
                 yield z3.Implies(fires, digit if number >> place & 1 else z3.Not(digit))
+            sources = _sources(action)
             for bit in _ones(action.clear):
                 if bit in writers:
                     after = self.after[bit]
-                    yield z3.Implies(fires, after if action.assign >> bit & 1 else z3.Not(after))
+                    yield z3.Implies(fires, (
+                        after == self.before[sources[bit]] if sources.get(bit) in writers else
+                        after if action.assign >> bit & 1 else z3.Not(after)))
                     writers[bit].append(fires)
         for bit, rows in writers.items():
             yield self.logic.any_of(self.before[bit] == self.after[bit], *rows)
@@ -96,7 +99,7 @@ class Unrolling:
 
     def _order(self) -> Iterator[Any]:
         """A row does not fire right after an independent row with a greater number."""
-        reads = [row.action.guard.reads for row in self.acting]
+        reads = [row.action.reads for row in self.acting]
         writes = [row.action.clear for row in self.acting]
         absent = [z3.Not(fired) for fired in self.earlier]
         for number, fires in enumerate(self.fires):
@@ -215,7 +218,16 @@ class _Logic:
 
     def idle(self, action: Action, state: Mapping[int, Any]) -> Any:
         """The formula: the row would change nothing."""
-        return self.equals(Literal(action.clear, action.assign), state)
+        never = self.any_of()
+        still = (state.get(bit, never) == state.get(source, never)
+                 for bit, source in _sources(action).items())
+        return self.all_of(
+            self.equals(Literal(action.clear & ~action.moved, action.assign), state), *still)
+
+
+def _sources(action: Action) -> dict[int, int]:
+    """For each bit that is moved to, the bit that it gets."""
+    return {bit + shift: bit for mask, shift in action.moves for bit in _ones(mask)}
 
 
 def _ones(mask: int) -> Iterator[int]:

@@ -1,8 +1,7 @@
-"""Ordered channels as masks: a row that takes or sends in a channel has a case for each content.
+"""Ordered channels as masks and moves: a row that sends has a case for each length of the channel.
 
 A channel is a queue (spec/language/channels.py). Its cells are those of its messages, each with a
-place; place 0 is the first. A masked assignment cannot shift them, so a row is split: each case has
-a guard for one content of the channel, and assigns the content after the row.
+place; place 0 is the first. A row that takes the first message moves the others by one place.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ Letter: TypeAlias = tuple[Message[*tuple[Any, ...]], Indices]  # a message witho
 EMPTY: Final = "empty"  # the text of a queue without messages
 
 Case: TypeAlias = tuple[Guard, tuple[Literal, ...]]
+Moves: TypeAlias = tuple[tuple[int, int], ...]  # of an action (program.py)
 
 
 class Queue(NamedTuple):
@@ -102,40 +102,53 @@ class Queues:
     def count(self, turns: Mapping[Queue, QueueChange]) -> int:
         """How many cases there are, or a few more."""
         return prod(
-            self.capacity(queue) if turn.taken is None
-            else sum(len(self.letters(queue)) ** n for n in range(self.capacity(queue)))
-            for queue, turn in turns.items()
-        )
+            self.capacity(queue) if turn.sent else 1 for queue, turn in turns.items())
 
-    def cases(self, guard: Guard, turns: Mapping[Queue, QueueChange]) -> Iterator[Case]:
-        """The guard for each content of the queues, with what it assigns to them.
+    def cases(
+        self, guard: Guard, turns: Mapping[Queue, QueueChange]
+    ) -> Iterator[tuple[Guard, tuple[Literal, ...], Moves]]:
+        """The guard for each length of the queues, with what it assigns to them and moves.
 
-        There is none for a content to which the row would add too many messages.
+        There is none for a length to which the row would add too many messages.
         """
         for choice in product(*(self._changes(*item) for item in turns.items())):
-            clauses = [clause for known, _ in choice for clause in known]
+            clauses = [clause for known, _, _ in choice for clause in known]
             whole = simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
             if whole is not None:
-                yield whole, tuple(literal for _, after in choice for literal in after)
+                yield (whole, tuple(literal for _, after, _ in choice for literal in after),
+                       tuple(_together(move for _, _, moves in choice for move in moves)))
 
     def _changes(
         self, queue: Queue, turn: QueueChange
-    ) -> Iterator[tuple[Sequence[Clause], Sequence[Literal]]]:
-        """Clauses about the content of one queue, and what the row then assigns."""
-        places = self.capacity(queue)
-        if turn.taken is None:
-            for length in range(places - len(turn.sent) + 1):
-                added = [self._cell(one, length + i, True) for i, one in enumerate(turn.sent)]
-                yield [*self._is_long(queue, length)], added
+    ) -> Iterator[tuple[Sequence[Clause], Sequence[Literal], Sequence[tuple[int, int]]]]:
+        """Clauses about one queue, what the row then assigns, and which cells it moves."""
+        places, taken = self.capacity(queue), turn.taken
+        if taken is not None and not turn.sent:
+            yield [(self._cell(taken, 0, True),)], *self._shift(queue, places)
             return
-        for rest in range(places):
-            for behind in product(self.letters(queue), repeat=rest):
-                after = (*behind, *turn.sent)
-                if len(after) <= places:
-                    before = (turn.taken, *behind)
-                    known = [(literal,) for literal in self._exactly(queue, before)]
-                    kept = set(self._exactly(queue, before))
-                    yield known, [one for one in self._exactly(queue, after) if one not in kept]
+        for length in range(taken is not None, places + 1):
+            rest = length - (taken is not None)
+            if rest + len(turn.sent) <= places:
+                added = [self._cell(one, rest + i, True) for i, one in enumerate(turn.sent)]
+                known = [*self._is_long(queue, length)]
+                if taken is None:
+                    yield known, added, ()
+                else:
+                    cleared, moves = self._shift(queue, length)
+                    yield [(self._cell(taken, 0, True),), *known], [*cleared, *added], moves
+
+    def _shift(
+        self, queue: Queue, length: int
+    ) -> tuple[list[Literal], list[tuple[int, int]]]:
+        """What clears the first places, so many, and what moves each message down by one."""
+        cleared = [self._cell(one, place, False)
+                   for one in self.letters(queue) for place in range(length)]
+        moves = []
+        for one in self.letters(queue):
+            for place in range(1, length):
+                source, target = (self._cell(one, p, True).mask for p in (place, place - 1))
+                moves.append((source, target.bit_length() - source.bit_length()))
+        return cleared, moves
 
     def _is_long(self, queue: Queue, length: int) -> Iterator[Clause]:
         """So many messages wait: the last of these places has one, and the next has none."""
@@ -145,13 +158,15 @@ class Queues:
             for one in self.letters(queue):
                 yield (self._cell(one, length, False),)
 
-    def _exactly(self, queue: Queue, content: Sequence[Letter]) -> Iterator[Literal]:
-        """The value of every cell of a queue with this content."""
-        for place in range(self.capacity(queue)):
-            for one in self.letters(queue):
-                here = place < len(content) and content[place] == one
-                yield self._cell(one, place, here)
-
     def _cell(self, letter: Letter, place: int, waits: bool) -> Literal:
         message, at = letter
         return self._layout.literal(message, (*at, place), waits)
+
+
+def _together(moves: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The moves, those by the same number of bits as one."""
+    masks: dict[int, int] = {}
+    for mask, shift in moves:
+        masks[shift] = masks.get(shift, 0) | mask
+    for shift, mask in masks.items():
+        yield mask, shift

@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.ground.channels import Case, Queue, QueueChange, Queues
+from pdproto.ground.channels import Case, Moves, Queue, QueueChange, Queues
 from pdproto.ground.choices import Choices
 from pdproto.ground.clauses import (
     CLAUSES_MAX,
@@ -230,7 +230,7 @@ class Grounder:
     ) -> Iterator[Action]:
         """The effects of the row; a delivery that is counted has one of two effects."""
         said = list(self._said(row, environment))
-        for case, assigned in self._queued(table, row, environment, guard):
+        for case, assigned, moves in self._queued(table, row, environment, guard):
             effects = [*assigned, *said]
             if self.consume and isinstance(row.on, Sent) and row.on.message.fifo is None:
                 message, at = row.on.message, self.cell(row.on.arguments, environment)
@@ -239,19 +239,20 @@ class Grounder:
                     yield from self.deliveries.actions(message, at, own, case, effects)
                     continue
                 effects.insert(0, self.layout.literal(message, at, False))
-            yield Action(case, *assignment(effects))
+            yield Action(case, *assignment(effects), moves)
 
     def _queued(
         self, table: Table, row: Row, environment: Environment, guard: Guard
-    ) -> Iterator[Case]:
+    ) -> Iterator[tuple[Guard, tuple[Literal, ...], Moves]]:
         """The cases of the row, with its effects on channels."""
         turns = self.turns(row, environment)
         if self.queues.count(turns) > CASES_MAX:
             raise SpecError(row.place, f"row {row.name!r} has over {CASES_MAX:,} cases at these "
-                            "sizes, one for each content of its channels: give them fewer places")
+                            "sizes, one for each choice of lengths of its channels: give them "
+                            "fewer places")
         for case, assigned in self.cases(table, row, environment, guard):
-            for queued, moved in self.queues.cases(case, turns):
-                yield queued, (*assigned, *moved)
+            for queued, changed, moves in self.queues.cases(case, turns):
+                yield queued, (*assigned, *changed), moves
 
     def turns(self, row: Row, environment: Environment) -> Mapping[Queue, QueueChange]:
         """The change of each queue by the row."""

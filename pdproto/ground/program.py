@@ -1,9 +1,9 @@
 """The ground form of a protocol: search engines run it and know nothing else of the protocol.
 
 A state is one non-negative integer of `bits` bits. A ground row is enabled where its guard holds,
-and leads to `state & ~clear | assign`. A property is a list of patterns, which are guards too. So
-are the conditions under which a dead bit is cleared. This module names no sort and no variable:
-layout.py knows the meaning of each bit.
+and leads to `state & ~clear | assign`, with some bits moved to places that are cleared. A property
+is a list of patterns, which are guards too. So are the conditions under which a dead bit is
+cleared. This module names no sort and no variable: layout.py knows the meaning of each bit.
 
 Each field lies within one 64-bit word, so each literal and each stripe column does too.
 """
@@ -56,15 +56,44 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A guarded masked update. `assign` is a subset of `clear`."""
+    """A guarded masked update. `assign` is a subset of `clear`.
+
+    moves: (mask, shift) pairs: the bits under the mask in the state before are copied `shift` up
+    (or down, if < 0), to bits of `clear` that are not in `assign`. No two moves have a target in
+    common. A sweep has none.
+    """
 
     guard: Guard
     clear: int
     assign: int
+    moves: tuple[tuple[int, int], ...] = ()
 
     def apply(self, state: int) -> int:
         """The state after the update; the guard is not tested."""
-        return state & ~self.clear | self.assign
+        after = state & ~self.clear | self.assign
+        for mask, shift in self.moves:
+            after |= shifted(state & mask, shift)
+        return after
+
+    @property
+    def effect(self) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+        """What it does, apart from its guard."""
+        return self.clear, self.assign, self.moves
+
+    @property
+    def moved(self) -> int:
+        """The bits that get their values from others."""
+        return reduce(or_, (shifted(mask, shift) for mask, shift in self.moves), 0)
+
+    @property
+    def reads(self) -> int:
+        """The bits on which the update or its guard depends."""
+        return reduce(or_, (mask for mask, _ in self.moves), self.guard.reads)
+
+
+def shifted(bits: int, shift: int) -> int:
+    """The bits moved so far up, or down if it is negative."""
+    return bits << shift if shift >= 0 else bits >> -shift
 
 
 def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
@@ -174,8 +203,7 @@ class Permutation:
         """The state with its bits moved."""
         result = 0
         for mask, shift in self.moves:
-            bits = state & mask
-            result |= bits << shift if shift >= 0 else bits >> -shift
+            result |= shifted(state & mask, shift)
         return result
 
 

@@ -141,7 +141,9 @@ def programs(draw: st.DrawFn, *, swept: bool = False, symmetric: bool = False) -
     guards = st.builds(lambda c, k: Guard(*_cube(c), k), cubes, st.just(()) | clauses)
     updates = st.dictionaries(st.sampled_from(offsets), values, min_size=1, max_size=len(offsets))
     actions = st.builds(lambda g, u: Action(g, *_cube(u)), guards, updates)
-    rows = draw(st.lists(actions, min_size=1, max_size=24))
+    copies = st.dictionaries(st.sampled_from(offsets), st.sampled_from(offsets), max_size=3)
+    copying = st.builds(_copying, actions, copies)
+    rows = draw(st.lists(actions | copying, min_size=1, max_size=24))
     initial = draw(st.lists(cubes.map(lambda c: _cube(c)[1]), min_size=1, max_size=4))
     return Program(
         bits=max(offsets) + FIELD_WIDTH + draw(st.integers(0, 8)),
@@ -169,6 +171,13 @@ def _literal(offset: int, ones: int, value: int, top: int) -> Literal:
     """A literal about some bits of a field; about the top bit of its word too, if `top` is 1."""
     highest = top << offset - offset % WORD_BITS + WORD_BITS - 1
     return Literal(ones << offset | highest, (ones & value) << offset)
+
+
+def _copying(action: Action, copies: dict[int, int]) -> Action:
+    """The action, in which some fields get the values of others."""
+    targets = sum(7 << offset for offset in copies)
+    return Action(action.guard, action.clear | targets, action.assign & ~targets,
+                  tuple((7 << source, target - source) for target, source in copies.items()))
 
 
 def _cube(values: dict[int, int]) -> tuple[int, int]:

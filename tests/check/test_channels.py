@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import comb, perm
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import NATIVE, PORTABLE, EngineChoice
 from pdproto.check.interpret import Interpreter
 from pdproto.check.result import Verdict
 from pdproto.check.trace.verify import verify
 from pdproto.runtime.trace_shared import SharedTrace, shared
 from pdproto.spec.language import (
+    TRUE,
+    Always,
     Call,
     Configuration,
     Machine,
@@ -25,11 +29,12 @@ from pdproto.spec.language import (
     all_of,
     each,
     exists,
+    implies,
     lose,
 )
 
 
-class Node(Sort):
+class Node(Sort, ordered=True):
     """A process."""
 
 
@@ -63,6 +68,19 @@ SYSTEM = System(
     ),
     faults={"loss": (Table(world, rows=(lose(data),)),)},
     configurations={"default": Configuration({Node: 2, Item: 1, Place: 2}, faults=("loss",))},
+)
+sent = node.relation("sent", Item)
+LONG = System(
+    "long-channel", "One node sends each item once to another.",
+    tables=(Table(node, rows=(
+        Row("send", on=Call("send", i), choose=q, when=p.before(q) & ~sent(p, i),
+            send=data(p, q, i), do=sent(p, i).to(True)),
+        Row("take", on=data(q, p, i), do=got(p, i).to(True)),
+    )),), final=TRUE,
+    properties=(Always("none_is_lost", implies(
+        sent(p, i) & p.before(q), got(q, i) | data(p, q, i).queued)),),
+    configurations={"default": Configuration(
+        {Node: 2, Item: 6, Place: 6}, symmetry=False, dead_bits=False)},
 )
 SIZES = SYSTEM.configurations["default"].sizes
 
@@ -127,3 +145,16 @@ def test_a_trace_keeps_the_order_of_a_channel(tmp_path: Path, *, in_order: bool)
     if result.rejection is not None:
         assert "end(a, b) overtakes data(a, b, y) in their channel" in str(result.rejection)
     assert verify(SYSTEM, [path]).verdict == (Verdict.HOLDS if in_order else Verdict.VIOLATED)
+
+
+@pytest.mark.parametrize("engine", [NATIVE, PORTABLE])
+def test_a_row_that_takes_has_no_case_for_each_content(engine: EngineChoice) -> None:
+    """Six places of six items: the items that were taken, and a sequence of some others."""
+    items = 6 if engine == NATIVE else 3
+    result = check(LONG, Configuration(
+        {Node: 2, Item: items, Place: items}, symmetry=False, dead_bits=False),
+        CheckSettings(keep_going=True, engine=engine))
+    assert result.verdict is Verdict.HOLDS
+    assert result.states == sum(comb(items, taken) * perm(items - taken, waiting)
+                                for taken in range(items + 1)
+                                for waiting in range(items - taken + 1))

@@ -143,8 +143,12 @@ class LintSubject:
                 del waiting[number]
                 fired.add(number)
                 grown = True
-                for cell, code in self.written(row).items():
+                for cell, code in self._assigned(row).items():
                     domains[cell] |= code
+            for number in fired:
+                for cell, source in self._copied(self.ground.rows[number]):
+                    grown |= bool(domains[source] & ~domains[cell])
+                    domains[cell] |= domains[source]
         return domains, frozenset(fired)
 
     @property
@@ -166,8 +170,20 @@ class LintSubject:
         return tuple((n, row) for n, row in enumerate(self.ground.rows) if n in self._reached[1])
 
     def written(self, row: GroundRow) -> dict[int, int]:
-        """The cells that a row assigns, each with its code as a bit set."""
-        return self.cells.codes(row.action.clear, row.action.assign)
+        """The cells that a row assigns, each with its codes as a bit set: all, if it moves there.
+        """
+        return {**self._assigned(row),
+                **{cell: self.cells.full[cell] for cell, _ in self._copied(row)}}
+
+    def _assigned(self, row: GroundRow) -> dict[int, int]:
+        """The cells that a row gives a value of its own, each with the code as a bit set."""
+        return self.cells.codes(row.action.clear & ~row.action.moved, row.action.assign)
+
+    def _copied(self, row: GroundRow) -> Iterator[tuple[int, int]]:
+        """The cells that a row moves another cell to, with that cell."""
+        for mask, shift in row.action.moves:
+            for cell in self.cells.codes(mask, 0):
+                yield cell + shift, cell
 
     def possible(self, guards: list[Guard]) -> bool:
         """Whether one of the guards can hold in a state whose cells are all reachable."""

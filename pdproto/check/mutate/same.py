@@ -117,7 +117,7 @@ def _twins(action: Action, form: Row | None, ground: Ground) -> tuple[Guard, ...
         if form is not None
         and (row.row.on, row.row.is_fair, row.row.is_strong) == (
             form.on, form.is_fair, form.is_strong)
-        and (row.action.clear, row.action.assign) == (action.clear, action.assign)
+        and row.action.effect == action.effect
     ]
     chosen, ways = [], 1
     for guard in sorted(same, key=lambda guard: len(guard.clauses)):
@@ -166,12 +166,13 @@ def _alone(
     """Guards of states in which `one` changes something, and no other row nor a twin can fire.
     """
     able = _clauses(one.guard)
-    able.append(tuple(
-        literal
-        for field, values in fields
-        if one.clear & field.mask
-        for literal in _others(field, values, one.assign & field.mask)
-    ))
+    if not one.moves:  # what takes a message always changes something
+        able.append(tuple(
+            literal
+            for field, values in fields
+            if one.clear & field.mask
+            for literal in _others(field, values, one.assign & field.mask)
+        ))
     for refused in product(*(_refusals(guard, fields) for guard in (*twins, *others))):
         guard = simplified([*able, *chain.from_iterable(refused)])
         if guard is not None:
@@ -192,8 +193,18 @@ def _refusals(guard: Guard, fields: _Fields) -> Iterator[list[Clause]]:
 
 
 def _otherwise(one: Action, two: Action, fields: _Fields) -> Iterator[Guard]:
-    """Guards of states in which both are enabled, and write different values."""
+    """Guards of states in which both are enabled, and write different values.
+
+    If they move cells in two ways, of all states in which both are enabled.
+    """
+    if one.moves != two.moves:
+        guard = simplified([*_clauses(one.guard), *_clauses(two.guard)])
+        if guard is not None:
+            yield guard
+    moved = one.moved & two.moved
     for field, values in fields:
+        if moved & field.mask:
+            continue
         written = [a.assign & field.mask if a.clear & field.mask else None for a in (one, two)]
         match written:
             case [None, None]:

@@ -152,6 +152,15 @@ INLINE void apply(const Actions *actions, u64 action, const u64 *state, u64 *nex
         next[w] = (state[w] & keep[w]) | assign[w];
 }
 
+/* What is moved too; `next` is another state, and has had the rest applied. */
+INLINE void move(const Actions *actions, u64 action, const u64 *state, u64 *next) {
+    for (u64 m = actions->move_start[action]; m < actions->move_start[action + 1]; m++) {
+        u64 bits = state[actions->move_from[m]] & actions->move_mask[m];
+        u64 turn = actions->move_turn[m];
+        next[actions->move_to[m]] |= bits << turn | bits >> (-turn & 63);
+    }
+}
+
 /* Each word is multiplied into the hash, and the product folded upon itself. */
 INLINE u64 hash(const u64 *state, u64 W) {
     u64 h = 0x9e3779b97f4a7c15;
@@ -304,6 +313,7 @@ INLINE u32 steps(const Search *search, u64 block, const u64 *state, u64 *next, u
     for (u64 bits = holding(&rows->guards, block, state, W); bits; bits &= bits - 1) {
         u64 lane = lowest(bits), *successor = next + count * W;
         apply(rows, start + lane, state, successor, W);
+        move(rows, start + lane, state, successor);
         if (normalises) {
             bool lasts = differ(successor, state, search->program->lasting, W);
             lasting |= bits & -bits & -(u64)lasts;
@@ -366,6 +376,7 @@ static __attribute__((noinline)) bool changes(const Search *search, const u64 *s
         u64 bits = holding(guards, block, state, W) & program->block_progress[block];
         for (; bits; bits &= bits - 1) {
             apply(&program->rows, guards->block_start[block] + lowest(bits), state, next, W);
+            move(&program->rows, guards->block_start[block] + lowest(bits), state, next);
             if (differ(next, state, matters, W))
                 return true;
         }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate, groupby
 from operator import or_
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from pdproto.ground.program import (
     Clause,
     Guard,
     Literal,
-    Permutation,
     Program,
     Symmetry,
 )
@@ -33,6 +32,7 @@ BLOCK_MAX: Final = 64  # guards of a block: their verdicts are the bits of one w
 PADDING: Final = -1  # instead of the number of a guard: the engine adds guards to fill a block
 CHOICE_BITS: Final = 6  # a number below 64 is a bit of a word
 WORDS_MAX: Final = 512  # search.c keeps 64 states on the stack
+Moves: TypeAlias = Sequence[tuple[int, int]]  # of an action or a permutation
 _WORD: Final = (1 << WORD_BITS) - 1
 _NEVER: Final = Guard(mask=0, value=1)
 _IDLE: Final = Action(_NEVER, clear=0, assign=0)
@@ -66,7 +66,8 @@ class Guards(ctypes.Structure):
 class Actions(ctypes.Structure):
     """The struct Actions of search.c."""
 
-    _fields_ = (("guards", Guards), *_fields((), ("keep", "assign")))
+    _fields_ = (("guards", Guards), *_fields((), (
+        "keep", "assign", "move_start", "move_from", "move_mask", "move_turn", "move_to")))
 
 
 class Stripes(ctypes.Structure):
@@ -241,10 +242,17 @@ class PackedProgram(Arena):
 
     def _actions(self, actions: Sequence[Action], blocks: Sequence[Block]) -> Actions:
         placed = [_IDLE if p == PADDING else actions[p] for p in _places(blocks)]
+        moves = [_moved(action.moves, self.words) for action in placed]
+        flat = [move for each in moves for move in each]
         return Actions(
             guards=self.guards(self.possible(action.guard for action in actions), blocks),
             keep=self.states(self.everything & ~action.clear for action in placed),
             assign=self.states(action.assign for action in placed),
+            move_start=self.array(_starts(map(len, moves))),
+            move_from=self.array(origin for _, (origin, _, _) in flat),
+            move_mask=self.array(mask for _, (_, mask, _) in flat),
+            move_turn=self.array(turn for _, (_, _, turn) in flat),
+            move_to=self.array(target for target, _ in flat),
         )
 
     def _stripes(self, symmetry: Symmetry) -> Stripes:
@@ -262,7 +270,7 @@ class PackedProgram(Arena):
     def _groups(self, symmetry: Symmetry) -> Groups:
         """The top word's pieces come first, because images are compared from the top word down."""
         pieces = [
-            _pieces(permutation, target, self.words)
+            _pieces(permutation.moves, target, self.words)
             for group in symmetry.groups
             for permutation in group
             for target in reversed(range(self.words))
@@ -310,7 +318,7 @@ def in_order(actions: Sequence[Action], guards: Sequence[Guard]) -> list[Block]:
 
 def _commute(one: Action, two: Action) -> bool:
     """Whether the two actions lead to the same state in either order, by the bits they touch."""
-    return not (one.clear & (two.guard.reads | two.clear) or two.clear & one.guard.reads)
+    return not (one.clear & (two.reads | two.clear) or two.clear & one.reads)
 
 
 def _filled(word: int, members: Sequence[int]) -> Iterator[Block]:
@@ -373,10 +381,16 @@ def _starts(lengths: Iterable[int]) -> list[int]:
     return [0, *accumulate(lengths)]
 
 
-def _pieces(permutation: Permutation, target: int, words: int) -> list[tuple[int, int, int]]:
-    """The moves of the permutation into word `target`: (word, mask there, rotation to the left)."""
+def _moved(moves: Moves, words: int) -> list[tuple[int, tuple[int, int, int]]]:
+    """The moves into each word: (target, (word, mask there, rotation to the left))."""
+    return [(target, piece) for target in range(words if moves else 0)
+            for piece in _pieces(moves, target, words)]
+
+
+def _pieces(moves: Moves, target: int, words: int) -> list[tuple[int, int, int]]:
+    """The moves into word `target`: (word, mask there, rotation to the left)."""
     pieces = []
-    for mask, shift in permutation.moves:
+    for mask, shift in moves:
         window = _WORD << target * WORD_BITS
         origin = mask & (window >> shift if shift >= 0 else window << -shift)
         for word in range(words):

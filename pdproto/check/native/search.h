@@ -46,7 +46,10 @@ typedef struct {
 
 typedef struct {
     Guards guards;
-    const u64 *keep, *assign;          /* [count, words]: the next state is state & keep | assign */
+    const u64 *keep, *assign;          /* [count, words]: the next state is state & keep | assign, */
+    const u64 *move_start;             /* [count + 1]        and the bits that are moved */
+    const u64 *move_from, *move_mask;  /* [moves] the word and the bits before */
+    const u64 *move_turn, *move_to;    /* [moves] rotation to the left, and the word after */
 } Actions;
 
 typedef struct {
