@@ -6,6 +6,7 @@ A `Replica` puts its changes into a log, and applies those of all registries in 
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from time import monotonic
@@ -87,7 +88,7 @@ class Replica:
         # When each entry of ours was sent, with those who wait for its changes.
         self._sent: Final[dict[int, tuple[float, list[asyncio.Future[Any]]]]] = {}
         self._as_of = clock()  # the copy has all that was ordered before
-        self.applied: dict[str, int] = {}  # the last entry of each writer
+        self.applied: OrderedDict[str, int] = OrderedDict()  # the last entry of each writer
         self._since = 0  # entries after the state
         self._trimming: asyncio.Task[None] | None = None
         self._trims = 0  # that were read in the log
@@ -196,7 +197,7 @@ class Replica:
         """Become what the state says, in place of what the log has led to."""
         found = kept.decoded(state) if state else kept.Kept(0, {}, None)
         kept.restore(self._registry, found, self._clock())
-        self.applied = dict(found.applied)
+        self.applied = OrderedDict(found.applied)
         self._since = 0
         for number in [one for one in self._sent if one <= self.applied.get(self.name, 0)]:
             for answer in self._sent.pop(number)[1]:
@@ -207,10 +208,10 @@ class Replica:
         """Apply the changes of an entry, unless it stands in the log a second time."""
         if self.applied.get(entry.writer, 0) >= entry.number:
             return
-        self.applied.pop(entry.writer, None)
-        self.applied[entry.writer] = entry.number  # the last now: those before it go first
+        self.applied[entry.writer] = entry.number
+        self.applied.move_to_end(entry.writer)  # those before it go first
         if len(self.applied) > STORE_WRITERS_MAX:
-            del self.applied[next(iter(self.applied))]
+            self.applied.popitem(last=False)
         self._since += 1
         answers = self._answers(entry)
         if entry.writer == self.name and entry.number in self._sent:

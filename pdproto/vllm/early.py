@@ -16,6 +16,7 @@ Rule 2: who knows a room can have its KV cache, if he also knows the prompt. So 
         drawn by chance.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, Final
@@ -93,7 +94,7 @@ class DrawnRooms:
 
     def __init__(self, most: int = USED_ROOMS_MAX) -> None:
         self._most: Final = most
-        self._seen: Final[dict[int, None]] = {}
+        self._seen: Final[OrderedDict[int, None]] = OrderedDict()
 
     def __contains__(self, room: int) -> bool:
         return room in self._seen
@@ -104,5 +105,5 @@ class DrawnRooms:
             return False
         self._seen[room] = None
         if len(self._seen) > self._most:
-            del self._seen[next(iter(self._seen))]
+            self._seen.popitem(last=False)
         return True

@@ -70,9 +70,8 @@ READS: Mapping[str, str] = {
     "node/decode/numbered_lives.py:_named":
         "which lives an introduction names; binding_ordered.py says so",
     "node/decode/numbered_lives.py:conclude": KEPT,
-    "node/prefill/ended_rooms.py:_drop": EVENT,
-    "node/prefill/ended_rooms.py:_end": EVENT,
-    "node/prefill/ended_rooms.py:bind": EVENT,
+    "node/prefill/ended_rooms.py:_bind": EVENT,
+    "node/prefill/ended_rooms.py:_leave": EVENT,
     "node/prefill/keeps.py:_look": EVENT,
     "node/prefill/remembered_lives.py:_is_over": KEPT,
     "node/rooms.py:put": SHOWN,
