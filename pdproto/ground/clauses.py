@@ -1,7 +1,7 @@
 """Formulas in conjunctive normal form, as lists of clauses.
 
 A list that would be longer than CLAUSES_MAX is not made (diagrams.py is for those). Clauses that
-follow from others of their list do not count (decision 119).
+follow from others of their list do not count (decision 116).
 """
 
 from collections import Counter
