@@ -4,7 +4,7 @@ The runtime runs each machine by its table, and each step is compared with the t
 seldom can fire are preferred, and half of the runs begin where one of them can. A failing run is
 shortened, drawn, and printed with the command that replays it. It is a search for mistakes, and
 proves nothing. Exit status: 0 no violation was seen, 1 one was, 3 no step was
-taken.
+taken, or no run judges the properties of --property.
 """
 
 import argparse
@@ -86,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         set_hypothesis_home_dir(None)
     counts = fuzzer.report()
     return report(Sampled(system, chosen, counts.runs, counts.steps, counts.fired,
-                          finding=finding, replay=replay), arguments.json, arguments.html)
+                          frozenset(fuzzer.assumed), wanted, finding=finding, replay=replay),
+                  arguments.json, arguments.html)
 
 
 def _replay(fuzzer: Fuzzer, blob: str) -> None:

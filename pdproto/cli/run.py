@@ -1,7 +1,8 @@
 """Walk through a system at random, and count how often each row fires.
 
 This is a first look at a system that is too large to explore: it shows mistakes, and proves
-nothing. The same seed gives the same walks. Exit status: 0 no violation was seen, 1 one was.
+nothing. The same seed gives the same walks. Exit status: 0 no violation was seen, 1 one was, 3 no
+step was taken, or the walks were interrupted.
 """
 
 import argparse
@@ -14,12 +15,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pdproto.check.outcome import Outcome, outcome
+from pdproto.check.report.as_json import changes
 from pdproto.check.report.narration import counted
 from pdproto.check.report.terminal import render_trace
 from pdproto.check.result import Finding, PropertyKind, Verdict
 from pdproto.check.stepping.random_walks import WalkCounts, random_walks
 from pdproto.check.stepping.standing import Stands, standings
 from pdproto.check.stepping.walk import Path, Walker
+from pdproto.check.unjudged import ONE_RUN, unjudged, unjudged_lines
 from pdproto.cli.numbers import natural
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -31,6 +35,8 @@ from pdproto.cli.options import (
     write,
 )
 from pdproto.cli.starting import Start, add_topology, start_at_beginning
+from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property
+from pdproto.spec.language.refines import Refines
 
 WALKS: Final = 1_000
 STEPS: Final = 100
@@ -62,7 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
         write(json.dumps(_as_json(begun, seen, arguments.seed), indent=2), arguments.json)
     if seen.interrupted:
         print("pdproto: interrupted: these walks are not all", file=sys.stderr)  # noqa: T201
-    return int(bool(seen.violations))
+    return _outcome(seen).exit_status
+
+
+def _outcome(seen: WalkCounts) -> Outcome:
+    return outcome(violated=bool(seen.violations), steps=seen.steps, interrupted=seen.interrupted)
+
+
+def _why_unjudged(_: str, claim: Property | None) -> str:
+    """Why no walk judges the property; empty if it does."""
+    if claim is None or isinstance(claim, Always | OnRow | Refines):
+        return ""
+    return "a walk ends" if isinstance(claim, LeadsTo) else ONE_RUN
 
 
 def _show(begun: Start, seen: WalkCounts, seed: int, out: Console) -> None:
@@ -79,8 +96,10 @@ def _show(begun: Start, seen: WalkCounts, seed: int, out: Console) -> None:
         out.print(Text(f"{counted(seen.broken[name], 'walk')} with a violation; the shortest, "
                        f"which `pdproto check` may shorten:", style="dim"))
         render_trace(_finding(walker.starting(first), name, path), out)
+    for line in unjudged_lines(unjudged(walker.system, _why_unjudged)):
+        out.print(Text(line, style="yellow"), soft_wrap=True)
     if not seen.violations:
-        out.print(Text("no violation was seen, which proves nothing", style="dim"))
+        out.print(Text(_outcome(seen).told, style="dim"))
 
 
 def _rows(walker: Walker, seen: WalkCounts) -> Table:
@@ -112,7 +131,7 @@ def _finding(walker: Walker, name: str, path: Path) -> Finding:
     moves = walker.follow(path)
     (told,) = (one for one in standings(walker, moves)
                if (one.name, one.stands) == (name, Stands.VIOLATED))
-    known = {one.name: one for one in walker.questions}
+    known = {one.name: one for one in (*walker.system.properties, *walker.questions)}
     place = known[name].place if name in known else walker.system.place
     kind = PropertyKind(told.kind)
     return Finding(name, kind, told.claim, Verdict.VIOLATED, "seen", place, walker.trace(moves),
@@ -130,9 +149,13 @@ def _as_json(begun: Start, seen: WalkCounts, seed: int) -> dict[str, Any]:
         "steps": seen.steps,
         "states": len(seen.states),
         "ended": seen.ended,
+        "verdict": _outcome(seen).seen,
+        "not_judged": [f"{claim}: {why}" for claim, why in
+                       unjudged(walker.system, _why_unjudged).items()],
         "interrupted": seen.interrupted,
         "rows": {name: {"fired": seen.fired[name], "enabled": seen.enabled[name]}
                  for name in _names(walker)},
-        "violations": {name: {"walks": seen.broken[name], "path": list(path)}
-                       for name, (_, path) in seen.violations.items()},
+        "violations": {name: {"walks": seen.broken[name], "path": list(path),
+                              "start": changes(walker.starting(first).trace(()).start)}
+                       for name, (first, path) in seen.violations.items()},
     }

@@ -6,28 +6,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from rich.text import Text
 
+from pdproto.check.outcome import Outcome, outcome
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.narration import counted, sizes_phrase
 from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import CheckResult, Finding, PropertyKind
+from pdproto.check.unjudged import unjudged, unjudged_lines
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, console, write
+from pdproto.cli.reports import say
 from pdproto.spec.language.place import SpecError
+from pdproto.spec.language.properties import Fairness, Property
 from pdproto.spec.language.system import DEFAULT, Configuration, System
-
-NO_STEP: Final = "no step was taken, so nothing was compared"
-NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
+from pdproto.testing.property_checker import why_unjudged
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """Some runs of a system at the sizes and faults of a configuration.
 
-    steps: rows that fired in all runs. fired: by row, how often. told: further figures as text.
-    finding: the violation; None if no run has one. replay: the command that shows it again.
+    steps: rows that fired in all runs. fired: by row, how often. assumed: in some run each. wanted:
+    the properties that were asked for; empty for all. told: further figures as text. finding: the
+    violation; None if no run has one. replay: the command that shows it again.
     """
 
     system: System
@@ -35,6 +38,8 @@ class Sampled:
     runs: int
     steps: int
     fired: Mapping[str, int]
+    assumed: frozenset[Fairness]
+    wanted: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
     finding: Finding | None = None
     replay: str = ""
@@ -46,6 +51,22 @@ class Sampled:
         names = dict.fromkeys(row.name for table, _ in tables for row in table.rows
                               if row.kind == "row")
         return tuple(name for name in names if not self.fired.get(name))
+
+    @property
+    def unjudged(self) -> Mapping[str, str]:
+        """Of each property that was asked for, and that no run judges, the reason."""
+        found = unjudged(self.system, self._why_unjudged)
+        return {name: why for name, why in found.items() if name in (self.wanted or found)}
+
+    def _why_unjudged(self, name: str, claim: Property | None) -> str:
+        reasons = [why_unjudged(name, claim, one) for one in sorted(self.assumed)]
+        return reasons[0] if reasons and all(reasons) else ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict."""
+        judged = not self.wanted or not {*self.wanted} <= {*self.unjudged}
+        return outcome(violated=self.finding is not None, steps=self.steps, judged=judged)
 
     @property
     def result(self) -> CheckResult:
@@ -104,12 +125,12 @@ def report(sampled: Sampled, json_target: str | None, html_target: str | None) -
         _show(sampled)
     if json_target is not None:
         write(json.dumps(_as_json(sampled), indent=2), json_target)
-    if html_target is not None and sampled.finding is not None:
+    if html_target is not None and sampled.finding is None:
+        say(f"no run has a violation to draw: {html_target} is not written")
+    elif html_target is not None:
         # Imported only here, because most runs draw no page.
         write(str(import_module("pdproto.check.report.html").render(sampled.result)), html_target)
-    if sampled.finding is not None:
-        return 1
-    return 0 if sampled.steps else 3
+    return sampled.outcome.exit_status
 
 
 def _show(sampled: Sampled) -> None:
@@ -122,8 +143,10 @@ def _show(sampled: Sampled) -> None:
         out.print(Text(f"{', '.join(figures)}, each compared with the tables"))
         if sampled.never:
             out.print(Text(f"never fired: {', '.join(sampled.never)}", style="yellow"))
+        for line in unjudged_lines(sampled.unjudged):
+            out.print(Text(line, style="yellow"), soft_wrap=True)
         if sampled.finding is None:
-            out.print(Text(NOTHING_SEEN if sampled.steps else NO_STEP, style="dim"))
+            out.print(Text(sampled.outcome.told, style="dim"))
             return
         out.print(Text.assemble((verdict.value.upper(), VERDICT_STYLE[verdict]),
                                 f"  replay: {sampled.replay}"), soft_wrap=True)
@@ -133,6 +156,7 @@ def _show(sampled: Sampled) -> None:
 
 def _as_json(sampled: Sampled) -> dict[str, Any]:
     return to_json(sampled.result) | {
-        "runs": sampled.runs, "steps": sampled.steps, "rows": dict(sampled.fired),
-        "replay": sampled.replay,
+        "verdict": sampled.outcome.seen, "runs": sampled.runs, "steps": sampled.steps,
+        "rows": dict(sampled.fired), "replay": sampled.replay,
+        "not_judged": [f"{claim}: {why}" for claim, why in sampled.unjudged.items()],
     }

@@ -88,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     failed = last.finding is not None
     sampled = Sampled(
         simulated.system, simulated.configuration, len(runs), fired.total(), fired,
+        frozenset(one.fairness for one in runs),
         told=(f"{sum(one.seconds for one in runs):,.0f} virtual seconds",),
         finding=simulated.cut_down(last) if failed else None,
         replay=shlex.join([*subject_words("sim", arguments), "--seed", str(last.seed)]),

@@ -21,11 +21,11 @@ from pdproto.check.report.terminal import VERDICT_STYLE, render_trace
 from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.check.trace.verdict import Nearest, ReplayResult
 from pdproto.check.trace.verify import to_json, to_result, verify
+from pdproto.check.unjudged import unjudged_lines
 from pdproto.cli.options import STANDARD_OUTPUT, UsageError, check_targets, console, write
 from pdproto.cli.systems import load
 
 SYSTEM: Final = "transfer"
-UNJUDGED_SHOWN: Final = 3
 WORDS: Final = {
     Verdict.HOLDS: "CONFORMS", Verdict.VIOLATED: "REJECTED", Verdict.UNKNOWN: "INCOMPLETE",
 }
@@ -87,14 +87,8 @@ def show(verified: ReplayResult, out: Console) -> None:
         out.print(Text(f"missing: {line}", style="yellow"), soft_wrap=True)
     for line in verified.assumes:
         out.print(Text(f"assumed: {line}", style="yellow"), soft_wrap=True)
-    by_reason: dict[str, list[str]] = {}
-    for claim, why in verified.unjudged.items():
-        by_reason.setdefault(why, []).append(claim)
-    for why, claims in by_reason.items():
-        more = len(claims) - UNJUDGED_SHOWN
-        shown = "; ".join(claims[:UNJUDGED_SHOWN]) + (
-            f"; and {more:,} more, which --json lists" if more > 0 else "")
-        out.print(Text(f"not judged: {shown}: {why}", style="yellow"), soft_wrap=True)
+    for line in unjudged_lines(verified.unjudged):
+        out.print(Text(line, style="yellow"), soft_wrap=True)
     rejection = verified.rejection
     if rejection is None:
         return

@@ -156,6 +156,7 @@ class Fuzzer:
         self.configuration: Final = configuration
         self.worlds: Final = Worlds(FuzzedWorld, system, configuration, **ends)
         self.fired: Final[Counter[str]] = Counter()
+        self.assumed: Final[set[Fairness]] = set()  # in the runs so far
         self.count = 0
         ground = self.worlds.chosen(0, 0).cluster.ground
         self.rows: Final = tuple(dict.fromkeys(
@@ -233,6 +234,7 @@ class ClusterMachine(RuleBasedStateMachine):
         """Choose the topology, the fairness assumption, and the path to a rare row, if any."""
         fuzzer = self.fuzzer
         self.world = fuzzer.worlds.chosen(topology, relying)
+        fuzzer.assumed.add(self.world.fairness)
         fuzzer.count += 1
         self.act_and_check(self.world.cluster.begin)
         if goal < HALF:

@@ -54,12 +54,16 @@ Rows: TypeAlias = tuple[GroundRow, ...]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The outcome of a seed. seconds: virtual time. finding: the violation; None for none."""
+    """The outcome of a seed. seconds: virtual time. finding: the violation; None for none.
+
+    fairness: what is assumed of the environment.
+    """
 
     seed: int
     steps: int
     seconds: float
     finding: Finding | None
+    fairness: Fairness
 
 
 class Character:
@@ -187,7 +191,7 @@ class SimulatedSystem:
             finding = error.finding
         except DivergenceError as error:
             finding = world.checker.diverged(world.cluster.moves, str(error))
-        return Run(seed, clocked.steps, clocked.now, finding)
+        return Run(seed, clocked.steps, clocked.now, finding, world.fairness)
 
     def first_violation(self, seeds: Iterable[int]) -> Run | None:
         """The first run of these seeds that violates a property; None if there is none."""

@@ -7,24 +7,45 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 
 from pdproto.check import suite
+from pdproto.check.outcome import INTERRUPTED, NO_STEP, NONE_JUDGED, Seen
 from pdproto.check.report.suite import FORMATS
 from pdproto.check.result import EXIT_STATUS, Suite, Task, Verdict
+from pdproto.check.stepping.walk import Walker
+from pdproto.check.unjudged import ONE_RUN
 from pdproto.cli.main import main
 from pdproto.cli.systems import load
-from pdproto.spec.language import TRUE, Always
+from pdproto.spec.language import (
+    FALSE,
+    TRUE,
+    Always,
+    DropRow,
+    Fairness,
+    LeadsTo,
+    Refines,
+    Sometimes,
+    edited,
+)
 from tests.check.report.page_reader import PageReader, read_xml
 from tests.check.trace.alterations import GOLDEN
-from tests.cli.word_systems import any_relation
+from tests.cli.word_systems import ON, SWITCH, any_relation, number
 
 HOLDS, VIOLATED, UNKNOWN = Verdict
 KEPT, BROKEN = any_relation(True), any_relation(False)
 TWO: Final = replace(BROKEN, properties=(Always("true", TRUE), *BROKEN.properties), like=BROKEN)
-SYSTEMS: Final = {"KEPT": KEPT, "BROKEN": BROKEN, "TWO": TWO}
+STEADY, WRONG = number(True), number(False)
+SOMETIMES: Final = replace(STEADY, properties=(Sometimes("claim", FALSE),), like=STEADY)
+STILL: Final = edited(STEADY, "still", DropRow("more"))
+ASSUMING: Final = replace(STEADY, properties=(
+    LeadsTo("timers", TRUE, TRUE, under=Fairness.TIMERS),
+    LeadsTo("consumed", TRUE, TRUE, under=Fairness.CONSUMED),
+    Refines("refined", SWITCH, ON().to(FALSE))), like=STEADY)
+SYSTEMS: Final = {"KEPT": KEPT, "BROKEN": BROKEN, "TWO": TWO, "STEADY": STEADY, "WRONG": WRONG,
+                  "SOMETIMES": SOMETIMES, "STILL": STILL, "ASSUMING": ASSUMING}
 # Of each question: the system, the options and the verdict.
 QUESTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], Verdict]]] = {
     "holds": ("KEPT", (), HOLDS),
@@ -174,3 +195,88 @@ def test_every_form_of_a_replay_has_one_verdict(
             "html": of_page((tmp_path / "html").read_text())}
     assert told == dict.fromkeys(told, verdict)
     assert status == EXIT_STATUS[verdict]
+
+
+def of_runs(text: str) -> str:
+    """Of `run`, `fuzz` and `sim`: the last line, or a picture of a violation."""
+    words = {"no violation was seen, which proves nothing": Seen.CLEAN,
+             **dict.fromkeys((NO_STEP, NONE_JUDGED, INTERRUPTED), Seen.UNKNOWN)}
+    return words.get(text.rstrip().splitlines()[-1], Seen.VIOLATED)
+
+
+# Of each sample: the system, the options, the verbs and the verdict.
+FEW: Final = {"run": ("--runs", "4"), "fuzz": ("--runs", "1", "--steps", "5"),
+             "sim": ("--seeds", "1", "--quiet")}
+SAMPLED: Final = (*FEW,)
+SAMPLES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], Seen]]] = {
+    "nothing is seen": ("STEADY", (), SAMPLED, Seen.CLEAN),
+    "violated": ("WRONG", (), SAMPLED, Seen.VIOLATED),
+    "no step": ("STILL", (), SAMPLED, Seen.UNKNOWN),
+    "interrupted": ("STEADY", (), ("run",), Seen.UNKNOWN),
+    "no run judges it": ("SOMETIMES", ("--property", "claim"), ("fuzz",), Seen.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize(("question", "verb"), [
+    (question, verb) for question, (_, _, verbs, _) in SAMPLES.items() for verb in verbs])
+def test_every_form_of_some_runs_has_one_verdict(
+    question: str, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen red: JSON told "unknown", or nothing, of all without a violation; `run` without a step,
+    or after Ctrl-C, had status 0; so had `fuzz` of a property that it judges in no run.
+    """
+    name, options, _, verdict = SAMPLES[question]
+    if question == "interrupted":
+        moves = Walker.enabled
+        monkeypatch.setattr(Walker, "enabled", lambda walker, state: (
+            moves(walker, state) if not state else interrupt()))
+    target = tmp_path / "json"
+    status = main([verb, f"systems_of_verdicts:{name}", *FEW[verb], *options,
+                   "--json", str(target)])
+    told = json.loads(target.read_text())
+    assert (of_runs(capsys.readouterr().out), told["verdict"]) == (verdict, verdict)
+    assert status == {Seen.CLEAN: 0, Seen.VIOLATED: 1, Seen.UNKNOWN: 3}[verdict]
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("verb", SAMPLED)
+def test_runs_name_the_properties_that_they_do_not_judge(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red: "no violation was seen" of a `sometimes` without a witness, and nothing else."""
+    told = {}
+    for target in ("-", str(tmp_path / "json")):
+        main([verb, "systems_of_verdicts:SOMETIMES", *FEW[verb], "--json", target])
+        told[target] = capsys.readouterr().out
+    assert json.loads(told["-"])["not_judged"] == [f"claim: {ONE_RUN}"]
+    assert f"not judged: claim: {ONE_RUN}\n" in told[str(tmp_path / "json")]
+
+
+def test_runs_name_the_properties_whose_assumption_none_of_them_made(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run makes one assumption, and a deadlock is looked for where every timer fires."""
+    told = {}
+    for seed in ("0", "1"):
+        main(["sim", "systems_of_verdicts:ASSUMING", "--seed", seed, "--quiet", "--json", "-"])
+        told[seed] = {one.partition(":")[0]
+                      for one in json.loads(capsys.readouterr().out)["not_judged"]}
+    assert told == {"0": {"consumed"}, "1": {"timers", "refined", "deadlock"}}
+    main(["sim", "systems_of_verdicts:ASSUMING", "--seeds", "2", "--quiet", "--json", "-"])
+    assert json.loads(capsys.readouterr().out)["not_judged"] == []
+
+
+@pytest.mark.parametrize("verb", ["fuzz", "sim"])
+def test_a_page_without_a_violation_is_not_written(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red: nothing was said of it."""
+    for name, drawn in (("STEADY", False), ("WRONG", True)):
+        target = tmp_path / name
+        main([verb, f"systems_of_verdicts:{name}", *FEW[verb], "--html", str(target)])
+        said = f"no run has a violation to draw: {target} is not written"
+        assert (said in capsys.readouterr().err, target.exists()) == (not drawn, drawn)

@@ -99,14 +99,25 @@ FORGET: Final = Row("forget", when=seen() == 0, do=seen().to(2))
 TURN: Final = Row("turn", do=phase_of().to((phase_of() + 1) % 3))
 
 
+# Of two rows that disable each other, with the same fairness or not, `second` makes the claim true.
+FIRST: Final = Row("first", when=phase_of() == 1, do=[phase_of().to(2), seen().to(2)],
+                   fair="strong")
+SECOND: Final = replace(FIRST, name="second", do=[phase_of().to(2), seen().to(1)])
+
+
 @pytest.mark.parametrize(("rows", "broken"), [
-    ((COPY, FORGET, TURN), True), ((TURN, replace(COPY, when=phase_of() == 1)), False)])
+    ((COPY, FORGET, TURN), True), ((TURN, replace(COPY, when=phase_of() == 1)), False),
+    ((TURN, replace(COPY, when=phase_of() == 2)), True), ((TURN, FIRST, SECOND), False),
+    ((TURN, FIRST, replace(SECOND, fair="weak")), True)])
 def test_a_strongly_fair_row_fires_with_any_of_its_cases(
     rows: tuple[Row, ...], *, broken: bool
 ) -> None:
-    """In the first loop `copy` fires with 0, and is enabled with 1; the second leaves it out.
+    """In the first loop `copy` fires with 0, and is enabled with 1. The cases of `turn` go past the
+    state in which a row can fire.
 
-    Seen red: the first passed, since the case that does not fire counted as a row.
+    Seen red: the first passed, since the case that does not fire counted as a row; the third and
+    the last, since a loop that leaves a strong row out was passed over; the fourth was refuted,
+    where the rows had no order.
     """
     system = System("turns", "", (Table(clock, rows=rows),), (
         LeadsTo("it_is_seen", TRUE, seen() == 1, under=Fairness.TIMERS),), final=TRUE)

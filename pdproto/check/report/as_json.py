@@ -3,6 +3,7 @@
 The text is that of the spec, unescaped: the printer of the values must escape them.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from pdproto.check.result import Arrow, Blocked, Change, CheckResult, Finding, Trace, TraceStep
@@ -55,7 +56,7 @@ def _property(finding: Finding) -> dict[str, Any]:
 def _trace(trace: Trace) -> dict[str, Any]:
     return {
         "lanes": [{"name": lane.name, "machine": lane.machine} for lane in trace.lanes],
-        "start": [_change(change) for change in trace.start],
+        "start": changes(trace.start),
         "start_holds": dict(trace.start_holds),
         "trace": [_step(step) for step in trace.steps],
         "loop": trace.loop,
@@ -76,18 +77,15 @@ def _step(step: TraceStep) -> dict[str, Any]:
         "received": None if step.received is None else _arrow(step.received),
         "sent": [_arrow(arrow) for arrow in step.sent],
         "lost": [_arrow(arrow) for arrow in step.lost],
-        "changes": [_change(change) for change in step.changes],
+        "changes": changes(step.changes),
         "holds": dict(step.holds),
     }
 
 
-def _change(change: Change) -> dict[str, str]:
-    return {
-        "lane": change.lane,
-        "variable": change.variable,
-        "before": change.before,
-        "after": change.after,
-    }
+def changes(given: Iterable[Change]) -> list[dict[str, str]]:
+    """The changes, each with its lane, its variable and the values before and after."""
+    return [{"lane": one.lane, "variable": one.variable, "before": one.before, "after": one.after}
+            for one in given]
 
 
 def _arrow(arrow: Arrow) -> dict[str, Any]:

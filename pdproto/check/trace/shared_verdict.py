@@ -7,7 +7,8 @@ from typing import Final
 
 from pdproto.check.trace.shared import SharedReplay
 from pdproto.check.trace.shared_orders import Orders, Recorder, Violation, book_of
-from pdproto.check.trace.verdict import NO_ROW, Rejection, ReplayResult, unjudged
+from pdproto.check.trace.verdict import NO_ROW, Rejection, ReplayResult, why_unjudged
+from pdproto.check.unjudged import unjudged
 from pdproto.spec.language.properties import Always, OnRow
 from pdproto.spec.language.system import System
 
@@ -36,7 +37,7 @@ def verify_shared(system: System, paths: Sequence[Path], *, from_middle: bool) -
         system, tuple(map(str, paths)), replay.lines, len(replay.instances), dict(replay.fired), 0,
         max((instance.fired for instance in replay.instances), default=0), dict(replay.assumed),
         replay.passed, () if rejection else missing, () if rejection else assumes, rejection,
-        {} if rejection else {**_untold(system, recorder), **unjudged(system)})
+        {} if rejection else {**_untold(system, recorder), **unjudged(system, why_unjudged)})
 
 
 def _untold(system: System, recorder: Recorder | None) -> dict[str, str]:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pdproto.check.questions import PEERS, names
+from pdproto.check.questions import PEERS
 from pdproto.check.result import Trace, Verdict
-from pdproto.spec.language.properties import Always, InRange, LeadsTo, OnRow, Sometimes
+from pdproto.check.unjudged import ONE_RUN
+from pdproto.spec.language.properties import Always, InRange, LeadsTo, OnRow, Property, Sometimes
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.system import System
 
@@ -16,7 +17,7 @@ STEPS_MAX: Final = 40  # events shown before the rejected line: more would tire 
 NEAREST_MAX: Final = 6  # similar rows that are shown for a rejected line
 JUDGED: Final[tuple[type, ...]] = (Always, InRange, OnRow)
 UNJUDGED: Final[Mapping[type, str]] = {
-    Sometimes: "one run does not show that a state is never reached",
+    Sometimes: ONE_RUN,
     LeadsTo: "a trace ends",
     Refines: "the steps are not compared with those of the abstract system",
 }
@@ -96,17 +97,11 @@ class ReplayResult:
         return Verdict.UNKNOWN if self.missing or self.assumes else Verdict.HOLDS
 
 
-def unjudged(system: System) -> dict[str, str]:
-    """Of each property that `check` judges, and no replay, the reason: also of a kind that
-    UNJUDGED does not know. A line with a row that rejects is rejected.
+def why_unjudged(name: str, claim: Property | None) -> str:
+    """Why no replay judges the property, also one of a kind that UNJUDGED does not know; empty if
+    it does. A line with a row that rejects is rejected.
     """
-    kinds: dict[str, type] = {claim.name: type(claim) for claim in system.properties}
-    found = {}
-    for name in names(system):
-        kind = kinds.get(name)
-        if kind is None:
-            found[name] = OF_TABLES
-        elif kind not in JUDGED:
-            found[name] = UNJUDGED.get(kind, f"no replay judges a {kind.__name__}")
-    found.pop(PEERS, None)
-    return found
+    if claim is None:
+        return "" if name == PEERS else OF_TABLES
+    kind = type(claim)
+    return "" if kind in JUDGED else UNJUDGED.get(kind, f"no replay judges a {kind.__name__}")

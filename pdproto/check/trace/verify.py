@@ -39,8 +39,9 @@ from pdproto.check.trace.verdict import (
     Nearest,
     Rejection,
     ReplayResult,
-    unjudged,
+    why_unjudged,
 )
+from pdproto.check.unjudged import unjudged
 from pdproto.check.words import formula_text, trigger_name, trigger_text
 from pdproto.ground.grounding import element_names
 from pdproto.ground.layout import cell_name, value_name
@@ -82,7 +83,7 @@ def verify(system: System, paths: Sequence[Path], *, from_middle: bool = False) 
         dict(replay.tally.assumed), replay.tally.passed,
         () if rejection else tuple(_missing(replay, instances)),
         () if rejection else (*_absent(replay, instances), *examined.assumes), rejection,
-        {} if rejection else {**_of_two(system, instances), **unjudged(system)})
+        {} if rejection else {**_of_two(system, instances), **unjudged(system, why_unjudged)})
 
 
 def _of_two(system: System, instances: Sequence[Instance]) -> dict[str, str]:

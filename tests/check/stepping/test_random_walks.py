@@ -1,12 +1,16 @@
 """Random walks: the same for a seed, and each violation that they tell is one."""
 
+import json
+
 import pytest
 
 from pdproto.check.load import load
 from pdproto.check.stepping import random_walks
 from pdproto.check.stepping.walk import Walker
+from pdproto.cli.main import main
 from pdproto.spec.catalogue import SYSTEMS
 from tests.check.stepping.test_walk import walker
+from tests.cli.word_systems import refining, refining_each, refining_from_any
 
 
 def test_a_seed_gives_the_same_walks_and_another_seed_others() -> None:
@@ -55,3 +59,23 @@ def test_an_interrupt_keeps_the_walks_so_far(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.interrupted
     assert 0 < seen.walks < 1_000
     assert seen.steps >= seen.walks
+
+
+def test_each_step_of_a_walk_is_one_of_the_abstract_system() -> None:
+    """Seen red: `pdproto run` saw no violation of a refinement, which each walk violated."""
+    for make in (refining, refining_each, refining_from_any):
+        for kept in (True, False):
+            seen = random_walks.random_walks(walker(make(kept)), 0, 20, 20)
+            assert seen.violations.keys() == ({*()} if kept else {"claim"})
+        assert seen.broken["claim"] > 0
+
+
+def test_a_violation_is_told_with_the_state_in_which_its_path_begins(
+    capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red: no JSON told it, though only some of the initial states violate the claim."""
+    main(["run", "tests.cli.word_systems:any_relation_broken", "--runs", "20", "--json", "-"])
+    violation = json.loads(capsys.readouterr().out)["violations"]["claim"]
+    start = {one["variable"]: one["after"] for one in violation["start"]}
+    assert violation["path"] == []
+    assert "false" in (start["lit(n0)"], start["lit(n1)"])
