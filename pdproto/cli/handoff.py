@@ -14,6 +14,7 @@ from math import gcd, lcm
 from pathlib import Path
 
 from pdproto.check.report.progress import Reporter
+from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.cli.numbers import amount, natural, positive
 from pdproto.cli.options import (
     STANDARD_OUTPUT,
@@ -144,9 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         with console() as out:
             verdict.show(out)
-    if verdict.complaints:
-        return 1
-    return 0 if verdict.has_compared else 3
+    return EXIT_STATUS[Verdict(verdict.verdict)]
 
 
 def _drains_at(arguments: argparse.Namespace) -> int | None:

@@ -11,7 +11,6 @@ survived, 1 if one did or if the unchanged tables violate a property, 2 if there
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Final
 
-from pdproto.check.mutate.campaign import Campaign
+from pdproto.check.mutate.campaign import Campaign, verdict
 from pdproto.check.mutate.edits import EditKind, Mutant
 from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.processes import (
@@ -32,9 +31,10 @@ from pdproto.check.mutate.processes import (
     prepared,
 )
 from pdproto.check.mutate.recalled import Recalled
-from pdproto.check.mutate.trials import Judged, MutantOutcome, Search, Trials
-from pdproto.check.report.mutants import LEFT, as_json, draw
+from pdproto.check.mutate.trials import Judged, Search, Trials
+from pdproto.check.report.mutants import LEFT, as_json, draw, nothing_mutated
 from pdproto.check.report.terminal import render_trace
+from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.check.shards import Merged
 from pdproto.check.store import Store
 from pdproto.check.user_cache import MUTANTS, user_cache
@@ -100,15 +100,15 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         every = prepared(together, as_written, spread, progress.say_sometimes, store)
     except NotHeldError as found:
-        progress.say(str(found))
         if arguments.json != STANDARD_OUTPUT:
             with console() as drawn:
                 for finding in found.findings():
                     render_trace(finding, drawn)
-        return 3 if found.is_undecided else 1
+        return _nothing_mutated(
+            Verdict.UNKNOWN if found.is_undecided else Verdict.VIOLATED, str(found), arguments)
     except KeyboardInterrupt:
-        progress.say("interrupted before anything was mutated")
-        return 3
+        return _nothing_mutated(
+            Verdict.UNKNOWN, "interrupted before anything was mutated", arguments)
     campaigns = []
     may_be_tried = _may_be_tried(together, every)
     for names, trials, may, numbers in zip(
@@ -116,12 +116,23 @@ def run(arguments: argparse.Namespace) -> int:
         mine = [n for n in numbers if part is None or part.has(_task(names, n))]
         ends = (() if progress.interrupted
                 else _judged(names, trials, mine, spread, progress, store))
-        campaigns.append(Campaign(names, trials, ends, _rows_of_parts(trials, may)))
-    status = _status(campaigns, interrupted=progress.interrupted)
+        stopped = "" if len(ends) == len(mine) else (
+            f"interrupted: {len(ends):,} of {len(mine):,} mutants were tried")
+        campaigns.append(Campaign(names, trials, ends, _rows_of_parts(trials, may), stopped))
     if part is not None:
         answers = [_Tried(one.names, one.trials.searches, one.judged) for one in campaigns]
-        return keep_answers(arguments, answers, status, tables=_tables(every))
-    return _report(campaigns, status, arguments)
+        some = [one for one in campaigns if one.verdict is not None]  # a part may have no mutant
+        return keep_answers(arguments, answers, EXIT_STATUS[verdict(some)] if some else 0,
+                            tables=_tables(every))
+    return _report(campaigns, arguments)
+
+
+def _nothing_mutated(told: Verdict, why: str, arguments: argparse.Namespace) -> int:
+    """Report that the unchanged systems have this verdict; returns the exit status."""
+    say(why)
+    if arguments.json:
+        write(json.dumps([nothing_mutated(told, why)], indent=2), arguments.json)
+    return EXIT_STATUS[told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +152,19 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     every = [known_trials(as_written, names, tried[0].searches, None)
              for names, tried in families_tried.items()]
     answers.require_tables(_tables(every))
-    campaigns, lacking = [], []
+    campaigns = []
     may_be_tried = _may_be_tried(tuple(families_tried), every)
     for (names, tried), trials, may, numbers in zip(
             families_tried.items(), every, may_be_tried, _picked(may_be_tried, arguments),
             strict=True):
         ends = {end.number: end for one in tried for end in one.judged}
-        lacking += [_task(names, n) for n in numbers if n not in ends]
+        lacking = [_task(names, n) for n in numbers if n not in ends]
+        stopped = "" if not lacking else (
+            f"{answers.lacking(lacking)}; {len(lacking):,} mutants were not tried")
         campaigns.append(Campaign(
             names, trials, tuple(end for _, end in sorted(ends.items())),
-            _rows_of_parts(trials, may)))
-    if lacking:
-        say(f"incomplete: {answers.lacking(lacking)}; {len(lacking):,} mutants were not tried")
-    return _report(campaigns, _status(campaigns, interrupted=bool(lacking)), arguments)
+            _rows_of_parts(trials, may), stopped))
+    return _report(campaigns, arguments)
 
 
 def _may_be_tried(
@@ -189,24 +200,19 @@ def _tables(every: Sequence[Trials]) -> str:
     return blake2b(" ".join(found).encode(), digest_size=16).hexdigest()
 
 
-def _report(campaigns: Sequence[Campaign], status: int, arguments: argparse.Namespace) -> int:
+def _report(campaigns: Sequence[Campaign], arguments: argparse.Namespace) -> int:
+    for campaign in campaigns:
+        if campaign.stopped:
+            say(f"incomplete: {campaign.stopped}")
     if arguments.json != STANDARD_OUTPUT:
         with console() as drawn:
             draw(campaigns, drawn)
     if arguments.json:
         write(json.dumps([as_json(campaign) for campaign in campaigns], indent=2), arguments.json)
-    if status == 0 and not any(campaign.tested for campaign in campaigns):
+    if all(campaign.verdict is None for campaign in campaigns):
         tried = sum(len(campaign.judged) for campaign in campaigns)
         say(f"unknown: nothing was tested, for no mutant (of {tried:,}) changes a run")
-        return 3
-    return status
-
-
-def _status(campaigns: Sequence[Campaign], *, interrupted: bool) -> int:
-    counts = sum((campaign.counts for campaign in campaigns), Counter[MutantOutcome]())
-    if counts[MutantOutcome.SURVIVED]:
-        return 1
-    return 3 if interrupted or counts[MutantOutcome.UNDECIDED] else 0
+    return EXIT_STATUS[verdict(campaigns)]
 
 
 class _ProgressLines:
@@ -241,5 +247,4 @@ def _judged(
                 progress.say_sometimes(f"{len(done):,} of {len(picked):,} mutants")
     except KeyboardInterrupt:
         progress.interrupted = True
-        progress.say(f"interrupted: {len(done):,} of {len(picked):,} mutants were tried")
     return tuple(sorted(done, key=lambda end: end.number))

@@ -15,6 +15,7 @@ from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.own_rows import own_mutants
 from pdproto.check.mutate.trials import Judged, Trials, searches
 from pdproto.check.report.mutants import draw
+from pdproto.check.result import EXIT_STATUS, Verdict
 from pdproto.cli import mutate as verb
 from pdproto.cli.main import main
 from pdproto.cli.systems import NOT_MUTATED, families, handover, load, parts_of
@@ -57,6 +58,9 @@ WINDY = System("windy", "A lamp in the wind.", tables=(*SYSTEM.tables, Table(win
 STEADY = System("steady", "A lamp that stays as it is.", tables=(
     *SYSTEM.tables, Table(lamp, rows=(Row("shine", on=Call("shine")),)),
 ), properties=SYSTEM.properties, final=SYSTEM.final, configurations=SYSTEM.configurations)
+LAX = System("lax", "A lamp of which little is claimed.", tables=SYSTEM.tables,
+             properties=SYSTEM.properties[:1], final=SYSTEM.final,
+             configurations=SYSTEM.configurations)
 '''
 
 Output = pytest.CaptureFixture[str]
@@ -249,4 +253,36 @@ def test_ctrl_c_keeps_the_mutants_that_were_checked(
     written, told = capsys.readouterr()
     (campaign,) = json.loads(written)
     assert campaign["mutants"] == 5
-    assert "interrupted: 5 of 11 mutants were tried" in told
+    assert campaign["stopped"] == "interrupted: 5 of 11 mutants were tried"
+    assert campaign["stopped"] in told
+    main(["mutate", lamp, "--workers", "1", "--quiet", "--no-cache"])
+    assert f"incomplete: {campaign['stopped']}\n" in capsys.readouterr().out
+
+
+# Of each question: the system, the options, the limit of a search and the verdict.
+QUESTIONS: Final[dict[str, tuple[str, tuple[str, ...], int | None, Verdict]]] = {
+    "none survives": ("SYSTEM", ("--row", "see", "--change", "drop update"), None, Verdict.HOLDS),
+    "one survives": ("LAX", ("--row", "turn_on"), None, Verdict.VIOLATED),
+    "none changes a run": ("STEADY", ("--row", "shine"), None, Verdict.UNKNOWN),
+    "the unchanged system is violated": ("DARK", (), None, Verdict.VIOLATED),
+    "its search reached a limit": ("SYSTEM", (), 2, Verdict.UNKNOWN),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_exit_status_and_json_have_one_verdict(
+    question: str, lamp: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Seen red: the JSON told no verdict, and was not written where the unchanged system is
+    violated: that of an earlier run, without a survivor, stayed.
+    """
+    name, options, states_max, verdict = QUESTIONS[question]
+    monkeypatch.setattr(trials, "WIDE", SearchLimits(states_max=states_max))
+    target = tmp_path / "ends.json"
+    target.write_text("[]", encoding="utf-8")
+    status = main(["mutate", lamp.replace(":SYSTEM", f":{name}"), *options, "--workers", "1",
+                   "--quiet", "--json", str(target)])
+    (told,) = json.loads(target.read_text(encoding="utf-8"))
+    assert status == EXIT_STATUS[verdict]
+    assert (told["verdict"] or Verdict.UNKNOWN) == verdict
+    assert bool(told["stopped"]) == (name == "DARK" or states_max is not None)

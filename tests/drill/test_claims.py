@@ -57,12 +57,14 @@ def test_a_drill_claims_what_it_has_compared() -> None:
     assert "each of the 8 bytes that decode has taken was compared, and is as it was sent" in told
     assert "every rank has given everything back" in told
     assert ended().has_compared
+    assert ended().numbers()["verdict"] == "holds"
 
 
 def test_a_drill_in_which_nothing_succeeds_claims_no_byte() -> None:
     nothing = ended(success=False)
     assert nothing.complaints == ()
     assert not nothing.has_compared
+    assert nothing.numbers()["verdict"] == "unknown"
     told = printed(nothing.show)
     assert "no hand-over has succeeded, so no byte was compared" in told
     assert "each of the" not in told
@@ -72,6 +74,7 @@ def test_a_drill_in_which_nothing_succeeds_claims_no_byte() -> None:
 def test_a_drill_claims_nothing_beside_a_complaint(wrong: str) -> None:
     told = shown(wrong)
     assert WRONG[wrong][2] in told
+    assert ended(wrong).numbers()["verdict"] == "violated"
     assert "each of the" not in told
     assert "given everything back" not in told
 

@@ -13,6 +13,7 @@ from pdproto.check.mutate.campaign import WAYS, Campaign
 from pdproto.check.mutate.edits import Mutant
 from pdproto.check.mutate.own_rows import environment
 from pdproto.check.mutate.trials import Judged, MutantOutcome
+from pdproto.check.result import Verdict
 
 SHOWN: Final = (
     MutantOutcome.LINT, MutantOutcome.LEMMA, MutantOutcome.EDGES, MutantOutcome.REFUSED,
@@ -33,6 +34,9 @@ def draw(campaigns: Sequence[Campaign], console: Console) -> None:
         table.add_row(*cells)
     console.print(table)
     for campaign in campaigns:
+        if campaign.stopped:
+            console.print(Text(f"incomplete: {campaign.stopped}", style="bold yellow"),
+                          soft_wrap=True)
         for judged in campaign.judged:
             if judged.outcome in LEFT:
                 mutant = campaign.trials.mutants[judged.number]
@@ -71,6 +75,8 @@ def as_json(campaign: Campaign) -> dict[str, Any]:
     counts = campaign.counts
     return {
         "systems": [system.name for system in campaign.trials.systems],
+        "verdict": campaign.verdict,
+        "stopped": campaign.stopped,
         "searches": [asdict(search) for search in campaign.trials.searches],
         "left_out": {
             "environment": dict(environment(campaign.trials.systems)),
@@ -83,6 +89,11 @@ def as_json(campaign: Campaign) -> dict[str, Any]:
         "score": campaign.score,
         "ends": [_end(campaign.trials.mutants[j.number], j) for j in campaign.judged],
     }
+
+
+def nothing_mutated(verdict: Verdict, why: str) -> dict[str, Any]:
+    """The same, where the unchanged systems have this verdict, so that no mutant was tried."""
+    return {"systems": [], "verdict": verdict, "stopped": why, "mutants": 0, "ends": []}
 
 
 def _end(mutant: Mutant, judged: Judged) -> dict[str, Any]:

@@ -103,6 +103,13 @@ class HandoffVerdict:
             len(self.topology.share(source, pages)) for source in self.topology.sources(name))
 
     @property
+    def verdict(self) -> str:
+        """`violated` if a claim does not hold, `unknown` if no byte was compared, else `holds`."""
+        if self.complaints:
+            return "violated"
+        return "holds" if self.has_compared else "unknown"
+
+    @property
     def has_compared(self) -> bool:
         """Whether any byte was compared: a drill in which every hand-over fails shows little."""
         return any(report.verified_bytes for report in self.reports.values())
@@ -164,6 +171,7 @@ class HandoffVerdict:
                            for s in self.reports[name].latencies)
         verified = sum(report.verified_bytes for report in self.reports.values())
         return {
+            "verdict": self.verdict,
             "requests": self.load.requests,
             "succeeded": self.succeeded,
             "failed": self.load.requests - self.succeeded,
