@@ -244,7 +244,7 @@ def interrupt() -> NoReturn:
 
 
 @pytest.mark.parametrize("verb", SAMPLED)
-def test_runs_name_the_properties_that_they_do_not_judge(
+def test_runs_name_the_properties_on_which_they_have_no_verdict(
     verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Seen red: "no violation was seen" of a `sometimes` without a witness, and nothing else."""

@@ -38,10 +38,10 @@ def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> WalkCount
     """Walk so often, with at most so many steps. After Ctrl-C: what was seen until then."""
     seen = WalkCounts()
     try:
-        judge = _Judge(walker, refinements(walker.ground), seen)
+        watch = _Watch(walker, refinements(walker.ground), seen)
         for number in range(walks):
             chance = random.Random(f"{seed}/{number}")  # noqa: S311 - a seed
-            _walk(walker, chance, steps, seen, judge)
+            _walk(walker, chance, steps, seen, watch)
             seen.walks += 1
     except KeyboardInterrupt:
         seen.interrupted = True
@@ -49,11 +49,11 @@ def random_walks(walker: Walker, seed: int, walks: int, steps: int) -> WalkCount
 
 
 def _walk(
-    walker: Walker, chance: random.Random, steps: int, seen: WalkCounts, judge: "_Judge"
+    walker: Walker, chance: random.Random, steps: int, seen: WalkCounts, watch: "_Watch"
 ) -> None:
     first = state = chance.choice(walker.form.initial)
     path = list[str]()
-    broken = set(judge.failing(first, None, state, path))
+    broken = set(watch.failing(first, None, state, path))
     for _ in range(steps):
         able = walker.enabled(state)
         choices = [one for one in able if one.changes]
@@ -66,12 +66,12 @@ def _walk(
         path.append(chosen.label)
         seen.fired[chosen.ground.row.name] += 1
         seen.steps += 1
-        broken |= set(judge.failing(first, before, state, path))
+        broken |= set(watch.failing(first, before, state, path))
     seen.broken.update(broken)
 
 
 @dataclass(frozen=True, slots=True)
-class _Judge:
+class _Watch:
     """Judges each state and each step, and notes what it finds."""
 
     walker: Walker
