@@ -13,7 +13,7 @@ INTERRUPTED: Final = "interrupted: these runs are not all"
 NOTHING_SEEN: Final = "no violation was seen, which proves nothing"
 
 
-class Seen(StrEnum):
+class Shown(StrEnum):
     """What the runs show."""
 
     CLEAN = "no violation seen"
@@ -25,13 +25,13 @@ class Seen(StrEnum):
 class Outcome:
     """The verdict. told: the reason; empty for a violation."""
 
-    seen: Seen
+    seen: Shown
     told: str = ""
 
     @property
     def exit_status(self) -> int:
         """The exit status of the command that made the runs."""
-        return {Seen.CLEAN: 0, Seen.VIOLATED: 1, Seen.UNKNOWN: 3}[self.seen]
+        return {Shown.CLEAN: 0, Shown.VIOLATED: 1, Shown.UNKNOWN: 3}[self.seen]
 
 
 def outcome(
@@ -39,9 +39,9 @@ def outcome(
 ) -> Outcome:
     """steps: of all runs. judged: whether they judge any property that was asked for."""
     if violated:
-        return Outcome(Seen.VIOLATED)
+        return Outcome(Shown.VIOLATED)
     for is_unknown, told in ((interrupted, INTERRUPTED), (not steps, NO_STEP),
                              (not judged, NONE_JUDGED)):
         if is_unknown:
-            return Outcome(Seen.UNKNOWN, told)
-    return Outcome(Seen.CLEAN, NOTHING_SEEN)
+            return Outcome(Shown.UNKNOWN, told)
+    return Outcome(Shown.CLEAN, NOTHING_SEEN)

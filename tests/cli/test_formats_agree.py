@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 import pytest
 
 from pdproto.check import suite
-from pdproto.check.outcome import INTERRUPTED, NO_STEP, NONE_JUDGED, Seen
+from pdproto.check.outcome import INTERRUPTED, NO_STEP, NONE_JUDGED, Shown
 from pdproto.check.report.suite import FORMATS
 from pdproto.check.result import EXIT_STATUS, Suite, Task, Verdict
 from pdproto.check.stepping.walk import Walker
@@ -199,21 +199,21 @@ def test_every_form_of_a_replay_has_one_verdict(
 
 def of_runs(text: str) -> str:
     """Of `run`, `fuzz` and `sim`: the last line, or a picture of a violation."""
-    words = {"no violation was seen, which proves nothing": Seen.CLEAN,
-             **dict.fromkeys((NO_STEP, NONE_JUDGED, INTERRUPTED), Seen.UNKNOWN)}
-    return words.get(text.rstrip().splitlines()[-1], Seen.VIOLATED)
+    words = {"no violation was seen, which proves nothing": Shown.CLEAN,
+             **dict.fromkeys((NO_STEP, NONE_JUDGED, INTERRUPTED), Shown.UNKNOWN)}
+    return words.get(text.rstrip().splitlines()[-1], Shown.VIOLATED)
 
 
 # Of each sample: the system, the options, the verbs and the verdict.
 FEW: Final = {"run": ("--runs", "4"), "fuzz": ("--runs", "1", "--steps", "5"),
              "sim": ("--seeds", "1", "--quiet")}
 SAMPLED: Final = (*FEW,)
-SAMPLES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], Seen]]] = {
-    "nothing is seen": ("STEADY", (), SAMPLED, Seen.CLEAN),
-    "violated": ("WRONG", (), SAMPLED, Seen.VIOLATED),
-    "no step": ("STILL", (), SAMPLED, Seen.UNKNOWN),
-    "interrupted": ("STEADY", (), ("run",), Seen.UNKNOWN),
-    "no run judges it": ("SOMETIMES", ("--property", "claim"), ("fuzz",), Seen.UNKNOWN),
+SAMPLES: Final[Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], Shown]]] = {
+    "nothing is seen": ("STEADY", (), SAMPLED, Shown.CLEAN),
+    "violated": ("WRONG", (), SAMPLED, Shown.VIOLATED),
+    "no step": ("STILL", (), SAMPLED, Shown.UNKNOWN),
+    "interrupted": ("STEADY", (), ("run",), Shown.UNKNOWN),
+    "no run judges it": ("SOMETIMES", ("--property", "claim"), ("fuzz",), Shown.UNKNOWN),
 }
 
 
@@ -236,7 +236,7 @@ def test_every_form_of_some_runs_has_one_verdict(
                    "--json", str(target)])
     told = json.loads(target.read_text())
     assert (of_runs(capsys.readouterr().out), told["verdict"]) == (verdict, verdict)
-    assert status == {Seen.CLEAN: 0, Seen.VIOLATED: 1, Seen.UNKNOWN: 3}[verdict]
+    assert status == {Shown.CLEAN: 0, Shown.VIOLATED: 1, Shown.UNKNOWN: 3}[verdict]
 
 
 def interrupt() -> NoReturn:
