@@ -22,8 +22,8 @@ ASKED_FOR: Final = "prompt_token_ids", "token_ids"  # in answers, by WITH_TOKENS
 PLAIN: Final = frozenset({
     "add_special_tokens", "cache_salt", "ignore_eos", "logprobs", "max_tokens", "min_p", "model",
     "priority", "prompt", "repetition_penalty", WITH_TOKENS, "skip_special_tokens",
-    "spaces_between_special_tokens", "stop_token_ids", "stream", "temperature", "top_k", "top_p",
-    "user",
+    "spaces_between_special_tokens", "stop_token_ids", "stream", "stream_options", "temperature",
+    "top_k", "top_p", "user",
 })
 DATA: Final = b"data: "
 DONE: Final = b"data: [DONE]\n\n"
@@ -35,16 +35,20 @@ def fits(path: str, body: Mapping[str, Any]) -> bool:
     prompt, most = body.get("prompt"), body.get("max_tokens")
     return (path == PATH and body.get("stream") is True and body.keys() <= PLAIN
             and type(most) is int and most > 1
+            and isinstance(body.get("stream_options"), dict | None)
             and (isinstance(prompt, str) or (isinstance(prompt, list) and bool(prompt)
                                              and all(type(one) is int for one in prompt))))
 
 
 @dataclass(frozen=True)
 class Begun:
-    """An answer of prefill. body: of the client's request."""
+    """An answer of prefill. body: of the client's request. longest: so many tokens may a prompt and
+    its answer have at decode.
+    """
 
     body: Mapping[str, Any]
     answer: Mapping[str, Any]
+    longest: float
 
     @property
     def choice(self) -> Mapping[str, Any]:
@@ -55,13 +59,15 @@ class Begun:
     @property
     def is_good(self) -> bool:
         """Whether decode can go on behind the token: the connector says so, the answer does not end
-        with it, and it is whole text. Decode is asked in any case, for else prefill would keep its
-        blocks until a timeout.
+        with it, it is whole text, and decode does not refuse the length. Decode is asked in any
+        case, for else prefill would keep its blocks until a timeout.
         """
         text = self.choice["text"]
         return bool((self.answer.get("kv_transfer_params") or {}).get(GOES_ON)
                     and self.choice["finish_reason"] == "length"
-                    and text and not text.endswith(CUT))
+                    and text and not text.endswith(CUT)
+                    and len(self.choice["prompt_token_ids"]) + self.body["max_tokens"]
+                    <= self.longest)
 
     def event(self) -> bytes:
         """The first one of the stream."""
@@ -70,6 +76,8 @@ class Begun:
             for name in ASKED_FOR:
                 choice.pop(name, None)
         told = {name: self.answer[name] for name in ("id", "object", "created", "model")}
+        if (self.body.get("stream_options") or {}).get("continuous_usage_stats"):
+            told["usage"] = self.answer["usage"]
         return _event({**told, "choices": [choice]})
 
     def asked(self) -> dict[str, Any]:
@@ -84,6 +92,9 @@ class Begun:
             return event
         told = json.loads(event[len(DATA):])
         told |= {name: self.answer[name] for name in ("id", "created") if name in told}
+        if usage := told.get("usage"):  # decode counts the first token to the prompt
+            usage["prompt_tokens"] -= 1
+            usage["completion_tokens"] += 1
         for choice in told.get("choices", ()):
             choice.pop("prompt_token_ids", None)
             if choice.get("logprobs"):  # their offsets begin with decode's first text

@@ -28,7 +28,9 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import cycle
+from math import inf
 from typing import Any, Final
 from uuid import uuid4
 
@@ -70,6 +72,7 @@ class Proxy:
         self._at_once: Final = at_once
         self._first_token: Final = first_token
         self._introductions: Final[dict[str, Any]] = {}  # by address of a prefill server
+        self._lengths: Final[dict[str, float]] = {}  # of a model, by address of a decode server
         self._session: ClientSession | None = None
 
     def application(self) -> web.Application:
@@ -111,7 +114,7 @@ class Proxy:
                 server, request.path, body | ({WITH_TOKENS: True} if is_first else {}), asked)
             if status != 200:
                 return web.json_response(answer, status=status)
-            if is_first and (begun := Begun(body, answer)).is_good:
+            if is_first and (begun := Begun(body, answer, await self._longest())).is_good:
                 return await self._go_on(request, begun)
             body["kv_transfer_params"] = answer.get("kv_transfer_params")
             async with await self._ask_decode(request.path, body) as reply:
@@ -159,6 +162,15 @@ class Proxy:
             await answer.write(failed(502, f"{type(error).__name__}: {error}"))
         await answer.write_eof()
         return answer
+
+    async def _longest(self) -> float:
+        """So many tokens may a prompt and its answer have at each decode server that answers."""
+        for server in set(self._decode) - self._lengths.keys():
+            with suppress(ClientError):
+                async with self.session.get(server + "/v1/models", raise_for_status=True) as reply:
+                    models = (await reply.json())["data"]
+                self._lengths[server] = min(model["max_model_len"] or inf for model in models)
+        return min(self._lengths.values(), default=inf)
 
     async def _compute_prompt(
         self, server: str, path: str, body: dict[str, Any], asked: dict[str, Any]

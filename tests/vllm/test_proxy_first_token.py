@@ -20,7 +20,7 @@ from vllm.entrypoints.openai.completion.protocol import (
     CompletionResponseStreamChoice,
     CompletionStreamResponse,
 )
-from vllm.entrypoints.serve.engine.protocol import UsageInfo
+from vllm.entrypoints.serve.engine.protocol import ModelCard, ModelList, UsageInfo
 
 from examples.vllm_servers.first_token import DONE, GOES_ON, PATH, fits
 from examples.vllm_servers.proxy import Proxy
@@ -50,7 +50,8 @@ class Prefill:
             index=0, text=self.text, finish_reason=self.reason, logprobs=chance(self.text)
             if "logprobs" in body else None, **ids)
         return web.Response(content_type="application/json", text=CompletionResponse(
-            id="cmpl-prefill", created=1, model="m", choices=[choice], usage=UsageInfo(),
+            id="cmpl-prefill", created=1, model="m", choices=[choice],
+            usage=UsageInfo(prompt_tokens=2, completion_tokens=1, total_tokens=3),
             kv_transfer_params=self.params).model_dump_json())
 
 
@@ -60,6 +61,11 @@ class Decode:
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
         self.status = 200
+        self.longest = 6  # of the prompt's two tokens and the answer's four
+
+    async def models(self, _: web.Request) -> web.Response:
+        return web.Response(content_type="application/json", text=ModelList(
+            data=[ModelCard(id="m", max_model_len=self.longest)]).model_dump_json())
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(body := await request.json())
@@ -72,6 +78,10 @@ class Decode:
                 **({"token_ids": [8], "prompt_token_ids": [3, 5, 7]}
                    if body.get("return_token_ids") else {}))]).model_dump_json(exclude_unset=True)
                 for text in TEXTS[1:]]
+        if body.get("stream_options"):
+            events.append(CompletionStreamResponse(
+                id="cmpl-decode", created=2, model="m", choices=[], usage=UsageInfo(
+                    prompt_tokens=3, completion_tokens=2, total_tokens=5)).model_dump_json())
         whole = "".join(f"data: {event}\n\n" for event in events).encode() + DONE
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
@@ -89,6 +99,8 @@ def told(check: Callable[[Any, Prefill, Decode], Awaitable[None]]) -> None:
         for one in (prefill, decode):
             app = web.Application()
             app.add_routes([web.post(PATH, one.answer)])
+            if one is decode:
+                app.add_routes([web.get("/v1/models", decode.models)])
             servers.append(server := TestServer(app))
             await server.start_server()
         urls = [[str(server.make_url("")).rstrip("/")] for server in servers]
@@ -142,13 +154,26 @@ def test_tokens_and_log_probabilities_are_those_of_one_answer() -> None:
     told(check)
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_usage_counts_are_those_of_one_answer(each: bool) -> None:
+    async def check(client: Any, _: Prefill, __: Decode) -> None:
+        found = await events(client, {**ASKED, "stream_options": {
+            "include_usage": True, "continuous_usage_stats": each}})
+        first, last = found[0].get("usage"), found[-1]["usage"]
+        assert (last["prompt_tokens"], last["completion_tokens"], last["total_tokens"]) == (2, 3, 5)
+        assert (first and first["completion_tokens"]) == (1 if each else None)
+
+    told(check)
+
+
 @pytest.mark.parametrize("name", [
-    "another connector", "half a character", "no text", "the end of the answer",
+    "another connector", "half a character", "no text", "the end of the answer", "a long answer",
 ])  # fmt: skip
 def test_a_token_that_decode_cannot_go_on_behind_is_not_passed_on(name: str) -> None:
     async def check(client: Any, prefill: Prefill, decode: Decode) -> None:
         prefill.params = {"pdproto": {}} if name == "another connector" else OFFER
         prefill.reason = "stop" if name == "the end of the answer" else "length"
+        decode.longest = 5 if name == "a long answer" else 6
         prefill.text = {"half a character": " \ufffd", "no text": ""}.get(name, " one")
         async with client.post(PATH, json=ASKED) as reply:
             assert TEXTS[0] not in await reply.text()
@@ -172,7 +197,7 @@ def test_a_refusal_of_decode_ends_the_stream_with_it() -> None:
     {"n": 2}, {"stop": ["x"]}, {"presence_penalty": 1.0}, {"seed": 3}, {"min_tokens": 3},
     {"response_format": {"type": "json_object"}}, {"echo": True}, {"stream": False},
     {"prompt": [[1], [2]]}, {"prompt": []}, {"max_tokens": None}, {"max_tokens": True},
-    {"max_tokens": 1}, {"stream_options": {"include_usage": True}},
+    {"max_tokens": 1}, {"stream_options": "usage"},
 ])  # fmt: skip
 def test_requests_for_which_it_would_make_a_difference_go_the_other_way(
     more: dict[str, Any]
