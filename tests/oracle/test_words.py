@@ -105,7 +105,7 @@ def classes() -> dict[str, type]:
 
 @cache
 def census() -> Mapping[tuple[str, str], set[str]]:
-    """For each class and field of the drawn systems, the values that occur, as text."""
+    """For each class and field of the drawn systems, two values that occur, as text, or all."""
     seen: dict[tuple[str, str], set[str]] = defaultdict(set)
     few = DRAWN // 2
     for seed in (*range(DRAWN), *(first + number for first in (NUMBERS, ABOVE, STARTS)
@@ -114,7 +114,9 @@ def census() -> Mapping[tuple[str, str], set[str]]:
         known: set[int] = set()
         for one in walked((system, configuration), known):
             for name, value in parts_of(one):
-                seen[kind_of(one), name].add(repr(value)[:200])
+                values = seen[kind_of(one), name]
+                if len(values) < 2:
+                    values.add(repr(value)[:200])
     return seen
 
 
