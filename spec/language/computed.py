@@ -33,7 +33,17 @@ from .ranges import Int, Linear, Numeric
 from .sorts import ANY, Sort
 from .states import Number
 from .symbols import Cell, Computed, Symbol, Update
-from .terms import NumberFunction, Operand, Term, choices_of, decided, free, number_of, term, truth
+from .terms import (
+    Decisions,
+    NumberFunction,
+    Operand,
+    Term,
+    choices_of,
+    free,
+    number_of,
+    term,
+    truth,
+)
 
 V = TypeVar("V")
 Choice: TypeAlias = tuple[tuple[Formula, ...], Any]
@@ -186,8 +196,9 @@ def _assigns(range_: Int, number: Number, value: Linear) -> Formula:
 
 def _by_value(symbol: Symbol, of: Any) -> Iterator[tuple[Any, Formula]]:
     if isinstance(symbol, NumberFunction):
+        decisions = Decisions(of)
         for number in symbol.range.values:
-            yield number, decided(of, partial(_assigns, symbol.range, number))
+            yield number, decisions.where(partial(_assigns, symbol.range, number))
         return
     found: dict[Any, list[Formula]] = {}
     for conditions, value in _choices(symbol, of):

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVarTuple
 
 from .formula import (
@@ -25,7 +27,7 @@ from .symbols import Computed, Function, Number, Update
 Ss = TypeVarTuple("Ss")
 Case: TypeAlias = tuple[Formula, int]
 Operand: TypeAlias = "Term | Numeric | int"
-ByChooser: TypeAlias = Mapping[Computed, int]
+ByChooser: TypeAlias = Mapping[int, int]  # by `id`, of the objects inside a term
 
 CHOICES_MAX: Final = 1 << 14  # of the values of the functions in one comparison
 
@@ -132,7 +134,7 @@ class Chooser(Term):
         yield self
 
     def value(self, chosen: ByChooser) -> Linear:
-        return Linear(chosen[Computed(self)])
+        return Linear(chosen[id(self)])
 
     def about(self) -> Iterator[Formula]:
         yield from (formula for formula, _ in self.cases())
@@ -292,7 +294,7 @@ def compared(left: Term, sign: str, other: object) -> Formula:
     short = left.compared(sign, right)
     if short is None:
         short = right.compared(_TURNED[sign], left)
-    parts = (decided(Arithmetic("-", left, right), lambda value: truth(value, sign))
+    parts = (Decisions(Arithmetic("-", left, right)).where(lambda value: truth(value, sign))
              if short is None else short,)
     mentions = tuple(dict.fromkeys((*free(left), *free(right))))
     return Comparison(parts, left, sign, right, mentions)
@@ -321,25 +323,35 @@ _COMPARED: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }
 
 
-def decided(of: Term, leaf: Callable[[Linear], Formula]) -> Formula:
-    """The formula that holds where `leaf` holds of the value, as a diagram over its choosers."""
-    several = _choosers(of)
+class Decisions:
+    """The formulas that hold where something holds of a term's value, as diagrams over its
+    choosers. The values are computed once.
+    """
 
-    def under(place: int, chosen: ByChooser) -> Formula:
-        if place == len(several):
-            return leaf(of.value(chosen))
-        name, cases = several[place]
-        below: dict[Formula, list[Formula]] = {}
-        for formula, number in cases:
-            below.setdefault(under(place + 1, {**chosen, name: number}), []).append(formula)
-        if len(below) == 1:
-            return next(iter(below))
-        every = [formula for formula, _ in cases]
-        parts = [joined([*_elsewhere(every, found), inner]) for inner, found in below.items()
-                 if inner != TRUE]
-        return parts[0] if len(parts) == 1 else And(tuple(parts))
+    def __init__(self, of: Term) -> None:
+        choosers = _choosers(of)
+        self._cases: Final = [cases for _, cases in choosers]
+        self.values: Final = [value for _, value in _choices(of, choosers)]
 
-    return under(0, {})
+    def where(self, leaf: Callable[[Linear], Formula]) -> Formula:
+        """The formula that holds where `leaf` holds of the value."""
+        values = iter(self.values)
+
+        def under(place: int) -> Formula:
+            if place == len(self._cases):
+                return leaf(next(values))
+            cases = self._cases[place]
+            below: dict[Formula, list[Formula]] = {}
+            for formula, _ in cases:
+                below.setdefault(under(place + 1), []).append(formula)
+            if len(below) == 1:
+                return next(iter(below))
+            every = [formula for formula, _ in cases]
+            parts = [joined([*_elsewhere(every, found), inner]) for inner, found in below.items()
+                     if inner != TRUE]
+            return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+        return under(0)
 
 
 def _elsewhere(every: list[Formula], found: list[Formula]) -> list[Formula]:
@@ -354,29 +366,33 @@ def joined(parts: list[Formula]) -> Formula:
     return kept[0] if len(kept) == 1 else Or(kept)
 
 
-def _choosers(of: Term) -> list[tuple[Computed, tuple[Case, ...]]]:
-    found = {Computed(one): one.cases() for one in of.choosers()}
-    count = 1
-    for cases in found.values():
-        count *= len(cases)
+def _choosers(of: Term) -> list[tuple[list[int], tuple[Case, ...]]]:
+    """The cases of each chooser, with the objects that are it."""
+    found: dict[Computed, list[int]] = {}
+    cases: list[tuple[Case, ...]] = []
+    for one in of.choosers():
+        same = found.setdefault(Computed(one), [])
+        if not same:
+            cases.append(one.cases())
+        same.append(id(one))
+    count = prod(map(len, cases))
     require(count <= CHOICES_MAX, f"{of!r} has {count:,} choices of values: at most {CHOICES_MAX:,}"
             " fit; give its functions smaller ranges, or compare in two steps")
-    return [*found.items()]
+    return [*zip(found.values(), cases, strict=True)]
 
 
 def choices_of(of: Term) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
     """Every choice of values of the choosers: the formulas that they have them, and the value."""
+    return _choices(of, _choosers(of))
 
-    def under(places: list[tuple[Computed, tuple[Case, ...]]], chosen: ByChooser,
-              known: tuple[Formula, ...]) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
-        if not places:
-            yield known, of.value(chosen)
-            return
-        (name, cases), *rest = places
-        for formula, number in cases:
-            yield from under(rest, {**chosen, name: number}, (*known, formula))
 
-    yield from under(_choosers(of), {}, ())
+def _choices(
+    of: Term, choosers: list[tuple[list[int], tuple[Case, ...]]]
+) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
+    for choice in product(*(cases for _, cases in choosers)):
+        chosen = {one: number for (same, _), (_, number) in zip(choosers, choice, strict=True)
+                  for one in same}
+        yield tuple(formula for formula, _ in choice), of.value(chosen)
 
 
 def values_of(of: Term) -> Iterator[Linear]:
@@ -390,10 +406,9 @@ def cases_of(of: Term) -> tuple[Case, ...]:
         return ((TRUE, of.number),)
     if isinstance(of, Chooser):
         return of.cases()
-    found: dict[int, None] = {}
-    for value in values_of(of):
+    decisions = Decisions(of)
+    for value in decisions.values:
         require(not value.counted, f"{of!r} has a count or a sum over elements inside: it can be "
                 "compared, and assigned, and nothing else can be made of it")
-        found[value.constant] = None
-    return tuple((decided(of, lambda v, n=n: TRUE if v.constant == n else FALSE), n)  # type: ignore[misc]  # the number of now
-                 for n in sorted(found))
+    return tuple((decisions.where(lambda v, n=n: TRUE if v.constant == n else FALSE), n)  # type: ignore[misc]  # the number of now
+                 for n in sorted({value.constant for value in decisions.values}))

@@ -1,6 +1,7 @@
 """Mutual exclusion, resources, clocks and wires."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 
 from pdproto.spec.language import (
@@ -303,13 +304,14 @@ def _store(state: tuple[tuple[int, ...], tuple[Seen, Seen]]) -> Iterator[
 
 
 MODELS = (
-    Model("KeyValueStore", STORE, reached([((NOTHING,) * KEYS, (CLOSED, CLOSED))], _store),
-          "a plain search"),
+    Model("KeyValueStore", STORE, 28_305, "a plain search", search=partial(
+        reached, [((NOTHING,) * KEYS, (CLOSED, CLOSED))], _store)),
     Model("HourClock", HOURS, 12, "published"),
     Model("AsynchInterface", WIRE, 3 * 2 * 2, "each combination of values"),
-    Model("Peterson", PETERSON, reached([(0, 0, 0), (0, 0, 1)], _peterson), "a plain search"),
-    Model("DiningPhilosophers", DINNER, reached([(0,) * 4], _dinner), "a plain search",
-          frozenset({"deadlock"})),
+    Model("Peterson", PETERSON, 20, "a plain search",
+          search=partial(reached, [(0, 0, 0), (0, 0, 1)], _peterson)),
+    Model("DiningPhilosophers", DINNER, 34, "a plain search", frozenset({"deadlock"}),
+          search=partial(reached, [(0,) * 4], _dinner)),
     Model("ReadersWriters, 2 actors", READERS, 390, "TLC"),
     Model("ReadersWriters", DESK, 21_527, "published",
           unnatural="a list of 6 requests: a row that takes the first one has a case for each "

@@ -10,7 +10,8 @@ from pdproto.spec.language import Configuration, System
 class Model:
     """states: at the default configuration. source: of this number. violated: the claims that do
     not hold, "deadlock" among them. unnatural: the word that the language lacks; empty if it lacks
-    none. larger: other configurations, each with its states.
+    none. larger: other configurations, each with its states. search: finds the number, if it is
+    not published.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Model:
     violated: frozenset[str] = frozenset()
     unnatural: str = ""
     larger: tuple[tuple[str, int], ...] = ()
+    search: Callable[[], int] | None = None
 
     def configuration(self, name: str = "default") -> Configuration:
         """The sizes."""
@@ -29,7 +31,7 @@ class Model:
 def reached(
     starts: Iterable[Hashable], successors: Callable[..., Iterable[Hashable]]
 ) -> int:
-    """How many states a plain search finds: for a model whose number is not published."""
+    """How many states a plain search finds."""
     order = list(dict.fromkeys(starts))
     seen = set(order)
     for state in order:

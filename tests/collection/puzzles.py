@@ -1,6 +1,7 @@
 """Riddles: jugs, towers, crossings of a river, tiles, beans, prisoners."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from math import factorial
 
@@ -216,11 +217,11 @@ def _visited(state: tuple[bool, bool, tuple[int, ...], int]) -> Iterator[
 MODELS = (
     Model("DieHard", DIE_HARD, 16, "published", frozenset({"never_four"})),
     Model("TowerOfHanoi", HANOI, 3 ** 3, "3 to the power of the disks", larger=(("five", 3 ** 5),)),
-    Model("MissionariesAndCannibals", MISSIONARIES, reached([(3, 3, True)], _crossed),
-          "a plain search", frozenset({"never_over"})),
+    Model("MissionariesAndCannibals", MISSIONARIES, 16, "a plain search", frozenset({"never_over"}),
+          search=partial(reached, [(3, 3, True)], _crossed)),
     Model("a wolf, a goat and a cabbage", GOAT, 10, "known", frozenset({"never_over"})),
     Model("SlidingPuzzles, 3 by 2", TILES, factorial(6) // 2, "half of the permutations"),
     Model("CoffeeCan", COFFEE, BEANS * (BEANS + 3) // 2, "n (n + 3) / 2 of n beans"),
-    Model("Prisoners", PRISONERS, reached(
-        product((False, True), (False, True), [(0, 0)], [0]), _visited), "a plain search"),
+    Model("Prisoners", PRISONERS, 68, "a plain search", search=partial(
+        reached, [*product((False, True), (False, True), [(0, 0)], [0])], _visited)),
 )

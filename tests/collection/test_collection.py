@@ -30,6 +30,13 @@ def test_the_states_and_verdicts_of_a_published_model(model: Model) -> None:
                 if one.verdict is Verdict.VIOLATED} == model.violated
 
 
+@pytest.mark.parametrize("model", [model for model in MODELS if model.search is not None],
+                         ids=lambda model: model.name)
+def test_a_plain_search_finds_the_number(model: Model) -> None:
+    assert model.search is not None
+    assert model.search() == model.states
+
+
 @pytest.mark.parametrize(("model", "name", "states"), [
     (model, name, states) for model in MODELS for name, states in model.larger],
     ids=lambda value: value.name if isinstance(value, Model) else str(value))

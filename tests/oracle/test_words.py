@@ -45,6 +45,7 @@ OUTSIDE = {
     "CopiedElement": "how the checker reads a copy", "Updates": "a row has the updates inside",
     "Numbers": "a base of sorts", "Numeric": "how a type checker knows these",
     "Use": "the same", "Ranking": "the same", "FaultFree": "the same",
+    "Decisions": "how a comparison of numbers is written",
 }
 # Fields with one value in all systems that are drawn, with the reason. Texts change no answer.
 TEXTS = {"place", "name", "about", "why"}
