@@ -38,7 +38,6 @@ from .terms import (
     NumberFunction,
     Operand,
     Term,
-    choices_of,
     free,
     number_of,
     term,
@@ -172,7 +171,7 @@ def alternatives(update: Update) -> Iterator[tuple[tuple[Formula, ...], Update |
             yield conditions, replace(update, value=value)
         return
     range_ = update.symbol.range
-    for conditions, value in choices_of(update.value.term):
+    for conditions, value in Decisions(update.value.term).choices():
         if value.counted:
             for one in range_.values:
                 yield (*conditions, _assigns(range_, one, value)), replace(update, value=one)

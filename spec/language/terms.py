@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVarTuple
 
 from .formula import (
@@ -206,8 +205,7 @@ class Arithmetic(Term):
     right: Term
 
     def __post_init__(self) -> None:
-        if self.sign in ("//", "%") and any(
-                not right.counted and right.constant == 0 for right in values_of(self.right)):
+        if self.sign in ("//", "%") and Linear(0) in Decisions(self.right).values:
             advice = ("give its function a range without 0, or choose another number there with "
                       "if_then_else")
             exact = isinstance(self.right, Constant)
@@ -331,7 +329,15 @@ class Decisions:
     def __init__(self, of: Term) -> None:
         choosers = _choosers(of)
         self._cases: Final = [cases for _, cases in choosers]
-        self.values: Final = [value for _, value in _choices(of, choosers)]
+        self.values: Final = [of.value({
+            one: number for (same, _), (_, number) in zip(choosers, choice, strict=True)
+            for one in same}) for choice in product(*self._cases)]
+
+    def choices(self) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
+        """Every choice of values of the choosers: the formulas that they have them, and the value.
+        """
+        for choice, value in zip(product(*self._cases), self.values, strict=True):
+            yield tuple(formula for formula, _ in choice), value
 
     def where(self, leaf: Callable[[Linear], Formula]) -> Formula:
         """The formula that holds where `leaf` holds of the value."""
@@ -368,36 +374,16 @@ def joined(parts: list[Formula]) -> Formula:
 
 def _choosers(of: Term) -> list[tuple[list[int], tuple[Case, ...]]]:
     """The cases of each chooser, with the objects that are it."""
-    found: dict[Computed, list[int]] = {}
-    cases: list[tuple[Case, ...]] = []
+    found: dict[Computed, list[Chooser]] = {}
     for one in of.choosers():
-        same = found.setdefault(Computed(one), [])
-        if not same:
-            cases.append(one.cases())
-        same.append(id(one))
-    count = prod(map(len, cases))
+        found.setdefault(Computed(one), []).append(one)
+    cases = [same[0].cases() for same in found.values()]
+    count = 1
+    for several in cases:
+        count *= len(several)
     require(count <= CHOICES_MAX, f"{of!r} has {count:,} choices of values: at most {CHOICES_MAX:,}"
             " fit; give its functions smaller ranges, or compare in two steps")
-    return [*zip(found.values(), cases, strict=True)]
-
-
-def choices_of(of: Term) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
-    """Every choice of values of the choosers: the formulas that they have them, and the value."""
-    return _choices(of, _choosers(of))
-
-
-def _choices(
-    of: Term, choosers: list[tuple[list[int], tuple[Case, ...]]]
-) -> Iterator[tuple[tuple[Formula, ...], Linear]]:
-    for choice in product(*(cases for _, cases in choosers)):
-        chosen = {one: number for (same, _), (_, number) in zip(choosers, choice, strict=True)
-                  for one in same}
-        yield tuple(formula for formula, _ in choice), of.value(chosen)
-
-
-def values_of(of: Term) -> Iterator[Linear]:
-    """Every value that the term can have."""
-    yield from (value for _, value in choices_of(of))
+    return [([*map(id, same)], each) for same, each in zip(found.values(), cases, strict=True)]
 
 
 def cases_of(of: Term) -> tuple[Case, ...]:
