@@ -162,7 +162,13 @@ def test_they_are_24() -> None:
     assert len([*BINDING, *RANKS, *DETECTORS, *GROUPS]) == 24
 
 
-@pytest.mark.parametrize("one", [*BINDING, *RANKS, *DETECTORS, *GROUPS], ids=lambda one: one.idea)
+# It is refuted in the largest of the systems.
+BY_NIGHT: Final = "a request that waits for input outlives its rank"
+
+
+@pytest.mark.parametrize("one", [
+    pytest.param(one, id=one.idea, marks=pytest.mark.nightly if one.idea == BY_NIGHT else ())
+    for one in (*BINDING, *RANKS, *DETECTORS, *GROUPS)])
 def test_it_is_refuted(one: Try) -> None:
     system = edited(one.system, "edit", *one.edits)
     at = system.configurations[one.at] if isinstance(one.at, str) else one.at

@@ -189,7 +189,9 @@ NEEDED: Final[list[tuple[str, System, str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("row", "system", "name", "broken"), NEEDED, ids=name_of)
+@pytest.mark.parametrize(("row", "system", "name", "broken"), [
+    pytest.param(*one, id=f"{one[0]}-{one[1].name}-{one[2]}-{one[3]}",
+                 marks=pytest.mark.nightly if one[0] == "find_spoilt" else ()) for one in NEEDED])
 def test_liveness_needs_the_row(row: str, system: System, name: str, broken: str) -> None:
     found = judged(without(system, row), broken, system.configurations[name])
     assert found.verdict is Verdict.VIOLATED

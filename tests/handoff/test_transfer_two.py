@@ -28,9 +28,8 @@ def test_two_sources_that_come_back_are_safe_at_the_pinned_counts() -> None:
 
 
 @pytest.mark.parametrize(("name", "edit"), [
-    ("a_chunk_goes_from_life_to_life", DropRow("end_lease")),
-    pytest.param("a_chunk_goes_from_life_to_life", DropRow("abort_again"),
-                 marks=pytest.mark.nightly),
+    *(pytest.param("a_chunk_goes_from_life_to_life", DropRow(row), marks=pytest.mark.nightly)
+      for row in ("end_lease", "abort_again")),
     ("a_chunk_passes_to_the_waiting_life", DropRow("grant")),
 ], ids=lambda value: value if isinstance(value, str) else value.row)
 def test_each_row_is_needed_where_two_lives_share_one_chunk(name: str, edit: DropRow) -> None:

@@ -71,7 +71,7 @@ BESIDE: Final[dict[str, tuple[Edit, ...]]] = {
     **dict.fromkeys(("succeed", "refuse", "meet_refusal", "lose_sink", "tell_failure"),
                     TELLS_AFTER_FENCE),
 }
-QUICK: Final = ("give_up_waiting", "finish_fence", "say_drained", "end_lease", "finish")
+QUICK: Final = ("give_up_waiting", "say_drained", "end_lease", "finish")
 
 
 def explored(system: System, *configurations: Configuration) -> set[str]:
