@@ -104,7 +104,10 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
         now = FORMER[arguments[0]]
         return _failed(f"there is no verb {arguments[0]} any more: use {now}", USAGE)
     try:
+        from pdproto.cli.options import remove_reports  # noqa: PLC0415 - see above
+
         parsed = parser_for(arguments, program).parse_args(arguments)
+        remove_reports(parsed)
         parsed.given, parsed.program = arguments, program
         parsed.run_once = None if once else lambda: command(arguments, program, once=True)
         return int(parsed.run(parsed))

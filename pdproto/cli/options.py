@@ -22,6 +22,8 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
+REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")  # options with a file to write
+READ: Final = ("system", "systems", "files", "merge", "trace", "resume")  # with files to read
 # Options that take one value or more.
 SEVERAL: Final = ("--size", "--faults", "--property", "--trace")
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
@@ -266,6 +268,25 @@ def check_targets(targets: Iterable[str | None]) -> None:
             raise UsageError(f"two results cannot both go to {what}")
         if target != STANDARD_OUTPUT and not _is_device(target):
             _check_path(target, _resolved(target))
+
+
+def remove_reports(arguments: argparse.Namespace) -> None:
+    """Remove the reports of an earlier run: one that ends without an answer leaves none.
+
+    Raises UsageError for a report in the place of a file that is read, or that cannot be removed.
+    """
+    given = (getattr(arguments, name, None) for name in READ)
+    read = {_resolved(str(path).rpartition(":")[0] or str(path)) for one in given if one
+            for path in ([one] if isinstance(one, str) else one)}
+    for target in (getattr(arguments, kind, None) for kind in REPORTS):
+        if target in (None, STANDARD_OUTPUT) or not Path(target).is_file():
+            continue
+        if _resolved(target) in read:
+            raise UsageError(f"{target} is read: write the result to another file")
+        try:
+            _resolved(target).unlink()
+        except OSError as error:
+            raise UsageError(f"cannot write {target!r}: {error.strerror}") from error
 
 
 def check_folder(target: str | Path | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pdproto.cli.main import parser_for
-from pdproto.cli.options import UsageError, check_targets, console, write
+from pdproto.cli.options import REPORTS, UsageError, check_targets, console, write
 
 if TYPE_CHECKING:  # a run without --shard does not import them
     from pdproto.check.shards import Merged, Shard
@@ -15,7 +15,6 @@ if TYPE_CHECKING:  # a run without --shard does not import them
 VALUED: Final = ("--shard", "--answers", "--workers", "--executor", "--json", "--junit", "--sarif",
                  "--html", "--mermaid", "--format", "--export", "--trace")
 FLAGS: Final = ("--quiet", "--no-cache")
-REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")
 SHARDS_MAX: Final = 10_000
 WITH_MERGE: Final = (*REPORTS, "format", "workers", "executor", "quiet", "no_cache", "merge")
 POSITIONAL: Final = ("system", "systems", "id")

@@ -24,7 +24,6 @@ from pdproto.cli.options import (
 )
 from pdproto.cli.systems import BUILT_IN, load
 from pdproto.spec.bugs.bug import Bug
-from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.language.kinds import suggestion
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
@@ -172,6 +171,8 @@ def _at_bug(arguments: argparse.Namespace) -> Start:
 
 def _bug(identity: str, system: str | None) -> Bug:
     """The defect. system: if it is named, it must be the one that has the defect."""
+    from pdproto.spec.bugs.catalogue import BUGS  # noqa: PLC0415 - it imports every table
+
     bug = next((bug for bug in BUGS if bug.id == identity), None)
     if bug is None:
         hint = suggestion(identity, [bug.id for bug in BUGS]) or "; pdproto/spec/bugs has them"

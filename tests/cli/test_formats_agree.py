@@ -6,6 +6,7 @@ import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -280,3 +281,49 @@ def test_a_page_without_a_violation_is_not_written(
         main([verb, f"systems_of_verdicts:{name}", *FEW[verb], "--html", str(target)])
         said = f"no run has a violation to draw: {target} is not written"
         assert (said in capsys.readouterr().err, target.exists()) == (not drawn, drawn)
+
+
+# Commands that end without an answer, each with its reason.
+NO_ANSWER: Final[Mapping[tuple[str, ...], str]] = {
+    ("check", "systems_of_verdicts:KEPT", "--property", "nothing"): "no property",
+    ("check", "systems_of_verdicts:KEPT", "--quiet"): "cannot write",  # the disk is full
+    ("prove", "nowhere.py:SYSTEM"): "nowhere.py",
+    ("fuzz", "systems_of_verdicts:STEADY", "--replay", "AAAA"): "no run of this system",
+    ("sim", "systems_of_verdicts:KEPT"): "lit of hall",
+    ("mutate", "systems_of_verdicts:KEPT", "--row", "nothing", "--workers", "1"): "nothing",
+    ("trace", "nowhere.jsonl"): "nowhere.jsonl",
+    ("lint", "nowhere.py:SYSTEM"): "nowhere.py",
+}
+
+
+@pytest.mark.parametrize("command", NO_ANSWER)
+def test_a_command_without_an_answer_leaves_no_earlier_report(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seen red: the report of an earlier run stayed, with its verdict."""
+    def full(path: Path, *_: object, **__: object) -> NoReturn:
+        raise OSError(ENOSPC, "No space left on device", str(path))
+
+    target = tmp_path / "earlier.json"
+    target.write_text('{"verdict": "holds"}')
+    monkeypatch.setattr(Path, "write_text", full)
+    assert main([*command, "--json", str(target)]) == 2
+    assert NO_ANSWER[command] in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_a_report_takes_the_place_of_no_file_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = tmp_path / "trace.jsonl"
+    read.write_bytes(next(iter(sorted(GOLDEN.glob("*.jsonl")))).read_bytes())
+    before = read.read_bytes()
+    spec = tmp_path / "spec.py"
+    spec.write_text("SYSTEM = None")
+    for command in (("trace", str(read)), ("check", "--merge", str(read)),
+                    ("lint", f"{spec}:SYSTEM")):
+        target = spec if command[0] == "lint" else read
+        assert main([*command, "--json", str(target)]) == 2
+        assert f"{target} is read: write the result to another file" in capsys.readouterr().err
+    assert (read.read_bytes(), spec.read_text()) == (before, "SYSTEM = None")
