@@ -277,7 +277,7 @@ def remove_reports(arguments: argparse.Namespace) -> None:
     """
     given = (getattr(arguments, name, None) for name in READ)
     read = {_resolved(str(path).rpartition(":")[0] or str(path)) for one in given if one
-            for path in ([one] if isinstance(one, str) else one)}
+            for path in ([one] if isinstance(one, str | Path) else one)}
     for target in (getattr(arguments, kind, None) for kind in REPORTS):
         if target in (None, STANDARD_OUTPUT) or not Path(target).is_file():
             continue
