@@ -6,20 +6,17 @@ place; place 0 is the first. A row that takes the first message moves the others
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product, starmap
+from itertools import pairwise, product, starmap
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pdproto.ground.layout import Indices, Layout
-from pdproto.ground.program import Clause, Guard, Literal, simplified
+from pdproto.ground.program import Clause, Effect, Guard, Literal, copied, simplified
 from pdproto.spec.language.channels import Channel, channels_of, queue_at
 from pdproto.spec.language.symbols import Message
 
 Letter: TypeAlias = tuple[Message[*tuple[Any, ...]], Indices]  # a message without its place
 EMPTY: Final = "empty"  # the text of a queue without messages
-
-Case: TypeAlias = tuple[Guard, tuple[Literal, ...]]
-Moves: TypeAlias = tuple[tuple[int, int], ...]  # of an action (program.py)
 
 
 class Queue(NamedTuple):
@@ -106,25 +103,24 @@ class Queues:
 
     def cases(
         self, guard: Guard, turns: Mapping[Queue, QueueChange]
-    ) -> Iterator[tuple[Guard, tuple[Literal, ...], Moves]]:
-        """The guard for each length of the queues, with what it assigns to them and moves.
+    ) -> Iterator[tuple[Guard, tuple[Effect, ...]]]:
+        """The guard for each length of the queues, with its effects on them.
 
         There is none for a length to which the row would add too many messages.
         """
         for choice in product(*(self._changes(*item) for item in turns.items())):
-            clauses = [clause for known, _, _ in choice for clause in known]
+            clauses = [clause for known, _ in choice for clause in known]
             whole = simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
             if whole is not None:
-                yield (whole, tuple(literal for _, after, _ in choice for literal in after),
-                       tuple(_together(move for _, _, moves in choice for move in moves)))
+                yield whole, tuple(effect for _, after in choice for effect in after)
 
     def _changes(
         self, queue: Queue, turn: QueueChange
-    ) -> Iterator[tuple[Sequence[Clause], Sequence[Literal], Sequence[tuple[int, int]]]]:
-        """Clauses about one queue, what the row then assigns, and which cells it moves."""
+    ) -> Iterator[tuple[Sequence[Clause], Sequence[Effect]]]:
+        """Clauses about one queue, and the effects that the row then has on it."""
         places, taken = self.capacity(queue), turn.taken
         if taken is not None and not turn.sent:
-            yield [(self._cell(taken, 0, True),)], *self._shift(queue, places)
+            yield [(self._cell(taken, 0, True),)], self._shift(queue, places)
             return
         for length in range(taken is not None, places + 1):
             rest = length - (taken is not None)
@@ -132,23 +128,19 @@ class Queues:
                 added = [self._cell(one, rest + i, True) for i, one in enumerate(turn.sent)]
                 known = [*self._is_long(queue, length)]
                 if taken is None:
-                    yield known, added, ()
+                    yield known, added
                 else:
-                    cleared, moves = self._shift(queue, length)
-                    yield [(self._cell(taken, 0, True),), *known], [*cleared, *added], moves
+                    yield ([(self._cell(taken, 0, True),), *known],
+                           [*self._shift(queue, length), *added])
 
-    def _shift(
-        self, queue: Queue, length: int
-    ) -> tuple[list[Literal], list[tuple[int, int]]]:
-        """What clears the first places, so many, and what moves each message down by one."""
-        cleared = [self._cell(one, place, False)
-                   for one in self.letters(queue) for place in range(length)]
-        moves = []
+    def _shift(self, queue: Queue, length: int) -> list[Effect]:
+        """The effects that move each message of the first places, so many, down by one."""
+        effects: list[Effect] = []
         for one in self.letters(queue):
-            for place in range(1, length):
-                source, target = (self._cell(one, p, True).mask for p in (place, place - 1))
-                moves.append((source, target.bit_length() - source.bit_length()))
-        return cleared, moves
+            cells = [self._cell(one, place, False) for place in range(length)]
+            effects += cells[-1:]
+            effects += (copied(source.mask, target.mask) for target, source in pairwise(cells))
+        return effects
 
     def _is_long(self, queue: Queue, length: int) -> Iterator[Clause]:
         """So many messages wait: the last of these places has one, and the next has none."""
@@ -162,11 +154,3 @@ class Queues:
         message, at = letter
         return self._layout.literal(message, (*at, place), waits)
 
-
-def _together(moves: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The moves, those by the same number of bits as one."""
-    masks: dict[int, int] = {}
-    for mask, shift in moves:
-        masks[shift] = masks.get(shift, 0) | mask
-    for shift, mask in masks.items():
-        yield mask, shift

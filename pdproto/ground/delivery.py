@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from pdproto.ground.layout import Cell, Indices, Layout
-from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.ground.program import Action, Clause, Effect, Guard, Literal, acting, simplified
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Relation, Sizes, Symbol
 
@@ -56,7 +56,7 @@ class Deliveries:
                 yield self._mark(message, own, at, False)
 
     def actions(
-        self, message: AnyMessage, at: Indices, own: Indices, guard: Guard, effects: list[Literal]
+        self, message: AnyMessage, at: Indices, own: Indices, guard: Guard, effects: list[Effect]
     ) -> Iterator[Action]:
         """A row on a broadcast as at most two actions.
 
@@ -71,12 +71,12 @@ class Deliveries:
         left = _conjoined(guard, here, for_others)
         if left is not None:
             taking = self._mark(message, own, at, True)
-            yield Action(left, *assignment([taking, *effects]))
+            yield acting(left, [taking, *effects])
         by_others = ((self._mark(message, other, at, True),) for other in others)
         last = _conjoined(guard, here, *by_others)
         if last is not None:
             gone = self._layout.literal(message, at, False)
-            yield Action(last, *assignment([gone, *self.reset_marks(message, at), *effects]))
+            yield acting(last, [gone, *self.reset_marks(message, at), *effects])
 
     def marks_of(self, message: Symbol, own: Indices, at: Indices) -> Iterator[Cell]:
         """The mark of one instance for a broadcast; none for other messages."""

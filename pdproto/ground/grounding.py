@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import product
 from typing import Any, Final, TypeAlias, assert_never
 
-from pdproto.ground.channels import Case, Moves, Queue, QueueChange, Queues
+from pdproto.ground.cases import CASES_MAX, Case, split
+from pdproto.ground.channels import Queue, QueueChange, Queues
 from pdproto.ground.choices import Choices
 from pdproto.ground.clauses import (
     CLAUSES_MAX,
@@ -29,11 +30,19 @@ from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
-from pdproto.ground.program import Action, Clause, Guard, Literal, assignment, simplified
+from pdproto.ground.program import (
+    Action,
+    Clause,
+    Effect,
+    Guard,
+    Literal,
+    acting,
+    assignment,
+    simplified,
+)
 from pdproto.ground.starts import starts
-from pdproto.ground.values import values_of
+from pdproto.ground.values import changes_of, values_of
 from pdproto.spec.language.formula import (
-    TRUE,
     And,
     AtLeast,
     Atom,
@@ -52,13 +61,22 @@ from pdproto.spec.language.machine import Row, Table, Timer
 from pdproto.spec.language.place import Place, SpecError
 from pdproto.spec.language.properties import Fairness
 from pdproto.spec.language.sorts import ANY, Sort
-from pdproto.spec.language.symbols import Each, Message, Rigid, Sent, Sizes, Update
+from pdproto.spec.language.symbols import (
+    Each,
+    Message,
+    Rigid,
+    Sent,
+    Sizes,
+    Symbol,
+    Update,
+    Variable,
+)
 from pdproto.spec.language.system import Configuration, System
 
 Environment: TypeAlias = Mapping[Sort, int]
 Interpretation: TypeAlias = Mapping[Rigid[*tuple[Any, ...]], frozenset[Indices]]
 ROWS_MAX: Final = 100_000
-CASES_MAX: Final = 4_096  # of one row at its parameters
+
 
 @dataclass(frozen=True, slots=True)
 class GroundRow:
@@ -101,6 +119,9 @@ class Grounder:
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
         self.queues: Final = Queues(layout)
+        self.carried: Final[frozenset[Symbol]] = frozenset(
+            one for message in layout.symbols if isinstance(message, Message)
+            for one in message.carries)
 
     def environments(self, variables: tuple[Sort, ...]) -> Iterator[Environment]:
         """Every choice of elements for the variables."""
@@ -230,7 +251,7 @@ class Grounder:
     ) -> Iterator[Action]:
         """The effects of the row; a delivery that is counted has one of two effects."""
         said = list(self._said(row, environment))
-        for case, assigned, moves in self._queued(table, row, environment, guard):
+        for case, assigned in self._queued(table, row, environment, guard):
             effects = [*assigned, *said]
             if self.consume and isinstance(row.on, Sent) and row.on.message.fifo is None:
                 message, at = row.on.message, self.cell(row.on.arguments, environment)
@@ -239,20 +260,27 @@ class Grounder:
                     yield from self.deliveries.actions(message, at, own, case, effects)
                     continue
                 effects.insert(0, self.layout.literal(message, at, False))
-            yield Action(case, *assignment(effects), moves)
+            yield acting(case, effects)
 
     def _queued(
         self, table: Table, row: Row, environment: Environment, guard: Guard
-    ) -> Iterator[tuple[Guard, tuple[Literal, ...], Moves]]:
+    ) -> Iterator[tuple[Guard, tuple[Effect, ...]]]:
         """The cases of the row, with its effects on channels."""
         turns = self.turns(row, environment)
         if self.queues.count(turns) > CASES_MAX:
             raise SpecError(row.place, f"row {row.name!r} has over {CASES_MAX:,} cases at these "
                             "sizes, one for each choice of lengths of its channels: give them "
                             "fewer places")
-        for case, assigned in self.cases(table, row, environment, guard):
-            for queued, changed, moves in self.queues.cases(case, turns):
-                yield queued, (*assigned, *changed), moves
+        values = values_of if self._is_told(row) else changes_of
+        for case, assigned in split(self, table, row, environment, guard, values):
+            for queued, changed in self.queues.cases(case, turns):
+                yield queued, (*assigned, *changed)
+
+    def _is_told(self, row: Row) -> bool:
+        """Whether a claim compares what the row assigns with constants (check/questions.py)."""
+        judged = (one for update in row.do if isinstance(one := update.symbol, Variable))
+        return bool(row.on is None and row.send) or any(
+            one.edges is not None or one in self.carried for one in judged)
 
     def turns(self, row: Row, environment: Environment) -> Mapping[Queue, QueueChange]:
         """The change of each queue by the row."""
@@ -284,29 +312,8 @@ class Grounder:
     def cases(
         self, table: Table, row: Row, environment: Environment, guard: Guard
     ) -> Sequence[Case]:
-        """The row's guard with the values that the row assigns, in the order of the row.
-
-        An update with a `where` has a case for each choice of the cells that it is for. The guards
-        of two cases exclude each other, and one of them holds where the row's guard holds. Raises
-        SpecError above CASES_MAX cases.
-        """
-        cases: list[Case] = [(guard, ())]
-        for update in table.written(row):
-            for chosen in self.environments(update.variables):
-                inner = {**environment, **chosen}
-                choices = [*values_of(self, update, inner)]
-                if update.where != TRUE:
-                    choices.append((Not(update.where), inner, ()))
-                cases = [
-                    (narrowed, (*before, *literals))
-                    for holding, before in cases
-                    for condition, of, literals in choices
-                    for narrowed in self._narrowed(row, holding, condition, of)
-                ]
-                if len(cases) > CASES_MAX:
-                    raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
-                                               f"over {CASES_MAX:,} cases at these sizes")
-        return cases
+        """The row's guard with the values that the row assigns (cases.py)."""
+        return split(self, table, row, environment, guard, values_of)
 
     def assigned(self, update: Update, environment: Environment) -> Iterator[Literal]:
         """The literals that an update of a constant makes true."""
@@ -314,19 +321,6 @@ class Grounder:
             for indices in self.cells(one, environment):
                 yield self.layout.literal(one.symbol, indices, one.value)
                 yield from self.deliveries.reset_marks(one.symbol, indices)
-
-    def _narrowed(
-        self, row: Row, guard: Guard, condition: Formula, environment: Environment
-    ) -> Iterator[Guard]:
-        """The guard and the condition together, as guards that exclude each other."""
-        if condition == TRUE:
-            yield guard
-            return
-        for one in self.guards(normal(condition), environment, row, "the `where` of an update"):
-            both = simplified([(Literal(guard.mask, guard.value),), *guard.clauses,
-                               (Literal(one.mask, one.value),), *one.clauses])
-            if both is not None:
-                yield both
 
     def cells(self, update: Update, environment: Environment) -> Iterator[Indices]:
         """The indices of the cells of an update; ANY stands for every element."""

@@ -96,6 +96,42 @@ def shifted(bits: int, shift: int) -> int:
     return bits << shift if shift >= 0 else bits >> -shift
 
 
+class Copy(NamedTuple):
+    """A cell gets the value that another one had before: the bits under the mask, so far up."""
+
+    mask: int
+    shift: int
+
+
+Effect: TypeAlias = Literal | Copy
+
+
+def copied(source: int, target: int) -> Copy:
+    """The copy of one cell to another, by their masks."""
+    return Copy(source, target.bit_length() - source.bit_length())
+
+
+def acting(guard: Guard, effects: Iterable[Effect]) -> Action:
+    """The update with these effects, each on one cell; of two on a cell the later one counts."""
+    clear = assign = 0
+    copies: dict[int, Copy] = {}  # by the mask of the cell that is written
+    for effect in effects:
+        mask = effect.mask
+        if isinstance(effect, Copy):
+            if not effect.shift and not clear & mask:
+                continue
+            mask = shifted(mask, effect.shift)
+            copies[mask] = effect
+        else:
+            copies.pop(mask, None)
+        clear |= mask
+        assign = assign & ~mask | (effect.value if isinstance(effect, Literal) else 0)
+    moves: dict[int, int] = {}
+    for mask, shift in copies.values():
+        moves[shift] = moves.get(shift, 0) | mask
+    return Action(guard, clear, assign, tuple((mask, shift) for shift, mask in moves.items()))
+
+
 def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
     """`clear` and `assign` of the update that makes the literals hold; a later one wins."""
     clear = assign = 0

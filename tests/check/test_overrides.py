@@ -1,11 +1,14 @@
 """Two updates of one cell in a row, where the later one counts, in each reader of the tables."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pdproto.check.checking import CheckSettings, check
+from pdproto.check.explore import NATIVE, PORTABLE, EngineChoice
 from pdproto.check.interpret import Interpreter
 from pdproto.check.opinions.tla import tla
 from pdproto.check.prove.judgement import Status
@@ -38,6 +41,7 @@ from pdproto.spec.language import (
     forall,
     implies,
 )
+from tests.collection.model import reached
 
 
 class Worker(Sort):
@@ -198,3 +202,38 @@ def test_an_update_of_all_cells_may_come_before_one_with_a_condition() -> None:
     found = Interpreter(system, SIZES).explore()
     result = check(system, Configuration(SIZES), CheckSettings(keep_going=True))
     assert result.states == len(found.depth)
+
+
+left, right = pool.function("left", Light, Page), pool.function("right", Light, Page)
+COPIES = {
+    "a constant after a copy": [each(f, left(f).to(right(f))), left(g).to(Light.ON)],
+    "a copy after a constant": [left(ANY).to(Light.ON), left(g).to(right(g))],
+    "itself after a constant": [left(ANY).to(Light.ON), left(g).to(left(g))],
+}
+
+
+def _copied(which: str, old: tuple[int, ...], other: tuple[int, ...], page: int) -> list[int]:
+    """The values of `left` after the row on this page."""
+    after = [*other] if which == "a constant after a copy" else [1, 1]
+    after[page] = {"a constant after a copy": 1, "a copy after a constant": other[page],
+                   "itself after a constant": old[page]}[which]
+    return after
+
+
+@pytest.mark.parametrize("engine", [NATIVE, PORTABLE])
+@pytest.mark.parametrize("which", COPIES)
+def test_of_a_copy_and_another_update_the_later_one_counts(
+        which: str, engine: EngineChoice) -> None:
+    system = pool_of(
+        Row("copy", on=Call("copy", g), do=COPIES[which]),
+        *(Row(f"turn_{one}", on=Call("turn", g), do=right(g).to(one)) for one in Light))
+
+    def after(state: tuple[tuple[int, ...], tuple[int, ...]]) -> Iterator[tuple[Any, Any]]:
+        for page in (0, 1):
+            yield (*_copied(which, *state, page),), state[1]
+            for light in range(3):
+                yield state[0], tuple(light if i == page else one for i, one in enumerate(state[1]))
+
+    result = check(replace(system, properties=(), like=system),
+                   Configuration({Worker: 1, Page: 2}), CheckSettings(engine=engine))
+    assert result.states == reached([((0, 0), (0, 0))], after)

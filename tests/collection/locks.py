@@ -11,12 +11,15 @@ from pdproto.spec.language import (
     Always,
     Call,
     Configuration,
+    Formula,
     Int,
     LeadsTo,
     Machine,
     Message,
+    Numbers,
     Rigid,
     Row,
+    Seq,
     Sort,
     State,
     System,
@@ -24,6 +27,7 @@ from pdproto.spec.language import (
     all_of,
     any_of,
     auto,
+    count,
     each,
     exists,
     forall,
@@ -163,34 +167,48 @@ READERS = System("readers-writers", "Readers and writers.", (
     LeadsTo("reads", TRUE, reader(a)), LeadsTo("writes", TRUE, writer(a))),
     configurations={"default": Configuration({Actor: 2, Queue: 4})})
 
-# ---- The same with three actors: the queue is the order of the requests that wait
+# ---- The same with three actors, and the queue as two lists
 
 
-class Request(Sort):
-    """What one actor asks for: to read, or to write."""
+class Kind(State):
+    READ = auto()
+    WRITE = auto()
 
 
-f, g = Request("f"), Request("g")
-by = Rigid("by", f, a, given=lambda sizes: {(i, i // 2) for i in range(sizes[Request])})
-to_read = Rigid("to_read", f, given=lambda sizes: {
-    (i,) for i in range(0, sizes[Request], 2)})
-desk = Machine("desk", host=True)
-waits, ahead = desk.relation("waits", Request), desk.relation("ahead", Request, Request)
+class Spot(Numbers, values=Int(0, 5)):
+    """A place in the lists."""
+
+
+i = Spot("i")
+desk = Machine("desk")
+who = desk.function("who", Seq(Actor, most=6))
+kind = desk.function("kind", Seq(Kind, most=6))
 reads, writes = desk.relation("reads", Actor), desk.relation("writes", Actor)
-is_first = all_of(by(f, a), waits(f), forall(g, ~ahead(g, f)), forall(b, ~writes(b)))
-TAKEN = [waits(f).to(False), ahead(f, ANY).to(False)]
+nobody_writes = forall(b, ~writes(b))
+TAKEN = [who().tail(), kind().tail()]
+
+
+def _waits(for_what: Kind) -> Formula:
+    return exists(i, (i < who().length) & (who().at(i) == a) & (kind().at(i) == for_what))
+
+
+def _is_first(for_what: Kind) -> Formula:
+    return all_of(~who().empty, who().head == a, kind().head == for_what)
+
+
 DESK = System("readers-writers-three", "Readers and writers.", (Table(desk, rows=(
-    Row("ask", choose=f, when=~waits(f), do=[
-        waits(f).to(True), each(g, ahead(g, f).to(True), where=waits(g))]),
-    Row("read", choose=(f, a), when=is_first & to_read(f), do=[*TAKEN, reads(a).to(True)]),
-    Row("write", choose=(f, a), do=[*TAKEN, writes(a).to(True)],
-        when=all_of(is_first, ~to_read(f), forall(b, ~reads(b)))),
+    *(Row(f"try_{one.value}", choose=a, when=~_waits(one), do=[who().append(a), kind().append(one)])
+      for one in Kind),
+    Row("read", choose=a, when=_is_first(Kind.READ) & nobody_writes,
+        do=[*TAKEN, reads(a).to(True)]),
+    Row("write", choose=a, when=_is_first(Kind.WRITE) & nobody_writes & forall(b, ~reads(b)),
+        do=[*TAKEN, writes(a).to(True)]),
     Row("stop_reading", choose=a, when=reads(a), do=reads(a).to(False)),
     Row("stop_writing", choose=a, when=writes(a) & ~reads(a), do=writes(a).to(False)),
 )),), (Always("exclusive", ~(reads(a) & writes(b))),
-       Always("one_writer", implies(writes(a) & writes(b), a.same(b))),
+       Always("one_writer", count(a, writes(a)) <= 1),
        *(LeadsTo(f"{done.name}_at_last", TRUE, done(a)) for done in (reads, writes))),
-    configurations={"default": Configuration({Actor: 3, Request: 6})})
+    configurations={"default": Configuration({Actor: 3})})
 
 # ---- Clients that ask for sets of resources
 
@@ -313,8 +331,6 @@ MODELS = (
     Model("DiningPhilosophers", DINNER, 34, "a plain search", frozenset({"deadlock"}),
           search=partial(reached, [(0,) * 4], _dinner)),
     Model("ReadersWriters, 2 actors", READERS, 390, "TLC"),
-    Model("ReadersWriters", DESK, 21_527, "published",
-          unnatural="a list of 6 requests: a row that takes the first one has a case for each "
-                    "content, so the requests are in an order of their own"),
+    Model("ReadersWriters", DESK, 21_527, "published"),
     Model("SimpleAllocator", ALLOCATOR, 400, "published"),
 )

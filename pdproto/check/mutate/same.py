@@ -164,9 +164,11 @@ def _alone(
     one: Action, others: Sequence[Guard], twins: Sequence[Guard], fields: _Fields
 ) -> Iterator[Guard]:
     """Guards of states in which `one` changes something, and no other row nor a twin can fire.
+
+    If it moves cells, of all states in which it can fire and they cannot.
     """
     able = _clauses(one.guard)
-    if not one.moves:  # what takes a message always changes something
+    if not one.moves:
         able.append(tuple(
             literal
             for field, values in fields
