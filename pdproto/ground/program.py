@@ -96,28 +96,28 @@ def shifted(bits: int, shift: int) -> int:
     return bits << shift if shift >= 0 else bits >> -shift
 
 
-class Copy(NamedTuple):
+class CellCopy(NamedTuple):
     """A cell gets the value that another one had before: the bits under the mask, so far up."""
 
     mask: int
     shift: int
 
 
-Effect: TypeAlias = Literal | Copy
+Effect: TypeAlias = Literal | CellCopy
 
 
-def copied(source: int, target: int) -> Copy:
+def copied(source: int, target: int) -> CellCopy:
     """The copy of one cell to another, by their masks."""
-    return Copy(source, target.bit_length() - source.bit_length())
+    return CellCopy(source, target.bit_length() - source.bit_length())
 
 
 def acting(guard: Guard, effects: Iterable[Effect]) -> Action:
     """The update with these effects, each on one cell; of two on a cell the later one counts."""
     clear = assign = 0
-    copies: dict[int, Copy] = {}  # by the mask of the cell that is written
+    copies: dict[int, CellCopy] = {}  # by the mask of the cell that is written
     for effect in effects:
         mask = effect.mask
-        if isinstance(effect, Copy):
+        if isinstance(effect, CellCopy):
             if not effect.shift and not clear & mask:
                 continue
             mask = shifted(mask, effect.shift)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from pdproto.ground.layout import Indices, Layout
-from pdproto.ground.program import Copy, Effect, Literal, copied
+from pdproto.ground.program import CellCopy, Effect, Literal, copied
 from pdproto.spec.language.computed import Chosen, alternatives, both
 from pdproto.spec.language.computed import copied as copied_element
 from pdproto.spec.language.elements import ElementCell
@@ -105,7 +105,7 @@ def _source(symbol: Symbol, of: Any) -> tuple[Symbol, tuple[Sort, ...]] | None:
 def _copies(
     ground: Assigning, update: Update, source: tuple[Symbol, tuple[Sort, ...]],
     environment: Environment,
-) -> Iterator[Copy]:
+) -> Iterator[CellCopy]:
     symbol, arguments = source
     at = tuple(environment[v] for v in arguments)
     for cell in ground.cells(update, environment):
