@@ -40,13 +40,13 @@ class ZeroMQ:
         self, process: Process, addresses: Addresses, *, trusted_network: bool = False,
         linger_s: float = 0.5,
     ) -> None:
-        checked.seconds("linger_s", linger_s, most=LINGER_MAX_S, or_0=True)
         self.process: Final = process
         self.dropped = 0
         self._addresses: Final = addresses
         self._clock: Final = OwnClock(2 * REST_S)
         self._clock.begin(time.monotonic())
-        self._linger_ms: Final = round(linger_s * 1e3)
+        self._linger_ms: Final = round(1e3 * checked.seconds(
+            "linger_s", linger_s, most=LINGER_MAX_S, or_0=True))
         own = listening_place(process, addresses, trusted_network=trusted_network)
         self._context: Final = zmq.Context()
         self._outlets: Final[dict[Name, zmq.Socket[bytes]]] = {}

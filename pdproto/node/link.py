@@ -95,9 +95,10 @@ class Link:
     def __post_init__(self) -> None:
         """Raise TypeError or ValueError for a value that no link has."""
         checked.text("bind", self.bind, ENDPOINT_MAX)
-        checked.whole("high_water", self.high_water, 1, HIGH_WATER_MAX)
+        object.__setattr__(self, "high_water", checked.whole(
+            "high_water", self.high_water, 1, HIGH_WATER_MAX))
         for name in ("sign_of_life_s", "silent_s", "absent_s", "grace_s", "returns_s"):
-            checked.seconds(name, getattr(self, name))
+            object.__setattr__(self, name, checked.seconds(name, getattr(self, name)))
         if self.curve is not None:
             checked.one_of("curve", self.curve, Curve)
         if self.advertise is not None:

@@ -104,9 +104,8 @@ class Timers(Generic[W]):
         if unknown:
             raise ValueError(f"waits: no timer is called {checked.shown(unknown[0])}: want "
                              f"{', '.join(WAITS)}")
-        for name, length in given.items():
-            checked.seconds(f"waits[{name!r}]", length)
-        self.seconds = {name: given.get(name, wait.seconds) for name, wait in WAITS.items()}
+        self.seconds = {name: checked.seconds(f"waits[{name!r}]", given[name]) if name in given
+                        else wait.seconds for name, wait in WAITS.items()}
         # By name and by the number of doublings.
         self._queues: Final[dict[str, dict[int, deque[tuple[float, W]]]]] = {}
         self._cancelled = dict.fromkeys(WAITS, 0)

@@ -44,10 +44,11 @@ from pdproto.registry.wire import (
     Run,
     read,
 )
+from pdproto.runtime import checked
 from pdproto.runtime.limits import BODY_BYTES_MAX, BODY_S, ROOM_MAX
 from pdproto.runtime.own_clock import REST_S
 from pdproto.runtime.trace_shared import SharedTrace
-from pdproto.transport.http_server import HttpServer
+from pdproto.transport.http_server import HOST_MAX, HttpServer
 from pdproto.transport.keys import Keys
 from pdproto.transport.patience import within
 
@@ -309,6 +310,9 @@ class RegistryServer(HttpServer):
         traces: Mapping[str, SharedTrace] | None = None, *, keys: Keys | None = None,
         insecure: bool = False, store: Log | None = None,
     ) -> None:
+        checked.text("host", host, HOST_MAX)
+        if keys is not None:
+            checked.one_of("keys", keys, Keys)
         require_private("the registry", host, keyed=keys is not None, insecure=insecure)
         registry = Registry(limits, traces)
         limits = registry.limits

@@ -27,10 +27,11 @@ from pdproto.registry.wire import (
 )
 from pdproto.runtime import checked
 from pdproto.runtime.errors import RemoteProtocolError
-from pdproto.runtime.limits import ASKED_ROOMS_MAX
+from pdproto.runtime.limits import ASKED_ROOMS_MAX, ROOM_MAX
 from pdproto.transport.keys import Keys
 
 TIMEOUT_S: Final = 5.0
+TIMEOUT_MAX_S: Final = 86_400.0  # a socket takes no wait over 24 days
 ADDRESS_MAX: Final = 4_096  # characters, of all registries together
 BEHIND: Final = 504  # the registry does not know the end of its store
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -64,12 +65,12 @@ class RegistryClient:
         self, address: str, timeout_s: float = TIMEOUT_S, *, keys: Keys | None = None
     ) -> None:
         self.address: Final = checked.text("address", address, ADDRESS_MAX)
-        checked.seconds("timeout_s", timeout_s)
+        wait_s = checked.seconds("timeout_s", timeout_s, most=TIMEOUT_MAX_S)
         if keys is not None:
             checked.one_of("keys", keys, Keys)
         self._keys: Final = keys
         self._connections: Final = [
-            _connection(one, timeout_s, keys) for one in address.split(",")]
+            _connection(one, wait_s, keys) for one in address.split(",")]
         self._asked = 0  # the registry that answered last
         threads.watch(self)
 
@@ -258,8 +259,13 @@ def _room(room: int, dp_rank: int, generation: int | None) -> Room:
 
 
 def _rooms(rooms: Sequence[int], generations: Sequence[int], *, full: bool = False) -> Rooms:
-    return Rooms(tuple(checked.numbers("rooms", rooms, ASKED_ROOMS_MAX)),
-                 tuple(checked.numbers("generations", generations, ASKED_ROOMS_MAX)), full)
+    return Rooms(_told("rooms", rooms), _told("generations", generations), full)
+
+
+def _told(name: str, given: Sequence[int]) -> tuple[int, ...]:
+    numbers = tuple(checked.numbers(name, given, ASKED_ROOMS_MAX))
+    checked.within(name, numbers, ROOM_MAX + 1)
+    return numbers
 
 
 def _reason(answer: bytes) -> str:

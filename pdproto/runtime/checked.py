@@ -9,9 +9,10 @@ class takes as long as a step of its table.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
-from math import isfinite
+from itertools import islice
+from math import inf, isinf
 from operator import index
+from sys import maxsize
 from typing import Any, Final, SupportsIndex, TypeVar
 
 import msgspec
@@ -31,13 +32,14 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 SHOWN_MAX: Final = 60  # characters of a value in an error
 _INTEGERS: Final = {int}
+NUMBERS: Final = "a sequence of whole numbers"
 
 
 def whole(name: str, value: object, least: int = 0, most: int = ROOM_MAX) -> int:
     """A whole number from `least` to `most`. A bool is none."""
     number = value if type(value) is int else _whole(name, value)  # a protocol takes long to ask
     if not least <= number <= most:
-        raise ValueError(f"{name} {number}: want {least:,} to {most:,}")
+        raise ValueError(f"{name} {shown(number)}: want {least:,} to {most:,}")
     return number
 
 
@@ -47,10 +49,13 @@ def whole_or_none(name: str, value: object, least: int = 0, most: int = ROOM_MAX
 
 
 def _whole(name: str, value: object) -> int:
-    if not isinstance(value, bool) and isinstance(value, SupportsIndex):
-        with suppress(TypeError):  # an array is one if it has no dimensions
-            return index(value)
-    raise _type(name, value, "a whole number")
+    rule = "a whole number"
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        raise _type(name, value, rule)
+    try:
+        return index(value)  # an array is one if it has no dimensions
+    except Exception as error:
+        raise _type(name, value, rule) from error
 
 
 def room(value: object) -> int:
@@ -75,28 +80,36 @@ def numbers(name: str, value: object, most: int = PAGES_MAX) -> Sequence[int]:
     integers is returned as it is.
     """
     if not isinstance(value, tuple) or not _INTEGERS.issuperset(map(type, value)):
-        value = _indices(name, value)
-    if value and min(value) < 0:
-        raise ValueError(f"{name}: {min(value)}: want 0 or more")
+        value = _indices(name, value, most)
     if len(value) > most:
-        raise ValueError(f"{name}: {len(value):,} numbers; {most:,} is the limit")
+        raise _too_many(name, len(value), most)
+    if value and min(value) < 0:
+        raise ValueError(f"{name}: {shown(min(value))}: want 0 or more")
     return value
 
 
 def within(name: str, given: Sequence[int], count: int) -> None:
     """Raise ValueError for a number that is not below `count`."""
     if given and max(given) >= count:
-        raise ValueError(f"{name}: {max(given)}: want 0 to {count - 1}")
+        raise ValueError(f"{name}: {shown(max(given))}: want 0 to {count - 1}")
 
 
-def _indices(name: str, value: object) -> tuple[int, ...]:
-    rule = "a sequence of whole numbers"
+def _indices(name: str, value: Any, most: int) -> tuple[int, ...]:
     if isinstance(value, str | bytes | bytearray | Mapping | Set) or not hasattr(value, "__len__"):
-        raise _type(name, value, rule)
+        raise _type(name, value, NUMBERS)
     try:
-        return tuple(map(index, value))  # type: ignore[call-overload]
-    except TypeError:
-        raise _type(name, value, rule) from None
+        length = len(value)
+        if length <= most:
+            return tuple(map(index, value))
+    except OverflowError:  # a range may be longer than any list
+        length = maxsize
+    except Exception as error:
+        raise _type(name, value, NUMBERS) from error
+    raise _too_many(name, length, most)
+
+
+def _too_many(name: str, count: int, most: int) -> ValueError:
+    return ValueError(f"{name}: {count:,} numbers; {most:,} is the limit")
 
 
 def text(name: str, value: object, most: int = NAME_MAX) -> str:
@@ -132,7 +145,11 @@ def node_names(name: str, value: object, most: int) -> tuple[str, ...]:
         return ()
     if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
         raise _type(name, value, "a sequence of names")
-    told = tuple(node_name(name, one) for one in value)
+    try:
+        given = tuple(islice(value, most + 1))  # an iterator may have no end
+    except Exception as error:
+        raise _type(name, value, "a sequence of names") from error
+    told = tuple(node_name(name, one) for one in given)
     if len(told) > most or len(set(told)) != len(told):
         raise ValueError(f"{name} {shown(told)}: want at most {most}, each once")
     return told
@@ -178,7 +195,10 @@ def row(name: str, value: object, most: int = METADATA_MAX) -> bytes:
     """Bytes, copied if they may change."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise _type(name, value, "bytes")
-    data = value if type(value) is bytes else bytes(value)
+    try:
+        data = value if type(value) is bytes else bytes(value)
+    except Exception as error:  # a view may have been released
+        raise _type(name, value, "bytes") from error
     if len(data) > most:
         raise ValueError(f"{name} of {len(data):,} bytes; {most:,} is the limit")
     return data
@@ -198,17 +218,19 @@ def flag(name: str, value: object) -> bool:
     return value
 
 
-def seconds(
-    name: str, value: object, *, most: float = float("inf"), or_0: bool = False
-) -> float:
+def seconds(name: str, value: object, *, most: float = inf, or_0: bool = False) -> float:
     """A number of seconds above 0, or also 0; without a bound, infinity is one."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _type(name, value, "a number of seconds")
     if or_0 and value == 0:
         return 0.0
-    if not 0.0 < value <= most or not (isfinite(value) or most == float("inf")):
-        raise ValueError(f"{name} {value}: want a number of seconds above 0")
-    return float(value)
+    try:
+        if 0.0 < value <= most:
+            return float(value)
+    except OverflowError:  # no number of that size is a float
+        pass
+    bound = "" if isinf(most) else f", and at most {most:,g}"
+    raise ValueError(f"{name} {shown(value)}: want a number of seconds above 0{bound}")
 
 
 def one_of(name: str, value: object, kind: type[T], told: str = "") -> T:
@@ -225,7 +247,7 @@ def struct(name: str, value: object, kind: type[S]) -> S:
         field = getattr(told, one.name)
         try:
             msgspec.json.decode(msgspec.json.encode(field), type=one.type)
-        except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError) as no:
+        except Exception as no:  # the value may raise any
             raise ValueError(f"{one.name} {shown(field)}: {no}") from None
     return told
 

@@ -13,7 +13,8 @@ Rule 3: a timer's clock starts when the guard of its row begins to hold, and sta
         row has fired. There is a clock for each element of the bounded sorts among the parameters.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import Any, Final, TypeAlias
 
@@ -131,7 +132,8 @@ class Process:
         checked.text("name", name)
         checked.mapping("choose", {} if choose is None else choose)
         if name in self._sending:
-            _require_told((*arguments, *(choose or {}).values()))
+            _require_told("arguments", arguments)
+            _require_told("choose", (choose or {}).values())
         step = self.machine.call(name, *arguments, choose=choose or self._chosen(name, arguments))
         self._done(step, now)
         return step
@@ -217,7 +219,7 @@ class Process:
                 yield name
 
 
-def _require_told(elements: Sequence[Any]) -> None:
+def _require_told(name: str, elements: Iterable[Any]) -> None:
     """Raise TypeError or ValueError unless a frame can carry these elements, or lists of them."""
     for element in elements:
         candidates = element if isinstance(element, list) else [element]
@@ -226,11 +228,11 @@ def _require_told(elements: Sequence[Any]) -> None:
             for one in candidates:
                 _element(msgspec.json.decode(msgspec.json.encode(plain(one))))
         except (TypeError, ValueError, OverflowError, RecursionError, RemoteProtocolError):
-            raise TypeError(f"element {shown(element)}: want text that can be written in UTF-8, a "
-                            f"whole number of 64 bits, or a tuple of them") from None
+            raise TypeError(f"{name}: element {shown(element)}: want text that can be written in "
+                            f"UTF-8, a whole number of 64 bits, or a tuple of them") from None
         if size > FRAME_BYTES_MAX // 2:
-            raise ValueError(f"element {shown(element)}: {size:,} bytes; a frame has at most "
-                             f"{FRAME_BYTES_MAX:,}")
+            raise ValueError(f"{name}: element {shown(element)}: {size:,} bytes; a frame has at "
+                             f"most {FRAME_BYTES_MAX:,}")
 
 
 def write_frame(message: Symbol, arguments: Key) -> bytes:
@@ -277,7 +279,8 @@ def _wait(row: Row, timer: Timer, waits: Mapping[str, float]) -> float:
 
 def _names(among: object) -> tuple[Name, ...]:
     """The names of instances. Raises TypeError for anything else."""
-    if isinstance(among, Collection) and all(isinstance(one, tuple) and one for one in among):
-        return tuple(among)
+    with suppress(TypeError, ValueError):  # it may have no dimensions, or have been released
+        if isinstance(among, Collection) and all(isinstance(one, tuple) and one for one in among):
+            return tuple(among)
     raise TypeError(f"among {shown(among)}: want the names of all instances, each a tuple that "
                     f"begins with the name of a machine")

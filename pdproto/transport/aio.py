@@ -14,6 +14,7 @@ import asyncio
 from contextlib import suppress
 
 from pdproto.node.handle import Handle
+from pdproto.runtime import checked
 from pdproto.spec.handoff.poll import KVPoll
 
 
@@ -28,6 +29,9 @@ async def until(handoff: Handle, *wanted: KVPoll) -> KVPoll:
     not wanted. Any number of tasks may wait for one hand-over. Cancelling a wait does not change
     the hand-over.
     """
+    checked.one_of("handoff", handoff, Handle, "a sender or a receiver")
+    for one in wanted:
+        checked.one_of("wanted", one, KVPoll)
     loop = asyncio.get_running_loop()
     stepped = asyncio.Event()
 

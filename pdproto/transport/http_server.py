@@ -30,16 +30,19 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from pdproto.net import threads
 from pdproto.net.hosts import joined, listening
+from pdproto.runtime import checked
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.runtime.repeats import is_told
 from pdproto.transport.files import connections_max
 from pdproto.transport.patience import within
+from pdproto.transport.settings import PORT_MAX
 
 log = logging.getLogger("pdproto.http")
 
 CLOSING_S: Final = 1.0  # for requests that are served when the server stops, and to end TLS
 ACCEPTED_MAX: Final = 16  # at once, before the loop serves others
 PAUSE_S: Final = 0.05  # before another attempt to accept, when no file is free
+HOST_MAX: Final = 255  # characters, as in names of hosts
 PIECE: Final = 1 << 16  # bytes of an answer that are written at once
 SPENT: Final = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
 
@@ -67,8 +70,8 @@ class HttpServer:
         self, title: str, app: web.Application, host: str, port: int, *,
         tls: SSLContext | None = None, tick: Callable[[], None] | None = None, pause_s: float = 1.0,
     ) -> None:
-        self.host: Final = host
-        self.port = port
+        self.host: Final = checked.text("host", host, HOST_MAX)
+        self.port = checked.whole("port", port, 0, PORT_MAX)
         self.closed_connections = 0  # to make room for new ones
         self.unread_answers = 0  # whose clients were disconnected by rule 3
         self._title: Final = title

@@ -143,11 +143,10 @@ class RunningNode:
         most: how many are described. room, state: only hand-overs of this room, or in this state.
         Raises ValueError for a state that they do not have.
         """
-        checked.whole("most", most)
-        checked.whole_or_none("room", room)
         if state is not None:
             checked.text("state", state)
-        return open_handoffs(self._node, self.health(), most, room, state)
+        return open_handoffs(self._node, self.health(), checked.whole("most", most),
+                             checked.whole_or_none("room", room), state)
 
     def lost_peers(self) -> tuple[str, ...]:
         """The names of the peers that count as gone."""
@@ -310,11 +309,11 @@ class DecodeNode(RunningNode):
         desk: DecodeDesk | None = None,
     ) -> None:
         link = _link(link)
-        checked.whole_or_none("incarnation", incarnation)
+        run = checked.whole_or_none("incarnation", incarnation) or new_incarnation()
         self._opening: Final = Lock()
         super().__init__(self._kind(name, data_path, link=link,
-                                    incarnation=incarnation or new_incarnation(), waits=waits,
-                                    trace=trace, role=role, pool=pool, desk=desk), link)
+                                    incarnation=run, waits=waits, trace=trace, role=role,
+                                    pool=pool, desk=desk), link)
 
     def open(  # noqa: PLR0913 - all but two have a default
         self,

@@ -26,6 +26,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from pdproto.net.hosts import split
 from pdproto.node.faults import FaultsError
+from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
 from pdproto.transport.http_server import HttpServer
 from pdproto.transport.json_logs import log_as_json
@@ -51,8 +52,8 @@ class OperatorPort(HttpServer):
 
     def __init__(self, node: RunningNode, host: str = "127.0.0.1", port: int = 0, *,
                  faults_token: str = "") -> None:
-        self._node: Final = node
-        self._faults_token: Final = faults_token
+        self._node: Final = checked.one_of("node", node, RunningNode)
+        self._faults_token: Final = checked.one_of("faults_token", faults_token, str, "text")
         self._writing: Final = Lock()
         self._next: Task[bytes] | None = None  # the metrics, to be read after now
         app = web.Application(client_max_size=FAULTS_BYTES_MAX)

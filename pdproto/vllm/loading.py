@@ -319,13 +319,13 @@ class LoadingWorker:
         loading = self._loadings[order.request] = Loading(order.request, self._told.append)
         try:
             feed = self._feed(tuple(order.ranks.items()))
-            checked.endpoints("ranks", feed.sources)  # a client may write any names
+            sources = checked.endpoints("ranks", feed.sources)  # a client may write any names
         except ValueError as error:
             loading.reason = str(error)
             return
         loading.take(OPEN)
         loading.receiver = self.node.open(
-            order.room, feed.sources, sinks=feed.sinks, on_released=loading.freed,
+            order.room, sources, sinks=feed.sinks, on_released=loading.freed,
             watcher=loading.look, pages=None if place is None else self._pages(place),
             prompt=order.prompt)
         if order.problem is not None:

@@ -4,10 +4,11 @@ By day each argument gets each odd value once, the others being right. By night 
 call are drawn together.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pdproto import Link, RegistryClient, SinkPages, SourcePages
+from pdproto import (
+    Link,
+    OperatorPort,
+    RegistryClient,
+    RegistryServer,
+    SinkPages,
+    SourcePages,
+)
+from pdproto import until as waiting
 from pdproto.engine.engines import open_sink, open_source
 from pdproto.node.decode.receiver import Addressed
 from pdproto.node.faults import FaultsError
@@ -32,7 +41,7 @@ from pdproto.vllm.offer import KEY, Offer, offer_in, placed
 from pdproto.vllm.seals import Seals
 from tests.node.data_paths import ENDED, Cluster, SinkDataPath, SourceDataPath, cluster
 from tests.property.profiles import NIGHTLY
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SHORT: Final = {"bootstrap_timeout": 2.0, "transfer_timeout": 2.0, "no_drain": 0.2}
 
@@ -44,13 +53,30 @@ class Mute:
         raise RuntimeError("no repr")
 
 
+class NoNumber:
+    """A value that is no number when it is asked for one."""
+
+    def __index__(self) -> int:
+        raise RuntimeError("no number")
+
+
+def released() -> memoryview:
+    view = memoryview(b"ab")
+    view.release()
+    return view
+
+
 ODD: Final[Mapping[str, Any]] = {
     "none": None, "text": "text", "empty": "", "half": "cannot read \udc80.bin", "long": "é" * 128,
     "endless": "a" * 100_000, "bytes": b"ab", "true": True, "below": -1, "wide": 2**70,
     "fraction": 1.5, "nan": float("nan"), "list": ["one"], "numbers": [1, 1.5], "minus": [-1],
     "far": [2**40], "set": {1, 2}, "map": {"p0": 5}, "half map": {"\udc80": "tcp://127.0.0.1:9"},
     "error": ValueError("so"), "array": np.arange(4), "object": object(), "mute": Mute(),
-    "nul": "a\0b", "pair": ("a", 1),
+    "nul": "a\0b", "pair": ("a", 1), "unwritten": 10**5_000, "below all": -(10**5_000),
+    "unwritten numbers": [10**5_000], "long range": range(2**40), "longest range": range(2**70),
+    "wide view": np.broadcast_to(np.int64(1), (2**33,)), "endless names": repeat("d0"),
+    "long wait": 1e300, "released": released(), "every other": memoryview(b"abcd")[::2],
+    "no dimensions": np.array(5), "no number": NoNumber(), "long map": {"p0": range(2**40)},
 }
 
 
@@ -121,6 +147,13 @@ class World:
     def open_receiver(self, **given: Any) -> None:
         self.kept(self.nodes.decodes[0].open(**given))
 
+    def keep(self, **given: Any) -> None:
+        self.kept(self.nodes.prefills[0].keep(**given))
+
+    @staticmethod
+    def awaited(handoff: Any, wanted: Any) -> None:
+        asyncio.run(asyncio.wait_for(waiting(handoff, wanted), PATIENCE_S))
+
     def ends(self) -> None:
         """Each hand-over ends when it is aborted, and the next one succeeds."""
         for handle in self.opened:
@@ -150,6 +183,14 @@ def cases(world: World) -> Iterator[Case]:
         "room": 10**6, "sources": {"p0": prefill.endpoint}, "sinks": (), "generation": None,
         "on_released": None, "watcher": None, "pages": None, "slot": None, "addressed": None,
         "use": None, "soon": True})
+    yield Case("PrefillNode.open", world.open_sender, {"room": 10**6 + 1, "prompt": b"one"})
+    yield Case("PrefillNode.keep", world.keep, {
+        "room": 10**6 + 2, "pages": 2, "watcher": lambda _: None, "on_over": lambda: None,
+        "prompt": b"one"})
+    yield Case("DecodeNode.open", world.open_receiver, {
+        "room": 10**6 + 3, "sources": {"p0": prefill.endpoint}, "prompt": b"one", "once": False})
+    yield Case("until", world.awaited, {"handoff": world.pair()[0],
+                                        "wanted": KVPoll.WAITING_FOR_INPUT})
     yield Case("Sender.send", world.of_sender("send"),
                {"pages": [1], "last": True, "metadata": b""})
     yield Case("Sender.abort", world.of_sender("abort"), {"reason": "so"})
@@ -183,7 +224,13 @@ def constructors(world: World) -> Iterator[Case]:
                {**shared, "incarnation": None})
     yield Case("Link", Link, {
         "bind": "tcp://127.0.0.1:0", "high_water": 10, "sign_of_life_s": 1.0, "silent_s": 5.0,
-        "grace_s": 0.5, "returns_s": 60.0, "curve": None, "advertise": None, "insecure": False})
+        "absent_s": 60.0, "grace_s": 0.5, "returns_s": 60.0, "curve": None, "advertise": None,
+        "insecure": False})
+    yield Case("OperatorPort", OperatorPort, {
+        "node": world.nodes.decodes[0], "host": "127.0.0.1", "port": 0,
+        "faults_token": ""})
+    yield Case("RegistryServer", RegistryServer, {"host": "127.0.0.1", "port": 0, "keys": None,
+                                                  "insecure": True})
     yield Case("Addressed", Addressed, {"server": "127.0.0.1:9", "ranks": 2, "rank": 0})
 
 

@@ -1,13 +1,19 @@
 """The rules for arguments: each mistake is refused with its name, its value and the rule."""
 
+import ast
+import re
 from collections.abc import Callable
-from typing import Any
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from pdproto.runtime import checked
 from pdproto.runtime.limits import NAME_BYTES_MAX, PAGES_MAX, REASON_MAX, ROOM_MAX
+
+PACKAGE: Final = Path(checked.__file__).parents[1]
 
 REFUSED: list[tuple[Callable[..., Any], Any, type[Exception], str]] = [
     (checked.whole, True, TypeError, "it True: want a whole number, not bool"),
@@ -24,6 +30,10 @@ REFUSED: list[tuple[Callable[..., Any], Any, type[Exception], str]] = [
     (checked.numbers, np.array([[1, 2]]), TypeError, "a sequence of whole numbers, not ndarray"),
     (checked.numbers, (3, -1), ValueError, "it: -1: want 0 or more"),
     (checked.numbers, range(PAGES_MAX + 1), ValueError, "16,777,217 numbers; 16,777,216 is"),
+    (checked.numbers, range(2**70), ValueError, "9,223,372,036,854,775,807 numbers; 16,777,216"),
+    (checked.numbers, np.broadcast_to(0, 2**40), ValueError, "1,099,511,627,776 numbers; 16,777"),
+    (checked.whole, 10**5_000, ValueError, "it <int without a repr: ValueError>: want 0 to"),
+    (checked.seconds, 10**400, ValueError, "want a number of seconds above 0"),
     (checked.text, "", ValueError, "it '': want 1 to 128 characters"),
     (checked.text, b"a", TypeError, "it b'a': want text, not bytes"),
     (checked.text, "a\udc80", ValueError, "without '\\udc80'"),
@@ -61,9 +71,28 @@ def test_names_of_a_group_are_a_sequence_of_names_each_once() -> None:
     for mistake in ("ab", {"a": 1}, 5):
         with pytest.raises(TypeError, match=r"sinks .*: want a sequence of names"):
             checked.node_names("sinks", mistake, 2)
-    for names in (["a", "a"], ["a", "b", "c"]):
+    for names in (["a", "a"], ["a", "b", "c"], repeat("a")):
         with pytest.raises(ValueError, match="want at most 2, each once"):
             checked.node_names("sinks", names, 2)
+
+
+MADE_NEW: Final = frozenset({"whole", "whole_or_none", "numbers", "room", "row", "node_names",
+                             "endpoints", "reason", "seconds", "encodable"})
+
+
+def test_what_a_rule_returns_is_used_and_not_what_was_given() -> None:
+    """An array without dimensions is a whole number, and no key of a dict: given as the slot of a
+    receiver, it ended the turn of the node in which memory was granted.
+    """
+    begins = re.compile(rf"^ +checked\.({'|'.join(MADE_NEW)})\(", re.MULTILINE)
+    unused = [
+        f"{path.relative_to(PACKAGE)}:{call.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py")) if begins.search(text := path.read_text())
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Expr) and isinstance(call.value, ast.Call)
+        and ast.unparse(call.value.func) in {f"checked.{rule}" for rule in MADE_NEW}]
+    assert unused == []
+    assert not MADE_NEW - set(vars(checked))
 
 
 def test_a_reason_is_made_such_that_it_can_be_sent() -> None:

@@ -147,7 +147,7 @@ class Receiver(Handle):
         """Note the pages and the slot, without a message. Raises as `publish` does."""
         if self.page_lists is not None:
             raise LocalProtocolError(f"{self.life} has its pages already")
-        checked.whole_or_none("slot", slot)
+        row = checked.whole_or_none("slot", slot)
         sources = self.endpoint.peers
         of = ({source: self.marked(numbers) for source, numbers in pages.items()}
               if isinstance(pages, Mapping) else dict.fromkeys(sources, self.marked(pages)))
@@ -156,7 +156,7 @@ class Receiver(Handle):
         self.page_lists = tuple(of[source] for source in sources)
         self.every_page = (self.page_lists[0] if len(of) == 1
                            else frozenset().union(*self.page_lists))
-        self.slot = slot
+        self.slot = row
 
     def marked(self, pages: Sequence[int]) -> tuple[int, ...]:
         """Pages of the application, as they are handed over; see MarksPages. Raises TypeError or

@@ -150,13 +150,12 @@ class DecodeRouting:
             raise LocalProtocolError(f"node {self._core.name} has no desk: it cannot ask a "
                                      f"registry")
         checked.text("server", server, ENDPOINT_MAX)
-        checked.whole_or_none("named", named)
-        checked.whole_or_none("slot", slot)
+        rank, row = checked.whole_or_none("named", named), checked.whole_or_none("slot", slot)
         receiver = self._receivers.new(room, (), (), None, use, prompt)
         receiver.watch(on_released, watcher)
-        sought = Sought(receiver, server, pages=receiver.marked(pages), slot=slot)
+        sought = Sought(receiver, server, pages=receiver.marked(pages), slot=row)
         self._lives.use(receiver.life)
-        self._core.ask(lambda: self._seek(sought, named))
+        self._core.ask(lambda: self._seek(sought, rank))
         return receiver
 
     @property

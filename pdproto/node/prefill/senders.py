@@ -38,11 +38,11 @@ class Senders(Handles):
         use: int | None = None, prompt: bytes | None = None,
     ) -> Sender:
         """Open a sender for a room; see PrefillNode.open. For any thread."""
-        checked.whole_or_none("named", named)
+        rank = checked.whole_or_none("named", named)
         sender = Sender(self, checked.room(room), checked.whole_or_none("use", use),
                         checked.prompt(prompt))
         sender.watch(on_released, watcher)
-        self.ask(lambda: self.put(sender, named))
+        self.ask(lambda: self.put(sender, rank))
         return sender
 
     def stood(self, seconds: float) -> float:
