@@ -67,16 +67,17 @@ class Completions(Through):
 
 @dataclass(frozen=True)
 class Streamed(Completions):
-    """The answers come token by token."""
+    """The answers come token by token, and at the end their number."""
 
     async def send(
         self, session: aiohttp.ClientSession, body: dict[str, Any], answer: Answer
     ) -> None:
-        asked = completion(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        prompt, new = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        asked = {**completion(prompt, new), "stream": True,
+                 "stream_options": {"include_usage": True}}
         began = time.monotonic()
         try:
-            async with session.post(f"{self.url}/v1/completions",
-                                    json={**asked, "stream": True}) as reply:
+            async with session.post(f"{self.url}/v1/completions", json=asked) as reply:
                 async for line in reply.content:
                     if line.startswith(b"data: {"):
                         told = json.loads(line[6:])
@@ -84,6 +85,10 @@ class Streamed(Completions):
                         answer.first = answer.first or time.monotonic() - began
                         if "choices" in told:
                             read(answer, reply.status, told)
+                        counts = told.get("usage") or {}
+                        if counts and (counts["prompt_tokens"], counts["completion_tokens"]) != (
+                                len(prompt), new):
+                            answer.error = f"usage of {len(prompt)} and {new} tokens: {counts}"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             answer.error = f"{type(error).__name__}: {error}"
         if not answer.tokens:
