@@ -9,6 +9,8 @@ import pytest
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import NATIVE, PORTABLE
 from pdproto.check.interpret import Interpreter
+from pdproto.check.mutate.edits import EditKind, mutants
+from pdproto.check.mutate.trials import MutantOutcome, prepared
 from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.proving import ProofSettings, prove
@@ -38,6 +40,7 @@ from pdproto.spec.language import (
     if_then_else,
     implies,
 )
+from tests.cli.word_systems import least
 from tests.collection.model import reached
 
 
@@ -333,3 +336,25 @@ def test_a_mistake_is_told_in_one_line(mistake: str) -> None:
     assert told in refused.value.problem
     assert "\n" not in str(refused.value)
     assert refused.value.place.path.endswith("test_sequences.py")
+
+
+def test_a_mutant_without_the_condition_of_a_reading_is_killed() -> None:
+    """Seen red: it survived or was equivalent, since the reading was split, and did not tell where it
+    is meant; and a comparison of numbers under a quantifier ended `pdproto mutate` with an error.
+    """
+    worker = Machine("worker", w)
+    log, got = worker.function("log", Seq(Hue, most=2)), worker.function("got", Hue)
+    system = System("taking", "It takes the first.", (Table(worker, rows=(
+        Row("add", on=Call("add"), when=~log(w).full, do=log(w).append(Hue.RED)),
+        Row("take", on=Call("take"), when=~log(w).empty & (log(w).head == Hue.RED),
+            do=got(w).to(Hue.BLUE)),
+    )),), (Always("true", TRUE),), final=TRUE,
+        configurations={"default": Configuration({Worker: 1})})
+    trials = prepared([system])
+    (mutant,) = (one for one in trials.mutants
+                 if str(one).endswith("take: drop `log_length(w) != 0`"))
+    found = trials.judged(mutant)
+    assert found.outcome is MutantOutcome.KILLED
+    assert found.kill is not None
+    assert found.kill.property == "take_stays_in_range"
+    assert {one.change for one in mutants([least(True)])} >= {EditKind.NEGATE_CONJUNCT}

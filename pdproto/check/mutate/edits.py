@@ -159,7 +159,7 @@ def _guard_edits(row: Row) -> Iterator[_Edit]:
 def _inside(formula: Formula) -> Iterator[Formula]:
     """The formula with one part of a part left out, or with one quantifier changed."""
     match formula:
-        case And(parts) | Or(parts):
+        case And(parts) | Or(parts) if _is_written(formula):
             for place, part in enumerate(parts):
                 before, behind = parts[:place], parts[place + 1 :]
                 if len(parts) > 1:
@@ -172,10 +172,17 @@ def _inside(formula: Formula) -> Iterator[Formula]:
             yield from map(Not, _inside(part))
 
 
+def _is_written(formula: Formula) -> bool:
+    """Whether its parts are written. A comparison of numbers, and a condition that reads a list,
+    stand for others: they are one conjunct, which says by itself where it is meant (defined.py).
+    """
+    return type(formula) in (And, Or)
+
+
 def _conjuncts(parts: Iterable[Formula]) -> Iterator[Formula]:
     """The parts of nested conjunctions, each by itself."""
     for part in parts:
-        if isinstance(part, And):
+        if isinstance(part, And) and _is_written(part):
             yield from _conjuncts(part.parts)
         else:
             yield part
