@@ -339,8 +339,8 @@ def test_a_mistake_is_told_in_one_line(mistake: str) -> None:
 
 
 def test_a_mutant_without_the_condition_of_a_reading_is_killed() -> None:
-    """Seen red: it survived or was equivalent, since the reading was split, and did not tell where it
-    is meant; and a comparison of numbers under a quantifier ended `pdproto mutate` with an error.
+    """Seen red: it survived, since the reading was split, and told no more where it
+    is meant; and a comparison under a quantifier ended `pdproto mutate` with an internal error.
     """
     worker = Machine("worker", w)
     log, got = worker.function("log", Seq(Hue, most=2)), worker.function("got", Hue)
