@@ -379,11 +379,13 @@ class Connections:
         try:
             data, left = self._encoded(peer, now)
         except Exception:
-            # Otherwise each turn would fail by it, and every hand-over with the peer.
-            for spoilt, error in unencodable(peer.out, peer.version):
-                peer.out = [frame for frame in peer.out if frame is not spoilt]
-                peer.replaceable.clear()
-                self._listener.on_unencodable(peer, spoilt, error)
+            # Otherwise each turn would fail by it, and every hand-over with the peer. The abort of
+            # such a life may have no bytes either.
+            for _ in range(2):
+                for spoilt, error in unencodable(peer.out, peer.version):
+                    peer.out = [frame for frame in peer.out if frame is not spoilt]
+                    peer.replaceable.clear()
+                    self._listener.on_unencodable(peer, spoilt, error)
             data, left = self._encoded(peer, now)
         peer.spoken = now
         return OutgoingBatch(peer, peer.connection, data, left)

@@ -72,7 +72,7 @@ def prompt(value: object) -> bytes | None:
     if not 0 < len(value) <= PROMPT_BYTES_MAX:
         raise ValueError(f"prompt: {len(value):,} bytes; want 1 to {PROMPT_BYTES_MAX}, such as a "
                          f"digest of all that the KV depends on")
-    return value
+    return bytes(value)
 
 
 def numbers(name: str, value: object, most: int = PAGES_MAX) -> Sequence[int]:
@@ -119,7 +119,7 @@ def text(name: str, value: object, most: int = NAME_MAX) -> str:
     if not 0 < len(value) <= most:
         raise ValueError(f"{name} {shown(value)}: want 1 to {most} characters")
     _bytes_of(name, value)
-    return value
+    return value if type(value) is str else str.__str__(value)  # no frame has one of a subclass
 
 
 def node_name(name: str, value: object) -> str:

@@ -69,6 +69,25 @@ def test_frames_of_other_hand_overs_in_that_batch_are_sent(
         nodes.settled()
 
 
+def test_a_life_that_no_frame_can_name_ends_and_no_turn_fails_by_it(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its introduction nor the abort that follows has bytes. Seen red: the abort, which was
+    added while the batch was made anew, failed the turn.
+    """
+    monkeypatch.setattr(checked, "prompt", lambda value: value)
+    with cluster(waits={"bootstrap_timeout": 2.0, "no_drain": 0.2}) as nodes:
+        assert hand_over(nodes, 1) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+        (receiver,) = nodes.receivers(2, prompt=np.bytes_(b"a"))
+        receiver.publish([2])
+        until(lambda: receiver.poll() is KVPoll.FAILED)
+        assert "cannot be sent: TypeError" in str(receiver.failure)
+        receiver.close()
+        for room in range(3, 6):
+            assert hand_over(nodes, room) == (KVPoll.SUCCESS, KVPoll.SUCCESS)
+        assert [node._loop.turn_errors for node in nodes.nodes] == [0, 0]
+
+
 def test_a_loop_whose_turns_all_fail_rests_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "STANDS_STILL_S", 0.3)
     with cluster() as nodes:

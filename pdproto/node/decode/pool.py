@@ -8,6 +8,7 @@ others.
 from collections.abc import Collection
 from typing import Final
 
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Assignment, Automaton
 from pdproto.runtime.role import SinkRole
 from pdproto.runtime.wire import Life
@@ -79,7 +80,7 @@ class Pool:
         """Why these cannot be granted: the page or slot that another life owns."""
         for page in pages:
             if page in self.pages:
-                return f"page {page} belongs to {self.pages[page]}"
+                return f"page {checked.shown(page)} belongs to {self.pages[page]}"
         return f"metadata slot {slot} belongs to {self.slots.get(slot or 0)}"
 
     def free_slot(self, slot: int | None) -> None:
