@@ -122,13 +122,15 @@ def _instances(ground: Ground, name: str, variables: tuple[Sort, ...]) -> Iterat
 
 
 def _always(ground: Ground, claim: Always) -> Question:
-    wrong = negated(claim.claim)
+    wrong = ground.remember(negated(claim.claim))
     patterns = [
         Pattern(guard, instance_text(environment))
         for environment in _instances(ground, claim.name, free_variables(claim.claim))
         for guard in ground.patterns(wrong, environment)
     ]
     premise = _premise(claim.claim)
+    if premise is not None:
+        ground.remember(premise)
     premises = [
         guard
         for environment in ground.instances(claim.claim)
@@ -156,7 +158,7 @@ def _premise(claim: Formula) -> Formula | None:
 
 
 def _sometimes(ground: Ground, claim: Sometimes) -> Question:
-    wanted = normal(claim.claim)
+    wanted = ground.remember(normal(claim.claim))
     patterns = [
         Pattern(guard, instance_text(environment))
         for environment in _instances(ground, claim.name, free_variables(claim.claim))

@@ -30,6 +30,7 @@ from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
+from pdproto.ground.parts import Part, parts_of
 from pdproto.ground.program import (
     Action,
     Clause,
@@ -41,7 +42,7 @@ from pdproto.ground.program import (
     simplified,
 )
 from pdproto.ground.starts import starts
-from pdproto.ground.values import changes_of, values_of
+from pdproto.ground.values import changes_of, is_told, values_of
 from pdproto.spec.language.formula import (
     And,
     AtLeast,
@@ -69,7 +70,6 @@ from pdproto.spec.language.symbols import (
     Sizes,
     Symbol,
     Update,
-    Variable,
 )
 from pdproto.spec.language.system import Configuration, System
 
@@ -119,6 +119,7 @@ class Grounder:
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
         self.queues: Final = Queues(layout)
+        self._parts: Final[dict[int, Part]] = {}  # by the id of the formula
         self.carried: Final[frozenset[Symbol]] = frozenset(
             one for message in layout.symbols if isinstance(message, Message)
             for one in message.carries)
@@ -196,8 +197,20 @@ class Grounder:
         """The indices of a cell with these arguments."""
         return tuple(environment[v] for v in arguments)
 
+    def remember(self, formula: Formula) -> Formula:
+        """The formula, which is asked for many choices of elements: its parts are kept."""
+        self._parts.update((id(part.formula), part) for part in parts_of(formula))
+        return formula
+
     def clauses(self, formula: Formula, environment: Environment) -> list[Clause]:
         """The clauses of a formula in negation normal form, or TOO_MANY."""
+        part = self._parts.get(id(formula))
+        if part is None:
+            return self._made(formula, environment)
+        made = part.known(environment)
+        return part.keep(environment, self._made(formula, environment)) if made is None else made
+
+    def _made(self, formula: Formula, environment: Environment) -> list[Clause]:
         match formula:
             case And(parts):
                 return joint(self.clauses(part, environment) for part in parts)
@@ -271,16 +284,10 @@ class Grounder:
             raise SpecError(row.place, f"row {row.name!r} has over {CASES_MAX:,} cases at these "
                             "sizes, one for each choice of lengths of its channels: give them "
                             "fewer places")
-        values = values_of if self._is_told(row) else changes_of
+        values = values_of if is_told(row, self.carried) else changes_of
         for case, assigned in split(self, table, row, environment, guard, values):
             for queued, changed in self.queues.cases(case, turns):
                 yield queued, (*assigned, *changed)
-
-    def _is_told(self, row: Row) -> bool:
-        """Whether a claim compares what the row assigns with constants (check/questions.py)."""
-        judged = (one for update in row.do if isinstance(one := update.symbol, Variable))
-        return bool(row.on is None and row.send) or any(
-            one.edges is not None or one in self.carried for one in judged)
 
     def turns(self, row: Row, environment: Environment) -> Mapping[Queue, QueueChange]:
         """The change of each queue by the row."""
@@ -369,7 +376,7 @@ class Ground(Grounder):
             for row in table.rows:
                 if isinstance(row.on, Timer) and not self.timers:
                     continue
-                guard = normal(table.guard(row))
+                guard = self.remember(normal(table.guard(row)))
                 for environment in Choices(table.parameters(row), guard, self):
                     total += 1
                     if total > ROWS_MAX:

@@ -1,6 +1,6 @@
 """The values that an update can assign, each with the condition under which it does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
@@ -10,6 +10,7 @@ from pdproto.spec.language.computed import Chosen, alternatives, both
 from pdproto.spec.language.computed import copied as copied_element
 from pdproto.spec.language.elements import ElementCell
 from pdproto.spec.language.formula import TRUE, Atom, Formula, Not, all_of
+from pdproto.spec.language.machine import Row
 from pdproto.spec.language.numbers import Either
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Cell, Computed, Sizes, Symbol, Update, Variable
@@ -54,6 +55,16 @@ def values_of(ground: Assigning, update: Update, environment: Environment) -> It
         yield (all_of(update.where, copy.alone), inner,
                (*cleared, *ground.assigned(copy.assigned, inner)))
     yield all_of(update.where, copy.none), environment, cleared
+
+
+def is_told(row: Row, carried: Container[Symbol]) -> bool:
+    """Whether a claim compares what the row assigns with constants (check/questions.py).
+
+    carried: the relations that travel with a message.
+    """
+    written = (one.symbol for one in row.do if isinstance(one.symbol, Variable))
+    return bool(row.on is None and row.send) or any(
+        one.edges is not None or one in carried for one in written)
 
 
 def changes_of(
