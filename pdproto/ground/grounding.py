@@ -30,7 +30,7 @@ from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
 from pdproto.ground.layout import Indices, Layout, TooLargeError
-from pdproto.ground.parts import Part, parts_of
+from pdproto.ground.parts import FormulaPart, parts_of
 from pdproto.ground.program import (
     Action,
     Clause,
@@ -119,7 +119,7 @@ class Grounder:
         self.consume: Final = consume
         self.deliveries: Deliveries = Deliveries(layout, {})
         self.queues: Final = Queues(layout)
-        self._parts: Final[dict[int, Part]] = {}  # by the id of the formula
+        self._parts: Final[dict[int, FormulaPart]] = {}  # by the id of the formula
         self.carried: Final[frozenset[Symbol]] = frozenset(
             one for message in layout.symbols if isinstance(message, Message)
             for one in message.carries)

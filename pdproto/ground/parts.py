@@ -22,7 +22,7 @@ from pdproto.spec.language.sorts import Sort
 Environment: TypeAlias = Mapping[Sort, int]
 
 
-class Part:
+class FormulaPart:
     """A part of a formula, and its clauses by the elements of its free variables."""
 
     __slots__ = ("_made", "formula", "free")
@@ -45,7 +45,7 @@ class Part:
         return tuple([environment[v] for v in self.free])
 
 
-def parts_of(formula: Formula) -> Iterator[Part]:
+def parts_of(formula: Formula) -> Iterator[FormulaPart]:
     """The parts of a formula that lack one of its free variables, or more."""
     whole = {*free_variables(formula)}
     waiting = [formula]
@@ -62,4 +62,4 @@ def parts_of(formula: Formula) -> Iterator[Part]:
                 continue
         free = free_variables(one)
         if not whole.issubset(free):
-            yield Part(one, free)
+            yield FormulaPart(one, free)
