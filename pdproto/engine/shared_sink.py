@@ -249,7 +249,11 @@ class SharedLine:
         """
         if backing.region in self._mapped or len(self._mapped) >= REGIONS_MAX:
             return None
-        file = backing.handle()
+        try:
+            file = backing.handle()
+        except OSError as error:  # this write is refused, and the others of the connection go on
+            self._sink.note_spent("hand out staging memory", error)
+            return None
         if not self._free:
             self._free.append(self._spots)
             self._spots += 1

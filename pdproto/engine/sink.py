@@ -201,6 +201,12 @@ class Sink(Generic[AnyLine]):
         if count := self._repeats.told(why):
             log.warning("%s: dropping %s: %s (%d so far)", self.leases.endpoint, peer, why, count)
 
+    def note_spent(self, purpose: str, error: OSError) -> None:
+        """Log that the system has refused a file for this purpose."""
+        if count := self._repeats.told(f"{purpose} {error}"):
+            log.warning("%s: cannot %s: %s (%d so far)", self.leases.endpoint, purpose, error,
+                        count)
+
     def _over(self, held: Held) -> None:
         """React to the end of a lease by fence or release. Writes of it may be under way."""
 
@@ -210,9 +216,7 @@ class Sink(Generic[AnyLine]):
         except (BlockingIOError, ConnectionAbortedError):
             return  # The peer has disconnected already.
         except OSError as error:
-            if count := self._repeats.told(str(error)):
-                log.warning("%s: cannot accept a peer: %s (%d so far)", self.leases.endpoint, error,
-                            count)
+            self.note_spent("accept a peer", error)
             self._make_room()
             sleep(OUT_OF_FILES_SECONDS)
             return

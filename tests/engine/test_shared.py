@@ -1,10 +1,16 @@
 """What the shared memory engine has of a sink's memory, and for how long."""
 
+import errno
+import os
+from contextlib import closing
+
 import numpy as np
 import pytest
 
+from pdproto.engine.contract import Result
 from pdproto.engine.shared_sink import SharedSink
 from pdproto.engine.shared_source import Copy, SharedSource
+from tests.engine.engines import write
 from tests.node.leftovers import opened
 from tests.waiting import until
 
@@ -26,3 +32,26 @@ def test_a_copy_that_is_cut_short_lets_go_of_memory(monkeypatch: pytest.MonkeyPa
     source.close()
     assert shares() <= before
     sink.close()
+
+
+def test_a_sink_without_a_file_to_hand_out_refuses_that_write_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seen red: the connection ended, and with it the writes of every other hand-over over it."""
+    def none_left(_file: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with closing(SharedSink()) as sink, closing(SharedSource()) as source:
+        one, other = (sink.lease(life, "source", BYTES) for life in ("one", "other"))
+        assert one is not None
+        assert other is not None
+        data = np.ones(BYTES, np.uint8)
+        assert write(source, one.address, data).result is Result.LANDED
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "dup", none_left)
+            assert write(source, other.address, data).result is Result.REFUSED
+        assert sink.departed() == []
+        assert sink.counts().connections == 1
+        assert "cannot hand out staging memory: [Errno 24] Too many open files" in caplog.text
+        assert write(source, one.address, data).result is Result.LANDED
+        assert write(source, other.address, data).result is Result.LANDED
