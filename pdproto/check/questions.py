@@ -305,7 +305,8 @@ def _busy(ground: Ground) -> Question:
         BUSY,
         PropertyKind.ALWAYS,
         NO_BUSY_ROW,
-        "a process would fire such a row again and again, without end",
+        "a process would fire such a row again and again, without end: give it on=Timer(...), or "
+        "let it note that it has sent",
         ground.system.place,
         tuple(patterns),
     )

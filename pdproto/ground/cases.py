@@ -56,7 +56,8 @@ def split(
             ]
             if len(cases) > CASES_MAX:
                 raise SpecError(row.place, f"row {row.name!r}: its updates with a `where` have "
-                                           f"over {CASES_MAX:,} cases at these sizes")
+                                           f"over {CASES_MAX:,} cases at these sizes: make a "
+                                           "variable of `each` a parameter (`choose=`)")
     return cases
 
 

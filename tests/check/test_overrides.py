@@ -124,6 +124,8 @@ def test_a_row_that_changes_nothing_for_ever_is_seen(engine: str) -> None:
     system = pool_of(replace(TAKE, on=None, choose=(w, g), send=[told()]))
     result = check(system, Configuration(SIZES), CheckSettings(keep_going=True))
     assert result.verdict is Verdict.VIOLATED
+    assert "give it on=Timer(...)" in next(
+        one.note for one in result.findings if one.name == BUSY)
     assert proved(system, engine)[f"{BUSY} at take"] == {Status.FAILED}
 
 
