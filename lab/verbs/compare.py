@@ -58,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare; returns the exit status."""
     arguments.faults = []
     check_targets([arguments.record])
+    if _checkers(arguments) == ["native"]:
+        raise UsageError("--with native: nothing is compared with it: name another checker, as in "
+                         "--with portable")
     every = _asked(arguments)
     told: list[Compared] = []
     with Reporter(sys.stderr, quiet=arguments.quiet) as reporter:

@@ -105,8 +105,8 @@ def subject_words(verb: str, arguments: argparse.Namespace) -> list[str]:
 def require_processes(system: System) -> None:
     """Raise UsageError for a system in which no machine is a process."""
     if all(machine.world for machine in system.machines):
-        raise UsageError(f"{system.name} has no machine beside the world: there is no process to "
-                         f"run; `pdproto run` walks through its tables")
+        raise UsageError(f"{system.name} has no machine but hosts and the world: there is no "
+                         f"process to run; `pdproto run` walks through its tables")
 
 
 @contextmanager

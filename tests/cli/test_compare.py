@@ -73,3 +73,9 @@ def test_the_page_marks_a_checker_that_differs_and_one_without_an_answer(
     assert "| lock-server deep | 55 | `one` | 0.1 | differs | no answer |" in told
     assert told[-2:] == ["* lock-server: native finds 55 states, portable 54",
                          "* java is not installed"]
+
+
+def test_one_checker_alone_agrees_with_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Seen red: status 0, which is "they agree"."""
+    assert main(["compare", SYSTEMS[1], "--with", "native", "--quiet"]) == 2
+    assert "--with native: nothing is compared with it" in capsys.readouterr().err

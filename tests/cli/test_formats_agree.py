@@ -34,6 +34,7 @@ from pdproto.spec.language import (
 from tests.check.report.page_reader import PageReader, read_xml
 from tests.check.trace.alterations import GOLDEN
 from tests.cli.word_systems import ON, SWITCH, any_relation, number
+from tests.cli.word_systems import told as telling
 
 HOLDS, VIOLATED, UNKNOWN = Verdict
 KEPT, BROKEN = any_relation(True), any_relation(False)
@@ -45,8 +46,9 @@ ASSUMING: Final = replace(STEADY, properties=(
     LeadsTo("timers", TRUE, TRUE, under=Fairness.TIMERS),
     LeadsTo("consumed", TRUE, TRUE, under=Fairness.CONSUMED),
     Refines("refined", SWITCH, ON().to(FALSE))), like=STEADY)
+SILENT: Final = edited(telling(True), "silent", DropRow("hear"))
 SYSTEMS: Final = {"KEPT": KEPT, "BROKEN": BROKEN, "TWO": TWO, "STEADY": STEADY, "WRONG": WRONG,
-                  "SOMETIMES": SOMETIMES, "STILL": STILL, "ASSUMING": ASSUMING}
+                  "SOMETIMES": SOMETIMES, "STILL": STILL, "ASSUMING": ASSUMING, "SILENT": SILENT}
 # Of each question: the system, the options and the verdict.
 QUESTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], Verdict]]] = {
     "holds": ("KEPT", (), HOLDS),
@@ -327,3 +329,20 @@ def test_a_report_takes_the_place_of_no_file_that_is_read(
         assert main([*command, "--json", str(target)]) == 2
         assert f"{target} is read: write the result to another file" in capsys.readouterr().err
     assert (read.read_bytes(), spec.read_text()) == (before, "SYSTEM = None")
+
+
+@pytest.mark.parametrize(("name", "errors"), [("STEADY", 0), ("SILENT", 1)])
+def test_every_form_of_lint_has_the_same_errors(
+    name: str, errors: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "json"
+    status = main(["lint", f"systems_of_verdicts:{name}", "--format", "github",
+                   "--json", str(target)])
+    out = capsys.readouterr().out
+    remarks = json.loads(target.read_text())["remarks"]
+    told = {"json": sum(one["severity"] == "error" for one in remarks),
+            "github": len(re.findall(r"^::error ", out, re.MULTILINE)),
+            "terminal": len(re.findall(r": error: ", out)),
+            "summary": int((re.findall(r"(\d+) errors?\b", out) or [0])[-1])}
+    assert told == dict.fromkeys(told, errors)
+    assert status == bool(errors)

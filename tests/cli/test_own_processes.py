@@ -103,7 +103,7 @@ class TestBoth:
             ran(capsys, *verb, "lock-server", "--json", tmp_path / name)
             texts.append((tmp_path / name).read_text())
         assert texts[0] == texts[1]
-        assert json.loads(texts[0])["verdict"] == "unknown"
+        assert json.loads(texts[0])["verdict"] == "no violation seen"
 
     def test_sizes_and_faults(self, capsys: Output, verb: tuple[object, ...]) -> None:
         status, told = ran(capsys, *verb, "lock-server", "--size", "Client=1", "--faults", "lossy")
@@ -116,8 +116,8 @@ class TestBoth:
         (tmp_path / "sky.py").write_text(WORLD)
         status, told = ran(capsys, *verb, f"{tmp_path / 'sky.py'}:SYSTEM")
         assert status == 2
-        assert told == ("pdproto: sky has no machine beside the world: there is no process to "
-                        "run; `pdproto run` walks through its tables")
+        assert told == ("pdproto: sky has no machine but hosts and the world: there is no "
+                        "process to run; `pdproto run` walks through its tables")
 
 
 def test_a_system_in_a_file_runs_with_its_clocks(capsys: Output) -> None:
