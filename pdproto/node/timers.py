@@ -99,11 +99,7 @@ class Timers(Generic[W]):
     def __init__(self, seconds: Mapping[str, float] | None = None,
                  stood: Stood[W] = never) -> None:
         self._stood: Final = stood
-        given = dict(checked.mapping("waits", {} if seconds is None else seconds))
-        unknown = [name for name in given if name not in WAITS]
-        if unknown:
-            raise ValueError(f"waits: no timer is called {checked.shown(unknown[0])}: want "
-                             f"{', '.join(WAITS)}")
+        given = checked.lengths("waits", {} if seconds is None else seconds, WAITS)
         self.seconds = {name: checked.seconds(f"waits[{name!r}]", given[name]) if name in given
                         else wait.seconds for name, wait in WAITS.items()}
         # By name and by the number of doublings.

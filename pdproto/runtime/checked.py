@@ -32,6 +32,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 SHOWN_MAX: Final = 60  # characters of a value in an error
 _INTEGERS: Final = {int}
+_RULES: Final = {str: "text", bool: "True or False", int: "a whole number", float: "a number"}
+_NUMBER_MAX: Final = 1 << 64
 NUMBERS: Final = "a sequence of whole numbers"
 
 
@@ -238,6 +240,33 @@ def one_of(name: str, value: object, kind: type[T], told: str = "") -> T:
     if not isinstance(value, kind):
         raise _type(name, value, told or f"a {kind.__name__}")
     return value
+
+
+def kinds(owner: object, of: Mapping[str, Any]) -> None:
+    """The attributes of these names have values of these kinds."""
+    for name, wanted in of.items():
+        kind(name, getattr(owner, name), wanted)
+
+
+def kind(name: str, value: object, wanted: type) -> None:
+    """Text without half a character, True or False, a whole number, or a number."""
+    types = int | float if wanted is float else wanted
+    if not isinstance(value, types) or (wanted is not bool and isinstance(value, bool)):
+        raise _type(name, value, _RULES[wanted])
+    if isinstance(value, str):
+        _bytes_of(name, value)
+    elif isinstance(value, int) and abs(value) > _NUMBER_MAX:
+        raise ValueError(f"{name} {shown(value)}: want at most {_NUMBER_MAX:,}")
+
+
+def lengths(name: str, value: object, known: Mapping[str, object]) -> Mapping[str, float]:
+    """Numbers of seconds, by names of timers that are known."""
+    given = mapping(name, value)
+    for timer, length in given.items():
+        if timer not in known:
+            raise ValueError(f"{name}: no timer is called {shown(timer)}: want {', '.join(known)}")
+        kind(f"{name}[{timer!r}]", length, float)
+    return given
 
 
 def struct(name: str, value: object, kind: type[S]) -> S:

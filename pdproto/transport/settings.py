@@ -26,6 +26,7 @@ from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.net.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
 from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
+from pdproto.runtime import checked
 from pdproto.runtime.trace import StepObserver
 from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport.keys import Keys, KeysError, of_secret, read
@@ -116,6 +117,8 @@ class Settings:
     given: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        checked.kinds(self, _KINDS)
+        checked.lengths("waits", self.waits, WAITS)
         for problem in self._problems():
             raise SettingsError(problem)
 

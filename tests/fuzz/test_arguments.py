@@ -7,7 +7,7 @@ call are drawn together.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product, repeat
 from pathlib import Path
 from typing import Any, Final
@@ -232,6 +232,10 @@ def constructors(world: World) -> Iterator[Case]:
         "faults_token": ""})
     yield Case("RegistryServer", RegistryServer, {"host": "127.0.0.1", "port": 0, "keys": None,
                                                   "insecure": True})
+    yield Case("Settings", lambda **given: Settings(**given).link(), {
+        **{one.name: one.default for one in fields(Settings)
+           if one.metadata and one.name != "keys"},  # an error names the file
+        "waits": {"no_news": 1.0}})
     yield Case("Addressed", Addressed, {"server": "127.0.0.1:9", "ranks": 2, "rank": 0})
 
 
