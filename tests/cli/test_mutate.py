@@ -255,6 +255,7 @@ def test_ctrl_c_keeps_the_mutants_that_were_checked(
     assert campaign["mutants"] == 5
     assert campaign["stopped"] == "interrupted: 5 of 11 mutants were tried"
     assert campaign["stopped"] in told
+    assert campaign["score"] is None
     main(["mutate", lamp, "--workers", "1", "--quiet", "--no-cache"])
     assert f"incomplete: {campaign['stopped']}\n" in capsys.readouterr().out
 

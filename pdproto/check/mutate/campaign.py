@@ -64,7 +64,11 @@ class Campaign:
 
     @property
     def score(self) -> float | None:
-        """The share of mutants that were killed, from 0 to 1; None if there is none to kill."""
+        """The share of mutants that were killed, from 0 to 1; None if there is none to kill, or
+        not every one was tried.
+        """
+        if self.stopped:
+            return None
         counts = self.counts
         killed = counts[MutantOutcome.KILLED]
         left = counts[MutantOutcome.SURVIVED] + counts[MutantOutcome.UNDECIDED]
