@@ -41,6 +41,8 @@ from pdproto.runtime.limits import REGIONS_MAX
 
 log = logging.getLogger(__name__)
 
+# Of a process with too many files the kernel leaves one out of the message.
+NO_FILE: Final = "its file has not come: has this process too many open files (ulimit -n)?"
 SEGMENT_BYTES: Final = 4 << 20  # copied in a millisecond; a refusal stops a write after it
 FIRST: Final = frozenset({Kind.CHALLENGE})
 EXPECTED: Final = frozenset({Kind.GRANTED, Kind.REFUSED, Kind.REVOKED})
@@ -301,8 +303,7 @@ class SharedLine:
         with suppress(BlockingIOError):
             while True:
                 packet, files, _, _ = socket.recv_fds(
-                    self.sock, FRAME_BYTES + 1, 1, socket.MSG_CMSG_CLOEXEC
-                )
+                    self.sock, FRAME_BYTES + 1, 1, socket.MSG_CMSG_CLOEXEC)
                 try:
                     if not packet:
                         raise ConnectionResetError(self._source.why_closed(self.sock))
@@ -337,7 +338,7 @@ class SharedLine:
             return
         self._version = agreed(decode(packet, FIRST)).version
         if not files:
-            raise RemoteProtocolError("the sink's first frame comes without its board")
+            raise RemoteProtocolError(f"the sink's first frame comes without its board: {NO_FILE}")
         self._board = Board(files[0])
         for posted in self._early:
             self.begin(posted)
@@ -362,12 +363,14 @@ class SharedLine:
         try:
             for file in files:
                 self._map(frame.region, file, frame.offset)
+            region = self._mapped.get(frame.region)
+            if region is None:
+                raise OSError(NO_FILE)
         except OSError as error:  # of this host or its device: other writes to the sink go on
             self._send(Frame(Kind.DROPPED, region=frame.region, version=self._version))
             self.end(posted, Result.REFUSED, f"region {frame.region}: {error}")
             return
-        region = self._mapped.get(frame.region)
-        if region is None or frame.length > len(region.memory):
+        if frame.length > len(region.memory):
             raise RemoteProtocolError(f"write {frame.write} is granted without its memory")
         self._copy(posted, region)
 

@@ -2,7 +2,9 @@
 
 import errno
 import os
+import socket
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,5 +55,35 @@ def test_a_sink_without_a_file_to_hand_out_refuses_that_write_alone(
         assert sink.departed() == []
         assert sink.counts().connections == 1
         assert "cannot hand out staging memory: [Errno 24] Too many open files" in caplog.text
+        assert write(source, one.address, data).result is Result.LANDED
+        assert write(source, other.address, data).result is Result.LANDED
+
+
+def test_a_source_without_room_for_a_file_gives_up_that_write_alone(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel leaves the file out. Seen red: the connection ended, with the writes of every
+    other hand-over over it.
+    """
+    receive = socket.recv_fds
+
+    def without_files(*arguments: Any) -> tuple[bytes, list[int], int, Any]:
+        packet, files, flags, address = receive(*arguments)
+        for file in files:
+            os.close(file)
+        return packet, [], flags | socket.MSG_CTRUNC, address
+
+    with closing(SharedSink()) as sink, closing(SharedSource()) as source:
+        one, other = (sink.lease(life, "source", BYTES) for life in ("one", "other"))
+        assert one is not None
+        assert other is not None
+        data = np.ones(BYTES, np.uint8)
+        assert write(source, one.address, data).result is Result.LANDED
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "recv_fds", without_files)
+            refused = write(source, other.address, data)
+        assert refused.result is Result.REFUSED
+        assert "too many open files (ulimit -n)" in refused.reason
+        assert sink.counts().connections == 1
         assert write(source, one.address, data).result is Result.LANDED
         assert write(source, other.address, data).result is Result.LANDED
