@@ -113,6 +113,13 @@ def _geometry(memory: Memory, order: Order, name: str) -> Geometry:
     return Geometry(shape, memory.strides[0], memory.strides[token], memory.strides[head])
 
 
+def _check_kinds(pools: object, order: object) -> None:
+    if not isinstance(pools, Sequence) or isinstance(pools, str | bytes | memoryview | range):
+        raise TypeError(f"pools: want a list of arrays or tensors, got a {type(pools).__name__}")
+    if not isinstance(order, Order):
+        raise TypeError(f"order: want Order.NHD or Order.HND, got a {type(order).__name__}")
+
+
 def register(
     pools: Sequence[Any], *, order: Order = Order.NHD, chunk_pages_max: int | None = None,
     kv_axis: int | None = None,
@@ -130,6 +137,7 @@ def register(
 
     Raises TypeError or ValueError, naming the pool, before anything is kept.
     """
+    _check_kinds(pools, order)
     if not pools:
         raise ValueError("pools: want at least one pool")
     if kv_axis is not None:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 from pdproto.engine.contract import EngineError, Lease, Scope, SinkEngine, Target, Ticket
 from pdproto.kernels.layout import Order
 from pdproto.node.data_path import Fenced, Idle, Verified
+from pdproto.pages import arguments
 from pdproto.pages.chunks import key_of_life
 from pdproto.pages.copies import Unpacked
 from pdproto.pages.device import Device
@@ -46,6 +47,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
+        arguments.check(engine, "lease", device, page_tokens, threads)
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"

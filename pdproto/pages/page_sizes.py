@@ -21,7 +21,10 @@ class PageParts:
 
     def __init__(self, pools: KVLayout, tokens: int | None) -> None:
         self._tokens: Final = tokens
-        self._split: Final = None if tokens is None else split_pages(pools, tokens)
+        try:
+            self._split: Final = None if tokens is None else split_pages(pools, tokens)
+        except ValueError as error:  # it names `tokens`, which callers know as page_tokens
+            raise ValueError(f"page_{error}") from None
         self.layout: Final = pools if self._split is None else self._split.layout
 
     def numbers(self, pages: Sequence[int], tokens: range) -> list[int]:

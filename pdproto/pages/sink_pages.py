@@ -21,6 +21,7 @@ from pdproto.engine.contract import Lease, PinsMemory, SinkEngine, Ticket
 from pdproto.kernels.chunk import KVLayout, Order, register
 from pdproto.node.data_path import Fenced, Idle, Verified
 from pdproto.node.metrics import Metrics
+from pdproto.pages import arguments
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
 from pdproto.pages.copies import AT_ONCE_BYTES, CopyWorker, Unpacked, end_of_pass
 from pdproto.pages.copies_for import copies_for
@@ -84,6 +85,7 @@ class SinkPages:
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
+        arguments.check(engine, "lease", device, page_tokens, threads)
         self.engine: Final = engine
         of_sources = pools if isinstance(pools, Mapping) else {None: pools}
         self._parts: Final = {source: PageParts(register(of, order=order), page_tokens)

@@ -20,6 +20,7 @@ from pdproto.engine.contract import Address, EngineBusy, EngineError, Result, So
 from pdproto.kernels.chunk import Order, register
 from pdproto.node.data_path import Posted, WriteOutcome
 from pdproto.node.metrics import Metrics
+from pdproto.pages import arguments
 from pdproto.pages.chunks import chunk_bytes, chunk_offset, key_of_chunk, key_of_life
 from pdproto.pages.copies import AT_ONCE_BYTES, CopyWorker, Staged, end_of_pass
 from pdproto.pages.copies_for import copies_for
@@ -69,6 +70,7 @@ class SourcePages:
         device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
+        arguments.check(engine, "post", device, page_tokens, threads)
         self.engine: Final = engine
         whole = register(pools, order=order)
         self._parts: Final = PageParts(whole, page_tokens)

@@ -6,8 +6,9 @@ call are drawn together.
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import product, repeat
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pdproto import (
+    DirectPages,
     Link,
     OperatorPort,
     RegistryClient,
@@ -27,6 +29,7 @@ from pdproto import (
 )
 from pdproto import until as waiting
 from pdproto.engine.engines import open_sink, open_source
+from pdproto.kernels.layout import Order
 from pdproto.node.decode.receiver import Addressed
 from pdproto.node.faults import FaultsError
 from pdproto.registry.client import UnreachableError
@@ -216,6 +219,15 @@ def made(kind: Any, path: Any) -> Callable[..., None]:
     return make
 
 
+def paths(kind: Any, engine: Callable[[], Any]) -> Callable[..., None]:
+    """Make a data path of this kind, and close it."""
+    def make(**given: Any) -> None:
+        with closing(engine()) as used:
+            kind(**{"engine": used, **given}).close()
+
+    return make
+
+
 def constructors(world: World) -> Iterator[Case]:
     fabric = world.nodes.fabric
     shared = {"name": "n", "link": None, "waits": None}
@@ -237,6 +249,17 @@ def constructors(world: World) -> Iterator[Case]:
            if one.metadata and one.name != "keys"},  # an error names the file
         "waits": {"no_news": 1.0}})
     yield Case("Addressed", Addressed, {"server": "127.0.0.1:9", "ranks": 2, "rank": 0})
+
+
+def path_constructors() -> Iterator[Case]:
+    pools = [np.zeros((4, 1, 1, 512), np.uint8)]
+    copied = {"pools": pools, "order": Order.NHD, "device": None, "page_tokens": None, "threads": 1}
+    yield Case("SourcePages", paths(SourcePages, lambda: open_source("shm")), copied)
+    yield Case("SinkPages", paths(SinkPages, lambda: open_sink("shm")), copied)
+    yield Case("DirectPages", paths(DirectPages, lambda: open_sink("tcp")),
+               {"pools": pools, "order": Order.NHD})
+    for kind in (SourcePages, SinkPages, DirectPages):
+        yield Case(kind.__name__, partial(kind, pools), {"engine": None})
 
 
 def registry_cases() -> Iterator[Case]:
@@ -305,7 +328,7 @@ def test_each_odd_value_of_an_argument_is_refused_or_ends_that_hand_over_alone()
 
 def test_constructors_refuse_odd_values_by_name() -> None:
     with cluster() as nodes:
-        for case in constructors(World(nodes)):
+        for case in (*constructors(World(nodes)), *path_constructors()):
             every_odd(case)
 
 
