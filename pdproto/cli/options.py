@@ -22,6 +22,7 @@ from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
+OPEN_FILES: Final = ("/dev/std", "/dev/fd/", "/proc/")
 REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")  # options with a file to write
 READ: Final = ("system", "systems", "files", "merge", "trace", "resume")  # with files to read
 # Options that take one value or more.
@@ -281,6 +282,8 @@ def remove_reports(arguments: argparse.Namespace) -> None:
     for target in (getattr(arguments, kind, None) for kind in REPORTS):
         if target in (None, STANDARD_OUTPUT) or not Path(target).is_file():
             continue
+        if os.path.abspath(target).startswith(OPEN_FILES):
+            continue  # the shell has emptied it, and knows no other file of this name
         if _resolved(target) in read:
             raise UsageError(f"{target} is read: write the result to another file")
         try:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -313,6 +314,17 @@ def test_a_command_without_an_answer_leaves_no_earlier_report(
     assert main([*command, "--json", str(target)]) == 2
     assert NO_ANSWER[command] in capsys.readouterr().err
     assert not target.exists()
+
+
+def test_a_report_may_go_where_the_shell_sends_the_output(tmp_path: Path) -> None:
+    """Seen red: the file of the shell was removed, and the report had another name."""
+    target = tmp_path / "reports" / "report.json"
+    target.parent.mkdir()
+    with target.open("w") as output:
+        subprocess.run([sys.executable, "-m", "pdproto", "check", "lock-server", "--json",
+                        "/dev/stdout"], stdout=output, check=True)
+    assert json.loads(target.read_text())
+    assert [*target.parent.iterdir()] == [target]
 
 
 def test_a_report_takes_the_place_of_no_file_that_is_read(
