@@ -25,15 +25,15 @@ def test_a_copy_that_is_cut_short_lets_go_of_memory(monkeypatch: pytest.MonkeyPa
         return sum("memfd:pdproto" in path for path in opened().values())
 
     monkeypatch.setattr(Copy, "step", lambda _: False)
-    sink, source = SharedSink(), SharedSource()
-    lease = sink.lease("life", "source", BYTES)
-    assert lease is not None
-    before = shares()
-    source.post(lease.address, 0, [np.zeros(BYTES, np.uint8)])
-    until(lambda: shares() > before, "the sink's memory to be mapped")
-    source.close()
-    assert shares() <= before
-    sink.close()
+    with closing(SharedSink()) as sink:
+        lease = sink.lease("life", "source", BYTES)
+        assert lease is not None
+        before = shares()
+        with closing(SharedSource()) as source:
+            source.post(lease.address, 0, [np.zeros(BYTES, np.uint8)])
+            until(lambda: shares() > before, "the sink's memory to be mapped")
+        # The sink's thread closes a file when it has sent it.
+        until(lambda: shares() <= before, "the sink's memory to be unmapped")
 
 
 def test_a_sink_without_a_file_to_hand_out_refuses_that_write_alone(
