@@ -7,13 +7,13 @@ machines often do not. Here a thread carries the packets between two TUN devices
 import fcntl
 import heapq
 import os
-import select
 import struct
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
+from multiprocessing.connection import wait
 from random import Random
 from typing import Final
 
@@ -63,10 +63,10 @@ class Wire:
     def _run(self) -> None:
         numbers, late = count(), list[tuple[float, int, int, bytes]]()
         while not self._ending.is_set():
-            wait = max(0.0, late[0][0] - time.monotonic()) if late else 0.05
-            ready, _, _ = select.select(self._devices, (), (), wait)
+            due_s = max(0.0, late[0][0] - time.monotonic()) if late else 0.05
+            ready = wait(self._devices, due_s)  # select takes no file above 1,023
             now = time.monotonic()
-            for device in ready:
+            for device in filter(ready.__contains__, self._devices):
                 packet = os.read(device, PACKET_BYTES)
                 if self._passes(self._devices.index(device), packet):
                     other = self._devices[1 - self._devices.index(device)]
