@@ -113,7 +113,7 @@ class World:
 
     def __init__(self, nodes: Cluster) -> None:
         self.nodes = nodes
-        self.room = 0
+        self.room = 1_000  # no odd value is a room behind it
         self.opened: list[Any] = []
 
     def pair(self, *, pages: bool = True) -> tuple[Any, Any]:
