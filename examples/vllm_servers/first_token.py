@@ -42,13 +42,13 @@ def fits(path: str, body: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Begun:
-    """An answer of prefill. body: of the client's request. longest: so many tokens may a prompt and
-    its answer have at decode.
+    """An answer of prefill. body: of the client's request. length: the most tokens of a prompt and
+    its answer at decode.
     """
 
     body: Mapping[str, Any]
     answer: Mapping[str, Any]
-    longest: float
+    length: float
 
     @property
     def choice(self) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ class Begun:
                     and self.choice["finish_reason"] == "length"
                     and text and not text.endswith(CUT)
                     and len(self.choice["prompt_token_ids"]) + self.body["max_tokens"]
-                    <= self.longest)
+                    <= self.length)
 
     def event(self) -> bytes:
         """The first one of the stream."""

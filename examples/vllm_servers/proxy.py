@@ -114,7 +114,7 @@ class Proxy:
                 server, request.path, body | ({WITH_TOKENS: True} if is_first else {}), asked)
             if status != 200:
                 return web.json_response(answer, status=status)
-            if is_first and (begun := Begun(body, answer, await self._longest())).is_good:
+            if is_first and (begun := Begun(body, answer, await self._length())).is_good:
                 return await self._go_on(request, begun)
             body["kv_transfer_params"] = answer.get("kv_transfer_params")
             async with await self._ask_decode(request.path, body) as reply:
@@ -163,14 +163,17 @@ class Proxy:
         await answer.write_eof()
         return answer
 
-    async def _longest(self) -> float:
-        """So many tokens may a prompt and its answer have at each decode server that answers."""
-        for server in set(self._decode) - self._lengths.keys():
+    async def _length(self) -> float:
+        """The most tokens of a prompt and its answer at the decode server that is asked next. It is
+        asked for them once, and no other one is: that may never answer.
+        """
+        server = self._decode[(self._turn + 1) % len(self._decode)]
+        if server not in self._lengths:
             with suppress(ClientError):
                 async with self.session.get(server + "/v1/models", raise_for_status=True) as reply:
                     models = (await reply.json())["data"]
                 self._lengths[server] = min(model["max_model_len"] or inf for model in models)
-        return min(self._lengths.values(), default=inf)
+        return self._lengths.get(server, inf)
 
     async def _compute_prompt(
         self, server: str, path: str, body: dict[str, Any], asked: dict[str, Any]

@@ -277,8 +277,10 @@ def remove_reports(arguments: argparse.Namespace) -> None:
     Raises UsageError for a report in the place of a file that is read, or that cannot be removed.
     """
     given = (getattr(arguments, name, None) for name in READ)
-    read = {_resolved(str(path).rpartition(":")[0] or str(path)) for one in given if one
-            for path in ([one] if isinstance(one, str | Path) else one)}
+    paths = [str(path) for one in given if one
+             for path in ([one] if isinstance(one, str | Path) else one)]
+    read = {_resolved(path) for path in (
+        *paths, *(path.rpartition(":")[0] for path in paths if ":" in path))}
     for target in (getattr(arguments, kind, None) for kind in REPORTS):
         if target in (None, STANDARD_OUTPUT) or not Path(target).is_file():
             continue

@@ -7,7 +7,6 @@ step was taken, or the walks were interrupted.
 
 import argparse
 import json
-import sys
 from typing import Any, Final
 
 from rich import box
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pdproto.check.outcome import Outcome, outcome
+from pdproto.check.outcome import INTERRUPTED, Outcome, outcome
 from pdproto.check.report.as_json import changes
 from pdproto.check.report.narration import counted
 from pdproto.check.report.terminal import render_trace
@@ -34,6 +33,7 @@ from pdproto.cli.options import (
     whole_number,
     write,
 )
+from pdproto.cli.reports import say
 from pdproto.cli.starting import Start, add_topology, start_at_beginning
 from pdproto.spec.language.properties import Always, LeadsTo, OnRow, Property
 from pdproto.spec.language.refines import Refines
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         write(json.dumps(_as_json(begun, seen, arguments.seed), indent=2), arguments.json)
     if seen.interrupted:
-        print("pdproto: interrupted: these walks are not all", file=sys.stderr)  # noqa: T201
+        say(INTERRUPTED)
     return _outcome(seen).exit_status
 
 

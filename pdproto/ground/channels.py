@@ -153,4 +153,3 @@ class Queues:
     def _cell(self, letter: Letter, place: int, waits: bool) -> Literal:
         message, at = letter
         return self._layout.literal(message, (*at, place), waits)
-

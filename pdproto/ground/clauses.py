@@ -118,8 +118,8 @@ def _least_product(parts: Sequence[list[Clause]]) -> list[Clause]:
 
 
 def _kept_by_both(one: Sequence[int], two: Sequence[int]) -> dict[int, None]:
-    """The sets of either side with one of the other side inside: joined with that, they stay as
-    they are, and from them follows what they are joined with besides.
+    """The sets of either side that contain a set of the other side. Joined with that one, such a
+    set stays as it is; joined with any other, it makes a clause that follows from it.
     """
     of_one, of_two = _Parts(one), _Parts(two)
     return dict.fromkeys([*filter(of_two.any_in, one), *filter(of_one.any_in, two)])
@@ -163,7 +163,7 @@ class _Literals:
 
 
 class _Parts:
-    """Sets of bits, found by what they are parts of: that has the rarest bit of each."""
+    """Sets of bits, each kept under its rarest bit: only a set with this bit can contain it."""
 
     def __init__(self, sets: Sequence[int], *, empty: bool = False) -> None:
         """empty: none of them is found before it is added."""

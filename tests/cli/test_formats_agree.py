@@ -330,7 +330,7 @@ def test_a_report_may_go_where_the_shell_sends_the_output(tmp_path: Path) -> Non
 def test_a_report_takes_the_place_of_no_file_that_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    read = tmp_path / "trace.jsonl"
+    read = tmp_path / "10:41 trace.jsonl"
     read.write_bytes(next(iter(sorted(GOLDEN.glob("*.jsonl")))).read_bytes())
     before = read.read_bytes()
     spec = tmp_path / "spec.py"

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -92,7 +93,10 @@ class Decode:
         return answer
 
 
-def told(check: Callable[[Any, Prefill, Decode], Awaitable[None]]) -> None:
+def told(
+    check: Callable[[Any, Prefill, Decode], Awaitable[None]], others: Sequence[str] = ()
+) -> None:
+    """others: decode servers whose turn is later."""
     async def begin() -> None:
         prefill, decode = Prefill(), Decode()
         servers = []
@@ -104,7 +108,7 @@ def told(check: Callable[[Any, Prefill, Decode], Awaitable[None]]) -> None:
             servers.append(server := TestServer(app))
             await server.start_server()
         urls = [[str(server.make_url("")).rstrip("/")] for server in servers]
-        proxy = Proxy(urls[0], urls[1], first_token=True)
+        proxy = Proxy(urls[0], [*others, *urls[1]], first_token=True)
         async with TestClient(TestServer(proxy.application())) as client:
             await check(client, prefill, decode)
         for server in servers:
@@ -191,6 +195,15 @@ def test_a_refusal_of_decode_ends_the_stream_with_it() -> None:
         assert "not loaded" in last["error"]["message"]
 
     told(check)
+
+
+def test_a_decode_server_that_does_not_answer_holds_up_no_request_of_another() -> None:
+    """Seen red when each server was asked for the length of its model."""
+    async def check(client: Any, _: Prefill, __: Decode) -> None:
+        assert texts(await events(client, ASKED)) == TEXTS
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        told(check, [f"http://127.0.0.1:{silent.getsockname()[1]}"])
 
 
 @pytest.mark.parametrize("more", [
