@@ -24,7 +24,7 @@ from pdproto.spec.language.system import DEFAULT, Configuration, System
 STANDARD_OUTPUT: Final = "-"
 OPEN_FILES: Final = ("/dev/std", "/dev/fd/", "/proc/")
 REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")  # options with a file to write
-READ: Final = ("system", "systems", "files", "merge", "trace", "resume")  # with files to read
+READ: Final = ("system", "systems", "lemmas", "files", "merge", "trace", "resume")  # files to read
 # Options that take one value or more.
 SEVERAL: Final = ("--size", "--faults", "--property", "--trace")
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold

@@ -336,8 +336,9 @@ def test_a_report_takes_the_place_of_no_file_that_is_read(
     spec = tmp_path / "spec.py"
     spec.write_text("SYSTEM = None")
     for command in (("trace", str(read)), ("check", "--merge", str(read)),
-                    ("lint", f"{spec}:SYSTEM")):
-        target = spec if command[0] == "lint" else read
+                    ("lint", f"{spec}:SYSTEM"),
+                    ("prove", "two-phase-commit", "--lemmas", f"{spec}:LEMMAS")):
+        target = spec if command[0] in ("lint", "prove") else read
         assert main([*command, "--json", str(target)]) == 2
         assert f"{target} is read: write the result to another file" in capsys.readouterr().err
     assert (read.read_bytes(), spec.read_text()) == (before, "SYSTEM = None")
