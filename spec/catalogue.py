@@ -140,6 +140,8 @@ CATALOGUE: Final = (
     Entry("optimistic-crash", "handoff.optimistic_crash:CRASHING",
           lemmas="optimistic_lemmas"),
     Entry("decode-scheduler", "handoff.scheduler:SYSTEM", lemmas="scheduler_lemmas"),
+    Entry("decode-memory", "handoff.decode_memory:SYSTEM", lemmas="decode_memory_lemmas",
+          ranking="decode_memory_ranking", runs=True),
     Entry("decode-load", "handoff.load:SYSTEM", lemmas="load_lemmas"),
     Entry("prefill-offer", "handoff.offered:SYSTEM", lemmas="offered_lemmas"),
     Entry("presence", "handoff.presence:SYSTEM", lemmas="presence_lemmas", runs=True),

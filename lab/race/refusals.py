@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from lab.sim.defects import base_of
+from pdproto.spec.handoff.decode_memory import queue
 from pdproto.spec.handoff.ended import rooms
 from pdproto.spec.handoff.ends import source
 from pdproto.spec.handoff.keep import keeper
@@ -117,6 +118,9 @@ def unloaded(system: System) -> str:
     if machine in OF_A_ROOM:
         return (f"it edits {row}, and a request of a race has one decode request; it takes several "
                 f"of one room ({OF_A_ROOM[machine]})")
+    if machine is queue:
+        return (f"it edits {row}, and no request of a race lacks memory or names pages of another; "
+                f"it takes requests that do (tests/node/test_memory_refusals.py)")
     return (f"it edits {row}, and nodes load no table of {machine.name} from {_design(system)}; "
             f"it takes nodes of that design")
 

@@ -5,6 +5,7 @@ from typing import Final
 from pdproto.spec.bugs import (
     agreement,
     binding,
+    decode_memory,
     dp_rank,
     drain,
     end_to_end,
@@ -32,6 +33,7 @@ BUGS: Final[tuple[Bug, ...]] = (
     *sink_group.BUGS,
     *drain.BUGS,
     *incarnations.BUGS,
+    *decode_memory.BUGS,
     *keep.BUGS,
     *ended.BUGS,
     *offered.BUGS,

@@ -187,6 +187,15 @@ OF_NODES: Final = (
                "test_what_was_accepted_ends_well_and_then_the_node_is_empty",
                "tests/node/test_keeps.py::test_a_leg_is_repeated_after_success_and_after_failure")),
     Assumption(
+        "nodes-try-the-queue", By.NODES,
+        "A node tries in each turn to give memory to the first requests that wait for it.",
+        rows=("queue.refuse", "queue.refuse_given_twice"),
+        places=("node/decode/sink_memory.py:SinkMemory.serve",),
+        tests=("tests/node/test_memory_refusals.py::"
+               "test_a_request_is_refused_where_no_memory_comes_back",
+               "tests/node/test_memory_refusals.py::"
+               "test_a_request_is_refused_a_page_that_was_given_twice")),
+    Assumption(
         "nodes-look-up", By.NODES, "A node asks the registry again until it has an answer.",
         rows=("client.ask",), places=("registry/finder.py:Finder._loop",),
         tests=("tests/registry/test_finder.py::"

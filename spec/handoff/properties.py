@@ -194,7 +194,8 @@ LIVENESS: Final = (
         assumes=_FAIR),
     Promise("L5", "With room for one request on each side, some request always makes progress.", (
         "L5_no_capacity_deadlock", "L5_the_two_sides_are_crossed",
-        "L5_a_request_gets_memory_or_ends", "deadlock"), assumes=_FAIR),
+        "L5_a_request_gets_memory_or_ends", "L5_a_request_that_waits_gets_memory_or_ends",
+        "deadlock"), assumes=_FAIR),
     Promise("L6", "After a restart new requests succeed, without help from an operator.", (
         "L6_recovery", "L6_a_run_that_is_up_is_listed", "L6_a_run_told_to_exceed_comes_back",
         "L6_a_run_that_is_up_is_recorded", "L6_a_run_that_is_up_is_recorded_at_once",

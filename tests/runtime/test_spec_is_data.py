@@ -51,7 +51,6 @@ COMPARES: Mapping[str, str] = {
     "node/prefill/binding.py:_leave": KEPT,
     "node/drain.py:_look": EVENT,
     "node/decode/fences.py:end": EVENT,
-    # Pages of a life that is not closed were given twice by mistake: the request is given up.
     "node/decode/sink_memory.py:_gives_back": EVENT,
     "node/decode/sink_memory.py:_waiting": SPARED,
     "node/decode/sink_memory.py:serve": SPARED,

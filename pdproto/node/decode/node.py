@@ -59,8 +59,8 @@ class Decode(Node):
             Idle: self.memory.end_copies, Verified: verification.end, Fenced: self.fences.end}
         self.receivers.want_memory = self.memory.want
         super().__init__(DECODE, core, endpoints, capabilities, self.receivers, (
-            self.numbered.part, self.memory.part, self.sources.part, self.fences.part,
-            self.routing.part,
+            self.numbered.part, self.memory.part, self.memory.refusals.part, self.sources.part,
+            self.fences.part, self.routing.part,
             Part("reports", turns={Turn.REPORTS: self._collect})))
 
     def open(  # noqa: PLR0913 - as many as DecodeNode.open takes

@@ -76,10 +76,12 @@ class Pool:
         owners = {self.pages[page] for page in self.pages.keys() & pages}
         return owners if slot is None or slot not in self.slots else owners | {self.slots[slot]}
 
-    def blame(self, pages: Collection[int], slot: int | None) -> str:
-        """Why these cannot be granted: the page or slot that another life owns."""
+    def blame(
+        self, pages: Collection[int], slot: int | None, owners: Collection[Life]
+    ) -> str:
+        """Why these cannot be granted: the page or slot that one of these owners keeps."""
         for page in pages:
-            if page in self.pages:
+            if self.pages.get(page) in owners:
                 return f"page {checked.shown(page)} belongs to {self.pages[page]}"
         return f"metadata slot {slot} belongs to {self.slots.get(slot or 0)}"
 

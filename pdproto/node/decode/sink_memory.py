@@ -6,9 +6,9 @@ Rule 2: the tables grant memory and end leases (spec/handoff/sink.py; pool.py). 
         out the effects.
 Rule 3: requests in line get memory first come first served. By default no timer ends their wait
         (`queue_timeout`, spec/handoff/timers.py), so metrics show how many wait, and for how long.
-        They wait as well while the system refuses memory and another request holds some, which
-        comes back; the node is not healthy then. With none held here nothing would end the wait,
-        so the request fails.
+        Which of them is refused, because nothing would end its wait, another table decides
+        (spec/handoff/decode_memory.py; refusals.py). The node is not healthy while the system
+        refuses memory.
 Rule 4: pages and staging memory are freed when no copy from the memory into the pages is under way.
 """
 
@@ -24,6 +24,7 @@ from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.pool import Pool
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.decode.receivers import Receivers
+from pdproto.node.decode.refusals import Refusals
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.faults import TRANSFER
 from pdproto.node.metrics import Metrics
@@ -86,7 +87,7 @@ class MemoryQueue:
     def _is_settled(receiver: Receiver, grant: Callable[[Receiver], bool]) -> bool:
         try:
             return grant(receiver)
-        except EngineError as error:  # it is closed or broken, or memory is refused
+        except EngineError as error:  # it is closed or broken
             receiver.abort(str(error))
             return True
 
@@ -121,6 +122,7 @@ class SinkMemory:
         self._receivers: Final = receivers
         self._data_path: Final = data_path
         self._pool: Final = pool
+        self.refusals: Final = Refusals()
         self.part: Final = Part(
             "memory", begin=lambda _: INCARNATIONS_ROLE.prepare(),
             reactions={(ends.lease, False): self.release_lease,
@@ -177,15 +179,18 @@ class SinkMemory:
         """Grant memory to the request, if there is enough. Returns whether its wait is over."""
         life, endpoint, pages = receiver.life, receiver.endpoint, receiver.every_page
         if not self._pool.allows(pages, receiver.slot):
-            if all(map(self._gives_back, self._pool.owners(pages, receiver.slot))):
+            kept = [life for life in self._pool.owners(pages, receiver.slot)
+                    if not self._gives_back(life)]
+            if not self.refusals.of_owned(closed=not kept):
                 return False
-            self._receivers.give_up(receiver, self._pool.blame(pages, receiver.slot))
+            self._receivers.give_up(receiver, self._pool.blame(pages, receiver.slot, kept))
             return True
         try:
             addresses = self._data_path.lease(life, receiver.pages or {})
         except EngineBusy as error:
-            if not self._leases:
-                raise
+            if self.refusals.by_system(held=bool(self._leases)):
+                self._receivers.give_up(receiver, str(error), transient=True)
+                return True
             self.refused, addresses = str(error), None
         except (TypeError, ValueError) as error:
             self._receivers.give_up(receiver, str(error))
@@ -203,8 +208,7 @@ class SinkMemory:
 
     def _gives_back(self, life: Life) -> bool:
         """Whether the application has given the pages of this life back, or gets them back when the
-        writes have ended. The next request waits for them, as the table does. A life of which
-        neither is true has not been closed: its pages are given twice by mistake.
+        writes have ended: `closed` in the table.
         """
         return life in self._settling or self._granted[life].stage is Receiving.FAILED
 
