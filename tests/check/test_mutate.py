@@ -238,6 +238,7 @@ def test_a_kill_is_a_finding_of_a_check(name: str) -> None:
             assert (judged.kill.system, judged.kill.configuration) == (system.name, "default")
 
 
+@pytest.mark.nightly
 def test_a_limit_does_not_hide_that_a_mutant_is_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -455,6 +456,7 @@ class TestWhatBecomesOfAMutant:
         assert [note for note in notes if "late" in note] == []
         assert len(notes) == len(mutants([system])) > 0
 
+    @pytest.mark.nightly
     def test_a_search_that_grows_too_large_is_undecided(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -225,7 +225,7 @@ def stumble(number: int, _: Monitor) -> int:
 
 
 class TestWorkerPool:
-    @pytest.mark.parametrize("workers", [1, 2, 9])
+    @pytest.mark.parametrize("workers", [1, 2, pytest.param(9, marks=pytest.mark.nightly)])
     def test_each_task_is_done_once(self, workers: int) -> None:
         seen: list[Progress] = []
         numbers: Sequence[int] = range(5)

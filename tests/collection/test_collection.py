@@ -15,7 +15,7 @@ from tests.collection.model import Model
 from tests.collection.page import MODELS, PAGE, page
 
 SLOW = 5_000  # states that the portable engine visits by day
-LARGE = 1_000_000  # states that are not explored by day
+LARGE = 500_000  # states that are not explored by day
 
 
 @pytest.mark.parametrize("model", [

@@ -24,7 +24,7 @@ from pdproto.spec.handoff import group
 from tests.drill.races import KEPT, RACES, outcome, recorded
 from tests.tiers import sampled
 
-BY_DAY = 9
+BY_DAY = 6
 AT_LEAST = 90
 
 

@@ -59,9 +59,10 @@ def wait_for_hand_overs(verb: str, traces: Path) -> None:
 @pytest.mark.parametrize(("verb", "when", "how"), [
     ("handoff", "starting", "Ctrl-C"), ("handoff", "starting", "SIGTERM"),
     ("handoff", "running", "Ctrl-C"), ("handoff", "running", "SIGTERM"),
-    ("handoff", "running", "SIGKILL"), ("soak", "running", "SIGTERM"),
+    ("handoff", "running", "SIGKILL"),
     *(pytest.param("soak", *end, marks=pytest.mark.nightly) for end in (
-        ("starting", "Ctrl-C"), ("starting", "SIGTERM"), ("running", "Ctrl-C"),
+        ("running", "SIGTERM"), ("starting", "Ctrl-C"), ("starting", "SIGTERM"),
+        ("running", "Ctrl-C"),
         ("running", "SIGKILL"))),
 ])
 def test_b7_a_drill_ends_without_tracebacks_and_leaves_nothing(

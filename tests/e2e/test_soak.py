@@ -223,6 +223,7 @@ def test_a_soak_that_is_killed_goes_on_from_its_last_rest(tmp_path: Path) -> Non
     assert json.loads(again.stdout) == numbers
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_part_of_a_soak_ends_at_a_rest_and_is_not_over(tmp_path: Path) -> None:
     path = tmp_path / "soak.json"

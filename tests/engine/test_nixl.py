@@ -40,7 +40,7 @@ def test_a_process_that_closes_nothing_ends_well() -> None:
 
 
 @needs_library
-@pytest.mark.parametrize("tries", [60, pytest.param(400, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("tries", [20, pytest.param(400, marks=pytest.mark.nightly)])
 def test_a_sink_that_ends_while_a_source_connects_ends_no_source(tries: int) -> None:
     """UCX aborts the process then, unless it connects in the background."""
     command = [sys.executable, "-m", "tests.engine.sinks_that_end", str(tries)]

@@ -55,13 +55,15 @@ def test_a_setting_names_the_engine_of_a_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("entry", "module", "told"), [
-    ("lost = byte_mover:ENGINE", "",
-     "engine 'lost' of byte-mover (byte_mover:ENGINE) does not load: "),
+    pytest.param("lost = byte_mover:ENGINE", "",
+                 "engine 'lost' of byte-mover (byte_mover:ENGINE) does not load: ",
+                 marks=pytest.mark.nightly),
     ("wrong = byte_mover:ENGINE", "ENGINE = 7",
      "engine 'wrong' of byte-mover (byte_mover:ENGINE) is no pdproto.engine.engines.EngineKind: 7"),
     (f"{'long' * 9} = byte_mover:ENGINE", "", "its name has over 32 characters"),
-    ("failing = byte_mover:ENGINE", "raise OSError('no such device')",
-     "engine 'failing' of byte-mover (byte_mover:ENGINE) does not load: no such device"),
+    pytest.param("failing = byte_mover:ENGINE", "raise OSError('no such device')",
+                 "engine 'failing' of byte-mover (byte_mover:ENGINE) does not load: no such device",
+                 marks=pytest.mark.nightly),
 ], ids=["missing", "no engine", "long", "failing"])  # fmt: skip
 def test_what_is_no_engine_is_refused_with_its_package(
     tmp_path: Path, entry: str, module: str, told: str

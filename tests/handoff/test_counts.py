@@ -11,20 +11,8 @@ from pdproto.spec.catalogue import HANDOFF
 from pdproto.spec.language.system import DEEP
 from tests.handoff.exploring import EXPECTED, counts, explored, failing
 
-# Each of these systems is explored at other sizes too; CI's `make run` explores these as well.
-LARGE: Final = {
-    ("agreement", "two-slots"),
-    ("binding", "default"),
-    ("dp-rank", "crash"), ("dp-rank", "two-rooms"), ("dp-rank-no-timers", "two-rooms"),
-    ("optimistic", "running-slots"), ("optimistic", "slots"),
-    ("optimistic-at-once", "running-slots"),
-    ("registry", "alarm"), ("registry", "clocks"), ("registry", "disconnect-restart"),
-    ("registry", "disconnect-two"), ("registry", "lossy"), ("registry", "restart"),
-    ("transfer", "chunks"), ("transfer", "sinks"), ("transfer", "sources"),
-    ("transfer", "no-fence"), ("transfer", "pairs"), ("transfer", "restart"),
-    ("transfer-direct", "sources"), ("transfer-in-place", "sources"),
-    ("transfer-loss", "chunks"), ("transfer-no-timers", "sinks"), ("transfer-no-timers", "sources"),
-}
+# By night, because `make run` explores them as well.
+LARGE: Final = {key for key, found in EXPECTED.items() if found.states > 30_000}
 SIZES: Final = [key for key in EXPECTED if key[0] in HANDOFF and key[1] != DEEP]
 
 
@@ -64,11 +52,6 @@ def test_each_count_is_of_the_present_tables(system: str) -> None:
     assert stale == [], (
         f"the tables of {system} have changed since: `pdproto check {system} --configuration NAME "
         f"--record spec/counts.json`, or \"tables\": null where a deep run takes too long")
-
-
-def test_every_system_is_counted_before_the_night() -> None:
-    sizes = set(SIZES)
-    assert {system for system, _ in sizes - LARGE} == {system for system, _ in sizes}
 
 
 @pytest.mark.parametrize(("system", "size"), [

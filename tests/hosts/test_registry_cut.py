@@ -139,8 +139,10 @@ def until_found(finder: Finder) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("silent", [{PREFILL}, {REGISTRY}, {PREFILL, REGISTRY}],
-                         ids=["to the registry", "from the registry", "both ways"])
+@pytest.mark.parametrize("silent", [
+    pytest.param({PREFILL}, id="to the registry", marks=pytest.mark.nightly),
+    pytest.param({REGISTRY}, id="from the registry", marks=pytest.mark.nightly),
+    pytest.param({PREFILL, REGISTRY}, id="both ways")])
 def test_a_rank_that_the_registry_wrongly_calls_lost_comes_back_by_itself(
     silent: set[int]
 ) -> None:

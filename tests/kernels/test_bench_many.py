@@ -22,6 +22,7 @@ from lab.bench.subject import WrongResultError  # noqa: E402
 from pdproto.kernels import device  # noqa: E402
 from pdproto.kernels.chunk import pack_requests, register  # noqa: E402
 from pdproto.kernels.plan import HeadRange  # noqa: E402
+from tests.tiers import sampled  # noqa: E402
 
 HEADS: Final = (HeadRange(0, 3), HeadRange(3, 1))
 REQUESTS: Final = (
@@ -49,7 +50,8 @@ def on(monkeypatch: pytest.MonkeyPatch) -> str:
     return "cpu"
 
 
-@pytest.mark.parametrize("case", REQUESTS, ids=lambda case: case.title)
+@pytest.mark.parametrize("case", sampled(
+    [pytest.param(case, id=case.title) for case in REQUESTS], 3, "requests of every case"))
 def test_requests_of_every_case_are_right_in_each_way(on: str, case: Case) -> None:
     requests = many.bound(case, on)
     many.check(requests)
@@ -91,7 +93,8 @@ def test_pages_in_the_place_of_others_are_noticed(on: str) -> None:
         many.check(requests)
 
 
-@pytest.mark.parametrize("case", HOSTED, ids=lambda case: case.title)
+@pytest.mark.parametrize("case", sampled(
+    [pytest.param(case, id=case.title) for case in HOSTED], 2, "pinned chunks"))
 def test_pinned_chunks_are_right_in_both_ways(on: str, case: Case) -> None:
     hosted = pinned.bound(case, on)
     pinned.prove(hosted)

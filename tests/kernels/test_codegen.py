@@ -162,6 +162,7 @@ def test_casts_load_and_store_16_bytes(compiled: dict[str, Any]) -> None:
     assert (memory["LDG.E.128"], memory["STG.E.128"]) == (2, 4)
 
 
+@pytest.mark.nightly
 def test_neighbouring_lanes_move_neighbouring_bytes() -> None:
     """A request of a warp touches no sector and no line that it need not, whatever the page size.
 

@@ -79,6 +79,7 @@ def accepted() -> Iterator[tuple[str, str]]:
                 yield at, told
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_strangers_are_refused_in_a_line() -> None:
     found = [*accepted()]

@@ -110,8 +110,8 @@ def held_blocks(nodes: Cluster) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "timeout_s"), [
-    (succeed, 60.0), (leave_decode, 60.0), (leave_prefill, 0.2),
-    (come_to_decode_alone, 0.05), (come_to_prefill_alone, 0.05),
+    pytest.param(succeed, 60.0, marks=pytest.mark.nightly), (leave_decode, 60.0),
+    (leave_prefill, 0.2), (come_to_decode_alone, 0.05), (come_to_prefill_alone, 0.05),
 ])
 def test_a_request_that_has_ended_takes_no_memory(
     kind: Callable[[Cluster, range], list[Receiver]], nodes: Cluster

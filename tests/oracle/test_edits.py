@@ -28,7 +28,7 @@ from tests.oracle.systems import PROVABLE, STRONG
 # The later seeds have strong fairness, numbers and refinements, too.
 NIGHT = *range(100), *range(STRONG, STRONG + 30), *range(PROVABLE, PROVABLE + 30)
 DAY = *range(6), STRONG, PROVABLE + 5
-PROVED_BY_DAY = 0, 3, PROVABLE + 5
+PROVED_BY_DAY = 3, PROVABLE + 5
 EDITS = 6
 TIMEOUT_S = 1.0
 MOST = CheckSettings(keep_going=True, limits=SearchLimits(states_max=1_500))

@@ -14,7 +14,7 @@ from tests.oracle.judged import JUDGED, judged, told
 from tests.oracle.systems import ABOVE, NUMBERS, STARTS, STRONG
 
 BLOCK = 25
-FEW = 8  # systems of a block that has more words: each takes ten times as long
+FEW = 4  # systems of a block that has more words: each takes ten times as long
 DAY, NIGHT = 100, 2_000
 OTHERS = (NUMBERS, ABOVE, STRONG, STARTS)  # where systems begin that have more words
 # Of a sample, so many systems have what makes it a question: a reader that says "holds" to

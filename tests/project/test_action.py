@@ -65,8 +65,8 @@ def test_it_goes_on_after_a_violation(folder: Path) -> None:
 @pytest.mark.parametrize(("systems", "status"), [
     ("lease.py:SYSTEM", 0),
     ("lease.py:SYSTEM --max-states 1\nlease.py:SYSTEM", 3),
-    ("nowhere.py:SYSTEM\nlease.py:SYSTEM --max-states 1", 3),
-    ("nowhere.py:SYSTEM\nlease.py:SYSTEM", 2),
+    pytest.param("nowhere.py:SYSTEM\nlease.py:SYSTEM --max-states 1", 3, marks=pytest.mark.nightly),
+    pytest.param("nowhere.py:SYSTEM\nlease.py:SYSTEM", 2, marks=pytest.mark.nightly),
     ("lease.py:SYSTEM --max-states 1\nbroken.py:SYSTEM\nnowhere.py:SYSTEM", 1),
 ])
 def test_it_ends_with_the_status_of_the_check(folder: Path, systems: str, status: int) -> None:

@@ -16,7 +16,7 @@ from tests.property.profiles import runs
 from tests.tiers import sampled
 
 MISSION: Final = ("B02", "B02-info", "B04", "B05", "B01", "B03", "B10", "B22", "B23")
-BY_DAY: Final = 2
+BY_DAY: Final = 1
 RUNS: Final = 1_500  # far more than any of these has needed
 
 

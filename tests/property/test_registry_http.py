@@ -96,7 +96,8 @@ class Serving:
         assert not re.search("Traceback|Error", errors), errors
 
 
-@pytest.fixture(scope="module", params=["http", "https"])
+@pytest.fixture(scope="module", params=[
+    "http", pytest.param("https", marks=pytest.mark.nightly)])
 def serving(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Serving]:

@@ -34,7 +34,7 @@ def transferring(system: System, *faults: str, lives: int = 1) -> Ground:
 
 @pytest.mark.parametrize(("ground", "states", "edges"), [
     pytest.param(transferring(transfer.SYSTEM, "crash", "sink-crash", "restart"), 14_289, 55_339,
-                 id="transfer, whoever dies"),
+                 id="transfer, whoever dies", marks=pytest.mark.nightly),
     # Aborts from both sides, errors and repeats, while two lives want one chunk.
     pytest.param(transferring(SILENT, lives=2), 70_400, 360_580,
                  id="transfer, aborts, two lives", marks=pytest.mark.nightly),

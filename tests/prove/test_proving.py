@@ -181,7 +181,8 @@ def test_the_command_line_shows_the_failing_row(capsys: pytest.CaptureFixture[st
     ("lock-server-broken", "no_peer_is_at_fault", "no row that rejects is ever enabled", "Reject("),
     (f"{__name__}:BUSY", "no_row_is_busy", "no row without a trigger sends in a state", "Row("),
     ("tests.prove.test_axioms:BACK", "phase_edges", "first -> second; second -> nothing", "phase"),
-    ("tests.check.test_refines:HASTY", "consensus", "each step is one of consensus", "Refines("),
+    pytest.param("tests.check.test_refines:HASTY", "consensus", "each step is one of consensus",
+                 "Refines(", marks=pytest.mark.nightly),
 ])
 def test_a_claim_without_a_formula_is_printed_in_words_with_its_line(
     system: str, name: str, words: str, row: str, capsys: pytest.CaptureFixture[str]
@@ -195,6 +196,7 @@ def test_a_claim_without_a_formula_is_printed_in_words_with_its_line(
     assert row in (ROOT / path).read_text().splitlines()[int(line) - 1]
 
 
+@pytest.mark.nightly
 def test_a_missing_lemma_has_a_file_and_a_claim_that_is_false_has_none(
     capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,10 +72,12 @@ def imported(module: str) -> str:
 @pytest.mark.parametrize(("text", "status"), [
     (imported("pdproto.spec.examples.two_phase_commit"), 0),
     (imported("tests.prove.token_ring"), 0),
-    (imported("tests.prove.token_ring") + "SYSTEM = UNMARKED", 3),
-    (imported("tests.prove.quorums"), 3),
+    pytest.param(imported("tests.prove.token_ring") + "SYSTEM = UNMARKED", 3,
+                 marks=pytest.mark.nightly),
+    pytest.param(imported("tests.prove.quorums"), 3, marks=pytest.mark.nightly),
     (imported("tests.prove.test_consequences") + "SYSTEM = TANKS", 0),
-    (imported("tests.prove.test_consequences") + "SYSTEM = WRONG", 3),
+    pytest.param(imported("tests.prove.test_consequences") + "SYSTEM = WRONG", 3,
+                 marks=pytest.mark.nightly),
     pytest.param(imported("pdproto.spec.examples.lock_server"), 0, marks=pytest.mark.nightly),
     pytest.param(imported("pdproto.spec.examples.lock_server")
                  + "from pdproto.spec.examples.lock_server_broken import SYSTEM", 3,

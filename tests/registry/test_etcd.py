@@ -287,6 +287,7 @@ def test_a_registry_without_etcd_answers_nothing_after_the_lease(tmp_path: Path)
         assert not is_complete(client)
 
 
+@pytest.mark.nightly
 def test_the_log_is_trimmed_and_a_new_registry_reads_the_state(tmp_path: Path) -> None:
     with ExitStack() as opened:
         [member] = opened.enter_context(etcd(tmp_path, 1))
@@ -309,7 +310,8 @@ def keys(member: Member) -> int:
     return int(answer.json().get("count", 0))
 
 
-@pytest.mark.parametrize("revisions", [0, 1_400], ids=["back", "beyond"])
+@pytest.mark.parametrize("revisions", [
+    pytest.param(0, id="back"), pytest.param(1_400, id="beyond", marks=pytest.mark.nightly)])
 def test_registries_go_on_when_etcd_has_lost_its_data(tmp_path: Path, revisions: int) -> None:
     """Etcd comes back with an empty disk, at a lower revision than before or at a higher one.
 

@@ -87,6 +87,7 @@ def test_nothing_of_it_holds_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert "no run has a hand-over, so nothing was checked" in told
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_documented_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of docs/optimistic.md, made again."""

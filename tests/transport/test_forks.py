@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from itertools import product
 
 import pytest
 
@@ -13,6 +14,7 @@ from pdproto.net.threads import close_sockets
 from pdproto.node.link import place_of
 from pdproto.spec.handoff.poll import KVPoll
 from tests.node.processes import victim
+from tests.tiers import sampled
 from tests.transport.inherited import DEEDS, forking_source
 from tests.transport.victim import PAGES, pools, sink
 from tests.waiting import until
@@ -21,8 +23,8 @@ TOLD = "was opened in another process (PARENT): open one in this process"
 SAID = {"use": [*(f"child: node {name} {TOLD}" for name in "ppdddppdd")]}
 
 
-@pytest.mark.parametrize("engine", ["shm", "tcp"])
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize(("engine", "deed"), sampled(
+    [pytest.param(*both) for both in product(("shm", "tcp"), DEEDS)], 4, "children"))
 def test_a_forked_child_ends_and_its_parent_goes_on(engine: str, deed: str) -> None:
     """Seen red without `leave_to_parent`: "close" is ended by the alarm (-14), "use" has no error.
     """

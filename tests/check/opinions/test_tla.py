@@ -108,8 +108,9 @@ def own_names() -> System:
     [
         (lock_server.SYSTEM, Configuration({Client: 2, Round: 1}, faults=("lossy",))),
         (ring_election.SYSTEM, Configuration({Node: 2})),
-        (paxos.SYSTEM, Configuration({
-            voting.Acceptor: 3, voting.Quorum: 3, voting.Ballot: 1, voting.Value: 2})),
+        pytest.param(paxos.SYSTEM, Configuration({
+            voting.Acceptor: 3, voting.Quorum: 3, voting.Ballot: 1, voting.Value: 2}),
+            marks=pytest.mark.nightly),
         (voting.VOTING, voting.VOTING.configurations["default"]),
         (awkward_system(), Configuration({Thing: 2})),
         (own_names(), Configuration({Thing: 2})),
@@ -194,6 +195,7 @@ def test_extremes_of_counts() -> None:
         frozenset({"one_each", "one_each_where_dark", "not_one"})}
 
 
+@pytest.mark.nightly
 @needs_tlc
 def test_two_runs_of_tlc_share_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen red: TLC unpacks its modules, and one run read what another one had half written."""

@@ -26,7 +26,7 @@ from tests.tiers import examples
 
 STEPS = 20
 RUNS = settings(
-    max_examples=examples(10, settings().max_examples),
+    max_examples=examples(5, settings().max_examples),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
