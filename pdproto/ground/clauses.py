@@ -169,6 +169,7 @@ class _Parts:
         """empty: none of them is found before it is added."""
         self._often: Final = Counter(bit for one in sets for bit in bits(one))
         self._found: Final[dict[int, list[int]]] = {}
+        self._rarest = 0  # the bits under which sets are kept
         for one in () if empty else sets:
             self.add(one)
 
@@ -176,11 +177,12 @@ class _Parts:
         """Have this set found too."""
         rarest = min(bits(one), key=self._often.__getitem__, default=0)
         self._found.setdefault(rarest, []).append(one)
+        self._rarest |= rarest
 
     def any_in(self, whole: int) -> bool:
         """Whether one of the sets is a part of this one."""
         return any(one | whole == whole
-                   for bit in (0, *bits(whole)) for one in self._found.get(bit, ()))
+                   for bit in (0, *bits(whole & self._rarest)) for one in self._found.get(bit, ()))
 
 
 def strongest_sets(sets: Sequence[int]) -> list[int]:
