@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pdproto.check.user_cache import MUTANTS, RESULTS
-from tests import durations, night, shared_answers, skips, tiers
+from tests import durations, night, shared_answers, skips, tiers, tonight
 
 LEVEL = logging.getLogger("pdproto").level
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,6 +29,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", tiers.DAY))
 def pytest_addoption(parser: pytest.Parser) -> None:
     skips.pytest_addoption(parser)
     parser.addoption(durations.OPTION, action="store_true", help="write tests/slow.txt anew")
+
+
+def pytest_report_header() -> str:
+    """The night whose seeds are drawn, also without one: a log of CI names it."""
+    return tonight.header()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

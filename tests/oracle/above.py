@@ -1,15 +1,25 @@
 """Refinement by the interpreter: states of the system above, and steps that it does not have."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pdproto.spec.language.refines import Refines
 from pdproto.spec.language.symbols import Update
-from tests.oracle.interpreter import Cells, Env, Given, Interpreter, State, initial
+from tests.oracle.interpreter import Cells, Env, Given, Interpreter, PastEndError, State, initial
 from tests.oracle.search import Graph, Verdict, starts
 
 MOST = 1_000  # initial states
 NO_STATE: State = frozenset({(("a cell with no value, or with two", ()), None)})
+
+
+class Mapped(Interpreter):
+    """Reads values of a mapping. Whether a condition in one reads a list past its end is a claim of
+    its own, with a verdict of its own.
+    """
+
+    def _side(self, chosen: Any, cells: Cells, env: Env) -> Any:
+        return chosen.yes if self.holds(chosen.where, cells, env) else chosen.no
 
 
 class Above:
@@ -19,21 +29,24 @@ class Above:
         self.graph, self.claim, self.over = graph, claim, over
         below, self.system = graph.reader, claim.abstract
         given: Given = below.given
+        self.below = Mapped(below.system, below.sizes, (), given)
         self.reader = Interpreter(self.system, below.sizes, tuple(self.system.faults), given)
         self._steps: dict[State, set[State]] = {}
 
     def image(self, state: State) -> State:
-        """The state above."""
+        """The state above; none where a value is an element past the end of a list."""
         found: Cells = {}
         for update in self.claim.mapping:
-            if not self._assign(update, dict(state), found):
-                return NO_STATE
+            with suppress(PastEndError):
+                if self._assign(update, dict(state), found):
+                    continue
+            return NO_STATE
         return frozenset((cell, value) for cell, value in found.items()
                          if value != initial(cell[0]))
 
     def _assign(self, update: Update, cells: Cells, found: Cells) -> bool:
         """Give each cell of the variable its value; False where one has none, or two."""
-        below = self.graph.reader
+        below = self.below
         for cell in below.choices(update.arguments):
             env = self.over | cell
             if below.holds(update.where, cells, env):

@@ -1,7 +1,7 @@
 """A cached answer is never given to a system whose uncached answer differs, whatever the edit.
 
 Of the check, of each obligation of a proof, of the record from which `check` says "proved for every
-size", and of the shards that `merge` puts together.
+size", and of the shards that `merge` puts together. Each night draws some systems of its own, too.
 """
 
 from collections.abc import Collection
@@ -22,11 +22,13 @@ from pdproto.check.prove.subject import ProofSubject
 from pdproto.check.prove.verdicts import Verdicts
 from pdproto.check.report.as_json import to_json
 from pdproto.spec.language import Configuration, System
+from tests import tonight
 from tests.oracle.edits import told_apart
 from tests.oracle.systems import PROVABLE, STRONG
 
 # The later seeds have strong fairness, numbers and refinements, too.
-NIGHT = *range(100), *range(STRONG, STRONG + 30), *range(PROVABLE, PROVABLE + 30)
+NIGHT = (*range(100), *range(STRONG, STRONG + 30), *range(PROVABLE, PROVABLE + 30),
+         *(seed for first in (0, STRONG, PROVABLE) for seed in tonight.seeds(first, 4)))
 DAY = *range(6), STRONG, PROVABLE + 5
 PROVED_BY_DAY = 3, PROVABLE + 5
 EDITS = 6
@@ -35,7 +37,7 @@ MOST = CheckSettings(keep_going=True, limits=SearchLimits(states_max=1_500))
 
 
 def seeds(by_day: Collection[int]) -> list[Any]:
-    """These seeds by day, and all of them by night."""
+    """These seeds by day, and all of them by night, with some that no other night has drawn."""
     return [pytest.param(seed, marks=[] if seed in by_day else pytest.mark.nightly)
             for seed in NIGHT]
 

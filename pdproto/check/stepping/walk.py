@@ -152,7 +152,7 @@ class Walker:
             Choice(label, row, self.lane(row), trigger_text(row.row.on, row.environment),
                    row.action.apply(state) != state)
             for label, row in zip(self.labels, self.ground.rows, strict=True)
-            if row.row.kind != "reject" and row.action.guard.holds(state)
+            if row.action.guard.holds(state)
         ]
 
     def disabled(self, state: int) -> list[Disabled]:
