@@ -34,6 +34,12 @@ LANDED_WRITES, LANDED_BYTES, REFUSED_WRITES = range(3)
 BOARD_BYTES: Final = 8 * (COUNTS + 2 * REGIONS_MAX)
 NOTHING: Final = 0
 
+# The words of a board do not say which it is.
+CLOSED: Final = ("the sink lets no write to this address in: it has fenced or ended the hand-over, "
+                 "or the address is made up")
+WITHDRAWN: Final = ("the sink has withdrawn the address during the write: it has fenced or ended "
+                    "the hand-over")
+
 X86: Final = ("x86_64", "i686")
 # membarrier(2) by processor; elsewhere the number of linux/include/uapi/asm-generic/unistd.h.
 MEMBARRIER: Final = {"x86_64": 324, "ppc64le": 365, "s390x": 356}

@@ -5,7 +5,7 @@
     oldest       1 byte, of a CHALLENGE, then 2 unused ones
     write        8 bytes: the number of the write in this connection; the source counts from 1
     offset       8 bytes
-    length       8 bytes
+    length       8 bytes; of a REFUSED, the reason (Why)
     region       8 bytes
     token        32 bytes: 8 of the lease's number, 24 that only the sink can make
 
@@ -62,6 +62,26 @@ class Kind(IntEnum):
     CHALLENGE = 9  # sink: its first frame, which the proofs of a TCP connection are about
 
 
+class Why(IntEnum):
+    """Why a sink has refused a write."""
+
+    FENCED = 0
+    OVER = 1
+    UNKNOWN = 2
+    NO_FILE = 3
+    TOO_MANY = 4
+
+
+TEXTS: Final = {
+    Why.FENCED: "the sink has fenced this hand-over",
+    Why.OVER: "the hand-over has ended at the sink, and its memory is given back",
+    Why.UNKNOWN: "no memory of this sink has this address: it is made up, or of another process",
+    Why.NO_FILE: "the sink cannot hand out this memory, because its system gives it no file: its "
+                 "log has the reason",
+    Why.TOO_MANY: "this connection has as much memory of the sink mapped as it may have",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One frame; fields that its kind does not use are zero. oldest: see rule 1. version: that the
@@ -76,6 +96,13 @@ class Frame:
     token: bytes = b""
     oldest: int = 0
     version: int = VERSION
+
+    @property
+    def why(self) -> str:
+        """Of a REFUSED: the reason, also of a sink that knows more of them."""
+        told = next((why for why in Why if why == self.length), None)
+        return f"the sink gives a reason that is unknown here, {self.length}" if told is None \
+            else TEXTS[told]
 
     def encode(self) -> bytes:
         """The bytes of the frame."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pdproto.engine.board import word_of
 from pdproto.engine.contract import Address, EngineError, Lease, Pin, SinkCounts, Target, Ticket
-from pdproto.engine.frames import Frame, Mint
+from pdproto.engine.frames import Frame, Mint, Why
 from pdproto.engine.memory import PAGE_BYTES, Backing, Pool, View
 from pdproto.runtime.errors import RemoteProtocolError
 
@@ -39,6 +39,11 @@ class Held:
     busy: int = 0
     fenced: bool = False
     released: bool = False
+
+    @property
+    def why(self) -> Why:
+        """Why no write may go to it any more."""
+        return Why.FENCED if self.fenced else Why.OVER
 
     def places(self, offset: int, length: int) -> Iterable[memoryview]:
         """The memory for the bytes of a write; see contract.Target. The caller has the lock."""
@@ -154,23 +159,23 @@ class Leases:
             self._settle(held)
             return held
 
-    def redeem(self, frame: Frame, challenge: bytes | None = None) -> Held | None:
-        """The lease that a WRITE is for, if sources may still write to it; else None. The caller
-        has the lock.
+    def redeem(self, frame: Frame, challenge: bytes | None = None) -> Held | Why:
+        """The lease that a WRITE is for, if sources may still write to it; else why they may not.
+        The caller has the lock.
 
-        challenge: of the connection, over TCP; without one the frame has the token itself. None,
-        too, for a token that was never granted: another peer of the source may have told it, and
-        writes of others run over the same connection. Raises RemoteProtocolError if the write does
-        not fit into the lease.
+        challenge: of the connection, over TCP; without one the frame has the token itself. A token
+        that was never granted ends its own write alone: another peer of the source may have told
+        it, and writes of others run over the same connection. Raises RemoteProtocolError if the
+        write does not fit into the lease.
         """
         try:
             number = (self._mint.number(frame.token) if challenge is None else
                       self._mint.proven(frame, challenge))
         except RemoteProtocolError:
-            return None
+            return Why.UNKNOWN
         held, offset, length = self._held.get(number), frame.offset, frame.length
         if held is None or held.fenced or held.released:
-            return None
+            return Why.OVER if held is None else held.why
         if offset + length > held.lease.length:
             raise RemoteProtocolError(
                 f"write: {length} bytes at {offset} of a lease of {held.lease.length}"

@@ -17,7 +17,7 @@ from functools import partial
 from typing import ClassVar, Final
 
 from pdproto.engine.contract import EngineError
-from pdproto.engine.frames import Frame, Kind
+from pdproto.engine.frames import Frame, Kind, Why
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing
 from pdproto.engine.one_sided import Piece, Transport, complete
@@ -126,7 +126,7 @@ class OneSidedLine(SinkLine):
         for number, write in list(self._writes.items()):
             if write.held is held and not write.stopped:
                 self._writes[number] = replace(write, stopped=True)
-                self._refuse(number)
+                self._refuse(number, held.why)
 
     def ended(self) -> None:
         """See sink.Line. The source's process may still run and write, so its leases stay busy."""
@@ -146,12 +146,12 @@ class OneSidedLine(SinkLine):
         self._numbered = frame.write
         with self._leases.lock:
             held = self._leases.redeem(frame, self.challenge)
-            piece = None if held is None else held.backing
-            if held is not None and piece is not None:
+            piece = held.backing if isinstance(held, Held) else None
+            if isinstance(held, Held) and piece is not None:
                 self._leases.enter(held)
                 piece.hand_out(self)
-        if held is None or piece is None:
-            self._refuse(frame.write)
+        if not isinstance(held, Held) or piece is None:
+            self._refuse(frame.write, held.why if isinstance(held, Held) else held)
             return
         self._writes[frame.write] = Open(held, piece, frame.length)
         self._sink.transport.expect(1)
@@ -180,9 +180,9 @@ class OneSidedLine(SinkLine):
         if free or done:
             self._sink.wake()
         if landed:
-            self._sink.send(self, self.answer(Kind.LANDED, number))
+            self._sink.send(self, self.landed(number))
         elif not write.stopped:
-            self._refuse(number)
+            self._refuse(number, write.held.why)
 
     def _drop_holder(self, piece: Backing) -> bool:
         """Note that no write of this connection goes to the piece any more. Returns whether memory
@@ -193,7 +193,7 @@ class OneSidedLine(SinkLine):
             piece.close()
         return free
 
-    def _refuse(self, number: int) -> None:
+    def _refuse(self, number: int, why: Why) -> None:
         with self._leases.lock:
             self._leases.refused_writes += 1
-        self._sink.send(self, self.answer(Kind.REFUSED, number))
+        self._sink.send(self, self.refused(number, why))

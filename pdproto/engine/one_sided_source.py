@@ -95,8 +95,8 @@ class Move:
     description: of the sink's memory, if the library does not know it yet. target: an address in
     the sink's process. extents: where the bytes are. views: of those in host memory. segments:
     source and target of the transfers that have not begun. registered: so many of the extents are.
-    refused: no other transfer may begin. problem: why the write has failed. wrong: the part of the
-    sink's description that the library rejects.
+    refused: why no other transfer may begin; empty if one may. problem: why the write has failed.
+    wrong: the part of the sink's description that the library rejects.
     """
 
     posted: Posted
@@ -108,7 +108,7 @@ class Move:
     segments: Iterator[tuple[Extent, int]] = field(init=False, repr=False)
     registered: int = 0
     handle: Any = None
-    refused: bool = False
+    refused: str = ""
     copied: bool = False
     problem: str = ""
     wrong: str = ""
@@ -306,7 +306,7 @@ class OneSidedLine:
             move.copied = True
             self._send(Frame(Kind.COPIED, posted.number, version=self._version).encode())
             if move.refused:
-                self._refuse(posted.number)
+                self._refuse(posted.number, move.refused)
         self._reconnect()
 
     def _read(self) -> bool:
@@ -366,15 +366,15 @@ class OneSidedLine:
         elif number in self._failed:
             self._failed.discard(number)
         elif move is not None and not move.copied:
-            move.refused = True
+            move.refused = frame.why
         else:
-            self._refuse(number)
+            self._refuse(number, frame.why)
         self._reconnect()
 
-    def _refuse(self, number: int) -> None:
+    def _refuse(self, number: int, why: str) -> None:
         self._moves.pop(number, None)
         posted = self._source.answered(self, number)
-        self._source.finish(posted, Result.REFUSED, "the sink has fenced this hand-over")
+        self._source.finish(posted, Result.REFUSED, why)
 
     def _fail(self, posted: Posted, problem: str) -> None:
         """End a write with an error. Its bytes may still land, so the sink is not told of its end.

@@ -36,7 +36,7 @@ from pdproto.engine.board import (
     new_board,
 )
 from pdproto.engine.contract import Lease, SinkCounts, Target
-from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, challenge, decode
+from pdproto.engine.frames import FRAME_BYTES, VERSION, Frame, Kind, Why, challenge, decode
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.memory import PAGE_BYTES, Backing, require_shared
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
@@ -45,7 +45,6 @@ from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import REGIONS_MAX, SINK_CONNECTIONS_MAX
 
 ENGINE: Final = "shared-memory"
-FENCED: Final = "the sink has fenced this hand-over"
 CREDENTIALS: Final = Struct("3i")  # process, user, group
 EXPECTED: Final = frozenset({Kind.WRITE, Kind.DROPPED})
 
@@ -231,11 +230,15 @@ class SharedLine:
         self._numbered = frame.write
         with self._leases.lock:
             held = self._leases.redeem(frame)
-            backing = None if held is None else held.backing
+            backing = held.backing if isinstance(held, Held) else None
             file = None if backing is None else self._hand_out(backing)
             spot = None if backing is None else self._mapped.get(backing.region)
-        if held is None or backing is None or spot is None:
-            self._refuse(frame.write)
+        if not isinstance(held, Held) or backing is None:
+            self._refuse(frame.write, held.why if isinstance(held, Held) else held)
+            return
+        if spot is None:
+            self._refuse(frame.write, Why.TOO_MANY if len(self._mapped) >= REGIONS_MAX
+                         else Why.NO_FILE)
             return
         if self.source is None:
             self.source = held.lease.source
@@ -262,10 +265,10 @@ class SharedLine:
         self._mapped[backing.region] = backing, spot
         return file
 
-    def _refuse(self, number: int) -> None:
+    def _refuse(self, number: int, why: Why) -> None:
         with self._leases.lock:
             self._leases.refused_writes += 1
-        self._send(Frame(Kind.REFUSED, number, version=self._version))
+        self._send(Frame(Kind.REFUSED, number, length=why, version=self._version))
 
     def _send(self, frame: Frame, file: int | None = None) -> None:
         self._sink.send(self, frame.encode(), file)

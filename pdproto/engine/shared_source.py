@@ -115,7 +115,7 @@ class SharedSource(Source):
         carried = posted.carried
         assert carried is not None  # noqa: S101 - the caller has looked
         if not region.enter(posted):
-            line.end(posted, Result.REFUSED, shared_sink.FENCED)
+            line.end(posted, Result.REFUSED, board.CLOSED)
             return
         try:
             region.pin(carried.pin)
@@ -222,7 +222,7 @@ class Copy:
         if self.posted.begun:
             self.line.copied(self.posted, self.region)
         elif not self.posted.ended:
-            self.line.end(self.posted, Result.REFUSED, shared_sink.FENCED)
+            self.line.end(self.posted, Result.REFUSED, board.CLOSED)
 
 
 @dataclass(eq=False, slots=True)
@@ -284,7 +284,7 @@ class SharedLine:
         elif is_granted:
             self.end(posted, Result.LANDED)
         else:
-            self.end(posted, Result.REFUSED, shared_sink.FENCED)
+            self.end(posted, Result.REFUSED, board.WITHDRAWN)
         if region.is_revoked and not region.writers:
             self._source.serve(self._endpoint, partial(self._drop, region))
 
@@ -349,7 +349,7 @@ class SharedLine:
             self._granted(frame, files)
         elif frame.kind is Kind.REFUSED:
             posted = self._source.answered(self, frame.write)
-            self._source.finish(posted, Result.REFUSED, shared_sink.FENCED)
+            self._source.finish(posted, Result.REFUSED, frame.why)
         elif frame.region in self._mapped:
             region = self._mapped[frame.region]
             region.is_revoked = True
@@ -379,7 +379,7 @@ class SharedLine:
         if len(target) == posted.bytes:
             self._source.copy(self, posted, region, target)
         else:  # the address does not say the truth, and other writes over this connection go on
-            self.end(posted, Result.REFUSED, f"the lease ends behind its memory: {region.number}")
+            self.end(posted, Result.REFUSED, f"it is past the end of region {region.number}")
 
     def _map(self, region: int, file: int, spot: int) -> None:
         if self._board is None or spot >= REGIONS_MAX:

@@ -17,6 +17,7 @@ from pdproto.engine.frames import (
     VERSION,
     Frame,
     Kind,
+    Why,
     challenge,
     decode,
 )
@@ -63,9 +64,13 @@ class SinkLine:
         self.version = frame.version
         return frame
 
-    def answer(self, kind: Kind, write: int) -> bytes:
-        """A frame about a write of the source."""
-        return Frame(kind, write, version=self.version).encode()
+    def landed(self, write: int) -> bytes:
+        """The frame about a write of the source that has ended well."""
+        return Frame(Kind.LANDED, write, version=self.version).encode()
+
+    def refused(self, write: int, why: Why) -> bytes:
+        """The frame about a write of the source that is refused."""
+        return Frame(Kind.REFUSED, write, length=why, version=self.version).encode()
 
     def name(self, source: str) -> None:
         """Name the peer after the source of the lease whose token it has shown."""

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Final
 
 from pdproto.engine.contract import Scope
-from pdproto.engine.frames import Frame, Kind
+from pdproto.engine.frames import Frame, Kind, Why
 from pdproto.engine.leases import Held, Leases
 from pdproto.engine.ports import callable_at, listening
 from pdproto.engine.sink import CAPACITY_BYTES, FRAMES_A_TURN, Sink
@@ -151,31 +151,32 @@ class TcpLine(SinkLine):
         self._numbered = frame.write
         places: Iterator[memoryview] = iter(())
         with self._leases.lock:
-            held = self._leases.redeem(frame, self.challenge)
+            found = self._leases.redeem(frame, self.challenge)
+            held = found if isinstance(found, Held) else None
             if held is not None:
                 self.name(held.lease.source)
                 places = filter(len, held.places(frame.offset, frame.length))
         self._write = Arriving(frame.write, held, frame.length, places, frame.length)
-        if held is None:
-            self._refuse(self._write)
+        if not isinstance(found, Held):
+            self._refuse(self._write, found)
         elif not frame.length:
-            self._land(self._write, held)
+            self._land(self._write, found)
 
     def _land(self, write: Arriving, held: Held) -> None:
         with self._leases.lock:
             landed = self._leases.land(held, write.bytes)
         if landed:
             self._write = None
-            self._sink.send(self, self.answer(Kind.LANDED, write.number))
+            self._sink.send(self, self.landed(write.number))
         else:
-            self._refuse(write)
+            self._refuse(write, held.why)
 
-    def _refuse(self, write: Arriving) -> None:
+    def _refuse(self, write: Arriving, why: Why) -> None:
         """Tell the source at once. Bytes that it has sent meanwhile are thrown away."""
         with self._leases.lock:
             self._leases.refused_writes += 1
         write.refuse()
-        self._sink.send(self, self.answer(Kind.REFUSED, write.number))
+        self._sink.send(self, self.refused(write.number, why))
 
     def _begin_segment(self, frame: Frame) -> None:
         write = self._write
@@ -194,7 +195,7 @@ class TcpLine(SinkLine):
             with self._leases.lock:
                 entered = self._leases.enter(held)
             if not entered:
-                self._refuse(write)
+                self._refuse(write, held.why)
                 held = None
         count = self._throw_away(length) if held is None else self._place(write, held, length)
         write.left -= count

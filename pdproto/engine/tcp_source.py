@@ -152,7 +152,7 @@ class TcpLine:
     def _answer(self, frame: Frame) -> None:
         posted = self._source.answered(self, frame.write)
         if frame.kind is Kind.REFUSED:
-            self._source.finish(posted, Result.REFUSED, "the sink has fenced this hand-over")
+            self._source.finish(posted, Result.REFUSED, frame.why)
         elif posted is self._sending or not posted.begun:
             self.open[posted.number] = posted
             raise RemoteProtocolError(f"write {posted.number} has landed before it was sent")

@@ -23,7 +23,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "aborts_sent": "Aborts that this rank has sent, repeats included",
     "fences_started": "Fences asked of the engine",
     "fences_done": "Fences that the engine has put up",
-    "refused_writes": "Writes that came too late, so that the sink refused them",
+    "refused_writes": "Writes that the sink refused, as it does late ones",
     "skipped_chunks": "Chunks, once for each sink, that were not moved after a failure",
     "spoilt_chunks": "Chunks whose digest did not agree",
     "transfer_seconds": "Seconds from the first chunk (prefill) or the address (decode) to Success",

@@ -21,7 +21,7 @@ SOURCE_COUNTS: Final[Counts] = {
 SINK_COUNTS: Final[Counts] = {
     "landed_bytes": ("transfer_bytes", "Bytes that have landed", True),
     "landed_writes": ("landed_chunks", "Chunks that have landed", True),
-    "refused_writes": ("engine_refused_writes", "Late writes that could not land any more", True),
+    "refused_writes": ("engine_refused_writes", "Writes that were refused, as late ones are", True),
     "fences": ("engine_fences", "Fences that the engine has been asked for", True),
     "fences_pending": ("engine_pending_fences", "Fences that are not up yet", False),
     "leases": ("engine_leases", "Parts of staging memory that are leased to a source", False),

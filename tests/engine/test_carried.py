@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from pdproto.engine.board import WITHDRAWN
 from pdproto.engine.contract import Address, EngineError, Lease, Result
 from pdproto.engine.device_pieces import GRANULE_BYTES
 from pdproto.engine.device_shared import DeviceSharedSink, DeviceSharedSource
@@ -140,7 +141,7 @@ def test_a_fenced_write_ends_when_its_device_has_stopped(both: Both) -> None:
     assert nothing_ends(both.source)
     both.held.finish()
     (end,) = finished(both.source)
-    assert (end.result, end.reason) == (Result.REFUSED, "the sink has fenced this hand-over")
+    assert (end.result, end.reason) == (Result.REFUSED, WITHDRAWN)
 
 
 def test_revoked_memory_is_given_back_when_the_device_has_stopped(both: Both) -> None:

@@ -107,7 +107,7 @@ def test_a_write_that_is_refused() -> None:
         sender, receiver = under_way(nodes)
         nodes.writing.end(WriteOutcome.REFUSED)
         until(polls([sender, receiver], KVPoll.FAILED))
-        assert sender.failure == "a write to d0 was refused: it has fenced this hand-over"
+        assert sender.failure == "a write to d0 was refused: its engine gives no reason"
         nodes.settled()
         assert nodes.prefills[0].metrics.read()["refused_writes"] == 1
 

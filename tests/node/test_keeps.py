@@ -341,3 +341,24 @@ def test_a_closed_node_keeps_no_room(nodes: Cluster) -> None:
     nodes.prefills[0].close()
     with pytest.raises(LocalProtocolError):
         nodes.prefills[0].keep(ROOM, pages=3, watcher=lambda _: None, on_over=lambda: None)
+
+
+def test_a_room_that_no_decode_request_asks_for_ends_for_the_reason_of_its_clock() -> None:
+    """Seen red with the reason of a room that was served."""
+    with cluster(waits=NO_CLOCK | {"bootstrap_timeout": 0.1}, places=MANY) as nodes:
+        seen: list[Sender] = []
+        over: list[int] = []
+        nodes.prefills[0].keep(ROOM, pages=3, watcher=seen.append, on_over=lambda: over.append(1))
+        until(lambda: over)
+        assert {(one.failure, one.transient) for one in seen} == {
+            ("bootstrap_timeout after 0.1 s", True)}
+
+
+def test_a_decode_request_that_names_a_use_of_a_kept_room_hears_why(nodes: Cluster) -> None:
+    """Seen red with the reason of two prompts, both of one name."""
+    room = AskedRoom(nodes, prompt=A).open()
+    node = nodes.decodes[0]
+    (leg,) = published([node.open(ROOM, {"p0": nodes.prefills[0].endpoint}, prompt=A, use=2)])
+    assert refused(leg) == ("p0: room 7 is kept for several decode requests, and this one names "
+                            "request 2 of it: want it without a use")
+    served([room.leg()])

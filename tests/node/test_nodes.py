@@ -423,7 +423,7 @@ def test_a_source_that_sends_too_little(pair: Cluster) -> None:
 def test_calls_out_of_turn(pair: Cluster) -> None:
     """The caller is told, and nothing changes."""
     (sender,), (receiver,) = pair.senders(7), pair.receivers(7)
-    with pytest.raises(LocalProtocolError, match="room 7: no sink has published"):
+    with pytest.raises(LocalProtocolError, match="room 7: some sink has not published"):
         sender.send([1])
     published([receiver])
     with pytest.raises(LocalProtocolError, match="has its pages"):

@@ -125,3 +125,23 @@ def test_unreadable_pages_fail_with_the_reason_of_the_engine() -> None:
         until(polls([receiver], KVPoll.FAILED))
         assert receiver.failure == "the bytes of p0 cannot be unpacked: the memory is not mapped"
         assert not np.any(ours[0])
+
+
+def test_a_silent_sink_that_was_not_needed_is_not_the_reason() -> None:
+    """Its silence ends no request that it has not come for, and later the other sink ends.
+
+    Seen red with the silence kept as the reason.
+    """
+    with cluster(sinks=2) as nodes:
+        (prefill,), (first, _) = nodes.prefills, nodes.decodes
+        for receiver in published(nodes.receivers(1)):
+            receiver.abort()
+        until(lambda: {"d0", "d1"} <= {*prefill._core.peers})
+        (sender,) = nodes.senders(7)
+        published([first.open(7, {"p0": prefill.endpoint}, sinks=["d0", "d1"])])
+        until(lambda: len(sender.endpoint.peers) == 2)
+        silent = prefill._core.peers["d1"]
+        prefill._core.ask(lambda: prefill._node.sinks._note_overdue(silent, "nothing heard"))
+        prefill.declare_gone("d0")
+        until(polls([sender], KVPoll.FAILED))
+        assert sender.failure == "lost connection to d0: it has been declared gone"

@@ -59,7 +59,7 @@ class Kept:
 
     first: the sender of the first leg. pages: how many it has. watcher: see Handle.watch, for each
     leg. on_over: called in the loop when its pages are free. legs: those that have asked, and have
-    not ended.
+    not ended. timer: the clock that has ended the room.
     """
 
     first: Sender
@@ -67,6 +67,7 @@ class Kept:
     watcher: Callable[[Sender], None]
     on_over: Callable[[], None]
     legs: set[Sender] = field(default_factory=set)
+    timer: str = ""
 
     @property
     def room(self) -> int:
@@ -158,7 +159,12 @@ class Keeps:
 
     @staticmethod
     def _refusal(kept: Kept, life: Life, row: str) -> str:
-        return OVER if row == "refuse_late" else two_prompts(life, kept.first, None)
+        if row == "refuse_late":
+            return OVER
+        if life.prompt == kept.first.prompt:
+            return (f"room {life.room} is kept for several decode requests, and this one names "
+                    f"request {life.use} of it: want it without a use")
+        return two_prompts(life, kept.first, None)
 
     def _watch(self, kept: Kept, leg: Sender) -> None:
         leg.watchers = (*leg.watchers, partial(self._look, kept, leg))
@@ -232,7 +238,9 @@ class Keeps:
     def _end(self, kept: Kept) -> None:
         """The pages of the room are free. It is remembered for a while, to refuse further legs."""
         if kept.first.poll() not in ENDED:
-            self._senders.give_up(kept.first, OVER)
+            timer = kept.timer
+            why = f"{timer} after {self._waits.seconds[timer]:g} s" if timer else OVER
+            self._senders.give_up(kept.first, why, transient=bool(timer))
         self._core.tell("on_over", kept.on_over)
         self._ended.append(kept)
         while len(self._ended) > ENDED_ROOMS_MAX:
@@ -245,7 +253,8 @@ class Keeps:
         if self._waits.is_due(now):
             for timer, kept in list(self._waits.due(now)):
                 for row in self._timed[timer]:
-                    self._machine.fire(row.name, room=kept)
+                    if self._machine.fire(row.name, room=kept) is not None:
+                        kept.timer = timer
                 self._follow(kept)
 
     def _drain(self, _why: str) -> None:

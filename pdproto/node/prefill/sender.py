@@ -133,7 +133,8 @@ class Sender(Handle):
         if self._handed >= CHUNKS_MAX:
             raise LocalProtocolError(f"room {self.room}: over {CHUNKS_MAX:,} chunks")
         if self.poll() is KVPoll.BOOTSTRAPPING:
-            raise LocalProtocolError(f"room {self.room}: no sink has published where the pages go")
+            raise LocalProtocolError(f"room {self.room}: some sink has not published where the "
+                                     f"pages go")
         marked = self._node.mark(checked.numbers("pages", pages))
         row, is_last = checked.row("metadata", metadata), checked.flag("last", last)
         self._node.ask(lambda: self._node.hand_over(self, marked, is_last, row))
@@ -207,4 +208,4 @@ def in_doubt_reason(sink: str, reason: str) -> str:
 
 def refusal_reason(sink: str, reason: str) -> str:
     """Why a write that did not land fails its hand-over. reason: the engine's; may be empty."""
-    return f"a write to {sink} was refused: {reason or 'it has fenced this hand-over'}"
+    return f"a write to {sink} was refused: {reason or 'its engine gives no reason'}"

@@ -150,10 +150,13 @@ class Sinks:
         """Tell a life that it waits no longer for this sink."""
         endpoint = self._endpoints.lives[life]
         if sink in endpoint.peers:
-            if not endpoint.owner.blame:
-                endpoint.owner.note(why, transient=True)
+            owner, before = endpoint.owner, (endpoint.owner.blame, endpoint.owner.transient)
+            if not owner.blame:
+                owner.note(why, transient=True)
             self._endpoints.take(endpoint, endpoint.automaton.call(
                 "miss_sink", (endpoint.peers.index(sink),)))
+            if owner.reason is None:  # the table waits on, and what ends it later is the reason
+                owner.blame, owner.transient = before
 
     def _raise_floor(self, peer: Peer, floor: int) -> None:
         self._remembered.raise_floor(peer.name, peer.incarnation, floor, self._be_given_up)

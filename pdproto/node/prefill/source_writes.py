@@ -135,8 +135,9 @@ class SourceWrites:
         is done with all lives below generation `floor` (NEVER: it has ended). The tables' engine
         refuses writes at the same point (spec/handoff/engine.py).
         """
+        why = "its process has ended" if floor == NEVER else "it is done with the hand-over"
         for number in self.in_doubt.take(sink, incarnation, floor):
-            self._end(number, Write.REFUSED)
+            self._end(number, Write.REFUSED, why)
 
     def _end_earlier(self, peer: Peer) -> None:
         """A batch of a new incarnation proves that the older ones have ended."""
