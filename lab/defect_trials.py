@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -29,18 +30,20 @@ def try_all(
     defects: Sequence[Defect], kept: Cache, monitor: Monitor, spread: SpreadTrials | None = None
 ) -> DefectTrials:
     """Try each defect, with all cores, or in an executor. monitor: told of the progress of each
-    search, if it runs here. A defect whose workers were lost is not decided.
+    search, if it runs here. A defect whose workers were lost is not decided, nor one whose search
+    ended at a limit.
     """
     decided: list[Trial] = []
     trials = _tried(defects, kept, monitor) if spread is None else _spread(defects, kept, spread)
-    try:
+    with suppress(KeyboardInterrupt):
         for trial in trials:
-            if not trial.is_decided:
-                raise KeyboardInterrupt
-            decided.append(trial)
-    except KeyboardInterrupt:
-        return DefectTrials(tuple(decided), interrupted=True)
-    return DefectTrials(tuple(decided), interrupted=len(decided) < len(defects))
+            if trial.is_interrupted:
+                break
+            if trial.is_decided:
+                decided.append(trial)
+    known = {one.defect.id for one in decided}
+    return DefectTrials(tuple(decided), tuple(
+        one.id for one in defects if one.id not in known))
 
 
 def _tried(

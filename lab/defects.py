@@ -54,20 +54,27 @@ class Trial:
 
     @property
     def is_decided(self) -> bool:
-        """Whether the search ended by itself or found the violation; False after Ctrl-C."""
-        return self.result.stopped != INTERRUPTED or self.violated is not None
+        """Whether the search came to its end or found the violation: not after Ctrl-C, nor at a
+        limit.
+        """
+        return self.result.complete or self.violated is not None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether Ctrl-C ended the search."""
+        return self.result.stopped == INTERRUPTED and self.violated is None
 
 
 @dataclass(frozen=True, slots=True)
 class DefectTrials:
-    """The decided trials, in order. interrupted: Ctrl-C came before the last one."""
+    """The decided trials, in order. undecided: the ids of the others."""
 
     decided: tuple[Trial, ...]
-    interrupted: bool
+    undecided: tuple[str, ...]
 
     @property
     def exit_status(self) -> int:
-        """0 if each defect was found, 1 if one was not, 3 after Ctrl-C."""
+        """0 if each defect was found, 1 if one was not, 3 if one is not decided."""
         if any(trial.violated is None for trial in self.decided):
             return 1
-        return 3 if self.interrupted else 0
+        return 3 if self.undecided else 0

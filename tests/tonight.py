@@ -1,12 +1,12 @@
 """Seeds that no other night has drawn. The name of a test has its seed, and the head of a run the
-night: `PDPROTO_TESTS_NIGHT=20787 python -m pytest ...` draws those of that night again.
+night: `TESTS_NIGHT=20787 python -m pytest ...` draws those of that night again.
 """
 
 import os
 import time
 from typing import Final
 
-VARIABLE: Final = "PDPROTO_TESTS_NIGHT"
+VARIABLE: Final = "TESTS_NIGHT"
 # The days since 1970, the same in each process of a run: workers get the environment of the first.
 NIGHT: Final = int(os.environ.setdefault(VARIABLE, str(int(time.time()) // 86_400)))
 PER_NIGHT: Final = 1_000

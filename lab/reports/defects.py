@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lab.defects import Trial
+from lab.defects import DefectTrials, Trial
 from pdproto.check.report.as_json import to_json
 from pdproto.check.report.terminal import render_trace
 
@@ -44,12 +44,15 @@ def draw(trial: Trial, page: Console) -> None:
         render_trace(found, page)
 
 
-def show(trials: Sequence[Trial], page: Console) -> None:
-    """Print a line for each defect, and which of them were not found."""
-    page.print(_table(trials))
-    missed = [trial.defect.id for trial in trials if trial.violated is None]
-    found = f"{len(trials) - len(missed)} of {len(trials)} defects found"
-    page.print(Text(found + (f"; not found: {', '.join(missed)}" if missed else "")))
+def show(found: DefectTrials, page: Console) -> None:
+    """Print a line for each decided defect, and which of all were not found or not decided."""
+    page.print(_table(found.decided))
+    missed = [trial.defect.id for trial in found.decided if trial.violated is None]
+    every = len(found.decided) + len(found.undecided)
+    told = f"{len(found.decided) - len(missed)} of {every} defects found"
+    for word, names in (("not found", missed), ("not decided", found.undecided)):
+        told += f"; {word}: {', '.join(names)}" if names else ""
+    page.print(Text(told))
 
 
 def _table(trials: Sequence[Trial]) -> Table:

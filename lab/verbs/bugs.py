@@ -3,7 +3,7 @@
 A defect is an edit of the tables, or a table of another project's design. With ID, the trace of
 that defect is drawn. Exit status: 0 if each defect violates the
 property named in the catalogue, 1 if one does not, 2 if there is no such ID, 3 if the run was
-interrupted, or if a defect has lost its workers.
+interrupted, or if the search of a defect ended at a limit or lost its workers.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         maker = executor(arguments)
         spread = None if maker is None else SpreadTrials(maker, find)
         trials = try_all(chosen, cache(arguments), reporter.show, spread)
-        if trials.interrupted:
+        if trials.undecided:
             reporter.say(f"incomplete: {len(trials.decided)} of {len(chosen)} defects were tried")
     if part is not None:
         answers = [_Tried(one.defect.id, one.result) for one in trials.decided]
@@ -69,11 +69,12 @@ def merge(arguments: argparse.Namespace, answers: Merged) -> int:
     """Report the answers of shards as one run; returns the exit status."""
     chosen = _chosen(arguments)
     known = {one.id: one.result for one in answers.answers(_Tried)}
-    lacking = answers.lacking(bug.id for bug in chosen if bug.id not in known)
+    undecided = tuple(bug.id for bug in chosen if bug.id not in known)
+    lacking = answers.lacking(undecided)
     if lacking:
         say(f"incomplete: {lacking}; {len(known)} of {len(chosen)} defects were tried")
     decided = tuple(Trial(bug, known[bug.id]) for bug in chosen if bug.id in known)
-    return _report(DefectTrials(decided, interrupted=bool(lacking)), arguments)
+    return _report(DefectTrials(decided, undecided), arguments)
 
 
 def _chosen(arguments: argparse.Namespace) -> tuple[Bug, ...]:
@@ -85,11 +86,12 @@ def _report(trials: DefectTrials, arguments: argparse.Namespace) -> int:
     if arguments.json != STANDARD_OUTPUT:
         with console() as page:
             if not drawn:
-                report.show(trials.decided, page)
+                report.show(trials, page)
             for trial in trials.decided if drawn else ():
                 report.draw(trial, page)
     if arguments.json:
         values = [report.as_json(trial, traced=drawn) for trial in trials.decided]
+        values += [{"id": name, "refuted": None} for name in trials.undecided]
         write(json.dumps(values, indent=2), arguments.json)
     return trials.exit_status
 

@@ -32,6 +32,7 @@ from pdproto.cli.options import (
     add_sizes,
     add_system,
     configuration,
+    remove,
     whole_number,
     write,
 )
@@ -113,11 +114,22 @@ def _write_tla(form: Ground, output: str) -> None:
     if path.suffix != ".tla" or not path.stem.isidentifier():
         raise UsageError(f"--output {output}: a module of TLA+ has the name of its file, which is "
                          "an identifier with .tla, as in Lock.tla")
+    for earlier in _configurations(path):
+        remove(earlier)
     model = tla(form, path.stem)
     write(model.text, output)
     for specification, text in model.configurations.items():
-        which = "" if specification == SPECIFICATIONS[None] else f"_{specification}"
-        write(text, str(path.with_name(f"{path.stem}{which}.cfg")))
+        write(text, str(_configuration(path, specification)))
+
+
+def _configurations(path: Path) -> list[Path]:
+    """The files beside a module that this or an earlier system may have."""
+    return [_configuration(path, specification) for specification in SPECIFICATIONS.values()]
+
+
+def _configuration(path: Path, specification: str) -> Path:
+    which = "" if specification == SPECIFICATIONS[None] else f"_{specification}"
+    return path.with_name(f"{path.stem}{which}.cfg")
 
 
 def ground(system: System, chosen: Configuration) -> Ground:

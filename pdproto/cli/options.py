@@ -23,12 +23,13 @@ from pdproto.spec.language.system import DEFAULT, Configuration, System
 
 STANDARD_OUTPUT: Final = "-"
 OPEN_FILES: Final = ("/dev/std", "/dev/fd/", "/proc/")
-REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")  # options with a file to write
-READ: Final = ("system", "systems", "lemmas", "files", "merge", "trace", "resume")  # files to read
+REPORTS: Final = ("json", "junit", "sarif", "html", "mermaid")
+WRITTEN: Final = (*REPORTS, "output", "answers", "markdown", "plot")  # options with a file to write
+# Options with files to read; --record of `check` keeps the other counts of its file.
+READ: Final = ("system", "systems", "lemmas", "files", "merge", "trace", "resume", "record")
 # Options that take one value or more.
 SEVERAL: Final = ("--size", "--faults", "--property", "--trace")
 DIGITS_MAX: Final = 18  # of a number on the command line: what any counter here can hold
-
 
 # Messages of argparse.
 CHOICE: Final = re.compile(r"invalid choice: '(?P<given>[^']*)' \(choose from (?P<known>.*)\)")
@@ -75,9 +76,9 @@ class VerbParser(Parser):
 def system_first(arguments: Sequence[str]) -> list[str]:
     """The arguments with SYSTEM moved to the front, as in `--size A=2 B=3 lock-server`.
 
-    There argparse would take SYSTEM as a value of the option. A value of such an option is SYSTEM
-    if it is a built-in name or has a colon, and is not the option's first value. If SYSTEM is the
-    first argument, nothing is moved: a property may have the name of a system.
+    There argparse would take it as a value of the option. Such a value is SYSTEM if it is a
+    built-in name or has a colon, and is not the option's first value; none is moved where the
+    first argument is SYSTEM: a property may have the name of a system.
     """
     several, values = False, 0
     for place, argument in enumerate(arguments):
@@ -189,10 +190,8 @@ def _sizes(system: System, texts: Iterable[str]) -> dict[type[Sort], int]:
         if not equals:
             raise UsageError(f"--size {text}: want SORT=N, as in --size {next(iter(sorts), 'S')}=2")
         if name not in sorts:
-            raise UsageError(
-                f"{system.name} has no sort {name!r}{suggestion(name, sorts)}; "
-                f"it has: {', '.join(sorts)}"
-            )
+            raise UsageError(f"{system.name} has no sort {name!r}{suggestion(name, sorts)}; "
+                             f"it has: {', '.join(sorts)}")
         of = sorts[name].of
         if of is not None:
             raise UsageError(f"--size {name}=N: the elements of {name} are sets of {of.__name__}: "
@@ -262,9 +261,10 @@ def of_laboratory(module: str, option: str) -> Any:
 
 def check_targets(targets: Iterable[str | None]) -> None:
     """Raise UsageError for a file that cannot be written, before a long search begins."""
-    given = [target for target in targets if target is not None]
-    for target in given:
-        if given.count(target) > 1:
+    given = [one for one in targets if one is not None]
+    places = [target if target == STANDARD_OUTPUT else str(_resolved(target)) for target in given]
+    for place, target in zip(places, given, strict=True):
+        if places.count(place) > 1:
             what = "standard output" if target == STANDARD_OUTPUT else target
             raise UsageError(f"two results cannot both go to {what}")
         if target != STANDARD_OUTPUT and not _is_device(target):
@@ -272,26 +272,32 @@ def check_targets(targets: Iterable[str | None]) -> None:
 
 
 def remove_reports(arguments: argparse.Namespace) -> None:
-    """Remove the reports of an earlier run: one that ends without an answer leaves none.
-
-    Raises UsageError for a report in the place of a file that is read, or that cannot be removed.
+    """Remove the reports of an earlier run: one that ends without an answer leaves none. Raises
+    UsageError for one that cannot be removed, and before that for a file that is read.
     """
     given = (getattr(arguments, name, None) for name in READ)
     paths = [str(path) for one in given if one
              for path in ([one] if isinstance(one, str | Path) else one)]
     read = {_resolved(path) for path in (
         *paths, *(path.rpartition(":")[0] for path in paths if ":" in path))}
-    for target in (getattr(arguments, kind, None) for kind in REPORTS):
-        if target in (None, STANDARD_OUTPUT) or not Path(target).is_file():
-            continue
-        if os.path.abspath(target).startswith(OPEN_FILES):
-            continue  # the shell has emptied it, and knows no other file of this name
+    named = (getattr(arguments, kind, None) for kind in WRITTEN)
+    targets = [str(target) for target in named if target not in (None, STANDARD_OUTPUT)]
+    for target in targets:
         if _resolved(target) in read:
             raise UsageError(f"{target} is read: write the result to another file")
-        try:
-            _resolved(target).unlink()
-        except OSError as error:
-            raise UsageError(f"cannot write {target!r}: {error.strerror}") from error
+    for target in targets:
+        # The shell has emptied an open file, and knows no other file of its name.
+        if not os.path.abspath(target).startswith(OPEN_FILES):
+            remove(Path(target))
+
+
+def remove(path: Path) -> None:
+    """Remove a file of an earlier run, if there is one. Raises UsageError if it must stay."""
+    try:
+        if path.is_file():
+            _resolved(str(path)).unlink()
+    except OSError as error:
+        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def check_folder(target: str | Path | None) -> None:

@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from pdproto.check.executor_tasks import ExecutorMaker
 from pdproto.check.prove.assurance import cache_folder, remember
-from pdproto.check.prove.certificates import certificates
+from pdproto.check.prove.certificates import certificates, is_certificate
 from pdproto.check.prove.inherited import surviving
 from pdproto.check.prove.judgement import Status
 from pdproto.check.prove.judging import judged
@@ -67,6 +67,7 @@ from pdproto.cli.options import (
     check_targets,
     console,
     fault_layers,
+    remove,
     whole_number,
     write,
 )
@@ -121,6 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
         return merged_run(arguments, merge)
     check_targets([arguments.json, arguments.html])
     check_folder(arguments.export)
+    for earlier in Path(arguments.export).rglob("*") if arguments.export else ():
+        if is_certificate(earlier):  # perhaps of other tables
+            remove(earlier)
     _refuse_page_of_several(arguments)
     part = shard(arguments)
     spread = executor(arguments)
@@ -339,9 +343,8 @@ def _suggested(system: System, found: Suggestion) -> Iterator[str]:
 def _export(system: System, proof: Proof, folder: Path, *, several: bool) -> None:
     target = folder / system.name if several else folder
     target.mkdir(parents=True, exist_ok=True)
-    for obligation in proof.obligations:
-        try:
-            for certificate in certificates(system, obligation):
-                (target / certificate.name).write_text(certificate.text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot write in {str(target)!r}: {error.strerror}") from error
+    try:
+        for certificate in certificates(system, proof.obligations):
+            (target / certificate.name).write_text(certificate.text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write in {str(target)!r}: {error.strerror}") from error

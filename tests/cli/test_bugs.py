@@ -7,9 +7,12 @@ from typing import Final
 
 import pytest
 
+from lab import defect_trials
 from lab.__main__ import main
 from lab.designs import EVERY
 from lab.verbs import bugs as verb
+from pdproto.check.checking import CheckSettings
+from pdproto.check.explore import SearchLimits
 from pdproto.spec.bugs.bug import Bug
 from pdproto.spec.bugs.catalogue import BUGS
 from pdproto.spec.examples.lock_server import SYSTEM as LOCK_SERVER
@@ -123,3 +126,24 @@ def test_as_json(
     assert "mutual_exclusion violated" in capsys.readouterr().out
     (traced,) = json.loads(target.read_text(encoding="utf-8"))
     assert len(traced["result"]["properties"][0]["trace"]) == 7
+
+
+def test_a_search_that_ends_at_a_limit_decides_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen red: the defect was "not found" and the status 1, as if no state violated the property;
+    and of a run that was interrupted, all defects that had been tried were "1 of 1".
+    """
+    def few(defect: Bug) -> CheckSettings:
+        limits = SearchLimits(states_max=2) if defect is MISSED else SearchLimits()
+        return CheckSettings(properties=(defect.violates,), limits=limits)
+
+    catalogue(monkeypatch, MISSED, FOUND)
+    monkeypatch.setattr(defect_trials, "_settings", few)
+    assert main(["bugs", "--no-cache"]) == 3
+    said = capsys.readouterr()
+    assert "1 of 2 defects found; not decided: none" in said.out
+    assert "incomplete: 1 of 2 defects were tried" in said.err
+    assert main(["bugs", "--no-cache", "--json", "-"]) == 3
+    assert {one["id"]: one["refuted"] for one in json.loads(capsys.readouterr().out)} == {
+        "clock": True, "none": None}

@@ -6,13 +6,19 @@ quantifiers and no bound.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
 from pdproto.check.prove.cutoff import ground
 from pdproto.check.prove.obligations import Obligation
 from pdproto.check.prove.quantified import Theory, question
 from pdproto.spec.language.system import System
+
+MET: Final = "met if and only if unsatisfiable"  # ends the first line of each file
+ENDINGS: Final = (".cnf", ".smt2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +29,24 @@ class Certificate:
     text: str
 
 
-def certificates(system: System, obligation: Obligation) -> Iterator[Certificate]:
-    """The obligation as DIMACS and as SMT-LIB 2."""
-    stem = re.sub(r"\W+", "-", f"{obligation.claim.name}-{obligation.scope}")
-    told = f"{system.name}: {obligation.name}; met if and only if unsatisfiable"
-    yield Certificate(f"{stem}.cnf", f"c {told}\n{dimacs(system, obligation)}")
-    yield Certificate(f"{stem}.smt2", f"; {told}\n{smt(system, obligation)}")
+def certificates(system: System, obligations: Iterable[Obligation]) -> Iterator[Certificate]:
+    """Each obligation as DIMACS and as SMT-LIB 2. Names are numbered where several would be one."""
+    times: Counter[str] = Counter()
+    for one in obligations:
+        stem = re.sub(r"\W+", "-", f"{one.claim.name}-{one.scope}")
+        times[stem] += 1
+        name = stem if times[stem] == 1 else f"{stem}.{times[stem]}"
+        told = f"{system.name}: {one.name}; {MET}"
+        yield Certificate(f"{name}.cnf", f"c {told}\n{dimacs(system, one)}")
+        yield Certificate(f"{name}.smt2", f"; {told}\n{smt(system, one)}")
+
+
+def is_certificate(path: Path) -> bool:
+    """Whether the file has been written as a certificate."""
+    if path.suffix not in ENDINGS or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n").endswith(f"; {MET}")
 
 
 def dimacs(system: System, obligation: Obligation) -> str:
