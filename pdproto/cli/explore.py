@@ -6,6 +6,8 @@ can be kept as a link, and the browser's Back undoes a step.
 
 --text does the same in the terminal: numbered rows, why others cannot fire, undo. Its commands come
 from standard input, so a walk can be replayed from a file.
+
+When a file of the system is saved, neither answers any more: start it again. The address goes on.
 """
 
 import argparse
@@ -13,15 +15,17 @@ import asyncio
 import os
 import sys
 import webbrowser
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 from urllib.parse import quote
 
-from pdproto.check.stepping.dialogue import Dialogue
+from pdproto.check.result import EXIT_STATUS, Verdict
+from pdproto.check.stepping.dialogue import STALE, Dialogue
 from pdproto.cli.numbers import port
 from pdproto.cli.options import UsageError, standard_output
 from pdproto.cli.reports import say
 from pdproto.cli.starting import SEPARATOR, Start, add_start, start
+from pdproto.cli.watch import changes
 
 PORT: Final = 8484  # links keep their port from one run to the next
 
@@ -43,18 +47,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.text and (arguments.open or arguments.port is not None):
         raise UsageError("--text serves no page: leave out --port and --open")
     begun = start(arguments)
+    changed = changes(arguments.system)
     for line in begun.told:
         say(line)
-    return _answer(begun) if arguments.text else _serve(begun, arguments)
+    if arguments.text:
+        return _answer(begun, changed)
+    return _serve(begun, arguments, changed)
 
 
-def _serve(begun: Start, arguments: argparse.Namespace) -> int:
+def _serve(begun: Start, arguments: argparse.Namespace, changed: Callable[[], str]) -> int:
     from pdproto.check.stepping.server import (  # noqa: PLC0415 - --text needs no aiohttp
         ExploreApp,
         serve,
     )
 
-    app = ExploreApp(begun.walker, begun.source, list(begun.facts))
+    app = ExploreApp(begun.walker, begun.source, list(begun.facts), changed)
 
     def told(address: str) -> None:
         link = address + _fragment(begun)
@@ -81,11 +88,14 @@ def _fragment(begun: Start) -> str:
     return f"#{quote(path, safe='();,')}" if path else ""
 
 
-def _answer(begun: Start) -> int:
+def _answer(begun: Start, changed: Callable[[], str]) -> int:
     dialogue = Dialogue(begun.walker, begun.source, begun.path)
     facts = ", ".join(f"{label} {value}" for label, value in begun.facts)
     _say([f"{begun.walker.system.name}: {facts}", *dialogue.opening()])
     for line in _lines():
+        if file := changed():
+            say(STALE.format(file))
+            return EXIT_STATUS[Verdict.UNKNOWN]
         _say(dialogue.answer(line))
         if dialogue.over:
             break

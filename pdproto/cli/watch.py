@@ -84,6 +84,15 @@ def _spec_files() -> Iterator[str]:
             yield file
 
 
+def changes(system: str | None) -> Callable[[], str]:
+    """A function: the name of a file of the specs that are imported now which has been saved since;
+    empty if there is none. system: as on the command line.
+    """
+    files = {name: _saved(name) for name in {*_spec_files(), *_named(system)}}
+    return lambda: next((Path(name).name for name, before in files.items()
+                         if _saved(name) not in (0, before)), "")
+
+
 def _named(system: str | None) -> Iterator[str]:
     """The file of a system such as `page.py:SYSTEM`."""
     file = (system or "").rpartition(":")[0]

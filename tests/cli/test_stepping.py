@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,15 @@ import pytest
 from lab.designs import EVERY
 from pdproto.check.checking import CheckSettings, check
 from pdproto.check.explore import SearchLimits
+from pdproto.check.stepping.dialogue import STALE
 from pdproto.cli import starting
 from pdproto.cli.explore import PORT
-from pdproto.cli.main import main
+from pdproto.cli.main import main, parser_for
+from pdproto.cli.starting import start_at_beginning
 from pdproto.spec.language import TRUE, Machine, Sometimes, System, Table
-from tests.check.stepping.serving import INTERRUPTIBLE, asked
+from tests.check.stepping.serving import INTERRUPTIBLE, asked, served
 from tests.check.stepping.test_walk import walker
+from tests.cli.own_specs import PAGE
 
 SPEC = '''
 from pdproto.spec.language import *
@@ -238,6 +243,36 @@ def test_explore_prints_its_address_and_ends_with_ctrl_c() -> None:
             assert process.stderr.read() == ""
         finally:
             process.kill()
+
+
+def test_nothing_is_told_of_tables_that_have_been_edited_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen red: the page and the dialogue went on with the tables as they had been."""
+    spec = tmp_path / "page.py"
+    spec.write_text(PAGE)
+    name = f"{spec}:SYSTEM"
+
+    def edited() -> Iterator[str]:
+        yield "p\n"
+        spec.write_text(PAGE.replace("to=Phase.WRITING", "to=Phase.IDLE"))
+        os.utime(spec, (1, 1))
+        yield "write(w0)\n"
+
+    lines = edited()
+    monkeypatch.setattr("builtins.input", lambda _: next(lines).rstrip())
+    assert main(["explore", name, "--text", "--size", "Worker=2"]) == 3
+    shown = capsys.readouterr()
+    assert "page.py has been saved since: start `pdproto explore` again" in shown.err
+    assert "idle → writing" not in shown.out
+    begun = start_at_beginning(parser_for(["explore"]).parse_args(
+        ["explore", name, "--size", "Worker=2"])).walker
+    saved = [""]
+    with served(begun, changed=lambda: saved[0]) as address:
+        assert asked(address, "view", {"path": []})[0] == 200
+        saved = ["page.py"]
+        status, told = asked(address, "view", {"path": []})
+        assert (status, told["error"]) == (409, STALE.format("page.py"))
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])

@@ -15,6 +15,7 @@ from pdproto.ground.channels import EMPTY
 from pdproto.ground.layout import cell_name
 
 NEAREST: Final = 10  # disabled rows that `w` shows without a name
+STALE: Final = "{} has been saved since: start `pdproto explore` again"
 MARKS: Final = {Stands.VIOLATED: "✗", Stands.OWED: "…", Stands.UNSEEN: "○"}
 COMMANDS: Final = (
     ("NUMBER, ROW", "fire that row, as in `2` or `ask(c0, r0)`"),

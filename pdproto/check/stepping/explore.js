@@ -24,7 +24,7 @@ async function ask(question, body) {
     body: JSON.stringify(body),
   });
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
+  if (!response.ok) throw Object.assign(new Error(answer.error), { stale: response.status === 409 });
   return answer;
 }
 
@@ -71,7 +71,8 @@ function failed(error) {
   seen.view = null;
   const back = button("Go to the initial state", () => go([]));
   byId("choices").replaceChildren(make("div", "broken-path",
-    make("h2", "", "This path is not possible"), make("p", "", error.message), back));
+    make("h2", "", error.stale ? "The system has changed" : "This path is not possible"),
+    make("p", "", error.message), back));
   byId("picture").replaceChildren();
   byId("inspector").replaceChildren();
 }

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from pdproto.check.stepping import page, view
 from pdproto.check.stepping.as_test import SystemImport
+from pdproto.check.stepping.dialogue import STALE
 from pdproto.check.stepping.formulas import FormulaError, example
 from pdproto.check.stepping.walk import PathError, Walker
 from pdproto.check.stepping.ways import NEIGHBOURS_MAX
@@ -40,11 +41,16 @@ class QuestionError(Exception):
 
 
 class ExploreApp:
-    """The application over one walker. facts: what the page's head says of the system's sizes."""
+    """The application over one walker. facts: what the page's head says of the system's sizes.
+
+    changed: the name of a file of the system that has been saved since, or empty.
+    """
 
     def __init__(
-        self, walker: Walker, source: SystemImport, facts: Sequence[tuple[str, str]]
+        self, walker: Walker, source: SystemImport, facts: Sequence[tuple[str, str]],
+        changed: Callable[[], str] = str,
     ) -> None:
+        self._changed: Final = changed
         self.walker: Final = walker
         self.source: Final = source
         self.facts: Final = tuple(facts)
@@ -88,6 +94,8 @@ class ExploreApp:
 
     def _answer(self, answer: Answer) -> Handler:
         async def handler(request: web.Request) -> web.Response:
+            if file := self._changed():
+                return _failed(409, STALE.format(file))
             try:
                 body = await request.json()
                 if not isinstance(body, dict):

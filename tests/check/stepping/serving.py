@@ -5,7 +5,7 @@ import http.client
 import json
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,11 +26,13 @@ SOURCE = SystemImport("from pdproto.spec.examples.lock_server_broken import SYST
 
 
 @contextmanager
-def served(walker: Walker, source: SystemImport = SOURCE) -> Iterator[str]:
+def served(
+    walker: Walker, source: SystemImport = SOURCE, changed: Callable[[], str] = str
+) -> Iterator[str]:
     """Yield the address of the page."""
     addresses: queue.Queue[str] = queue.Queue()
     loop = asyncio.new_event_loop()
-    app = ExploreApp(walker, source, [("Client", "2"), ("Round", "1")])
+    app = ExploreApp(walker, source, [("Client", "2"), ("Round", "1")], changed)
     task = loop.create_task(serve(app, 0, addresses.put))
     thread = threading.Thread(target=loop.run_until_complete, args=(task,))
     thread.start()
