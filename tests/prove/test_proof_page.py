@@ -60,7 +60,7 @@ def test_a_proof_lists_its_claims(capsys: Output, tmp_path: Path) -> None:
     assert {"agreement", "heard_has_been_said"} <= {one["name"] for one in properties}
     assert all("trace" not in one for one in properties)
     assert re.search(r"<dt>obligations</dt>\s*<dd>39</dd>", text)
-    assert "It is proved for every size" in text
+    assert "It is proved, as is told above" in text
     assert "Every row fired" not in text
     assert "not proved here" not in text
     assert ">not proved</p>" not in text
@@ -80,7 +80,7 @@ def test_a_claim_that_rests_on_a_false_one_is_not_said_to_be_proved(
                            "--property", "follows")
     assert status == 1
     assert "it rests on not_bad, never_bad, not proved here" in text
-    assert "It is proved for every size" not in text
+    assert "It is proved, as is told above" not in text
     assert ">not proved</p>" in text
 
 

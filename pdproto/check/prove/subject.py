@@ -121,18 +121,21 @@ class ProofSubject:
         return (*self.rankings, *self.fault_free.rankings)
 
     def proved_words(self, name: str) -> str:
-        """The text of the proof of a property or derived claim, with all that it assumes."""
+        """The text of the proof of a property, derived claim or lemma, with all that it assumes."""
         rested = {*self.closure([name])}
         lemmas = [claim.name for claim in self.fault_free_claims
                   if claim.is_lemma and claim.name in rested]
         ranking = next((one for one in self.every_ranking if one.leads_to == name), None)
         if ranking is None:
-            return in_words(self.system, lemmas=lemmas)
+            spared = {one.name for one in self.fault_free_claims} - {
+                one.name for one in self.every_claim}
+            return in_words(self.system, lemmas=lemmas, without=(
+                *self.without, *(self.fault_free.without if name in spared else ())))
         (claim,) = (one for one in self.system.properties
                     if isinstance(one, LeadsTo) and one.name == name)
         without = self.fault_free.without if ranking in self.fault_free.rankings else ()
-        return in_words(self.system, lemmas=lemmas, where=proved_under(claim), without=without,
-                        assumed=ranking.assumed)
+        return in_words(self.system, lemmas=lemmas, where=proved_under(claim),
+                        without=(*self.without, *without), assumed=ranking.assumed)
 
     @cached_property
     def units(self) -> Mapping[str, tuple[Obligation, ...]]:

@@ -36,7 +36,7 @@ NO_TRACE: Final = {
 }
 
 NOT_DRAWN: Final = {  # of a claim of a proof
-    Verdict.HOLDS: "It is proved for every size: there is no counterexample to show.",
+    Verdict.HOLDS: "It is proved, as is told above: there is no counterexample to show.",
     Verdict.VIOLATED: "No smallest state that shows this was found to draw.",
     Verdict.UNKNOWN: "An obligation of it, or of a claim that it rests on, is not proved.",
 }

@@ -79,6 +79,8 @@ def _others(verdicts: Verdicts, refuted: Sequence[Refutation]) -> Iterator[Findi
         told = f"{'a lemma, ' if claim.is_lemma else ''}{counted(len(mine), 'obligation')}"
         if unit.unmet:
             told += f"; it rests on {', '.join(unit.unmet)}, not proved here"
+        if verdict is Verdict.HOLDS:
+            told += f"; {verdicts.one.proved_words(name)}"
         by_verdict[verdict].append(replace(_finding(claim, verdict), assurance=told))
     for found in by_verdict.values():
         yield from found

@@ -277,7 +277,7 @@ def test_text_has_the_contrast_of_wcag_level_aa(scheme: str) -> None:
 @pytest.mark.parametrize("verdict", Verdict)
 @pytest.mark.parametrize(("kind", "told"), [
     (PropertyKind.ALWAYS, {"It holds:", "No single run shows this", "No counterexample was found"}),
-    (PropertyKind.INDUCTIVE, {"It is proved for every size", "No smallest state that shows this",
+    (PropertyKind.INDUCTIVE, {"It is proved, as is told above", "No smallest state that shows this",
                               "is not proved."}),
 ])
 def test_a_finding_without_a_trace_claims_its_verdict_alone(
@@ -286,5 +286,5 @@ def test_a_finding_without_a_trace_claims_its_verdict_alone(
     finding = replace(samples.safety().findings[0], kind=kind, verdict=verdict, trace=None, note="")
     text = page(replace(samples.safety(), findings=(finding,))).text
     (shown,) = (one for one in told if one in text)
-    assert (shown in {"It holds:", "It is proved for every size"}) == (verdict is Verdict.HOLDS)
+    assert (shown in {"It holds:", "It is proved, as is told above"}) == (verdict is Verdict.HOLDS)
     assert ("No single" in shown or "No smallest" in shown) == (verdict is Verdict.VIOLATED)
