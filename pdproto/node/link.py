@@ -12,6 +12,8 @@ SUSPECTED_PART: Final = 0.8  # of the shortest wait that ends a request of a sil
 HIGH_WATER_MAX: Final = (1 << 31) - 1
 ENDPOINT_MAX: Final = 1_024  # of an endpoint that no message names
 TCP: Final = "tcp://"
+KEY_BYTES: Final = 40  # of a key of CURVE, as text
+WAITS_MAX: Final = 1_000
 OF_MEMBER: Final = "/"  # in the name of a node, after the name of the member that it belongs to
 
 
@@ -30,9 +32,25 @@ class Curve:
     member: str = ""
     members: dict[str, bytes] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raise TypeError or ValueError for keys, or a name, that are none."""
+        keys = {"public": self.public, "secret": self.secret,
+                **({} if type(self.server) is bytes and len(self.server) == 0
+                   else {"server": self.server})}
+        told = checked.mapping("members", self.members)
+        for name, key in (*keys.items(), *((f"members[{one!r}]", of) for one, of in told.items())):
+            if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+                kind = checked.shown(key) if name != "secret" else f"of {type(key).__name__}"
+                raise (ValueError if isinstance(key, bytes) else TypeError)(
+                    f"{name} {kind}: want {KEY_BYTES} bytes, as zmq.curve_keypair makes them")
+        for one in told:
+            checked.text("members", one)
+        checked.kind("member", self.member, str)
+
     def key_of(self, node: str) -> bytes | None:
         """The public key that the node of this name must have. None if no member has it."""
-        return self.server or self.members.get(member_of(node))
+        member = member_of(checked.text("node", node))
+        return self.server or self.members.get(member)
 
     @property
     def known(self) -> frozenset[bytes]:
@@ -41,7 +59,8 @@ class Curve:
 
     def named(self, node: str) -> str:
         """The name that a node of this process gets, where any name would do."""
-        return f"{self.member}{OF_MEMBER}{node}" if self.member else node
+        told = checked.text("node", node)
+        return f"{self.member}{OF_MEMBER}{told}" if self.member else told
 
 
 def member_of(node: str) -> str:
@@ -109,6 +128,7 @@ class Link:
         """Suspect a peer that stands still before these waits for it end: they stand still from
         then on. waits: in seconds.
         """
+        waits = checked.each_seconds("waits", waits, WAITS_MAX)
         silent_s = min(self.silent_s, self.absent_s, *(SUSPECTED_PART * one for one in waits))
         if silent_s == self.silent_s:
             return self

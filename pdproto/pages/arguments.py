@@ -10,8 +10,8 @@ TOKENS_MAX: Final = 1 << 31
 
 def check(
     engine: Any, call: str, device: object, page_tokens: object, threads: object
-) -> None:
-    """call: of the contract of engines that these pages need.
+) -> tuple[int | None, int]:
+    """call: of the contract of engines that these pages need. Returns `page_tokens` and `threads`.
 
     Raises TypeError or ValueError, naming the argument.
     """
@@ -21,5 +21,5 @@ def check(
                         f"open_{end}(\"tcp\")")
     if device is not None and not isinstance(getattr(device, "name", None), str):
         raise TypeError(f"device {checked.shown(device)}: want a device of pdproto.pages, or None")
-    checked.whole_or_none("page_tokens", page_tokens, 1, TOKENS_MAX)
-    checked.whole("threads", threads, 1, THREADS_MAX)
+    return (checked.whole_or_none("page_tokens", page_tokens, 1, TOKENS_MAX),
+            checked.whole("threads", threads, 1, THREADS_MAX))

@@ -47,7 +47,7 @@ class InPlace(SinkPages, Generic[AnyTarget]):
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
-        arguments.check(engine, "lease", device, page_tokens, threads)
+        page_tokens, threads = arguments.check(engine, "lease", device, page_tokens, threads)
         if engine.target_scope is not Scope.PAGE:
             raise EngineError(
                 f"direct writes: {type(engine).__name__} declares no page fence, so a writer could"

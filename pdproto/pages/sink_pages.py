@@ -85,7 +85,7 @@ class SinkPages:
         order: Order = Order.NHD, device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
-        arguments.check(engine, "lease", device, page_tokens, threads)
+        page_tokens, threads = arguments.check(engine, "lease", device, page_tokens, threads)
         self.engine: Final = engine
         of_sources = pools if isinstance(pools, Mapping) else {None: pools}
         self._parts: Final = {source: PageParts(register(of, order=order), page_tokens)

@@ -70,7 +70,7 @@ class SourcePages:
         device: Device | None = None, page_tokens: int | None = None,
         threads: int = 1,
     ) -> None:
-        arguments.check(engine, "post", device, page_tokens, threads)
+        page_tokens, threads = arguments.check(engine, "post", device, page_tokens, threads)
         self.engine: Final = engine
         whole = register(pools, order=order)
         self._parts: Final = PageParts(whole, page_tokens)

@@ -313,6 +313,13 @@ class RegistryServer(HttpServer):
         checked.text("host", host, HOST_MAX)
         if keys is not None:
             checked.one_of("keys", keys, Keys)
+        if limits is not None:
+            checked.one_of("limits", limits, Limits)
+        for name, trace in ({} if traces is None else checked.mapping("traces", traces)).items():
+            checked.one_of(f"traces[{checked.shown(name)}]", trace, SharedTrace)
+        if store is not None:
+            checked.parts("store", store, Log)
+        checked.flag("insecure", insecure)
         require_private("the registry", host, keyed=keys is not None, insecure=insecure)
         registry = Registry(limits, traces)
         limits = registry.limits

@@ -235,11 +235,39 @@ def seconds(name: str, value: object, *, most: float = inf, or_0: bool = False) 
     raise ValueError(f"{name} {shown(value)}: want a number of seconds above 0{bound}")
 
 
+def each_seconds(name: str, value: object, most: int) -> tuple[float, ...]:
+    """A sequence of numbers of seconds above 0."""
+    if isinstance(value, str | bytes | Mapping | Set) or not isinstance(value, Iterable):
+        raise _type(name, value, "a sequence of numbers of seconds")
+    try:
+        told = tuple(islice(value, most + 1))
+    except Exception as error:
+        raise _type(name, value, "a sequence of numbers of seconds") from error
+    if len(told) > most:
+        raise ValueError(f"{name}: over {most:,} numbers")
+    return tuple(seconds(name, one) for one in told)
+
+
 def one_of(name: str, value: object, kind: type[T], told: str = "") -> T:
     """An instance of this class."""
     if not isinstance(value, kind):
         raise _type(name, value, told or f"a {kind.__name__}")
     return value
+
+
+def parts(name: str, value: object, protocol: type) -> None:
+    """An object with all that this protocol names."""
+    lacking = [part for part in dir(protocol) if not part.startswith("_") and not _has(value, part)]
+    if lacking:
+        raise TypeError(f"{name} {shown(value)}: want a {protocol.__name__}; it lacks "
+                        f"{', '.join(lacking)}")
+
+
+def _has(value: object, part: str) -> bool:
+    try:
+        return hasattr(value, part)
+    except Exception:  # of a property
+        return False
 
 
 def kinds(owner: object, of: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ import msgspec
 
 from pdproto.ground.layout import Indices, value_name
 from pdproto.ground.structure import table_digest
+from pdproto.runtime import checked
 from pdproto.runtime.automaton import Event, Step
 from pdproto.runtime.endpoint import Endpoint
 from pdproto.spec.handoff.roles import Life, Sink, Source
@@ -58,7 +59,8 @@ class Lines:
     """Writes the lines of one process, in order. ended: why the trace ended; None if it goes on."""
 
     def __init__(self, node: str, target: TraceTarget) -> None:
-        self.node: Final = node
+        checked.parts("target", target, TraceTarget)
+        self.node: Final = checked.text("node", node)
         self.ended: str | None = None
         self._target: Final = target
         self._encoder: Final = msgspec.json.Encoder()

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,7 @@ from pdproto.node.link import Link
 from pdproto.node.optimistic.record import OptimisticSettings
 from pdproto.node.part import Part, Parts, Turn
 from pdproto.node.prefill.node import Prefill
-from pdproto.node.prefill.routing import DataParallelRank, PrefillDesk
+from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.rooms import PrefillRooms
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE, SinkRole, SourceRole
 from pdproto.runtime.sending import SendingEndpoint
@@ -30,6 +30,9 @@ from pdproto.spec.language import AddRow, Call, Completion, Message, Row, Timer,
 from pdproto.spec.language.machine import Table
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
 from tests.node.offline import Offline
+from tests.node.routed import RoutedCluster
+
+DESK: Final = RoutedCluster().processes["p0"]
 
 pause = Message("pause", d, h, p, sender=ends.sink, receiver=ends.source)
 
@@ -107,7 +110,7 @@ def test_a_room_table_of_which_the_routing_takes_not_all_is_refused(
 
 
 def rank() -> DataParallelRank:
-    return DataParallelRank(PrefillRooms(0, 2, publishes=False), cast("PrefillDesk", None))
+    return DataParallelRank(PrefillRooms(0, 2, publishes=False), DESK)
 
 
 def test_every_call_and_completion_is_made_by_the_method_that_is_declared_for_it() -> None:

@@ -6,6 +6,7 @@ The tables decide (spec/handoff/source.py and those that the parts name); see pa
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from pdproto.node import arguments
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath
@@ -45,6 +46,7 @@ class Prefill(Node):
         refuses: Callable[[int], str | None] = lambda _: None, role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None, places: Places = NO_PLACES,
     ) -> None:
+        places = arguments.of_prefill(data_path, trace, role, dp, places)
         core = Core(name, link, incarnation, side=PREFILL.name)
         endpoints = Endpoints(core, PREFILL, role, waits, trace)
         capabilities = Capabilities(core, data_path)

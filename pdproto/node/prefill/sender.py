@@ -116,7 +116,7 @@ class Sender(Handle):
         """For how many of the last seconds of the node's clock some peer was suspected. A clock of
         the application that waits for decode stands still meanwhile, as those of the node do.
         """
-        return self._node.stood(seconds)
+        return self._node.stood(checked.seconds("seconds", seconds, or_0=True))
 
     def send(self, pages: Sequence[int], *, last: bool = True, metadata: bytes = b"") -> None:
         """Hand over pages of the pool, in the order of the request's tokens.
