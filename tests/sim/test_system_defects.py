@@ -56,6 +56,8 @@ SEEDS: Final = {
     "keep-refuses-in-silence": 5,
     "ended-waits-for-a-clock": 1, "ended-refuses-what-is-computed-again": 0,
     "ended-refuses-beside-a-request": 5, "ended-forgets-under-a-leg": 0,
+    "memory-refuses-what-comes-back": 589, "memory-waits-for-nothing": 7,
+    "memory-refuses-pages-that-settle": 7, "memory-waits-for-a-page-given-twice": 47,
     "answer-while-it-computes": 5, "read-after-preemption": 2552, "freed-at-abort": 2,
 }
 # Not met in 3,000 runs. What B07 adds is a second row on a trigger, and an end takes the first.

@@ -7,10 +7,10 @@ The tables decide (spec/handoff/sink.py and those that the parts name); see part
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from pdproto.node import arguments
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import Fenced, Idle, SinkDataPath, Verified
+from pdproto.node.decode import arguments
 from pdproto.node.decode.fences import Fences
 from pdproto.node.decode.numbered_lives import NumberedLives
 from pdproto.node.decode.pool import Pool
@@ -42,7 +42,7 @@ class Decode(Node):
         role: SinkRole = SINK_ROLE, pool: Pool | None = None, desk: DecodeDesk | None = None,
         rooms: Callable[..., DecodeRooms] = DecodeRooms,
     ) -> None:
-        arguments.of_decode(data_path, trace, role, pool, desk)
+        arguments.check(data_path, trace, role, pool, desk)
         core = Core(name, link, incarnation, side=DECODE.name)
         endpoints = Endpoints(core, DECODE, role, waits, trace)
         capabilities = Capabilities(core, data_path)

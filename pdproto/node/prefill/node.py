@@ -6,13 +6,13 @@ The tables decide (spec/handoff/source.py and those that the parts name); see pa
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pdproto.node import arguments
 from pdproto.node.capabilities import Capabilities
 from pdproto.node.core import Core
 from pdproto.node.data_path import SourceDataPath
 from pdproto.node.endpoints import Endpoints
 from pdproto.node.link import Link
 from pdproto.node.node import Node
+from pdproto.node.prefill import arguments
 from pdproto.node.prefill.binding import Binding
 from pdproto.node.prefill.ended_rooms import EndedRooms
 from pdproto.node.prefill.in_doubt import InDoubtAtSink
@@ -46,7 +46,7 @@ class Prefill(Node):
         refuses: Callable[[int], str | None] = lambda _: None, role: SourceRole = SOURCE_ROLE,
         dp: DataParallelRank | None = None, places: Places = NO_PLACES,
     ) -> None:
-        places = arguments.of_prefill(data_path, trace, role, dp, places)
+        places = arguments.check(data_path, trace, role, dp, places)
         core = Core(name, link, incarnation, side=PREFILL.name)
         endpoints = Endpoints(core, PREFILL, role, waits, trace)
         capabilities = Capabilities(core, data_path)
