@@ -145,3 +145,13 @@ def test_a_silent_sink_that_was_not_needed_is_not_the_reason() -> None:
         prefill.declare_gone("d0")
         until(polls([sender], KVPoll.FAILED))
         assert sender.failure == "lost connection to d0: it has been declared gone"
+
+
+def test_a_request_for_which_prefill_is_never_asked_says_so() -> None:
+    """Prefill is there, and has no such request: its clock is the bound of the operator."""
+    with cluster(waits={"transfer_timeout": 0.2, "no_drain": 0.1}) as nodes:
+        (receiver,) = published(nodes.receivers(7))
+        until(polls([receiver], KVPoll.FAILED))
+        assert receiver.failure == ("transfer_timeout after 0.2 s; not sent by p0: the request has "
+                                    "not come there, or takes longer")
+        assert receiver.transient

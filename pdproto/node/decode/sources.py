@@ -181,9 +181,15 @@ class Sources:
         self._core.backlog.each(self._of(peer), self._endpoints.repeat_now)
 
     def _note_timeout(self, timer: str, endpoint: Endpoint) -> None:
-        """The reason also names sources that have sent nothing yet."""
+        """The reason also names sources that have sent nothing yet: a router may have asked decode
+        alone.
+        """
         silent = [peer for peer in endpoint.peers if not self._memory.has_spoken(peer)]
-        of = f"; nothing was heard of {', '.join(silent)}" if silent else ""
+        late = [] if silent or timer != "transfer_timeout" else [
+            peer for peer in endpoint.peers if peer not in endpoint.owner.deliveries]
+        of = f"; nothing was heard of {', '.join(silent)}" if silent else (
+            f"; not sent by {', '.join(late)}: the request has not come there, or takes longer"
+            if late else "")
         endpoint.owner.note(self._endpoints.blame(timer) + of, transient=True)
 
     def _forget(self, endpoint: Endpoint) -> None:
