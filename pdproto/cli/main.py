@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
@@ -128,7 +129,8 @@ def command(argv: Sequence[str], program: Program, *, once: bool = False) -> int
         line = _foreseen(error, next((word for word in arguments if word in program.verbs), ""))
         if line is not None:
             return _failed(line, USAGE)
-        traceback.print_exc()
+        with suppress(OSError):  # as in _failed
+            traceback.print_exc()
         return _failed("this is a bug in pdproto: please report it with the lines above", INTERNAL)
 
 
@@ -168,7 +170,9 @@ def _foreseen(error: Exception, verb: str) -> str | None:
 
 
 def _failed(message: str, status: int) -> int:
-    print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
+    # On a full disk no line can be written, and Python would end with 1, which says "violated".
+    with suppress(OSError):
+        print(f"pdproto: {message}", file=sys.stderr)  # noqa: T201 - the command line's own output
     return status
 
 
