@@ -27,6 +27,7 @@ from pdproto.spec.examples.two_phase_commit import SYSTEM as COMMIT
 from pdproto.spec.examples.two_phase_commit import Participant
 from pdproto.spec.language import Configuration, LeadsTo, System
 from tests.check.systems import SIZES, systems
+from tests.judging import judged, judges
 from tests.tiers import examples, sampled
 
 COMMITS: Final = Configuration({Participant: 3})
@@ -161,6 +162,7 @@ def test_the_cost_of_a_question_is_independent_of_earlier_ones() -> None:
     assert kept.steps
 
 
+@judges(7)
 @settings(max_examples=examples(5, 25), deadline=None)
 @given(system=systems())
 def test_random_systems(system: System) -> None:
@@ -171,6 +173,7 @@ def test_random_systems(system: System) -> None:
     for name, (verdict, length) in lengths(system, configuration).items():
         if length is not None and length <= steps:
             assert said[name] == (verdict, length)
+            judged()
         else:
             assert said[name][0] in (Verdict.UNKNOWN, verdict)
             assert said[name][1] is None

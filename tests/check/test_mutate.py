@@ -54,6 +54,7 @@ from pdproto.spec.language import (
     implies,
 )
 from pdproto.spec.language.row import Fair
+from tests import judging
 from tests.check.systems import SMALLER, systems
 from tests.language.tiny import Item, Mood, Parts, Phase, Turn, Worker, i, v, w
 from tests.tiers import examples
@@ -324,6 +325,7 @@ def test_where_delivery_consumes_an_ignored_message_matters() -> None:
     assert same_graph(without_consumption(SMALL_LOCKS), changed, dropped, chosen, NO_LIMITS)
 
 
+@judging.judges(1)
 @settings(max_examples=examples(2, 20), deadline=None)
 @given(system=systems(), data=st.data())
 def test_equivalence_of_random_mutants(system: System, data: st.DataObject) -> None:
@@ -340,6 +342,7 @@ def test_equivalence_of_random_mutants(system: System, data: st.DataObject) -> N
     except ValueError:
         reject()  # too many states for the interpreter
     assert same_graph(system, changed, mutant, configuration, NO_LIMITS) == (now == before)
+    judging.judged()
     if same_graph(system, changed, mutant, configuration, NO_LIMITS, labels=False):
         assert without_labels(now) == without_labels(before)
     else:

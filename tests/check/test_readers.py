@@ -49,6 +49,7 @@ def stored(ground: Ground, state: int) -> Store:
     )
 
 
+@judges(3)
 @given(systems(), st.sampled_from([(), ("lossy",)]))
 @SEARCHES
 def test_engines_agree_with_the_oracle(system: System, faults: tuple[str, ...]) -> None:
@@ -72,6 +73,8 @@ def test_engines_agree_with_the_oracle(system: System, faults: tuple[str, ...]) 
         assert +fired == expected.fired
         assert _edges(ground, engine) == expected.edges
         engine.close()
+    if expected.edges:
+        judged()
 
 
 @given(systems())
@@ -123,6 +126,7 @@ def _edges(ground: Ground, engine: Engine) -> set[tuple[Store, tuple[str, tuple[
     }
 
 
+@judges(6)
 @given(systems() | systems(sparse=True), st.sampled_from([(), ("lossy",)]))
 @settings(SEARCHES, max_examples=examples(8, SEARCHES.max_examples))
 def test_reductions_keep_every_verdict(system: System, faults: tuple[str, ...]) -> None:
@@ -144,6 +148,8 @@ def test_reductions_keep_every_verdict(system: System, faults: tuple[str, ...]) 
             assert _length(one) == _length(two)
             if one.kind in ("always", "sometimes"):
                 assert one.note == two.note
+        if reduced.states < plain.states:
+            judged()
 
 
 def _length(finding: Finding) -> int | None:
@@ -156,6 +162,7 @@ def _protocol_rows(result: CheckResult) -> set[str]:
     return {name for name in result.rows_never_fired if name.startswith(("node", "hub"))}
 
 
+@judges(6)
 @given(systems() | systems(sparse=True), st.booleans(), st.booleans())
 @SEARCHES
 def test_traces_replay_on_the_oracle(system: System, symmetry: bool, dead_bits: bool) -> None:
@@ -165,6 +172,7 @@ def test_traces_replay_on_the_oracle(system: System, symmetry: bool, dead_bits: 
     for finding in result.findings:
         if finding.trace is not None:
             _replay(system, finding.trace)
+            judged()
 
 
 def _replay(system: System, trace: Trace) -> None:

@@ -38,6 +38,7 @@ from pdproto.spec.language import (
     forall,
 )
 from tests.check.systems import SIZES, systems
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 STATES_MAX = 200
@@ -170,6 +171,7 @@ def idle_bits(form: Program, state: int) -> int:
     return bits
 
 
+@judges(100)
 @given(systems(sparse=True), st.sampled_from([(), ("lossy",)]), st.sampled_from(Fairness))
 @RANDOM
 def test_sweeps_and_renamings_keep_the_idle_bits(
@@ -185,12 +187,15 @@ def test_sweeps_and_renamings_keep_the_idle_bits(
         swept = form.swept(state)
         assert idle_bits(form, swept) == bits
         assert not (state ^ swept) & ~bits
+        if swept != state:
+            judged()
         assert form.swept(swept) == swept
         renaming = form.symmetry.renaming(state)
         renamed = form.symmetry.renamed(state, renaming)
         assert idle_bits(form, renamed) == form.symmetry.renamed(bits, renaming)
 
 
+@judges(100)
 @given(systems(sparse=True), st.sampled_from([(), ("lossy",)]), st.sampled_from(Fairness))
 @RANDOM
 def test_rows_change_a_state_and_the_swept_one_alike(
@@ -210,8 +215,11 @@ def test_rows_change_a_state_and_the_swept_one_alike(
                     changes = [(row.apply(one) ^ one) & (-1 if exact else kept)
                                for one in (state, swept)]
                     assert changes[0] == changes[1]
+                    if swept != state:
+                        judged()
 
 
+@judges(5)
 @given(systems(sparse=True), st.sampled_from([(), ("lossy",)]), st.sampled_from(Fairness))
 @RANDOM
 def test_a_state_that_counts_as_stuck_comes_to_rest(
@@ -229,6 +237,7 @@ def test_a_state_that_counts_as_stuck_comes_to_rest(
                        for row, own in zip(form.rows, form.progress, strict=True) if own)
         for guard in (*form.patterns, *form.final):
             assert guard.holds(state) == guard.holds(end)
+        judged()
 
 
 # ---- No run is drawn that the interpreter does not take, to its end

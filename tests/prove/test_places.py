@@ -140,6 +140,7 @@ def by_row(owed: Iterable[Obligation]) -> Iterable[list[Obligation]]:
     return groups.values()
 
 
+@judges(15)
 @settings(SEARCHES, max_examples=examples(100, 300))
 @given(st.data(), st.randoms(use_true_random=False))
 def test_a_claim_that_holds_in_a_proof_holds_in_the_tables(
@@ -164,6 +165,7 @@ def test_a_claim_that_holds_in_a_proof_holds_in_the_tables(
         store = frozenset(waiting)
         if holds(proof, places.claimed(claim), spread(store, chance)):
             assert holds(tables, claim, store), claim
+            judged()
 
 
 def holds(oracle: Interpreter, claim: Formula, store: Store) -> bool:

@@ -13,6 +13,7 @@ from pdproto.spec.handoff.transfer import SYSTEM
 from tests.check.trace.alterations import write
 from tests.check.trace.behaviours import Behaviours
 from tests.check.trace.falsified import DECODE, Run, falsified_at_random
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 LIVES = range(6)
@@ -35,6 +36,7 @@ def test_a_stray_write_is_no_behaviour() -> None:
     assert lives_that_are_none(run) == [0]
 
 
+@judges(3)
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=examples(30, settings().max_examples))
 def test_a_falsified_trace_that_is_accepted_is_a_behaviour(seed: int) -> None:
@@ -47,6 +49,7 @@ def test_a_falsified_trace_that_is_accepted_is_a_behaviour(seed: int) -> None:
     rejection = verified.rejection
     if rejection is None:
         assert lives_that_are_none(run) == []
+        judged()
     elif "cannot have fired" in rejection.why:
         assert lives_that_are_none(run) != []
     assert verified.verdict is not Verdict.HOLDS or not verified.assumes

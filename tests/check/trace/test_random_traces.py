@@ -22,6 +22,7 @@ from tests.check.trace.shared_oracle import (
     read,
     replayed,
 )
+from tests.judging import judged, judges
 from tests.tiers import examples
 
 STEPS = 20
@@ -32,6 +33,7 @@ RUNS = settings(
 
 
 @pytest.mark.slow
+@judges(40)
 @given(st.one_of(systems(), systems(channels=True)), st.sampled_from([(), ("node",)]),
        st.integers(0, 7))
 @RUNS
@@ -67,3 +69,5 @@ def test_a_trace_is_accepted_exactly_if_the_interpreter_allows_it(
                     assert allowed  # each line conforms, and a property is violated
                 else:
                     assert (result.verdict is Verdict.HOLDS) == allowed
+                if not allowed:
+                    judged()
