@@ -157,6 +157,13 @@ def node_names(name: str, value: object, most: int) -> tuple[str, ...]:
     return told
 
 
+def strings(name: str, value: object) -> Sequence[str]:
+    """A list or tuple of text."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise _type(name, value, "a list of text")
+    return value
+
+
 def mapping(name: str, value: object) -> Mapping[Any, Any]:
     """A mapping."""
     if not isinstance(value, Mapping):

@@ -29,13 +29,14 @@ from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime import checked
 from pdproto.runtime.trace import StepObserver
 from pdproto.spec.handoff.timers import WAITS
+from pdproto.transport import setting_values
 from pdproto.transport.keys import Keys, KeysError, of_secret, read
 
+PATH_MAX: Final = 4_096  # characters, as Linux takes them
 PREFIX: Final = "PDPROTO_"
 FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
 # Variables with the same prefix that are not settings of a node: they trace SGLang's own managers.
 OTHERS: Final = frozenset({FILE, "PDPROTO_PEER_TRACE", "PDPROTO_PEER_BACKEND"})
-WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 HIDDEN: Final = "(hidden)"  # shown in place of a secret
 SECRETS: Final = frozenset({"secret", "faults_token"})
 NO_KEYS: Final = "there are no keys"  # the source of the loopback address in place of the server's
@@ -48,7 +49,10 @@ NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested on
 
 
 class SettingsError(ValueError):
-    """A setting is refused. The message is one line with a correction."""
+    """A setting is refused. The message is one line with a correction, which can be encoded."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(checked.encodable(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +308,15 @@ def load(
 
     Raises SettingsError.
     """
-    values: dict[str, Any] = dict(defaults or {})
+    values: dict[str, Any] = dict(checked.mapping("defaults", {} if defaults is None else defaults))
+    checked.mapping("environment", environment)
+    tables = checked.mapping("tables", {} if tables is None else tables)
+    checked.strings("sets", sets)
+    if file is not None:
+        checked.text("file", file, PATH_MAX)
     given = dict.fromkeys(values, SERVER)
     path = file or environment.get(FILE)
-    told = [each for source, table in (tables or {}).items() for each in _of_table(table, source)]
+    told = [each for source, table in tables.items() for each in _of_table(table, source)]
     for name, value, source in (*_of_file(path), *_of_environment(environment), *told,
                                 *_of_line(sets)):
         values[name], given[name] = value, source
@@ -332,9 +341,11 @@ def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
 
 
 def _of_table(table: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any, str]]:
-    waits = table.get("waits", {})
-    if not isinstance(waits, Mapping):
-        raise SettingsError(f"{source}: waits: want a table, [waits]")
+    try:
+        table = setting_values.table(table, source)
+        waits = setting_values.table(table.get("waits", {}), f"{source}: waits", "a table, [waits]")
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
     flat = {name: value for name, value in table.items() if name != "waits"}
     for name, value in (flat | {WAIT + name: value for name, value in waits.items()}).items():
         _known(name, name, source)
@@ -374,27 +385,10 @@ def _refuse(wrote: str, names: Sequence[str], source: str) -> None:
 def _typed(name: str, value: Any, source: str) -> Any:
     """The value in the type of the setting."""
     kind = float if name.startswith(WAIT) else _KINDS[name]
-    about = NAMES[name]
-    where = f"{name}={value!r} ({source})"
-    if kind is bool:
-        told = value if isinstance(value, bool) else WORDS.get(str(value).lower())
-        if told is None:
-            raise SettingsError(f"{where}: want 1 or 0")
-        return told
-    if kind in (int, float):
-        try:
-            if isinstance(value, bool) or (kind is int and int(value) < 1):
-                raise ValueError
-            return kind(value)
-        except (TypeError, ValueError):
-            of = " of bytes" if name.endswith("_bytes") else ""
-            want = f"a whole number{of} above 0" if kind is int else "seconds, a number"
-            raise SettingsError(f"{where}: want {want}") from None
-    if not isinstance(value, str):
-        raise SettingsError(f"{where}: want text")
-    if about.choices is not None and value not in about.choices:
-        raise SettingsError(f"{where}: want one of {', '.join(about.choices)}")
-    return value
+    try:
+        return setting_values.typed(name, value, source, kind, NAMES[name].choices)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
 
 
 _KINDS: Final = {each.name: each.type for each in fields(Settings) if each.metadata}

@@ -8,6 +8,7 @@ import io
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ from pdproto.node.prefill.keeps import NO_PLACES, Places
 from pdproto.runtime.errors import ProtocolError
 from pdproto.runtime.role import SINK_ROLE, SOURCE_ROLE
 from pdproto.transport.nodes import DecodeNode, DirectDecodeNode, PrefillNode
+from pdproto.transport.settings import NAMES as NAMED
+from pdproto.transport.settings import SettingsError, load
 from tests.fuzz import test_arguments
 from tests.fuzz.test_arguments import ODD, SHORT, Case, World, every_odd, made, paths
 from tests.node.data_paths import SinkDataPath, SourceDataPath, cluster
@@ -106,6 +109,7 @@ def taken(case: Case) -> dict[str, set[str]]:
     return found
 
 
+WHOLE: Final = frozenset({"staging_bytes", "copy_threads", "page_tokens", "keep_pages", "port"})
 # Text is a name, and a sequence of numbers is one of seconds.
 NAMES: Final = {"text", "nul", "kind of text"}
 TAKES: Final[Mapping[str, set[str]]] = {
@@ -138,6 +142,34 @@ def test_values_beside_nodes_are_refused_by_name() -> None:
         every_odd(case)
         for argument, odd in taken(case).items():
             assert odd <= TAKES[argument], (case.name, argument)
+
+
+def test_each_odd_value_of_a_setting_is_refused_by_name_and_source() -> None:
+    """As in vLLM's `kv_connector_extra_config`, which is JSON. Seen red: OverflowError for inf,
+    RuntimeError for a value without a repr, and 1.5 tokens of a part were taken for 1.
+    """
+    source = "kv_connector_extra_config"
+    for name, odd in product(NAMED, (*ODD.values(), float("inf"), "1e999", "1.5", 0)):
+        wait = name.removeprefix("waits.")
+        table = {name: odd} if wait == name else {"waits": {wait: odd}}
+        try:
+            load({}, tables={source: table})
+        except SettingsError as error:
+            told = str(error)
+            assert len(told.encode()) < 600
+            assert source in told or "sign_of_life_s" in told, "two settings do not agree"
+            assert wait in told or "sign_of_life_s" in told
+        else:
+            assert not (odd == "1.5" or odd is ODD["fraction"]) or name not in WHOLE, name
+
+
+def test_settings_are_read_from_what_has_settings() -> None:
+    every_odd(Case("load", load, {"environment": {}, "sets": (), "file": None, "defaults": None,
+                                  "tables": None}))
+    for odd in ODD.values():
+        for table in (odd, {"waits": odd}):
+            with suppress(SettingsError):
+                load({}, tables={"extra": table})
 
 
 # A node makes these, and calls them in its loop.
