@@ -69,7 +69,6 @@ def _narrowed(
         yield guard
         return
     for one in ground.guards(normal(condition), environment, row, "the `where` of an update"):
-        whole = simplified([(Literal(guard.mask, guard.value),), *guard.clauses,
-                            (Literal(one.mask, one.value),), *one.clauses])
+        whole = simplified([(Literal(one.mask, one.value),), *one.clauses], guard)
         if whole is not None:
             yield whole

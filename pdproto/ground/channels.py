@@ -110,7 +110,7 @@ class Queues:
         """
         for choice in product(*(self._changes(*item) for item in turns.items())):
             clauses = [clause for known, _ in choice for clause in known]
-            whole = simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])
+            whole = simplified(clauses, guard)
             if whole is not None:
                 yield whole, tuple(effect for _, after in choice for effect in after)
 

@@ -5,15 +5,13 @@ follow from others of their list do not count (decision 116).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from math import prod
 from operator import or_
-from typing import Final, TypeAlias
+from typing import Final
 
 from pdproto.ground.program import Clause, Literal
-
-Weighed: TypeAlias = Mapping[int, list[Clause]]
 
 CLAUSES_MAX: Final = 10_000  # of one guard; a formula that needs more does not fit masks
 
@@ -24,32 +22,6 @@ FEW: Final = 32  # a product of so many is not searched for clauses that follow 
 NEVER: Final[list[Clause]] = [()]
 TRIVIAL: Final[list[Clause]] = []
 TOO_MANY: Final[list[Clause]] = [()]  # by identity: over CLAUSES_MAX clauses, which are not made
-
-
-def at_least(weighed: list[Weighed], bound: int) -> list[Clause]:
-    """The clauses of the formula that the numbers are at least `bound` together.
-
-    The greater the number of the first choice, the less must the others be. So the formula is, for
-    each of its numbers: it is a greater one, or the others are at least the rest of the bound.
-    """
-    least = [min(cases) for cases in weighed]
-    most = [max(cases) for cases in weighed]
-    known: dict[tuple[int, int], list[Clause]] = {}
-
-    def from_place(place: int, rest: int) -> list[Clause]:
-        if rest <= sum(least[place:]):
-            return TRIVIAL
-        if rest > sum(most[place:]):
-            return NEVER
-        if (place, rest) not in known:
-            cases = weighed[place]
-            known[place, rest] = joint(
-                product_of([*(cases[n] for n in cases if n > number),
-                          from_place(place + 1, rest - number)])
-                for number in sorted(cases))
-        return known[place, rest]
-
-    return from_place(0, bound)
 
 
 def static(truth: bool) -> list[Clause]:

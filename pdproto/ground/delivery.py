@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from pdproto.ground.layout import Cell, Indices, Layout
-from pdproto.ground.program import Action, Clause, Effect, Guard, Literal, acting, simplified
+from pdproto.ground.program import Action, Effect, Guard, Literal, acting, simplified
 from pdproto.spec.language.sorts import Sort
 from pdproto.spec.language.symbols import Message, Relation, Sizes, Symbol
 
@@ -68,12 +68,12 @@ class Deliveries:
         others = [other for other in self._receivers(message, at) if other != own]
         here = (self._mark(message, own, at, False),)
         for_others = tuple(self._mark(message, other, at, False) for other in others)
-        left = _conjoined(guard, here, for_others)
+        left = simplified((here, for_others), guard)
         if left is not None:
             taking = self._mark(message, own, at, True)
             yield acting(left, [taking, *effects])
         by_others = ((self._mark(message, other, at, True),) for other in others)
-        last = _conjoined(guard, here, *by_others)
+        last = simplified((here, *by_others), guard)
         if last is not None:
             gone = self._layout.literal(message, at, False)
             yield acting(last, [gone, *self.reset_marks(message, at), *effects])
@@ -93,7 +93,3 @@ class Deliveries:
             (given[v],) if v in given else range(self._layout.sizes[type(v)])
             for v in message.receiver.variables
         ))
-
-
-def _conjoined(guard: Guard, *clauses: Clause) -> Guard | None:
-    return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *clauses])

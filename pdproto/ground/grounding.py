@@ -20,12 +20,11 @@ from pdproto.ground.choices import Choices
 from pdproto.ground.clauses import (
     CLAUSES_MAX,
     TOO_MANY,
-    Weighed,
-    at_least,
     joint,
     product_of,
     static,
 )
+from pdproto.ground.counted import at_least
 from pdproto.ground.delivery import Deliveries, delivery_marks
 from pdproto.ground.diagram_of import diagram_of
 from pdproto.ground.diagrams import Diagrams, TooManyNodesError
@@ -233,19 +232,9 @@ class Grounder:
             case Not(Before(left, right)):
                 return static(environment[left] >= environment[right])
             case AtLeast():
-                return at_least([*self._weighed(formula, environment)], formula.bound)
+                return at_least(self, formula, environment)
             case _:
                 raise AssertionError(f"not in negation normal form: {formula!r}")
-
-    def _weighed(self, formula: AtLeast, environment: Environment) -> Iterator[Weighed]:
-        """For each choice of elements that is counted, the clauses of its cases by their number."""
-        for summand in formula.summands:
-            for chosen in self.environments(summand.variables):
-                inner = {**environment, **chosen}
-                known: dict[int, list[list[Clause]]] = {}
-                for case, number in summand.cases:
-                    known.setdefault(number, []).append(self.clauses(normal(case), inner))
-                yield {n: product_of(parts) for n, parts in known.items()}
 
     def _each(self, variable: Sort, environment: Environment) -> Iterator[Environment]:
         for i in range(self.sizes[type(variable)]):

@@ -143,34 +143,32 @@ def assignment(literals: Iterable[Literal]) -> tuple[int, int]:
 
 def conjoined(guard: Guard, *literals: Literal) -> Guard | None:
     """The guard and the literals together; None where unit clauses show that they cannot hold."""
-    units = [(literal,) for literal in literals]
-    return simplified([(Literal(guard.mask, guard.value),), *guard.clauses, *units])
+    return simplified([(literal,) for literal in literals], guard)
 
 
-def simplified(clauses: list[Clause]) -> Guard | None:
+def simplified(clauses: Iterable[Clause], beside: Guard = Guard()) -> Guard | None:
     """The guard of a clause list: unit clauses are joined to a cube until nothing changes.
 
-    None where unit clauses show that the list cannot hold. A guard that is returned may still be
-    unsatisfiable.
+    beside: a guard that was made so, and holds as well. None where unit clauses show that both
+    cannot hold. A guard that is returned may still be unsatisfiable.
     """
-    mask = value = 0
-    pending = list(dict.fromkeys(map(_distinct, clauses)))
-    while True:
-        kept: list[Clause] = []
-        grown = False
-        for clause in pending:
-            left = _open(clause, mask, value)
-            if left is None:
-                continue
-            if len(left) > 1:
-                kept.append(left)
-                continue
-            if not left:
+    mask, value = beside.mask, beside.value
+    held: list[Clause | None] = [*beside.clauses, *dict.fromkeys(map(_distinct, clauses))]
+    due = [*range(len(beside.clauses), len(held))]
+    while due:
+        before = mask
+        for place in due:
+            left = _open(held[place] or (), mask, value)
+            if left is not None and not left:
                 return None
-            mask, value, grown = mask | left[0].mask, value | left[0].value, True
-        pending = kept
-        if not grown:
-            return Guard(mask, value, tuple(dict.fromkeys(pending)))
+            if left is not None and len(left) == 1:
+                mask, value = mask | left[0].mask, value | left[0].value
+                left = None
+            held[place] = left
+        grown = mask & ~before
+        due = [place for place, clause in enumerate(held)
+               if clause is not None and any(literal.mask & grown for literal in clause)]
+    return Guard(mask, value, tuple(dict.fromkeys(clause for clause in held if clause)))
 
 
 def _distinct(clause: Clause) -> Clause:

@@ -1,7 +1,7 @@
 """Clauses: those that follow from others are left out, and a limit of the rest is met in time."""
 
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
@@ -10,21 +10,25 @@ from hypothesis import strategies as st
 
 from pdproto.ground.clauses import FEW, product_of, strongest
 from pdproto.ground.grounding import Ground
-from pdproto.ground.program import Clause, Guard, Literal
+from pdproto.ground.program import Clause, Guard, Literal, simplified
 from pdproto.spec.language import (
     TRUE,
     Call,
     Formula,
     Machine,
+    Rigid,
     Row,
     Sort,
     SpecError,
     System,
     Table,
     any_of,
+    count,
     each,
     forall,
+    size,
 )
+from pdproto.spec.language.formula import negated
 
 SIZE = 40  # 1,600 pairs, so 2.6 million clauses, which would take some 300 MB
 BYTES_MAX = 16 << 20
@@ -38,6 +42,7 @@ v, w, x = Worker("v"), Worker("w"), Worker("x")
 HUB = Machine("hub")
 ONE, TWO = HUB.relation("one", Worker, Worker), HUB.relation("two", Worker, Worker)
 FLAG = HUB.relation("flag", Worker)
+MEMBER = Rigid("member", v)
 ALL_IN_ONE_OR_ALL_IN_TWO = any_of(forall((v, w), ONE(v, w)), forall((v, w), TWO(v, w)))
 
 
@@ -67,6 +72,17 @@ def test_the_strongest_clauses_say_the_same(clauses: list[Clause]) -> None:
     for state in range(1 << 6):
         assert Guard(clauses=tuple(kept)).holds(state) == Guard(clauses=tuple(clauses)).holds(state)
     assert not [one for one in kept for two in kept if one is not two and {*one} <= {*two}]
+
+
+@given(first=of_bits, second=of_bits)
+def test_clauses_beside_a_guard_say_what_both_say(
+    first: list[Clause], second: list[Clause]
+) -> None:
+    guard = simplified(first)
+    whole = guard and simplified(second, guard)
+    for state in range(1 << 6):
+        assert bool(whole and whole.holds(state)) == Guard(
+            clauses=(*first, *second)).holds(state)
 
 
 @given(parts=st.lists(of_bits, min_size=2, max_size=6))
@@ -131,3 +147,35 @@ def test_a_conjunction_is_counted_too() -> None:
     parts = [any_of(forall((v, w), one(v, w)), forall((v, w), TWO(v, w))) for one in (ONE, TWO)]
     assert rows_of(guarded(parts[0] & parts[0]), 8) == 8
     assert rows_of(guarded(parts[0] & parts[0] & parts[1]), 8) == 8
+
+
+class Asked(Ground):
+    """A ground system that notes of what clauses are made."""
+
+    def __init__(self, formula: Formula, size: int) -> None:
+        super().__init__(
+            System("pairs", "", (Table(HUB, rows=(guarded(formula),)),)), {Worker: size},
+            given={MEMBER: frozenset({(0,)})})
+        self.asked: list[tuple[Formula, int]] = []
+
+    def clauses(self, formula: Formula, environment: Mapping[Sort, int]) -> list[Clause]:
+        self.asked.append((formula, environment.get(v, -1)))
+        return super().clauses(formula, environment)
+
+
+def test_of_a_count_no_clauses_are_made_of_its_least_case() -> None:
+    """Here 2 ** 40 of them, where the formula itself has 80 for each element."""
+    alike = forall(w, any_of(ONE(v, w) & TWO(v, w), ~ONE(v, w) & ~TWO(v, w)))
+    found = Asked(count(v, alike) == size(Worker), SIZE)
+    assert len(found.rows) == SIZE
+    assert negated(alike) not in [formula for formula, _ in found.asked]
+
+
+def test_of_a_count_no_clauses_are_made_of_what_a_rigid_relation_excludes() -> None:
+    """Only element 0 is a member. And the members among the members are no more than they are."""
+    of_members = MEMBER(v) & FLAG(v)
+    found = Asked(count(v, of_members) == count(v, MEMBER(v)), 6)
+    assert [row.action.guard for row in found.rows] == [
+        Guard(*found.layout.literal(FLAG, (0,), True))] * 6
+    assert {at for formula, at in found.asked if formula == of_members} == {0}
+    assert negated(of_members) not in [formula for formula, _ in found.asked]

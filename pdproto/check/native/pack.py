@@ -9,7 +9,7 @@ guards that never hold. So the engine has an order of its own, and `Packed` lead
 import ctypes
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import accumulate, groupby
 from operator import or_
 from typing import Final, NamedTuple, TypeAlias
@@ -130,6 +130,7 @@ class Arena:
     def __init__(self, words: int) -> None:
         self.words = words
         self._arrays: list[NDArray[np.uint64]] = []
+        self._clauses: dict[Clause, Clause] = {}
 
     def array(self, values: Iterable[int]) -> int:
         """The address of the values as 64-bit words."""
@@ -155,20 +156,19 @@ class Arena:
 
     def possible(self, guards: Iterable[Guard]) -> list[Guard]:
         """The same guards, with all masks within a state and all values within their masks."""
-        return [self._possible(guard) for guard in guards]
+        within = self.everything
+        return [_NEVER if guard.value & ~(guard.mask & within) else Guard(
+            guard.mask & within, guard.value, tuple(map(self._possible, guard.clauses)))
+            for guard in guards]
 
-    def _possible(self, guard: Guard) -> Guard:
-        if guard.value & ~(guard.mask & self.everything):
-            return _NEVER
-        clauses = (
-            tuple(
-                Literal(literal.mask & self.everything, literal.value)
-                for literal in clause
-                if not literal.value & ~(literal.mask & self.everything)
-            )
-            for clause in guard.clauses
-        )
-        return Guard(guard.mask & self.everything, guard.value, tuple(clauses))
+    def _possible(self, clause: Clause) -> Clause:
+        """The same, made once: guards share their clauses."""
+        if (known := self._clauses.get(clause)) is None:
+            within = self.everything
+            known = self._clauses[clause] = tuple(
+                one if not one.mask & ~within else Literal(one.mask & within, one.value)
+                for one in clause if not one.value & ~(one.mask & within))
+        return known
 
     def guards(self, guards: Sequence[Guard], blocks: Sequence[Block]) -> Guards:
         """The guards in the order of the blocks. Each must be satisfiable."""
@@ -327,7 +327,8 @@ def _filled(word: int, members: Sequence[int]) -> Iterator[Block]:
         yield Block(word, (*part, *[PADDING] * (-len(part) % LANES)))
 
 
-def _choices(clause: Clause) -> list[Alternative]:
+@lru_cache(1 << 16)  # guards share their clauses
+def _choices(clause: Clause) -> tuple[Alternative, ...]:
     """The clause with one choice for each mask: a cell has one of several values.
 
     A mask that reaches over more than CHOICE_BITS keeps a choice for each of its values.
@@ -344,7 +345,7 @@ def _choices(clause: Clause) -> list[Alternative]:
         Alternative(mask, 0, max((mask & -mask).bit_length() - 1, 0) % WORD_BITS, values)
         for mask, values in chosen.items()
     )
-    return [*narrow, *wide]
+    return *narrow, *wide
 
 
 def _likelihood(clause: Sequence[Alternative]) -> float:
