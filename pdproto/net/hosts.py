@@ -14,6 +14,7 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")  # of the host
 INTERFACES: Final = Path("/proc/thread-self/net/if_inet6")
 NAMESPACE: Final = Path("/proc/self/ns/net")
 BACKLOG: Final = 128
+PORT_MAX: Final = 65_535
 UNUSED_PORT: Final = 9  # `route_to` sends no packet, so that any port does
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from pdproto.net.hosts import is_loopback, joined, split
+from pdproto.net.hosts import PORT_MAX, is_loopback, joined, split
 from pdproto.runtime import checked
 
 SIGNS_MISSED: Final = 2.5  # signs of life missed before the connection counts as broken
@@ -149,8 +149,8 @@ class Link:
 
 
 def tcp_at(host: str, port: int = 0) -> str:
-    """The ZeroMQ endpoint of an address, IPv4 or IPv6."""
-    return TCP + joined(host, port)
+    """The ZeroMQ endpoint of an address, IPv4 or IPv6. Raises TypeError, ValueError."""
+    return TCP + joined(checked.text("host", host), checked.whole("port", port, 0, PORT_MAX))
 
 
 def place_of(endpoint: str) -> tuple[str, int]:

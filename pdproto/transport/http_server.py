@@ -29,13 +29,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from pdproto.net import threads
-from pdproto.net.hosts import joined, listening
+from pdproto.net.hosts import PORT_MAX, joined, listening
 from pdproto.runtime import checked
 from pdproto.runtime.limits import ANSWER_S, HANDSHAKE_S, IDLE_S, UNREAD_BYTES_MAX
 from pdproto.runtime.repeats import is_told
 from pdproto.transport.files import connections_max
 from pdproto.transport.patience import within
-from pdproto.transport.settings import PORT_MAX
 
 log = logging.getLogger("pdproto.http")
 

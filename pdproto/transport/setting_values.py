@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pdproto.runtime import checked
 
+PATH_MAX: Final = 4_096  # characters, as Linux takes them
 WORDS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -22,8 +23,8 @@ def typed(name: str, value: Any, source: str, kind: Any, choices: Collection[str
     where = f"{name}={checked.shown(value)} ({source})"
     if not isinstance(value, str | int | float) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"{where}: want {_wanted(name, kind)}")
-    if kind is str and not isinstance(value, str):
-        raise ValueError(f"{where}: want text")
+    if kind is str and (not isinstance(value, str) or len(value) > PATH_MAX):
+        raise ValueError(f"{where}: want text of at most {PATH_MAX:,} characters")
     try:
         told = _bool(value) if kind is bool else kind(value)
         if kind is int and (told < 1 or (isinstance(value, float) and told != value)):

@@ -23,7 +23,14 @@ from urllib.parse import urlsplit
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.sink import CAPACITY_BYTES
-from pdproto.net.hosts import LOOPBACK, address_of, is_loopback, is_wildcard, split
+from pdproto.net.hosts import (
+    LOOPBACK,
+    PORT_MAX,
+    address_of,
+    is_loopback,
+    is_wildcard,
+    split,
+)
 from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime import checked
@@ -32,7 +39,6 @@ from pdproto.spec.handoff.timers import WAITS
 from pdproto.transport import setting_values
 from pdproto.transport.keys import Keys, KeysError, of_secret, read
 
-PATH_MAX: Final = 4_096  # characters, as Linux takes them
 PREFIX: Final = "PDPROTO_"
 FILE: Final = "PDPROTO_SETTINGS"  # the settings file, in the environment
 # Variables with the same prefix that are not settings of a node: they trace SGLang's own managers.
@@ -43,9 +49,7 @@ NO_KEYS: Final = "there are no keys"  # the source of the loopback address in pl
 SERVER: Final = "the server's"  # the source of a default that the caller gives
 STORE_NAME: Final = re.compile("[0-9A-Za-z_-]{1,64}")
 PORTS: Final = 2  # of a rank: of its node and of its engine
-PORT_MAX: Final = 65_535
 TOKEN: Final = re.compile("[0-9A-Za-z_-]{16,}")
-NEAR: Final = 0.6  # the least similarity of a mistyped name to the suggested one
 
 
 class SettingsError(ValueError):
@@ -313,12 +317,13 @@ def load(
     tables = checked.mapping("tables", {} if tables is None else tables)
     checked.strings("sets", sets)
     if file is not None:
-        checked.text("file", file, PATH_MAX)
+        checked.text("file", file, setting_values.PATH_MAX)
+    for name in values:
+        _known(name, "defaults")
     given = dict.fromkeys(values, SERVER)
-    path = file or environment.get(FILE)
-    told = [each for source, table in tables.items() for each in _of_table(table, source)]
-    for name, value, source in (*_of_file(path), *_of_environment(environment), *told,
-                                *_of_line(sets)):
+    for name, value, source in (
+        *_of_file(file or environment.get(FILE)), *_of_environment(environment),
+        *(one for at, table in tables.items() for one in _of_table(table, at)), *_of_line(sets)):
         values[name], given[name] = value, source
     is_trusted = values.get("keys") or values.get("secret") or values.get("insecure")
     if given.get("host") == SERVER and not is_loopback(values["host"]) and not is_trusted:
@@ -335,7 +340,7 @@ def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
         found = tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of the path, of the encoding, or of the TOML
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
     yield from _of_table(found, path)
 
@@ -348,7 +353,7 @@ def _of_table(table: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any,
         raise SettingsError(str(error)) from None
     flat = {name: value for name, value in table.items() if name != "waits"}
     for name, value in (flat | {WAIT + name: value for name, value in waits.items()}).items():
-        _known(name, name, source)
+        _known(name, source)
         yield name, _typed(name, value, source), source
 
 
@@ -367,17 +372,17 @@ def _of_line(sets: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
         name, equals, value = each.partition("=")
         if not equals:
             raise SettingsError(f"--set {each}: want name=value")
-        _known(name, name, "--set")
+        _known(name, "--set")
         yield name, _typed(name, value, "--set"), "--set"
 
 
-def _known(name: str, wrote: str, source: str) -> None:
+def _known(name: object, source: str) -> None:
     if name not in NAMES:
-        _refuse(wrote, tuple(NAMES), source)
+        _refuse(name if isinstance(name, str) else checked.shown(name), tuple(NAMES), source)
 
 
 def _refuse(wrote: str, names: Sequence[str], source: str) -> None:
-    near = get_close_matches(wrote, names, n=1, cutoff=NEAR)
+    near = get_close_matches(wrote, names, n=1)
     meant = f"did you mean {near[0]}?" if near else "`pdproto node settings` lists them"
     raise SettingsError(f"{source}: there is no setting {wrote}: {meant}")
 
