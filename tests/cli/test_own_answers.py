@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lab.__main__ import main
+from lab.designs import EVERY
 from pdproto.check import cache
 from pdproto.check.checking import check
 from pdproto.check.prove import proving
@@ -124,9 +125,11 @@ class TestInterrupts:
         target = tmp_path / "defects.json"
         assert main(["bugs", "--quiet", "--json", str(target)]) == 3
         out, err = capsys.readouterr()
-        assert "1 of 1 defects found" in out
+        told = json.loads(target.read_text())
+        assert f"1 of {len(told)} defects found; not decided: {told[1]['id']}, " in out
         assert "incomplete: 1 of" in err
-        assert len(json.loads(target.read_text())) == 1
+        assert [one["id"] for one in told if one["refuted"] is not None] == [told[0]["id"]]
+        assert len(told) == len(EVERY)
 
 
 class TestSuggestions:
