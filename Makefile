@@ -56,8 +56,10 @@ run: $(CORE) ## check the hand-over and the examples, and show a counterexample
 	$(BIN)/pdproto handoff --requests 100 --pp 2
 	@echo "open out/lock-server-broken.html in a browser to step through the counterexample"
 
+# A test that hangs fails by its name. Only here: a Python with a GPU may lack pytest-timeout.
+IN_TIME := --timeout 300
 # Four workers for two cores: part of the time of a test is spent waiting for clocks and processes.
-WORKERS := -n 4 --dist worksteal
+WORKERS := -n 4 --dist worksteal $(IN_TIME)
 
 lint: $(FULL)
 	$(BIN)/ruff check .
@@ -110,7 +112,7 @@ test-sglang: $(if $(RELEASE),.sglang/$(RELEASE)/.installed,$(SGLANG)/.installed)
 SGLANG_DRILLS := drill devices hosts heartbeat waiting peer peer_defects
 
 test-sglang-quick: $(SGLANG)/.installed ## the same without drills: what its code calls, and is told
-	$(SGLANG)/bin/python -m pytest tests/sglang -W default \
+	$(SGLANG)/bin/python -m pytest $(IN_TIME) tests/sglang -W default \
 	  $(SGLANG_DRILLS:%=--ignore tests/sglang/test_%.py)
 
 SERVERS := $(SGLANG)/.servers
