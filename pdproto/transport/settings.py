@@ -23,14 +23,7 @@ from urllib.parse import urlsplit
 from pdproto.engine.contract import EngineError
 from pdproto.engine.engines import ENGINES, require_page_fence
 from pdproto.engine.sink import CAPACITY_BYTES
-from pdproto.net.hosts import (
-    LOOPBACK,
-    PORT_MAX,
-    address_of,
-    is_loopback,
-    is_wildcard,
-    split,
-)
+from pdproto.net.hosts import LOOPBACK, PORT_MAX, address_of, is_loopback, is_wildcard, split
 from pdproto.node.faults import FaultsError, parse
 from pdproto.node.link import SIGNS_MISSED, Link, require_private, tcp_at
 from pdproto.runtime import checked
@@ -340,8 +333,10 @@ def _of_file(path: str | None) -> Iterator[tuple[str, Any, str]]:
         found = tomllib.loads(Path(path).read_text())
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from None
-    except ValueError as error:  # of the path, of the encoding, or of the TOML
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path!r}: no path of a file: {error}") from None
     yield from _of_table(found, path)
 
 

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any, Final
 
 import numpy as np
+import pytest
 import zmq
 
 import pdproto
@@ -156,7 +157,7 @@ def test_each_odd_value_of_a_setting_is_refused_by_name_and_source() -> None:
             load({}, tables={source: table})
         except SettingsError as error:
             told = str(error)
-            assert len(told.encode()) < 1_000, "the value is given twice"
+            assert len(told.encode()) < 1_000, "a line names the value twice at most"
             assert source in told or "sign_of_life_s" in told, "two settings do not agree"
             assert wait in told or "sign_of_life_s" in told
         else:
@@ -176,6 +177,11 @@ def test_settings_are_read_from_what_has_settings() -> None:
         for table in (odd, {"waits": odd}):
             with suppress(SettingsError):
                 load({}, tables={"extra": table})
+
+
+def test_a_path_that_is_none_is_not_called_toml() -> None:
+    with pytest.raises(SettingsError, match="no path of a file"):
+        load({}, file="a\0b")
 
 
 # A node makes these, and calls them in its loop.
