@@ -152,6 +152,26 @@ def test_the_first_leg_may_fail(nodes: Cluster) -> None:
     served([room.leg(1)])
 
 
+@pytest.mark.parametrize("early", [1, 2])
+def test_a_leg_that_ended_before_its_room_was_opened_is_no_leg_of_it(early: int) -> None:
+    """A live one is served. Seen red with the ended one served too: no life ever comes to that leg,
+    so prefill held the pages until `bootstrap_timeout`.
+    """
+    with cluster(waits={**BRIEF, "no_other_life": 0.05}, places=MANY) as nodes:
+        room = AskedRoom(nodes)
+        ended, *live = [room.leg() for _ in range(early)]
+        node = nodes.prefills[0]
+        until(lambda: len(node._node.lives) == early)
+        ended.abort("the prompts differ in length")
+        until(polls([ended], KVPoll.FAILED))
+        until(lambda: node.metrics.read()["bootstrap_failed_reqs"] == 1)
+        ended.close()
+        room.open()
+        served(live)
+        given_back(room)
+        assert len(room.senders) == len(live)
+
+
 def test_a_leg_after_the_keep_is_refused_at_once(brief: Cluster) -> None:
     """Seen red without the row `refuse_late`: an error of the tables, and the leg waits."""
     room = AskedRoom(brief).open()

@@ -3,7 +3,8 @@
 Rule 1: the table decides which lives are served, and when pages are given back (KEEPER in
         spec/handoff/keep.py). Here lives of decode, ends of senders and clocks become its events.
 Rule 2: the first leg has the sender that `open` has made. A further life of the room finds no
-        sender, and gets one of its own. All of them have one use: they send the same KV.
+        sender, and gets one of its own. All of them have one use: they send the same KV. A life that
+        ended before the room was opened asks for nothing.
 Rule 3: a room whose pages need more places than there are is kept by nobody. An older one that no
         leg reads cedes its places to a later one.
 """
@@ -26,6 +27,7 @@ from pdproto.runtime.limits import EARLY_LIVES_MAX, ENDED_ROOMS_MAX
 from pdproto.runtime.store import Shared
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import keep as tables
+from pdproto.spec.handoff.ends import Sending
 from pdproto.spec.handoff.keep import Keeping
 from pdproto.spec.handoff.roles import Life as LifeSort
 from pdproto.spec.handoff.roles import Slot
@@ -121,7 +123,7 @@ class Keeps:
         self._watch(kept, kept.first)
         begin()
         for early in self._binding.early.of_room(kept.room):
-            if early.endpoint.life is not None:
+            if early.endpoint.life is not None and early.stage is not Sending.FAILED:
                 self.meet(early.endpoint.life)
         self._follow(kept)
 
