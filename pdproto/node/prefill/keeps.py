@@ -3,8 +3,8 @@
 Rule 1: the table decides which lives are served, and when pages are given back (KEEPER in
         spec/handoff/keep.py). Here lives of decode, ends of senders and clocks become its events.
 Rule 2: the first leg has the sender that `open` has made. A further life of the room finds no
-        sender, and gets one of its own. All of them have one use: they send the same KV. A life that
-        ended before the room was opened asks for nothing.
+        sender, and gets one of its own. All of them have one use: they send the same KV. A life
+        that ended before the room was opened asks for nothing.
 Rule 3: a room whose pages need more places than there are is kept by nobody. An older one that no
         leg reads cedes its places to a later one.
 """
