@@ -13,6 +13,8 @@ from pdproto.spec.language.system import System
 
 _ALIKE: Final = ("the lives and requests of this race name no prompt; it takes a race whose "
                  "callers name them, as in tests/node/test_prompts.py")
+_LISTED: Final = ("the registry of this race names every rank; it takes one of which a rank drains, "
+                  "as in tests/node/test_routed.py")
 _SILENT: Final = ("a node takes a peer for gone by what it knows of its process (presence.py), "
                   "before any row; it takes nodes that propose the loss of a silent peer")
 
@@ -36,6 +38,8 @@ KEEPS: Final[dict[str, str]] = {
     "goodbye-of-an-earlier-run":
         "a registry forgets a run when a later one has registered, so its goodbye comes to no row; "
         "it takes a registry that keeps earlier runs",
+    "rank-without-address": _LISTED,
+    "no-address-unsaid": _LISTED,
     "first-come-on-each-rank":
         "on nodes every rank leads (binding-ordered), as with this edit, and sinks compare the "
         "uses; it takes nodes of which one rank leads",

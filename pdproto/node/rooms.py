@@ -7,7 +7,7 @@ Rule 2: a life is (room, number). The number is the caller's own: neither half o
         the life of the other until they meet.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -184,10 +184,14 @@ class DecodeRooms(_Rooms):
         self.asking: Final[dict[RoomLife, None]] = {}  # rooms whose rank the registry is asked for
         self._machine.receive(routing.keeps_rule if follows_rule else routing.keeps_list)
 
-    def want(self, life: RoomLife, named: int | None = None) -> RoomStep:
+    def want(
+        self, life: RoomLife, named: int | None = None, left_out: Iterable[int] = ()
+    ) -> RoomStep:
         """A request has arrived. Its rank is, in this order: the one that it names, the only one,
-        room modulo ranks, or the answer of the registry.
+        room modulo ranks, or the answer of the registry. left_out: ranks without an address.
         """
+        for rank in left_out:
+            self._take(life, routing.left_out, life, rank)
         if named is None:
             outcome = self._take(life, routing.wanted, life)
         else:

@@ -24,6 +24,7 @@ from pdproto.spec.handoff.routing import (
     queried,
     query,
     several,
+    unlisted,
     x,
     y,
 )
@@ -33,6 +34,7 @@ from pdproto.spec.language import (
     Configuration,
     DropClause,
     DropEffect,
+    DropProperty,
     DropRow,
     ReplaceRow,
     Rigid,
@@ -48,6 +50,7 @@ from pdproto.spec.language import (
 from pdproto.spec.language.edit import Edit
 
 NO_FAULTS: Final = Configuration({Group: 2, Life: 1})
+DRAINED: Final = Configuration({Group: 2, Life: 1}, faults=("drained",))
 
 
 def wrong(name: str, *edits: Edit) -> System:
@@ -114,6 +117,21 @@ MISPLACED: Final = wrong(
     "misplaced-served", DropRow("fail_misplaced"), DropClause("serve_named", x.same(y))
 )
 
+_LEFT_OUT: Final = {"fail_unlisted": "only_an_unlisted_rank_fails_a_request",
+                    "fail_answer_unlisted": "only_an_unlisted_rank_fails_an_answer",
+                    "fail_named_unlisted": "only_an_unlisted_rank_fails_a_request_that_names_it"}
+
+ADDRESSLESS: Final = wrong(
+    "rank-without-address",
+    DropClause("take_named", ~unlisted(h, y)),
+    DropClause("resolve_by_rule", ~unlisted(h, x)),
+    DropClause("resolve_by_query", ~unlisted(h, x)),
+    *(edit for row, claim in _LEFT_OUT.items() for edit in (DropRow(row), DropProperty(claim))),
+)
+
+UNSAID: Final = wrong("no-address-unsaid", DropRow("fail_unlisted"),
+                      DropProperty(_LEFT_OUT["fail_unlisted"]))
+
 S9: Final = "S9_decode_addresses_the_rank_of_the_room"
 
 BUGS: Final[tuple[Bug, ...]] = (
@@ -136,4 +154,10 @@ BUGS: Final[tuple[Bug, ...]] = (
         MISPLACED, NO_FAULTS, S9),
     Bug("B37", "sglang #29725; dynamo #9248", "With plain DP every rank compares the rule with "
         "its attention rank, which is 0.", OTHER_NUMBER, NO_FAULTS, S9),
+    Bug("rank-without-address", "no report; no other defect of the rank does this",
+        "A request was tied to a rank that drains, of which decode has no address, and waited for "
+        "nobody.", ADDRESSLESS, DRAINED, "an_unlisted_rank_is_not_asked"),
+    Bug("no-address-unsaid", "no report; no other defect of the rank does this",
+        "A request for a rank that drains waited for its clock instead of being sent again.",
+        UNSAID, DRAINED, "L2_a_request_for_an_unlisted_rank_fails"),
 )

@@ -13,7 +13,8 @@ Rule 3: If decode will look for a room on another rank, the rank that has the ro
 Rule 4: While rooms keep to the rule, no rank publishes a room and decode sends no query.
 Rule 5: The registry keeps a query about an unknown room, and answers it as soon as it knows the
         room. Both sides have a clock for a request whose other half never arrives.
-Rule 6: A room ends with the run of the rank that has listed it. The registry strikes both out, and
+Rule 6: A request whose rank the registry does not name fails at once: there is no address to ask.
+Rule 7: A room ends with the run of the rank that has listed it. The registry strikes both out, and
         does not send decode to a later run, which does not have the room.
 
 The router is not part of pdproto. It may put a request on any rank, name any rank in it, and lose
@@ -47,6 +48,7 @@ from pdproto.spec.handoff.routing import (
     heard,
     keeps_list,
     keeps_rule,
+    left_out,
     meet,
     met,
     mismatched,
@@ -77,6 +79,7 @@ from pdproto.spec.handoff.routing import (
     settled,
     several,
     target,
+    unlisted,
     wanted,
     wanted_named,
     was_asked,
@@ -242,23 +245,38 @@ REGISTRY: Final = Table(registry, state=mode, rows=(
 ))
 
 RECEIVER: Final = Table(receiver, state=phase, rows=(
+    Row("note_unlisted", on=left_out(h, x), at=Phase.IDLE, when=~unlisted(h, x),
+        do=[unlisted(h, x).to(True)]),
+    Ignore(left_out(h, x), at=Phase.IDLE, when=unlisted(h, x), name="ignore_left_out_again",
+           why="decode knows it already"),
+    Ignore(left_out(h, x), at=(Phase.PENDING, Phase.RESOLVED, Phase.MET, Phase.FAILED),
+           why="the registry named the rank when decode looked up its server"),
     Row("take_named", on=wanted_named(h, y), at=Phase.IDLE, to=Phase.RESOLVED,
-        do=[target(h, y).to(True)], send=[meet(h, y)], why="first: the rank in the request"),
+        when=~unlisted(h, y), do=[target(h, y).to(True)], send=[meet(h, y)],
+        why="first: the rank in the request"),
+    Row("fail_named_unlisted", on=wanted_named(h, y), at=Phase.IDLE, to=Phase.FAILED,
+        when=unlisted(h, y), why="the rank in the request has no address"),
     Row("take", on=wanted(h), at=Phase.IDLE, to=Phase.PENDING),
     Ignore(wanted(h), at=(Phase.PENDING, Phase.RESOLVED, Phase.MET, Phase.FAILED),
            why="decode has this request already"),
     Ignore(wanted_named(h, y), at=(Phase.PENDING, Phase.RESOLVED, Phase.MET, Phase.FAILED),
            why="decode has this request already"),
-    Row("resolve_alone", at=Phase.PENDING, to=Phase.RESOLVED, choose=(x,), when=alone,
+    Row("resolve_alone", at=Phase.PENDING, to=Phase.RESOLVED, choose=(x,),
+        when=[alone, ~unlisted(h, x)],
         do=[target(h, x).to(True)], send=[meet(h, x)], why="second: the only rank"),
     Row("resolve_by_rule", at=Phase.PENDING, to=Phase.RESOLVED, choose=(x,),
-        when=[several, keeps_rule(), modulo(h, x)],
+        when=[several, keeps_rule(), modulo(h, x), ~unlisted(h, x)],
         do=[target(h, x).to(True)], send=[meet(h, x)], why="third: the rule, at no cost"),
+    Row("fail_unlisted", at=Phase.PENDING, to=Phase.FAILED, choose=(x,),
+        when=[unlisted(h, x), any_of(alone, all_of(keeps_rule(), modulo(h, x)))],
+        why="the only rank, or that of the rule, has no address"),
     Row("ask", at=Phase.PENDING, choose=(x,), when=[several, modulo(h, x), keeps_list(),
                                                     ~queried(h)],
         do=[queried(h).to(True)], send=[query(h)], why="fourth: the registry knows"),
     Row("resolve_by_query", on=answer(h, x), at=Phase.PENDING, to=Phase.RESOLVED,
-        do=[target(h, x).to(True)], send=[meet(h, x)]),
+        when=~unlisted(h, x), do=[target(h, x).to(True)], send=[meet(h, x)]),
+    Row("fail_answer_unlisted", on=answer(h, x), at=Phase.PENDING, to=Phase.FAILED,
+        when=unlisted(h, x), why="the rank that lists the room has no address"),
     Ignore(answer(h, x), at=(Phase.RESOLVED, Phase.MET, Phase.FAILED), why="decode no longer asks"),
     Row("fail_gone", on=gone(h), at=Phase.PENDING, to=Phase.FAILED,
         why="the rank of the room has given it up"),
@@ -295,6 +313,12 @@ CRASH: Final = Table(network, rows=(
         why="a process dies while one of its rooms is listed"),
 ))
 
+DRAINED: Final = Table(network, rows=(
+    Row("leave_out", choose=(h, x), when=[phase(h) == Phase.IDLE, ~left_out(h, x)],
+        do=[left_out(h, x).to(True)], fair=False,
+        why="a rank drains, or is not registered, when decode looks up the server"),
+))
+
 AXIOMS: Final = {"one_remainder": implies(modulo(h, x) & modulo(h, y), x.same(y))}
 
 SYSTEM: Final = System(
@@ -304,13 +328,15 @@ SYSTEM: Final = System(
     properties=PROPERTIES,
     final=forall((x, h), all_of(runs(x, h) != Runs.WAITING, ~posted(x, h),
                                 phase(h).among(Phase.IDLE, Phase.MET, Phase.FAILED))),
-    faults={"lossy": (LOSSY,), "crash": (CRASH,)},
+    faults={"lossy": (LOSSY,), "crash": (CRASH,), "drained": (DRAINED,)},
     axioms=AXIOMS,
     configurations={
         # Every setting of both ranks, even those in which they disagree.
         "default": Configuration({Group: 2, Life: 1}, faults=("lossy",), dead_bits=True),
         "two-rooms": Configuration({Group: 2, Life: 2}, dead_bits=True),
         "crash": Configuration({Group: 2, Life: 1}, faults=("lossy", "crash"), dead_bits=True),
+        "drained": Configuration({Group: 2, Life: 1}, faults=("lossy", "drained"), dead_bits=True),
+        "drained-alone": Configuration({Group: 1, Life: 2}, faults=("drained",), dead_bits=True),
         "alone": Configuration({Group: 1, Life: 2}, faults=("lossy",), dead_bits=True),
         "deep": Configuration({Group: 3, Life: 2}, faults=("lossy",), dead_bits=True),
     },

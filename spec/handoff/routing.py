@@ -129,7 +129,7 @@ question = registry.function("question", Question, Life, edges={
 })
 
 phase = receiver.function("phase", Phase, edges={
-    Phase.IDLE: (Phase.PENDING, Phase.RESOLVED),
+    Phase.IDLE: (Phase.PENDING, Phase.RESOLVED, Phase.FAILED),
     Phase.PENDING: (Phase.RESOLVED, Phase.FAILED),
     Phase.RESOLVED: (Phase.MET, Phase.FAILED),
     Phase.MET: (),
@@ -137,6 +137,7 @@ phase = receiver.function("phase", Phase, edges={
 })
 target = receiver.relation("target", Group)
 queried = receiver.relation("queried")
+unlisted = receiver.relation("unlisted", Group)
 
 # The two halves of a request; the named forms carry the rank that the request names.
 prompt = Message("prompt", h, x, sender=router, receiver=sender)
@@ -157,6 +158,8 @@ answer = Message("answer", h, x, sender=registry, receiver=receiver, reliable=Tr
 gone = Message("gone", h, sender=registry, receiver=receiver, reliable=True)
 # The run of this rank that has listed the room is over: the registry strikes both out.
 run_over = Message("run_over", h, x, sender=sender, receiver=registry, reliable=True)
+# The registry does not name this rank to the request: it drains, or is not registered now.
+left_out = Message("left_out", h, x, sender=registry, receiver=receiver, reliable=True)
 disown = Message("disown", x, h, y, sender=sender, receiver=sender.at(y, h), reliable=True)
 meet = Message("meet", h, x, sender=receiver, receiver=sender, reliable=True)
 met = Message("met", x, h, sender=sender, receiver=receiver, reliable=True)

@@ -113,10 +113,11 @@ _TOLD: Final = Witness(told, answer(h, told))
 _ANSWERED: Final = Use("a_closed_question_has_its_answer")
 
 # Decode learns the rank.
-_BY_RULE: Final = Help("resolve_by_rule", at={x: home})
+_BY_RULE: Final = (Help("resolve_by_rule", at={x: home}), Help("fail_unlisted", at={x: home}))
 _WHILE_IT_RUNS: Final = (Help("answer_query", at={x: listed}), Help("keep_question"))
 _TAKEN: Final = (*_WHILE_IT_RUNS, Help("answer_gone", at={x: listed}))
-_ANSWER: Final = (Help("resolve_by_query", at={x: told}), Help("fail_gone"))
+_ANSWER: Final = (Help("resolve_by_query", at={x: told}),
+                  Help("fail_answer_unlisted", at={x: told}), Help("fail_gone"))
 # The registry accepts every rank.
 _HEARD: Final = (
     Help("hear_rule_first"), Help("hear_list_first"), Help("hear_rule"), Help("hear_list"),
@@ -126,18 +127,20 @@ _LIST: Final = (Help("list_room"), Help("list_room_and_answer"))
 
 RANKINGS: Final = (
     Ranking("M2_3_the_query_finds_the_room",
-            (Help("resolve_alone"), _BY_RULE, Help("ask", at={x: home}), *_WHILE_IT_RUNS,
+            (Help("resolve_alone"), Help("fail_unlisted"), *_BY_RULE, Help("ask", at={x: home}), *_WHILE_IT_RUNS,
              Help("list_room_and_answer"), *_ANSWER),
             witnesses=(_HOME, _LISTED, _TOLD), using=(_ANSWERED,), assumed=_REMAINDER,
             why=
             "a room that is neither alone nor under the rule is published, which answers it"),
     Ranking("L2_a_conflict_reaches_decode",
-            (_BY_RULE, Help("hear_meet", at={x: asked}),
+            (*_BY_RULE, Help("hear_meet", at={x: asked}),
              Help("be_disowned", at={y: x, x: asked}), Help("turn_away", at={x: asked}),
              Help("be_turned_away", at={x: asked})),
             witnesses=(_HOME, Witness(asked, target(h, asked))),
             using=(Use("a_resolved_room_has_a_target"),), assumed=_REMAINDER,
             why="the rank that decode asks has been told of the conflict"),
+    Ranking("L2_a_request_for_an_unlisted_rank_fails", (Help("fail_unlisted"),),
+            why="nothing else ends it, since each way to a target asks for the address"),
     Ranking("L2_decode_is_turned_away",
             (Help("hear_meet"), Help("turn_away"), Help("be_turned_away")),
             why="a rank that has failed a room answers every request for it"),

@@ -1,14 +1,17 @@
 """The tables of dp-rank between real nodes, by real frames: without sockets and without a clock."""
 
+from typing import Final
+
 import pytest
 
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.prefill.sender import Sender
-from pdproto.spec.bugs.dp_rank import CONFLICT_UNSAID
+from pdproto.spec.bugs.dp_rank import BUGS, CONFLICT_UNSAID
 from pdproto.spec.handoff import dp_rank
 from pdproto.spec.handoff.poll import KVPoll
 from pdproto.spec.handoff.routing import Phase, Runs, disown, h, x, y
 from pdproto.spec.language import Call, DropEffect, DropRow, Ignore, ReplaceRow, edited
+from pdproto.spec.language.system import System
 from tests.node.routed import RoutedCluster
 
 RULE = "room 7 was put on data-parallel rank 0, and decode looks for it on rank 1 (room modulo 2)"
@@ -135,18 +138,51 @@ def test_a_question_under_way_when_prefills_clock_ends_is_told_to_send_it_again(
     cluster.check()
 
 
-def test_a_rank_that_the_registry_does_not_name_fails_the_request_which_may_be_sent_again() -> None:
-    """It drains, before a restart: a request that it has is named its address. `transient` was
-    False here.
-    """
-    cluster = RoutedCluster(drains=1)
-    receiver, other = cluster.want(7), cluster.want(6)
-    cluster.put(6, 0)
+LEFT_OUT: Final = {"by the rule": (7, None, False), "by name": (6, 1, False),
+                   "by the list": (7, None, True)}
+WITHOUT_ADDRESS: Final = {bug.id: bug.system for bug in BUGS
+                          if bug.id in ("rank-without-address", "no-address-unsaid")}
+
+
+def left_out(way: str, system: System = dp_rank.SYSTEM) -> tuple[Receiver, RoutedCluster]:
+    """A request for rank 1, which the registry does not name, and another one, which goes on."""
+    room, named, publishes = LEFT_OUT[way]
+    cluster = RoutedCluster(publishes=publishes, drains=1, system=system)
+    receiver, other = cluster.want(room, named), cluster.want(8)
+    cluster.put(8, 0)
+    if publishes:
+        cluster.put(room, 1)
     cluster.settle()
+    assert other.poll() is KVPoll.WAITING_FOR_INPUT
+    return receiver, cluster
+
+
+@pytest.mark.parametrize("way", LEFT_OUT)
+def test_a_rank_that_the_registry_does_not_name_fails_the_request_which_may_be_sent_again(
+    way: str
+) -> None:
+    """It drains, before a restart: a request that it has is named its address."""
+    receiver, cluster = left_out(way)
     assert receiver.failure == ("prefill server registry:1: its registry does not name "
                                 "data-parallel rank 1, which drains or is not registered now")
     assert receiver.transient
-    assert other.poll() is KVPoll.WAITING_FOR_INPUT
+    cluster.check()
+
+
+@pytest.mark.parametrize(("bug", "way"), [
+    *(("rank-without-address", way) for way in LEFT_OUT), ("no-address-unsaid", "by the rule")])
+def test_the_table_decides_what_becomes_of_a_rank_without_address(bug: str, way: str) -> None:
+    assert left_out(way, WITHOUT_ADDRESS[bug])[0].poll() in NOT_YET, "nobody will answer"
+
+
+def test_a_registry_that_names_no_rank_fails_the_request() -> None:
+    """As for a server that is not known: so also where there is one rank, which runs no table."""
+    cluster = RoutedCluster(1, drains=0)
+    receiver = cluster.want(7)
+    cluster.settle()
+    assert receiver.failure == ("prefill server registry:1: its registry does not name a rank, "
+                                "which drains or is not registered now")
+    assert receiver.transient
     cluster.check()
 
 

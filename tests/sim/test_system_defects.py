@@ -25,6 +25,7 @@ SEEDS: Final = {
     "address-without-incarnation": 2, "rank-guessed": 76, "only-conflicts-published": 71,
     "query-ignored": 27, "query-in-vain": 665, "first-rank-speaks-for-all": 1,
     "conflict-unsaid": 81, "misplaced-served": 4, "other-rank-number": 76,
+    "rank-without-address": 0, "no-address-unsaid": 300,
     "struck-out-for-good": 30, "refused-for-its-clock": 70, "goodbye-of-an-earlier-run": 2,
     "first-come-on-each-rank": 3, "failed-by-its-predecessor": 0, "request-of-a-dead-life": 2,
     "use-not-passed-on": 3, "prompt-not-compared": 3, "prompt-of-a-number-not-compared": 2,

@@ -6,13 +6,13 @@ Rule 1: the rows of RECEIVER (spec/handoff/dp_rank.py, run by rooms.py) decide o
 Rule 2: the rows of HOST (spec/handoff/end_to_end_routing.py) tie a room to its hand-over: a
         receiver has sources as soon as the rank is known, and ends when decode is turned away.
 Rule 3: a look-up that fails, fails its hand-over, for its reason (`miss` in
-        spec/handoff/registry.py), and so does one that does not name the rank, because it drains
-        (REGISTRY in spec/handoff/drain.py) or is not registered now. The request, sent again, may
-        succeed.
+        spec/handoff/registry.py), and so does one that names no rank at all, because they drain
+        (`turn_away` in spec/handoff/drain.py) or are not registered now. A request whose own rank
+        is left out fails by a row of RECEIVER. Each, sent again, may succeed.
 Rule 4: a server of one data-parallel rank is asked for nothing: its nodes run no such table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
@@ -35,6 +35,7 @@ from pdproto.runtime.store import AnyMessage
 from pdproto.runtime.wire import Life, Meet, Met, Refuse
 from pdproto.spec.handoff import routing
 from pdproto.spec.handoff.dp_rank import RECEIVER
+from pdproto.spec.handoff.functions import data_parallel_rank
 from pdproto.spec.handoff.routing import Phase
 from pdproto.spec.language.formula import Value
 from pdproto.spec.language.symbols import Symbol
@@ -121,7 +122,8 @@ class DecodeRouting:
         self.part: Final = Part(
             "routing", runs=RECEIVER, writers=writers, timers={"unresolved": self._end_waits},
             frames={Met: self._met, Refuse: self._refused}, calls={"end_request": self._forget},
-            implied=(routing.wanted, routing.wanted_named, routing.answer, routing.gone),
+            implied=(routing.wanted, routing.wanted_named, routing.left_out, routing.answer,
+                     routing.gone),
             forgotten=self._forget, turns={Turn.ROOMS: self._end_waits}, due=self._waits.next)
 
     def _rooms_of(self, server: str, ranks: int, *, follows_rule: bool) -> DecodeRooms:
@@ -192,11 +194,15 @@ class DecodeRouting:
     def _found(self, sought: Sought, server: PrefillServer, named: int | None) -> None:
         if self._sought.get(sought.receiver.life) is not sought:
             return
+        left_out = [rank for rank in range(server.ranks) if not server.sources.get(rank)]
         sought.sources = server.sources
-        if server.ranks == 1:
+        if len(left_out) == server.ranks:
+            self._receivers.give_up(sought.receiver, self._left_out(sought, "a rank"),
+                                    transient=True)
+        elif server.ranks == 1:
             self._place(sought, 0)
         else:
-            self._want(sought, server.ranks, server.follows_rule, named)
+            self._want(sought, server.ranks, server.follows_rule, named, left_out)
 
     def follow(self, receiver: Receiver, addressed: Addressed) -> None:
         """The application has found the rank by itself: the table looks there, as if the request
@@ -206,10 +212,15 @@ class DecodeRouting:
             sought = self._sought[receiver.life] = Sought(receiver, addressed.server)
             self._want(sought, addressed.ranks, True, addressed.rank)
 
-    def _want(self, sought: Sought, ranks: int, follows_rule: bool, named: int | None) -> None:
+    def _want(
+        self, sought: Sought, ranks: int, follows_rule: bool, named: int | None,
+        left_out: Collection[int] = (),
+    ) -> None:
         rooms = sought.rooms = self._rooms_of(sought.server, ranks, follows_rule=follows_rule)
+        rank = data_parallel_rank(sought.receiver.room, ranks) if named is None else named
+        sought.reason, sought.transient = self._left_out(sought, f"data-parallel rank {rank}"), True
         try:
-            self._follow(sought, rooms, rooms.want(sought.life, named))
+            self._follow(sought, rooms, rooms.want(sought.life, named, left_out))
         except RemoteProtocolError as error:
             self._receivers.give_up(sought.receiver, f"prefill server {sought.server}: {error}")
 
@@ -265,6 +276,10 @@ class DecodeRouting:
         for message, _ in outcome.sent:
             self.part.writers[message](sought, rooms)
 
+    def _left_out(self, sought: Sought, what: str) -> str:
+        return (f"prefill server {sought.server}: its registry does not name {what}, which drains "
+                f"or is not registered now")
+
     def _aim(self, sought: Sought, rooms: DecodeRooms) -> None:
         rank = rooms.rank_of(sought.life)
         if rank is not None and sought.sources is not None:
@@ -272,12 +287,7 @@ class DecodeRouting:
 
     def _place(self, sought: Sought, rank: int) -> None:
         """Open the hand-over with the ranks that run the room."""
-        receiver, sources = sought.receiver, (sought.sources or {}).get(rank)
-        if not sources:
-            self._receivers.give_up(receiver, f"prefill server {sought.server}: its registry does "
-                                              f"not name data-parallel rank {rank}, which drains "
-                                              f"or is not registered now", transient=True)
-            return
+        receiver, sources = sought.receiver, (sought.sources or {}).get(rank, {})
         self._endpoints.stop_timers(receiver.endpoint)
         receiver.aim(tuple(sources))
         receiver.hold(sought.pages, sought.slot)
@@ -298,6 +308,10 @@ class DecodeRouting:
                                                 rooms, rank)))
 
     def _answered(self, sought: Sought, rooms: DecodeRooms, rank: int | None) -> None:
-        sought.reason = f"room {sought.receiver.room}: the rank that ran it has given it up"
+        if rank is None:
+            sought.reason = f"room {sought.receiver.room}: the rank that ran it has given it up"
+        else:
+            sought.reason = self._left_out(sought, f"data-parallel rank {rank}")
+        sought.transient = rank is not None
         message, about = (routing.gone, ()) if rank is None else (routing.answer, (rank,))
         self._follow(sought, rooms, rooms.hear(message, sought.life, *about))
