@@ -21,7 +21,8 @@ from pdproto.engine.shared_source import SharedSource
 from pdproto.engine.sink import CAPACITY_BYTES
 from pdproto.engine.tcp_sink import TcpSink
 from pdproto.engine.tcp_source import TcpSource
-from pdproto.net.hosts import LOOPBACK
+from pdproto.net.hosts import LOOPBACK, PORT_MAX
+from pdproto.runtime import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +148,12 @@ def open_sink(
     staging_bytes: of the memory that it leases, at most. port: where it listens, if the engine
     allows to choose; 0 for any. Raises EngineError if it does not start.
     """
-    kind = ENGINES[name]
-    if port and kind.sink_at is not None:
-        return kind.sink_at(host, staging_bytes, port)
-    return kind.sink(host, staging_bytes)
+    kind, at = _of_this_name(name), checked.text("host", host)
+    most = checked.whole("staging_bytes", staging_bytes, 1)
+    place = checked.whole("port", port, 0, PORT_MAX)
+    if place and kind.sink_at is not None:
+        return kind.sink_at(at, most, place)
+    return kind.sink(at, most)
 
 
 def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
@@ -160,4 +163,11 @@ def open_source(name: str, host: str = LOOPBACK) -> SourceEngine:
     `cuda-ipc`, and by `tcp` only for the interface that it names. Raises EngineError if it does not
     start.
     """
-    return ENGINES[name].source(host)
+    return _of_this_name(name).source(checked.text("host", host))
+
+
+def _of_this_name(name: object) -> EngineKind:
+    known = checked.text("name", name)
+    if known not in ENGINES:
+        raise ValueError(f"name {checked.shown(known)}: want an engine: {', '.join(ENGINES)}")
+    return ENGINES[known]

@@ -30,6 +30,7 @@ from pdproto.runtime.limits import (
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
+PATH_MAX: Final = 4_096
 SHOWN_MAX: Final = 60  # characters of a value in an error
 _INTEGERS: Final = {int}
 _RULES: Final = {str: "text", bool: "True or False", int: "a whole number", float: "a number"}
@@ -122,6 +123,14 @@ def text(name: str, value: object, most: int = NAME_MAX) -> str:
         raise ValueError(f"{name} {shown(value)}: want 1 to {most} characters")
     _bytes_of(name, value)
     return value if type(value) is str else str.__str__(value)  # no frame has one of a subclass
+
+
+def path(name: str, value: object) -> str:
+    """The path of a file or a folder. The kernel takes none that is longer, or has a zero byte."""
+    told = text(name, value, PATH_MAX)
+    if "\0" in told:
+        raise ValueError(f"{name} {shown(told)}: want a path, without a zero byte")
+    return told
 
 
 def node_name(name: str, value: object) -> str:

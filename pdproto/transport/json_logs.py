@@ -11,6 +11,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, TextIO
 
+from pdproto.runtime import checked
+
 FIELDS: Final = ("rank", "peer", "room", "incarnation", "generation")  # node/handle.py
 
 
@@ -51,9 +53,12 @@ def log_as_json(stream: TextIO, level: int = logging.INFO) -> None:
 
     level: lines below it are dropped.
     """
+    least = checked.whole("level", level)
+    if not callable(getattr(stream, "write", None)):
+        raise TypeError(f"stream {checked.shown(stream)}: want a stream of text")
     handler = CountingHandler(stream)
     handler.setFormatter(JsonFormatter())
     ours = logging.getLogger("pdproto")
     ours.handlers[:] = [handler]
-    ours.setLevel(level)
+    ours.setLevel(least)
     ours.propagate = False

@@ -34,6 +34,7 @@ from cryptography.x509.oid import NameOID
 from zmq.utils import z85
 
 from pdproto.node.link import Curve
+from pdproto.runtime import checked
 
 log = logging.getLogger("pdproto.transport")
 
@@ -41,6 +42,7 @@ SECRET_BYTES: Final = 32
 WRITTEN: Final = re.compile(rf"[0-9a-f]{{{2 * SECRET_BYTES}}}")
 FOR_OTHERS: Final = 0o077  # permissions of a file that only its owner needs
 CLUSTER: Final = "pdproto cluster"  # the name in the certificate that signs the others
+MEMBERS_MAX: Final = 4_096
 MEMBER: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,63}")
 AUTHORITY: Final = "authority.secret"  # in the folder of members: it stays with the operator
 SUFFIX: Final = ".keys"  # of the file of a member
@@ -103,7 +105,8 @@ def of_secret(text: str, source: str = "secret") -> Keys:
 
     source: named in the error. Raises KeysError for a text that is no secret.
     """
-    secret = _bytes_of(text, source)
+    secret = _bytes_of(checked.one_of("text", text, str, "text"),
+                       checked.text("source", source, checked.PATH_MAX))
     private = z85.encode(_derived(secret, b"curve"))
     public = zmq.curve_public(private)
     key = _tls_key(secret, b"tls")
@@ -118,8 +121,11 @@ def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:
 
     Raises KeysError for a name that is none.
     """
-    raw = _bytes_of(secret, "secret")
-    private = {name: z85.encode(_derived(raw, b"curve " + _name(name))) for name in members}
+    raw = _bytes_of(checked.one_of("secret", secret, str, "text"), "secret")
+    every = checked.node_names("members", members, MEMBERS_MAX)
+    private = {name: z85.encode(_derived(raw, b"curve " + _name(name))) for name in every}
+    if checked.text("member", member) not in private:
+        raise KeysError(f"member {checked.shown(member)}: want one of the members")
     public = {name: zmq.curve_public(one) for name, one in private.items()}
     curve = Curve(public[member], private[member], member=member, members=public)
     authority, key = _tls_key(raw, b"tls"), _tls_key(raw, b"tls " + _name(member))
@@ -129,6 +135,7 @@ def of_member(secret: str, member: str, members: Iterable[str]) -> Keys:
 
 def read(path: str) -> Keys:
     """The keys in a file that `pdproto node keys` has written. Raises KeysError."""
+    path = checked.path("path", path)
     try:
         text = Path(path).read_text(encoding="ascii")
         if Path(path).stat().st_mode & FOR_OTHERS:
@@ -149,7 +156,7 @@ def write_secret(path: str) -> None:
     """Write a new secret to a new file that only its owner can read. Raises OSError, also if the
     file is there already.
     """
-    with open(path, "x", encoding="ascii", opener=_for_owner) as file:
+    with open(checked.path("path", path), "x", encoding="ascii", opener=_for_owner) as file:
         file.write(new_secret() + "\n")
 
 
@@ -160,8 +167,9 @@ def write_members(folder: str, members: Iterable[str]) -> list[str]:
     The secret from which all keys derive stays in the folder. The keys of a member never change;
     its file gets the names of new members. Raises OSError and KeysError.
     """
-    members = [_name(member).decode() for member in members]
-    place = Path(folder)
+    names = checked.node_names("members", members, MEMBERS_MAX)
+    members = [_name(member).decode() for member in names]
+    place = Path(checked.path("folder", folder))
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     secret = place / AUTHORITY
     if not secret.exists():

@@ -10,6 +10,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from pdproto.net.hosts import split
+from pdproto.runtime import checked
 from pdproto.transport.open_handoffs import OpenHandoffs
 
 TIMEOUT_S: Final = 3.0
@@ -42,6 +43,7 @@ class NodeStatus:
 
 def look(address: str, stuck: int) -> NodeStatus:
     """Ask a node for its state. stuck: how many hand-overs to list."""
+    address, stuck = checked.text("address", address), checked.whole("stuck", stuck)
     at = monotonic()
     try:
         _, metrics = _get(address, "/metrics")

@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from pdproto.net.hosts import split
+from pdproto.net.hosts import PORT_MAX, split
 from pdproto.node.faults import FaultsError
 from pdproto.runtime import checked
 from pdproto.runtime.errors import LocalProtocolError
@@ -138,13 +138,16 @@ def serve_operator(
     index: of the rank among those that share the settings; it is added to the port, unless that is
     0. Returns None if the settings name no port. Raises OSError if it cannot listen there.
     """
+    checked.one_of("node", node, RunningNode)
+    checked.one_of("settings", settings, Settings)
+    rank = checked.whole("index", index, 0, PORT_MAX)
     if settings.log == "json":
         log_as_json(sys.stderr)
     node.inject(settings.faults)
     if not settings.operator:
         return None
     host, port = split(settings.operator)
-    serving = OperatorPort(node, host, port + index if port else 0,
+    serving = OperatorPort(node, host, port + rank if port else 0,
                            faults_token=settings.faults_token)
     serving.start()
     log.info("node %s: operator's port at http://%s", node.name, serving.address)

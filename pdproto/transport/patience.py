@@ -8,15 +8,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from pdproto.runtime import checked
 from pdproto.runtime.own_clock import REST_S, OwnClock
 
 
 @asynccontextmanager
 async def within(seconds: float) -> AsyncIterator[None]:
     """As `asyncio.timeout`, on the clock of this process (OwnClock). Raises TimeoutError."""
+    wait = checked.seconds("seconds", seconds, or_0=True)
     loop = asyncio.get_running_loop()
     clock = OwnClock(REST_S)
-    until = clock.begin(loop.time()) + seconds
+    until = clock.begin(loop.time()) + wait
     alarms: list[asyncio.TimerHandle] = []  # the last one
 
     def look() -> None:
