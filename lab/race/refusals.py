@@ -13,8 +13,8 @@ from pdproto.spec.language.system import System
 
 _ALIKE: Final = ("the lives and requests of this race name no prompt; it takes a race whose "
                  "callers name them, as in tests/node/test_prompts.py")
-_LISTED: Final = ("the registry of this race names every rank; it takes one of which a rank drains, "
-                  "as in tests/node/test_routed.py")
+_LISTED: Final = ("the registry of this race names every rank; it takes one of which a rank "
+                  "drains, as in tests/node/test_routed.py")
 _SILENT: Final = ("a node takes a peer for gone by what it knows of its process (presence.py), "
                   "before any row; it takes nodes that propose the loss of a silent peer")
 

@@ -127,8 +127,8 @@ _LIST: Final = (Help("list_room"), Help("list_room_and_answer"))
 
 RANKINGS: Final = (
     Ranking("M2_3_the_query_finds_the_room",
-            (Help("resolve_alone"), Help("fail_unlisted"), *_BY_RULE, Help("ask", at={x: home}), *_WHILE_IT_RUNS,
-             Help("list_room_and_answer"), *_ANSWER),
+            (Help("resolve_alone"), Help("fail_unlisted"), *_BY_RULE, Help("ask", at={x: home}),
+             *_WHILE_IT_RUNS, Help("list_room_and_answer"), *_ANSWER),
             witnesses=(_HOME, _LISTED, _TOLD), using=(_ANSWERED,), assumed=_REMAINDER,
             why=
             "a room that is neither alone nor under the rule is published, which answers it"),
