@@ -236,12 +236,12 @@ class Servers:
             self.step()
             sleep(0.005)
 
-    def check(self, pairs: dict[int, int], group: int = 0) -> None:
+    def check(self, *loads: dict[int, int], group: int = 0) -> None:
         """That these blocks of prefill have come to those of decode, and nothing else."""
         theirs, ours = self.prefill.caches[group], self.decode.caches[group]
         for there, here in zip(theirs.buffers, ours.buffers, strict=True):
             expected = np.zeros_like(here)
-            for source, target in pairs.items():
+            for source, target in (pair for load in loads for pair in load.items()):
                 expected[target] = there[source]
             assert (here == expected).all()
 

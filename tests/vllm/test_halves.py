@@ -154,11 +154,14 @@ ALSO_HERE = [20, 21, 22]
 
 
 @pytest.mark.parametrize("early", [0, 1, 2], ids=["both late", "one early", "both early"])
-@pytest.mark.parametrize("stages", [(1, 1), (2, 1)], ids=["one rank", "two of prefill"])
+@pytest.mark.parametrize("stages", [(1, 1), (2, 1), (2, 2)],
+                         ids=["one rank", "two of prefill", "stage to stage"])
 def test_a_request_that_two_ask_for_is_given_to_both(
     closing: ExitStack, early: int, stages: tuple[int, int]
 ) -> None:
-    """Before prefill's workers have opened the room, or after. No clock runs."""
+    """Before prefill's workers have opened the room, or after. No clock runs. Seen red with
+    a second stage that serves the first of them only.
+    """
     servers = Servers(closing, stages=stages, places=Places(1, 3), keep=600.0, no_news=600.0,
                       no_bytes=600.0)
     params = servers.prefill.finish("r", TOKENS, THERE)
@@ -170,6 +173,7 @@ def test_a_request_that_two_ask_for_is_given_to_both(
         servers.decode.step()
     servers.until(lambda: not servers.decode.awaited)
     assert servers.decode.heard == {"r1": False, "r2": False}
+    servers.check(*(dict(zip(THERE, blocks, strict=True)) for blocks in (HERE, ALSO_HERE)))
     assert servers.prefill.kept == {"r"}
     other = servers.prefill.finish("other", TOKENS, [5, 6, 7])  # it gets the only place
     servers.decode.arrive("other", TOKENS, other)
