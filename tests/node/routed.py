@@ -14,7 +14,7 @@ from pdproto.node.core import Core, run_turn
 from pdproto.node.decode.node import Decode
 from pdproto.node.decode.receiver import Receiver
 from pdproto.node.link import Link
-from pdproto.node.ports import Arrived
+from pdproto.node.ports import Arrived, ConnectionChange
 from pdproto.node.prefill.node import Prefill
 from pdproto.node.prefill.routing import DataParallelRank
 from pdproto.node.prefill.sender import Sender
@@ -43,8 +43,9 @@ def table_of(system: System, name: str) -> Table:
 class Line:
     """A connection from one process to another."""
 
-    def __init__(self, cluster: "RoutedCluster", source: str, target: str) -> None:
-        self._batches: Final = cluster.batches.setdefault((source, target), deque())
+    def __init__(self, network: "Network", source: str, target: str) -> None:
+        self.target: Final = target
+        self._batches: Final = network.batches.setdefault((source, target), deque())
 
     def probe(self) -> None:
         """Nothing is found out."""
@@ -58,16 +59,18 @@ class Line:
 
 
 class Process:
-    """Drives one node: see node/ports.py. It is also the desk of its node."""
+    """Drives one node: see node/ports.py. lines: its connections, the earliest first."""
 
-    def __init__(self, cluster: "RoutedCluster", name: str) -> None:
-        self.cluster, self.name = cluster, name
+    def __init__(self, network: "Network", name: str) -> None:
+        self.name = name
         self.pace = UnlimitedPace()
+        self.lines: list[Line] = []
         self.node: Core
+        self._network = network
         self._requests: list[Callable[[], None]] = []
 
     def clock(self) -> float:
-        return self.cluster.now
+        return self._network.now
 
     def ask(self, request: Callable[[], None]) -> None:
         self._requests.append(request)
@@ -82,18 +85,66 @@ class Process:
         return self.name
 
     def connect(self, _name: str, endpoint: str) -> Line:
-        return Line(self.cluster, self.name, endpoint)
+        self.lines.append(Line(self._network, self.name, endpoint))
+        return self.lines[-1]
 
-    def turn(self, *batches: tuple[str, Sequence[bytes]]) -> None:
-        again, arrived = True, Arrived((), batches)
+    def turn(
+        self, *batches: tuple[str, Sequence[bytes]], changes: Sequence[ConnectionChange] = ()
+    ) -> None:
+        again, arrived = True, Arrived((), batches, changes)
         while again:
             requests, self._requests = self._requests, []
-            arrived = Arrived(requests, arrived.batches)
-            due = run_turn(self.node, arrived, self.cluster.now)
+            due = run_turn(self.node, arrived._replace(requests=requests), self._network.now)
             arrived = Arrived()
-            again = bool(self._requests) or due <= self.cluster.now
+            again = bool(self._requests) or due <= self._network.now
 
-    # The desk
+
+class Network:
+    """Processes, and the batches between them. now: of every clock."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.batches: dict[tuple[str, str], deque[bytes]] = {}
+        self.processes: dict[str, Process] = {}
+        self.said: Counter[str] = Counter()
+        self.delivered = 0
+
+    def run(self, process: Process, node: Core) -> None:
+        """Have the process run this node."""
+        self.processes[process.name] = process
+        process.node = node
+        node.begin(process)
+
+    def choices(self) -> list[Callable[[], None]]:
+        """What may come next: a batch of a line."""
+        return [partial(self.deliver, way) for way, batches in sorted(self.batches.items())
+                if batches]
+
+    def settle(self, choose: Callable[[int], int] = lambda _: 0) -> None:
+        """Deliver all that is under way, without the passing of time. choose: one of so many."""
+        for _ in range(10_000):
+            ready = self.choices()
+            if not ready:
+                return
+            ready[choose(len(ready))]()
+        raise AssertionError("there is no end of messages")
+
+    def deliver(self, way: tuple[str, str]) -> None:
+        """The next batch of this line arrives, if its target lives."""
+        source, target = way
+        data = self.batches[way].popleft()
+        self.delivered += 1
+        self.said.update(frame.message.name for frame in frames(data))
+        if target in self.processes:
+            self.processes[target].turn((source, [data]))
+
+
+class Routed(Process):
+    """It is also the desk of its node."""
+
+    def __init__(self, cluster: "RoutedCluster", name: str) -> None:
+        super().__init__(cluster, name)
+        self.cluster: Final = cluster
 
     def publish(self, room: int, rank: int, refused: Callable[[str], None]) -> None:
         del refused
@@ -132,7 +183,7 @@ class Process:
         self.cluster.desks.setdefault(self.name, deque()).append(request)
 
 
-class RoutedCluster:
+class RoutedCluster(Network):
     """`ranks` prefill nodes, p0 and so on, and the decode node d. told: requests to the registry.
 
     system: the tables that the nodes run. drains: a rank that the registry does not name. said:
@@ -143,16 +194,12 @@ class RoutedCluster:
         self, ranks: int = 2, *, publishes: bool = False, system: System = dp_rank.SYSTEM,
         waits: Mapping[str, float] = WAITS, drains: int | None = None,
     ) -> None:
-        self.now = 1_000.0
-        self.batches: dict[tuple[str, str], deque[bytes]] = {}
+        super().__init__()
         self.desks: dict[str, deque[Callable[[], None]]] = {}
         self.waiting: dict[int, Callable[[int | None], None]] = {}
         self.told: Counter[str] = Counter()
-        self.said: Counter[str] = Counter()
-        self.delivered = 0
         self.fabric = Fabric()
         self.prefills: list[Prefill] = []
-        self.processes: dict[str, Process] = {}
         self._registry = Registry()
         for rank in range(ranks):
             self._registry.register(Registration(
@@ -162,25 +209,20 @@ class RoutedCluster:
             name = f"p{rank}"
             rooms = PrefillRooms(rank, ranks, publishes=publishes,
                                  table=table_of(system, routing.sender.name))
-            process = Process(self, name)
+            process = Routed(self, name)
             self.prefills.append(Prefill(
                 name, SourceDataPath(name, self.fabric), link=LINK, incarnation=10 + rank,
                 waits=waits, dp=DataParallelRank(rooms, process)))
-            self._run(process, self.prefills[-1].core)
+            self.run(process, self.prefills[-1].core)
         self.book = self._registry.rooms
         self.server = PrefillServer(ranks, self.book.keeps_rule is True,
                                     {rank: {f"p{rank}": f"p{rank}"} for rank in range(ranks)
                                      if rank != drains})
-        process = Process(self, "d")
+        process = Routed(self, "d")
         self.decode = Decode(
             "d", SinkDataPath("d", self.fabric), link=LINK, incarnation=7, waits=waits,
             desk=process, rooms=partial(DecodeRooms, table=table_of(system, routing.receiver.name)))
-        self._run(process, self.decode.core)
-
-    def _run(self, process: Process, node: Core) -> None:
-        self.processes[process.name] = process
-        process.node = node
-        node.begin(process)
+        self.run(process, self.decode.core)
 
     def put(self, room: int, rank: int, named: int | None = None) -> Sender:
         """The router puts a request on a rank."""
@@ -200,21 +242,11 @@ class RoutedCluster:
 
     def choices(self) -> list[Callable[[], None]]:
         """What may come next: a batch of a line, or a request of a desk."""
-        ready: list[Callable[[], None]] = [
-            partial(self._deliver, way) for way, batches in sorted(self.batches.items()) if batches]
+        ready = super().choices()
         ready += [partial(self.serve, name) for name, desk in sorted(self.desks.items()) if desk]
         ready += [partial(self._answer, room) for room in sorted(self.waiting)
                   if self._knows(room)]
         return ready
-
-    def settle(self, choose: Callable[[int], int] = lambda _: 0) -> None:
-        """Deliver all that is under way, without the passing of time. choose: one of so many."""
-        for _ in range(10_000):
-            ready = self.choices()
-            if not ready:
-                return
-            ready[choose(len(ready))]()
-        raise AssertionError("there is no end of messages")
 
     def pass_time(self, seconds: float, step: float = 1.0) -> None:
         until = self.now + seconds
@@ -223,13 +255,6 @@ class RoutedCluster:
             for process in self.processes.values():
                 process.turn()
             self.settle()
-
-    def _deliver(self, way: tuple[str, str]) -> None:
-        source, target = way
-        data = self.batches[way].popleft()
-        self.delivered += 1
-        self.said.update(frame.message.name for frame in frames(data))
-        self.processes[target].turn((source, [data]))
 
     def serve(self, name: str) -> None:
         """The registry answers a request of this node."""

@@ -154,8 +154,8 @@ def test_the_first_leg_may_fail(nodes: Cluster) -> None:
 
 @pytest.mark.parametrize("early", [1, 2])
 def test_a_leg_that_ended_before_its_room_was_opened_is_no_leg_of_it(early: int) -> None:
-    """A live one is served. Seen red with the ended one served too: no life ever comes to that leg,
-    so prefill held the pages until `bootstrap_timeout`.
+    """A live one is served, and the room is kept. Seen red with the ended one served too: no life
+    ever comes to that leg, so prefill held the pages until `bootstrap_timeout`.
     """
     with cluster(waits={**BRIEF, "no_other_life": 0.05}, places=MANY) as nodes:
         room = AskedRoom(nodes)
@@ -173,13 +173,16 @@ def test_a_leg_that_ended_before_its_room_was_opened_is_no_leg_of_it(early: int)
 
 
 def test_a_leg_after_the_keep_is_refused_at_once(brief: Cluster) -> None:
-    """Seen red without the row `refuse_late`: an error of the tables, and the leg waits."""
+    """Seen red without the row `refuse_late`: an error of the tables, and the leg waits. Seen red
+    where a life is forgotten that does not know its sinks yet: its abort is an early life then.
+    """
     room = AskedRoom(brief).open()
     served([room.leg()])
     until(room.is_over)
     assert OVER in refused(room.leg())
     assert OVER in refused(room.leg(1))
     given_back(room)
+    assert len(brief.prefills[0]._node.binding.early) == 0
 
 
 def test_nothing_is_kept_without_places_and_a_leg_is_refused_at_once() -> None:

@@ -30,9 +30,9 @@ from pdproto.spec.language import AddRow, Call, Completion, Message, Row, Timer,
 from pdproto.spec.language.machine import Table
 from tests.node.data_paths import Fabric, SinkDataPath, SourceDataPath
 from tests.node.offline import Offline
-from tests.node.routed import RoutedCluster
+from tests.node.routed import Routed, RoutedCluster
 
-DESK: Final = RoutedCluster().processes["p0"]
+DESK: Final = Routed(RoutedCluster(), "p0")
 
 pause = Message("pause", d, h, p, sender=ends.sink, receiver=ends.source)
 

@@ -60,7 +60,8 @@ class Binding:
     lives without a sender. on_ended_early: the request of this endpoint is that of a sender that
     has ended before. on_dropped: no sink may come any more for a sender that has failed. further:
     answers a life without a sender, if its room is open to several; returns whether it has. waits:
-    a sink has introduced an early life. bound: an early life has a sender.
+    a sink has introduced an early life. bound: an early life has a sender. over: a sender ends with
+    a life that has ended before.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Binding:
         self.further: Callable[[Life], bool] = lambda _: False
         self.waits: Callable[[Sender], None] = lambda _: None
         self.bound: Callable[[Sender, Sender], None] = lambda *_: None
+        self.over: Callable[[Life, Sender], None] = lambda *_: None
         self._core: Final = core
         self._endpoints: Final = endpoints
         self._senders: Final = senders
@@ -193,6 +195,7 @@ class Binding:
         elif early.stage is Sending.FAILED:
             self.early.drop(early)
             self._core.metrics.add("bootstrap_failed_reqs", -1)  # counted when the life ended
+            self.over(life, sender)
             self._senders.give_up(sender, why or early.reason or "",
                                   transient=early.transient and not why)
         else:

@@ -4,7 +4,8 @@ Rule 1: the table decides which lives are served, and when pages are given back 
         spec/handoff/keep.py). Here lives of decode, ends of senders and clocks become its events.
 Rule 2: the first leg has the sender that `open` has made. A further life of the room finds no
         sender, and gets one of its own. All of them have one use: they send the same KV. A life
-        that ended before the room was opened asks for nothing.
+        that ended before it had a sender gets none. If the first sender ends with it, it was a leg
+        that has asked and ended, so the room is kept for others.
 Rule 3: a room whose pages need more places than there are is kept by nobody. An older one that no
         leg reads cedes its places to a later one.
 """
@@ -24,7 +25,7 @@ from pdproto.node.prefill.senders import Senders
 from pdproto.node.timers import Waits, rows_on_timers
 from pdproto.runtime.errors import RemoteProtocolError
 from pdproto.runtime.limits import EARLY_LIVES_MAX, ENDED_ROOMS_MAX
-from pdproto.runtime.store import Shared
+from pdproto.runtime.store import Shared, SharedStep
 from pdproto.runtime.wire import Life
 from pdproto.spec.handoff import keep as tables
 from pdproto.spec.handoff.ends import Sending
@@ -61,7 +62,8 @@ class Kept:
 
     first: the sender of the first leg. pages: how many it has. watcher: see Handle.watch, for each
     leg. on_over: called in the loop when its pages are free. legs: those that have asked, and have
-    not ended. timer: the clock that has ended the room.
+    not ended. is_passed: the first sender has ended with a life that had ended before. timer: the
+    clock that has ended the room.
     """
 
     first: Sender
@@ -69,6 +71,7 @@ class Kept:
     watcher: Callable[[Sender], None]
     on_over: Callable[[], None]
     legs: set[Sender] = field(default_factory=set)
+    is_passed: bool = False
     timer: str = ""
 
     @property
@@ -109,7 +112,7 @@ class Keeps:
             calls=dict.fromkeys(CALLS, self._machine.call),
             timers=dict.fromkeys(self._timed, self._end_waits), due=waits.next, drain=self._drain,
             turns={Turn.ROOMS: self._end_waits})
-        binding.further = self.meet
+        binding.further, binding.over = self.meet, self._pass_by
         core.metrics.gauge("num_prefill_kept_rooms", "Rooms whose KV prefill keeps for further "
                            "decode requests", lambda: len(self._shelf))
 
@@ -142,13 +145,26 @@ class Keeps:
         self._answer(kept, leg, life)
         return True
 
+    def _pass_by(self, life: Life, sender: Sender) -> None:
+        """This sender ends with a life that has ended before."""
+        kept = self._rooms.get(life.room)
+        if kept is not None and sender is kept.first:
+            kept.is_passed = True
+            leg = Sender(self._senders, life.room, life.use, life.prompt)
+            self._ask(kept, leg)
+            self._end_read(kept, leg)
+
+    def _ask(self, kept: Kept, leg: Sender) -> SharedStep | None:
+        """Give the table the question of a leg. Returns the step of the answer."""
+        self._machine.receive(tables.ask, leg, kept)
+        answers = (self._machine.fire(row, h=leg, room=kept) for row in ANSWERS)
+        return next(filter(None, answers), None)
+
     def _answer(self, kept: Kept, leg: Sender, life: Life) -> None:
         """Give the table the question of a leg, and the leg its answer."""
         kept.legs.add(leg)
         self._legs += 1
-        self._machine.receive(tables.ask, leg, kept)
-        answers = (self._machine.fire(row, h=leg, room=kept) for row in ANSWERS)
-        step = next(filter(None, answers), None)
+        step = self._ask(kept, leg)
         if step is None:
             return
         is_served = any(message is tables.served for message, _ in step.sent)
@@ -182,14 +198,18 @@ class Keeps:
         if leg in kept.legs:
             kept.legs.remove(leg)
             self._legs -= 1
-            if self._machine.value(tables.reads, leg, kept):
-                if self._machine.enabled("keep_not", h=leg, room=kept):
-                    self._have_one_cede(kept)
-                self._machine.call("end_read", leg, kept)
-            self._machine.forget(LifeSort, leg)
-        elif self._machine.enabled("give_up_room", room=kept):
+            self._end_read(kept, leg)
+        elif not kept.is_passed and self._machine.enabled("give_up_room", room=kept):
             self._machine.call("give_up_room", kept)
         self._follow(kept)
+
+    def _end_read(self, kept: Kept, leg: Sender) -> None:
+        """Tell the table that the leg reads nothing any more, and forget it there."""
+        if self._machine.value(tables.reads, leg, kept):
+            if self._machine.enabled("keep_not", h=leg, room=kept):
+                self._have_one_cede(kept)
+            self._machine.call("end_read", leg, kept)
+        self._machine.forget(LifeSort, leg)
 
     # Events of rooms
 
