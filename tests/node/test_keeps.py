@@ -96,8 +96,10 @@ def served(legs: Iterable[Receiver]) -> None:
 
 
 def refused(leg: Receiver) -> str:
+    """The reason. It says no other than `transient` whether to send the request again."""
     until(polls([leg], KVPoll.FAILED))
     told = leg.failure or ""
+    assert leg.transient or "send the whole request again" not in told
     leg.close()
     return told
 

@@ -128,7 +128,8 @@ class EndedRooms:
         if any(self._machine.fire(row, h=life, room=asked) for row in self._refusals):
             ended = self._binding.ended(leg)
             self._senders.begin(leg)
-            self._senders.give_up(leg, (ended and ended.reason) or OVER)
+            self._senders.give_up(leg, (ended and ended.reason) or OVER,
+                                  transient=ended is None or ended.transient)
             self._binding.wait_alone(leg)
 
     def _end(self, endpoint: Endpoint, _: Indices) -> None:

@@ -173,7 +173,8 @@ class Keeps:
         if leg is not kept.first:
             self._put(leg)
         if not is_served:
-            self._senders.give_up(leg, self._refusal(kept, life, step.row))
+            self._senders.give_up(leg, self._refusal(kept, life, step.row),
+                                  transient=step.row == "refuse_late")
 
     @staticmethod
     def _refusal(kept: Kept, life: Life, row: str) -> str:
